@@ -595,7 +595,7 @@ mod tests {
     #[test]
     fn an_installed_system_reports_to_a_rack_that_did_not_take_its_result() {
         let (dir, attempts) = open();
-        let table = BootTable::new(crate::boot::fixtures::concern());
+        let table = BootTable::new(&Default::default(), crate::boot::fixtures::concern());
         attempts.remember_reports(&table).unwrap();
         let size = || std::fs::metadata(dir.path().join("attempts")).unwrap().len();
         let before = size();

@@ -1,6 +1,6 @@
-//! What a MAC boots, decided from the boot concern and the register of attempts alone.
+//! What a MAC boots, decided from the concerns `known` and `boot` and the register of attempts alone.
 //!
-//! | the concern says | and | the machine boots |
+//! | the concerns say | and | the machine boots |
 //! | --- | --- | --- |
 //! | ephemeral (or enlist, for an unknown MAC) | armed | the ephemeral environment |
 //! | ephemeral | its result has arrived | its disk |
@@ -13,14 +13,14 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use basalt_api::values::Cidr;
-use basalt_dhcp::Mac;
+pub(crate) use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
-use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot};
+use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot, KnownConcern, LocalBoot};
 
 use crate::attempts::{AttemptId, Attempts, Over, Subject};
 use crate::hash::is_sha256_hex;
 
-/// The boot concern, indexed by MAC.
+/// The machines that are declared and what they boot, indexed by MAC.
 #[derive(Debug, Default)]
 pub struct BootTable {
     concern: BootConcern,
@@ -80,9 +80,14 @@ impl Why {
 }
 
 impl BootTable {
-    /// Indexes a concern that passed [`check`].
+    /// Of two concerns that are sound. What a machine boots comes before what is known of it: each is told by itself.
     #[must_use]
-    pub fn new(concern: BootConcern) -> Self {
+    pub fn new(known: &KnownConcern, mut concern: BootConcern) -> Self {
+        let told: HashSet<_> = concern.machines.iter().map(|machine| machine.machine_uid.clone()).collect();
+        let others = known.machines.iter().filter(|machine| !told.contains(&machine.machine_uid));
+        let others = others
+            .map(|machine| BootMachine { action: Some(Action::Local(LocalBoot {})), ..machine.clone() });
+        concern.machines.splice(0..0, others);
         let mut by_mac = HashMap::new();
         for (index, machine) in concern.machines.iter().enumerate() {
             by_mac
@@ -171,22 +176,20 @@ fn ephemeral(machine: &BootMachine) -> Option<&EphemeralBoot> {
     }
 }
 
-/// Checks that each machine of a boot concern is known by MACs of its own.
+/// The MACs of a machine, of which none is another's.
 ///
 /// # Errors
-/// What is wrong, and where.
-pub fn check(concern: &BootConcern) -> Result<(), String> {
-    let mut owners: HashMap<Mac, &str> = HashMap::new();
-    for machine in &concern.machines {
-        let name = &machine.name;
-        for mac in &machine.macs {
-            let mac: Mac = mac.parse().map_err(|error| format!("machine {name:?}: {error}"))?;
-            if let Some(other) = owners.insert(mac, name) {
-                return Err(format!("MAC {mac} belongs to both {other:?} and {name:?}"));
-            }
+/// What is wrong with one.
+pub(crate) fn own_macs(machine: &BootMachine, owners: &HashMap<Mac, String>) -> Result<Vec<Mac>, String> {
+    let name = &machine.name;
+    let own = |mac: &String| {
+        let mac: Mac = mac.parse().map_err(|error| format!("machine {name:?}: {error}"))?;
+        match owners.get(&mac) {
+            Some(other) => Err(format!("MAC {mac} belongs to both {other:?} and {name:?}")),
+            None => Ok(mac),
         }
-    }
-    Ok(())
+    };
+    machine.macs.iter().map(own).collect()
 }
 
 /// Checks what a machine is to boot.
@@ -277,7 +280,7 @@ mod tests {
     #[test]
     fn boots_what_the_concern_says_and_unknown_machines_from_disk() {
         let (_dir, attempts) = attempts();
-        let table = BootTable::new(concern());
+        let table = BootTable::new(&KnownConcern::default(), concern());
         assert!(
             matches!(table.decide(mac(1), &attempts, 0), Decision::Ephemeral(armed) if armed.boot.attempt == 17)
         );
@@ -287,11 +290,30 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_is_known_boots_its_disk_until_it_is_told_what_it_boots() {
+        let (_dir, attempts) = attempts();
+        let mut machines = concern().machines;
+        machines.iter_mut().for_each(|machine| machine.action = None);
+        let known = KnownConcern { machines };
+        let table = BootTable::new(&known, BootConcern::default());
+        assert_eq!(table.decide(mac(1), &attempts, 0), Decision::Local(Why::Declared));
+        // Its MAC was another's a moment ago.
+        let mut told = concern();
+        told.machines.truncate(1);
+        told.machines[0].macs.push(mac(2).to_string());
+        let table = BootTable::new(&known, told);
+        for number in [1, 2] {
+            assert!(matches!(table.decide(mac(number), &attempts, 0), Decision::Ephemeral(_)));
+        }
+        assert_eq!(table.decide(mac(3), &attempts, 0), Decision::Local(Why::Declared));
+    }
+
+    #[test]
     fn a_machine_is_in_its_own_networks_and_anywhere_while_they_are_not_known() {
         let mut concern = concern();
         concern.machines[0].networks = vec!["10.77.0.0/24".into(), "2001:db8:77::/64".into()];
         concern.machines[1].networks = vec!["what is this".into()];
-        let table = BootTable::new(concern);
+        let table = BootTable::new(&KnownConcern::default(), concern);
         let at = |number, address: &str| table.may_be_at(mac(number), address.parse().unwrap());
         assert!(at(1, "10.77.0.9") && at(1, "2001:db8:77::9"));
         assert!(!at(1, "10.78.0.9") && !at(1, "2001:db8:78::9"));
@@ -306,7 +328,7 @@ mod tests {
         if let Some(Action::Ephemeral(boot)) = &mut concern.machines[0].action {
             boot.not_after_unix_ms = 1000;
         }
-        let table = BootTable::new(concern);
+        let table = BootTable::new(&KnownConcern::default(), concern);
         assert!(matches!(table.decide(mac(1), &attempts, 999), Decision::Ephemeral(_)));
         assert_eq!(table.decide(mac(1), &attempts, 1000), Decision::Local(Why::Expired));
         let id = AttemptId { attempt: 17, subject: Subject::machine("uid-1") };
@@ -317,7 +339,8 @@ mod tests {
     #[test]
     fn each_unknown_mac_enlists_by_itself() {
         let (_dir, attempts) = attempts();
-        let table = BootTable::new(BootConcern { enlist: Some(ephemeral(4)), ..concern() });
+        let table =
+            BootTable::new(&KnownConcern::default(), BootConcern { enlist: Some(ephemeral(4)), ..concern() });
         assert_eq!(table.decide(mac(2), &attempts, 0), Decision::Local(Why::Declared));
         let id = AttemptId { attempt: 4, subject: Subject::mac(mac(8)) };
         attempts.finish(&id, "session", "report").unwrap();
@@ -338,8 +361,5 @@ mod tests {
         assert!(with(|boot| boot.kernel_options = "a\nshell".into()).contains("iPXE would interpret"));
         assert!(with(|boot| boot.initrd_sha256 = "../etc/passwd".into()).contains("initrd hash"));
         assert!(with(|boot| boot.attempt_key.truncate(5)).contains("5 bytes"));
-        let mut twice = concern();
-        twice.machines[1].macs = twice.machines[0].macs.clone();
-        assert!(check(&twice).unwrap_err().contains("belongs to both \"m1\" and \"m2\""));
     }
 }

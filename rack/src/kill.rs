@@ -30,7 +30,7 @@ pub(crate) fn instructed(version: &ConcernVersion) {
         return;
     }
     if let Ok(Understood { content: Content::Boot(concern), .. }) = verify(version) {
-        let table = crate::boot::BootTable::new(concern);
+        let table = crate::boot::BootTable::new(&Default::default(), concern);
         for step in table.armed().filter_map(|(_, boot)| step_of(&boot.step_key)) {
             POINTS.at(step, TOLD);
         }

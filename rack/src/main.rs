@@ -224,6 +224,12 @@ fn describe(content: &Content) -> String {
     match content {
         Content::Dhcp(it) => format!("{it:#?}"),
         Content::Images(it) => format!("{it:#?}"),
+        Content::Known(it) => {
+            let machine = |it: &basalt_proto::rack_v1::BootMachine| {
+                format!("  {} {} {}", it.name, it.macs.join(" "), it.networks.join(" "))
+            };
+            it.machines.iter().map(machine).collect::<Vec<_>>().join("\n")
+        }
         Content::Boot(it) => {
             let machine = |it: &basalt_proto::rack_v1::BootMachine| {
                 let action = match &it.action {

@@ -159,7 +159,14 @@ pub struct Reservation {
     #[prost(string, tag = "3")]
     pub hostname: ::prost::alloc::string::String,
 }
-/// Concern "boot": what each machine boots.
+/// Concern "known": the machines that are declared. One that has no action in concern "boot" boots its disk.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KnownConcern {
+    /// without actions
+    #[prost(message, repeated, tag = "1")]
+    pub machines: ::prost::alloc::vec::Vec<BootMachine>,
+}
+/// Concern "boot": what machines boot, of those that boot at this rack.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BootConcern {
     #[prost(message, repeated, tag = "1")]
@@ -307,7 +314,7 @@ pub mod bmc {
 /// A concern with the version that the region gave it: what is sent, and what a rack keeps on disk.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConcernVersion {
-    /// "dhcp", "boot", "images", "power"
+    /// "dhcp", "known", "boot", "images", "power"
     #[prost(string, tag = "1")]
     pub concern: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]

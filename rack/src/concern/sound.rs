@@ -1,7 +1,9 @@
 //! What of a concern can be done, where one part of it cannot: one bad subnet or machine is left out, and no other is the worse for it.
 
+use std::collections::HashMap;
+
 use basalt_proto::rack_v1::boot_machine::Action;
-use basalt_proto::rack_v1::{BootConcern, DhcpConcern, LocalBoot};
+use basalt_proto::rack_v1::{BootConcern, BootMachine, DhcpConcern, KnownConcern, LocalBoot};
 
 use crate::{boot, dhcp, dhcp6};
 
@@ -41,13 +43,17 @@ pub(super) fn dhcp(mut whole: DhcpConcern) -> Sound<DhcpConcern> {
     (whole, left_out)
 }
 
-/// A machine that cannot be booted as it is to be boots its disk.
-///
-/// # Errors
-/// It is not clear which machine is which.
-pub(super) fn boot(mut whole: BootConcern) -> Result<Sound<BootConcern>, String> {
-    boot::check(&whole)?;
+/// Without machines that have a MAC of one before them: each machine is told by itself, so that a MAC that moves is for a moment with both.
+pub(super) fn known(mut whole: KnownConcern) -> Sound<KnownConcern> {
     let mut left_out = Vec::new();
+    only_own_macs(&mut whole.machines, &mut left_out);
+    (whole, left_out)
+}
+
+/// Without those, and a machine that cannot be booted as it is to be boots its disk.
+pub(super) fn boot(mut whole: BootConcern) -> Sound<BootConcern> {
+    let mut left_out = Vec::new();
+    only_own_macs(&mut whole.machines, &mut left_out);
     for machine in &mut whole.machines {
         if let Some(Action::Ephemeral(ephemeral)) = &machine.action
             && let Err(why) = boot::check_ephemeral(ephemeral)
@@ -60,7 +66,21 @@ pub(super) fn boot(mut whole: BootConcern) -> Result<Sound<BootConcern>, String>
         left_out.push(format!("unknown machines boot their disks: {why}"));
         whole.enlist = None;
     }
-    Ok((whole, left_out))
+    (whole, left_out)
+}
+
+fn only_own_macs(machines: &mut Vec<BootMachine>, left_out: &mut Vec<String>) {
+    let mut owners: HashMap<boot::Mac, String> = HashMap::new();
+    machines.retain(|machine| match boot::own_macs(machine, &owners) {
+        Ok(macs) => {
+            owners.extend(macs.into_iter().map(|mac| (mac, machine.name.clone())));
+            true
+        }
+        Err(why) => {
+            left_out.push(why);
+            false
+        }
+    });
 }
 
 #[cfg(test)]
@@ -110,11 +130,24 @@ mod tests {
         bad.kernel_options = "quiet || shell".into();
         whole.machines.push(fixtures::machine(4, Action::Ephemeral(bad.clone())));
         whole.enlist = Some(bad);
-        let (sound, left_out) = boot(whole.clone()).unwrap();
+        let (sound, left_out) = boot(whole.clone());
         assert_eq!(sound.machines[..3], whole.machines[..3]);
         assert_eq!(sound.machines[3].action, Some(Action::Local(LocalBoot {})));
         assert_eq!(sound.enlist, None);
         assert!(left_out[0].contains("machine \"m4\" boots its disk: kernel options"), "{left_out:?}");
         assert!(left_out[1].contains("unknown machines"), "{left_out:?}");
+    }
+
+    #[test]
+    fn of_two_machines_with_one_mac_the_second_is_left_out() {
+        let mut whole = fixtures::concern();
+        whole.machines[1].macs = whole.machines[0].macs.clone();
+        whole.machines[2].macs = vec!["nonsense".to_owned()];
+        let first = vec![whole.machines[0].clone()];
+        let (sound, left_out) = boot(whole.clone());
+        assert_eq!(sound.machines, first);
+        assert!(left_out[0].contains("belongs to both \"m1\" and \"m2\""), "{left_out:?}");
+        assert!(left_out[1].contains("machine \"m3\""), "{left_out:?}");
+        assert_eq!(known(KnownConcern { machines: whole.machines }).0.machines, first);
     }
 }

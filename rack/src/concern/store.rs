@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use basalt_proto::rack_v1::{
-    ConcernReply, ConcernVersion, DhcpConcern, HeldConcern, ImagesConcern, PowerConcern,
+    BootConcern, ConcernReply, ConcernVersion, DhcpConcern, HeldConcern, ImagesConcern, KnownConcern,
+    PowerConcern,
 };
 use prost::Message;
 use tokio::sync::watch;
@@ -21,8 +22,9 @@ use crate::epochs::Epochs;
 pub struct Views {
     /// Subnets.
     pub dhcp: watch::Sender<Option<Arc<DhcpConcern>>>,
-    /// What machines boot.
+    /// The machines, and what they boot: of two concerns.
     pub boot: watch::Sender<Option<Arc<BootTable>>>,
+    machines: Mutex<(KnownConcern, BootConcern)>,
     /// Blobs.
     pub images: watch::Sender<Option<Arc<ImagesConcern>>>,
     /// BMCs.
@@ -33,10 +35,18 @@ impl Views {
     fn publish(&self, content: Content) {
         match content {
             Content::Dhcp(it) => drop(self.dhcp.send_replace(Some(Arc::new(it)))),
-            Content::Boot(it) => drop(self.boot.send_replace(Some(Arc::new(BootTable::new(it))))),
+            Content::Known(it) => self.publish_machines(|machines| machines.0 = it),
+            Content::Boot(it) => self.publish_machines(|machines| machines.1 = it),
             Content::Images(it) => drop(self.images.send_replace(Some(Arc::new(it)))),
             Content::Power(it) => drop(self.power.send_replace(Some(Arc::new(it)))),
         }
+    }
+
+    fn publish_machines(&self, change: impl FnOnce(&mut (KnownConcern, BootConcern))) {
+        let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut machines);
+        let table = BootTable::new(&machines.0, machines.1.clone());
+        self.boot.send_replace(Some(Arc::new(table)));
     }
 }
 
@@ -70,6 +80,7 @@ impl ConcernStore {
         let views = Views {
             dhcp: watch::Sender::new(None),
             boot: watch::Sender::new(None),
+            machines: Mutex::default(),
             images: watch::Sender::new(None),
             power: watch::Sender::new(None),
         };

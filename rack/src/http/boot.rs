@@ -130,7 +130,12 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
         }
         Decision::Local(why) => {
             let script = Script::Local { why: why.words() };
-            trace(&format!("{name} {}", why.words()), Some(reason::NOTHING_TO_DO));
+            // Its task, if it has one, is at the racks of the networks that it is known to stand in.
+            let reason = match table.may_be_at(mac, asks.peer) {
+                true => reason::NOTHING_TO_DO,
+                false => reason::WRONG_NETWORK,
+            };
+            trace(&format!("{name} {}", why.words()), Some(reason));
             (About::mac(mac, Some(&table)), "local", render(language, scene, &script))
         }
         Decision::PowerOff => {
