@@ -1,6 +1,7 @@
 //! What racks are told: bytes with a generation, written by compare-and-swap. At rest the bytes are sealed: BMC passwords,
 //! attempt keys and user data are among them.
 
+use crate::entry::Entry;
 use crate::object::{signed, unsigned};
 use crate::seal::Place;
 use crate::{Store, StoreError};
@@ -13,7 +14,7 @@ pub(crate) fn pointer(concern: &str) -> String {
 /// A concern as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concern {
-    /// Its name: `dhcp`, `boot`, `images`, `power`.
+    /// Its name: `dhcp`, `known`, `boot`, `images`, `power`.
     pub name: String,
     /// Counts its changes.
     pub generation: Generation,
@@ -71,7 +72,8 @@ impl Store {
         Ok(Generation::new(query.fetch_optional(self.pool()).await?.map_or(0, unsigned)))
     }
 
-    /// Writes a concern that was rendered after generation `base` was read. The same bytes get no new generation.
+    /// Writes a concern that was rendered after generation `base` was read. The same bytes get no new generation. `entries`: those that it is
+    /// composed of, where it is composed of a scope's.
     ///
     /// # Errors
     /// `SealReplaced`, or the database: a rack that does not exist, too.
@@ -81,6 +83,7 @@ impl Store {
         concern: &str,
         base: Generation,
         body: &[u8],
+        entries: Option<&[Entry]>,
     ) -> Result<ConcernWrite, StoreError> {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
         let mut tx = self.begin().await?;
@@ -93,6 +96,10 @@ impl Store {
         let current = current.fetch_optional(&mut *tx).await?;
         let at = Generation::new(current.as_ref().map_or(0, |c| unsigned(c.generation)));
         if current.is_some_and(|c| c.sha256 == digest.as_ref()) {
+            if let Some(entries) = entries {
+                self.note_told(&mut tx, rack, concern, at, entries).await?;
+                self.commit(tx).await?;
+            }
             return Ok(ConcernWrite::Unchanged(at));
         }
         if at != base {
@@ -115,6 +122,9 @@ impl Store {
         );
         if write.execute(&mut *tx).await?.rows_affected() == 0 {
             return Ok(ConcernWrite::Stale(next));
+        }
+        if let Some(entries) = entries {
+            self.note_told(&mut tx, rack, concern, next, entries).await?;
         }
         self.commit(tx).await?;
         Ok(ConcernWrite::Written(next))
@@ -144,12 +154,24 @@ impl Store {
             .collect()
     }
 
-    /// Notes what a rack answered; an answer to an older generation than the noted one is passed over.
+    /// Notes what a rack answered, and wakes the machines whose entries that settles; an answer to an older generation than the noted one is
+    /// passed over.
     ///
     /// # Errors
     /// The database.
     pub async fn put_concern_ack(&self, rack: RackId, ack: &ConcernAck) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
+        let before = sqlx::query!(
+            "select generation, outcome from rack_concern_ack where rack = $1 and concern = $2 for update",
+            rack.get(),
+            ack.concern
+        );
+        let before = before.fetch_optional(&mut *tx).await?.map(|r| ConcernAck {
+            concern: ack.concern.clone(),
+            generation: Generation::new(unsigned(r.generation)),
+            outcome: r.outcome,
+            message: String::new(),
+        });
         let upsert = sqlx::query!(
             "insert into rack_concern_ack as a (rack, concern, generation, outcome, message) values ($1, $2, $3, $4, $5)
              on conflict (rack, concern) do update
@@ -161,8 +183,14 @@ impl Store {
             ack.outcome,
             ack.message
         );
-        upsert.execute(&mut *tx).await?;
-        self.wake_around(&mut tx, rack.into()).await?;
+        if upsert.execute(&mut *tx).await?.rows_affected() == 0 {
+            return Ok(());
+        }
+        // What an answer of before has settled is settled, unless one of the two is a refusal.
+        let after = before.filter(|before| before.is_applied() && ack.is_applied());
+        let after = after.map_or(Generation::new(0), |before| before.generation);
+        let settled = self.settled(&mut tx, rack, ack, after).await?;
+        self.wake_with(&mut tx, &[rack.get()], &settled).await?;
         self.commit(tx).await
     }
 

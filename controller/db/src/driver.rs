@@ -1,6 +1,5 @@
 //! What the engine's driver reads and writes in one go: facts for planning, boot actions, attempts, marks, the authority.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::fact::{Fact, FactRow};
@@ -8,10 +7,8 @@ use crate::object::{signed, timestamp};
 use crate::seal::Place;
 use crate::store::Tx;
 use crate::{Store, StoreError};
-use basalt_api::values::{Attempt, DeploymentId, Epoch, MachineId, Timestamp, Uid};
+use basalt_api::values::{Attempt, DeploymentId, MachineId, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use sqlx::types::Json;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -31,19 +28,6 @@ pub struct BootClaim {
     pub attempt: Attempt,
     /// The boot id of its first claim.
     pub boot_id: String,
-}
-
-/// What racks are to boot on a machine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MachineBoot {
-    /// Which machine.
-    pub machine: MachineId,
-    /// The plan's boot action.
-    pub action: Value,
-    /// Every rack that matters has applied the action.
-    pub settled: bool,
-    /// Who has claimed an attempt; not always the action's.
-    pub claim: Option<BootClaim>,
 }
 
 pub(crate) fn authority_place() -> Place<'static> {
@@ -97,100 +81,17 @@ impl Store {
         rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
     }
 
-    /// Notes what racks are to boot on a machine, and who has claimed that, unless a later epoch has said otherwise. Says whether
-    /// it changed; racks are woken then.
+    /// The addresses that are declared for these MACs.
     ///
     /// # Errors
     /// The database.
-    pub async fn put_boot(
-        &self,
-        machine: MachineId,
-        action: &Value,
-        claim: Option<&BootClaim>,
-        epoch: Epoch,
-    ) -> Result<bool, StoreError> {
-        let upsert = sqlx::query!(
-            "insert into machine_boot as b (machine, action, epoch, claim) values ($1, $2, $3, $4)
-             on conflict (machine) do update
-             set action = excluded.action, epoch = excluded.epoch, claim = excluded.claim, changed_at = now(),
-               settled = b.settled and b.action = excluded.action
-             where b.epoch <= excluded.epoch
-             and (b.action, b.claim) is distinct from (excluded.action, excluded.claim)",
-            machine.get(),
-            action,
-            signed(epoch.get()),
-            claim.map(Json) as Option<Json<&BootClaim>>
+    pub async fn declared_addresses(&self, macs: &[String]) -> Result<Vec<IpAddr>, StoreError> {
+        let rows = sqlx::query_scalar!(
+            r#"select host(address) as "address!" from address
+               where class = 'static' and mac = any($1::text[]::macaddr[]) order by address"#,
+            macs
         );
-        let changed = upsert.execute(self.pool()).await?.rows_affected() == 1;
-        if changed {
-            self.enqueue_kind("Rack").await?;
-        }
-        Ok(changed)
-    }
-
-    /// Notes that every rack that matters boots the machine as it is to be.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn settle_boot(&self, machine: MachineId, action: &Value) -> Result<(), StoreError> {
-        let update = sqlx::query!(
-            "update machine_boot set settled = true where machine = $1 and action = $2 and not settled",
-            machine.get(),
-            action
-        );
-        update.execute(self.pool()).await?;
-        Ok(())
-    }
-
-    /// What racks are to boot on every machine.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn boots(&self) -> Result<Vec<MachineBoot>, StoreError> {
-        let rows = sqlx::query!(
-            r#"select machine, action, settled, claim as "claim: Json<BootClaim>" from machine_boot order by machine"#
-        );
-        let rows = rows.fetch_all(self.pool()).await?;
-        Ok(rows
-            .into_iter()
-            .map(|r| MachineBoot {
-                machine: MachineId::from(r.machine),
-                action: r.action,
-                settled: r.settled,
-                claim: r.claim.map(|claim| claim.0),
-            })
-            .collect())
-    }
-
-    /// The address that each machine's agent took its last task at. Who asks for a task at a rack is held against where the machine stands;
-    /// leases say less, since anybody gets one by a MAC.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn claimed_at(&self) -> Result<BTreeMap<MachineId, IpAddr>, StoreError> {
-        let rows = sqlx::query!(
-            r#"select distinct on (object) object, body->>'address' as address from fact_latest
-               where kind = 'claim' order by object, id desc"#
-        );
-        let rows = rows.fetch_all(self.pool()).await?;
-        let at = rows.into_iter().filter_map(|r| Some((MachineId::from(r.object), r.address?.parse().ok()?)));
-        Ok(at.collect())
-    }
-
-    /// Wakes every machine that waits for racks to apply its boot action.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn wake_unsettled(&self) -> Result<(), StoreError> {
-        let insert = sqlx::query!(
-            "insert into reconcile_queue as q (kind, object)
-             select 'Machine', machine from machine_boot where not settled order by machine
-             on conflict (kind, object) do update
-             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)"
-        );
-        insert.execute(self.pool()).await?;
-        self.touched();
-        Ok(())
+        rows.fetch_all(self.pool()).await?.iter().map(|address| crate::ipam::parse(address)).collect()
     }
 
     /// Wakes every object of a kind.

@@ -22,7 +22,8 @@
 //! | `gauge` | what is measured |
 //! | `webhook` | deliveries to webhooks |
 //! | [`trace`] | for which trace something is written |
-//! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
+//! | `entry`, `concern` | what racks are told: of single machines, and as whole documents |
+//! | `access`, `blob` | who may speak, which blobs there are |
 //! | `account`, `holders`, `password` | who a token stands for, logins |
 //! | `audit` | who wrote what |
 //! | [`cluster`] | a PostgreSQL of our own, supervised; dumps |
@@ -51,6 +52,7 @@ mod claim;
 mod concern;
 mod decision;
 mod driver;
+mod entry;
 mod error;
 mod fact;
 mod fleet;
@@ -86,7 +88,8 @@ pub use boot::{BOOT_TRACE, BootTrace};
 pub use claim::{Allocation, Claiming, Given};
 pub use concern::{Concern, ConcernAck, ConcernWrite};
 pub use decision::{ALLOCATE, Decision, NewDecision};
-pub use driver::{BootClaim, MachineBoot, MachineMarks};
+pub use driver::{BootClaim, MachineMarks};
+pub use entry::{Entry, EntryHolder, EntryState, NewEntry, Progress};
 pub use error::StoreError;
 pub use fact::{Fact, NewFact};
 pub use fleet::{FleetLimits, FleetUse, Slot, Take};

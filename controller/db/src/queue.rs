@@ -255,21 +255,35 @@ impl Store {
         self.wake_around_all(tx, &[uid.get()]).await
     }
 
-    /// Wakes several objects and their neighbours in one statement, in the one order that everybody locks the queue in.
+    /// Wakes several objects and their neighbours in one statement.
     pub(crate) async fn wake_around_all(&self, tx: &mut Tx, uids: &[uuid::Uuid]) -> Result<(), StoreError> {
+        self.wake_with(tx, uids, &[]).await
+    }
+
+    /// Wakes objects with their neighbours and with the machines that have addresses of them, and others `alone`: in one statement, in the one order that everybody locks the queue in.
+    pub(crate) async fn wake_with(
+        &self,
+        tx: &mut Tx,
+        around: &[uuid::Uuid],
+        alone: &[uuid::Uuid],
+    ) -> Result<(), StoreError> {
         let insert = sqlx::query!(
             "insert into reconcile_queue as q (kind, object)
              select o.kind, o.uid from object o where o.kind = any($2) and o.uid = any(array(
-               select unnest($1::uuid[]) union select to_uid from object_ref where from_uid = any($1)
+               select unnest($1::uuid[]) union select unnest($3::uuid[])
+               union select to_uid from object_ref where from_uid = any($1)
                union select from_uid from object_ref where to_uid = any($1)
                union select machine from machine_claim where deployment = any($1)
-               union select deployment from machine_claim where machine = any($1)))
+               union select deployment from machine_claim where machine = any($1)
+               union select m.machine from address a join machine_mac m on m.mac = a.mac
+                 where a.owner = any($1) and a.class = 'static'))
              order by o.uid
              on conflict (kind, object) do update
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
                trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
-            uids,
-            self.reconciled()
+            around,
+            self.reconciled(),
+            alone
         );
         insert.execute(&mut **tx).await?;
         Ok(())

@@ -99,7 +99,6 @@ pub async fn recover(url: &str) -> Result<Incarnation, StoreError> {
     leases.execute(&mut *tx).await?;
     // Racks hold what the life before told them last: that they said so of something older counts for nothing.
     sqlx::query!("delete from rack_concern_ack").execute(&mut *tx).await?;
-    sqlx::query!("update machine_boot set settled = false where settled").execute(&mut *tx).await?;
     // What racks said of blocks in the life before counts for nothing: they are asked under new numbers.
     sqlx::query!("update dhcp_block set leaves_at = null where range is null and free_at is null")
         .execute(&mut *tx)

@@ -7,6 +7,7 @@
 use crate::StoreError;
 use crate::concern;
 use crate::driver::{attempt_pointer, authority_place};
+use crate::entry;
 use crate::object::unsigned;
 use crate::recover::known_schema;
 use crate::seal::{Place, SealKey};
@@ -87,6 +88,7 @@ pub async fn rotate(
     let mut count = keys.secrets(&mut tx).await?;
     count += keys.attempts(&mut tx).await?;
     count += keys.concerns(&mut tx).await?;
+    count += keys.entries(&mut tx).await?;
     count += keys.authority(&mut tx).await?;
     let check = sealed_check(new)?;
     sqlx::query!("update region_meta set seal_check = $1", check).execute(&mut *tx).await?;
@@ -187,6 +189,37 @@ impl Keys<'_> {
             );
             count += update.execute(&mut *tx).await?.rows_affected();
             after = (row.rack, row.concern);
+        }
+    }
+
+    async fn entries(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {
+        let (mut count, mut after) = (0, (String::new(), uuid::Uuid::nil()));
+        loop {
+            let rows = sqlx::query!(
+                r#"select concern, object, body as "body!" from entry where (concern, object) > ($1, $2) and body is not null
+                   order by concern, object limit $3 for update"#,
+                after.0,
+                after.1,
+                PAGE
+            );
+            let rows = rows.fetch_all(&mut *tx).await?;
+            let Some(last) = rows.last() else { return Ok(count) };
+            after = (last.concern.clone(), last.object);
+            let (mut concerns, mut objects, mut resealed) = (Vec::new(), Vec::new(), Vec::new());
+            for row in rows {
+                let place = Place { object: Uid::from(row.object), pointer: &entry::pointer(&row.concern) };
+                resealed.push(self.again(&place, &row.body)?);
+                objects.push(row.object);
+                concerns.push(row.concern);
+            }
+            let update = sqlx::query!(
+                "update entry e set body = u.body from unnest($1::text[], $2::uuid[], $3::bytea[]) u(concern, object, body)
+                 where e.concern = u.concern and e.object = u.object",
+                &concerns,
+                &objects,
+                &resealed
+            );
+            count += update.execute(&mut *tx).await?.rows_affected();
         }
     }
 

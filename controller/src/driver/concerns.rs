@@ -1,4 +1,4 @@
-//! What racks are told, rendered from what is declared and decided. Pure, but for opening secrets.
+//! What racks are told: documents, rendered from what is declared or composed of the entries of machines.
 //!
 //! Everything is in a fixed order: the same state has the same bytes, and the same bytes get no new generation.
 
@@ -6,21 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use basalt_api::kinds::{BmcTls, BootMode, ImagePurpose, Loader, MachineSpec, MachineStatus};
-use basalt_api::values::{Attempt, Cidr, MachineId};
-use basalt_db::{Address, BootClaim, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
-use basalt_engine::plan::BootAction;
-use basalt_proto::rack_v1::bmc::Trust;
+use basalt_api::kinds::{BootMode, ImagePurpose, Loader};
+use basalt_db::{Address, ConcernWrite, Delegation, Entry, ServedSubnet, Store, StoreError};
 use basalt_proto::rack_v1::{
-    AddressRange, Blob, Bmc, BootAnswers, BootConcern, BootLoader, BootMachine, ClientOptions, DhcpConcern,
-    DhcpSubnet, EphemeralBoot, ImagesConcern, LocalBoot, PowerConcern, PowerOffBoot, RawOption, Reservation,
-    Route, boot_machine,
+    AddressRange, Blob, BootAnswers, BootConcern, BootLoader, ClientOptions, DhcpConcern, DhcpSubnet,
+    ImagesConcern, KnownConcern, PowerConcern, RawOption, Reservation, Route,
 };
 use prost::Message;
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::concerns6;
+use super::entries::{BOOT, KNOWN, POWER};
 use super::estate::{self, Net, RackSeen, RouteSeen};
-use super::load::{Estate, readable};
+use super::load::Estate;
 use super::meters::Meters;
 
 /// Another writer may come first this often.
@@ -36,23 +35,39 @@ pub async fn write(
     sessions: &crate::racks::sessions::Sessions,
     meters: &Meters,
 ) -> Result<(), StoreError> {
-    for name in ["dhcp", "images", "power", "boot"] {
+    for name in ["dhcp", "images", KNOWN, POWER, BOOT] {
         for _ in 0..TRIES {
             // Read before what it is rendered from, so that whoever renders from newer state wins.
             let base = store.concern_generation(rack.uid, name).await?;
-            let estate = Estate::load(store, sessions).await?;
-            let body = match name {
-                "dhcp" => {
-                    store.delegate(&served(&estate)).await?;
-                    let delegation = store.delegation(rack.uid).await?;
-                    let (addresses, machines) = (store.addresses().await?, store.all("Machine").await?);
-                    dhcp(&estate, rack, &delegation, &addresses, machines).encode_to_vec()
-                }
-                "images" => images(&estate).encode_to_vec(),
-                "power" => power(store, &estate.settings.bmc_networks).await?.encode_to_vec(),
-                _ => boot(store, &estate).await?.encode_to_vec(),
+            let entries = match name {
+                POWER | BOOT => Some(store.entries_for(rack.uid, name).await?),
+                _ => None,
             };
-            if !matches!(store.put_concern(rack.uid, name, base, &body).await?, ConcernWrite::Stale(_)) {
+            let told = entries.as_deref().unwrap_or_default();
+            let body = match name {
+                KNOWN => KnownConcern { machines: composed(&store.entries(KNOWN).await?)? }.encode_to_vec(),
+                BOOT => BootConcern { machines: composed(told)?, enlist: None }.encode_to_vec(),
+                _ => {
+                    let estate = Estate::load(store, sessions).await?;
+                    match name {
+                        "dhcp" => {
+                            store.delegate(&served(&estate)).await?;
+                            let delegation = store.delegation(rack.uid).await?;
+                            let addresses = store.addresses().await?;
+                            let clients = store.entries_saying(KNOWN, "dhcp").await?;
+                            dhcp(&estate, rack, &delegation, &addresses, &clients).encode_to_vec()
+                        }
+                        "images" => images(&estate).encode_to_vec(),
+                        _ => {
+                            let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
+                            PowerConcern { bmcs: composed(told)?, networks: networks.collect() }
+                                .encode_to_vec()
+                        }
+                    }
+                }
+            };
+            let written = store.put_concern(rack.uid, name, base, &body, entries.as_deref()).await?;
+            if !matches!(written, ConcernWrite::Stale(_)) {
                 break;
             }
             meters.conflict("concern");
@@ -66,7 +81,7 @@ fn dhcp(
     rack: &RackSeen,
     delegation: &Delegation,
     addresses: &[Address],
-    machines: Vec<Object>,
+    clients: &[Value],
 ) -> DhcpConcern {
     let mut subnets = Vec::new();
     for net in estate.nets.iter().filter(|net| net.subnet.cidr.network().is_ipv4()) {
@@ -100,7 +115,7 @@ fn dhcp(
         });
     }
     let subnets6 = concerns6::subnets(estate, rack, delegation, addresses);
-    let client_options = of_clients(machines);
+    let client_options = of_clients(clients);
     let racks = if subnets.is_empty() { Vec::new() } else { answering(estate) };
     DhcpConcern {
         subnets,
@@ -141,22 +156,27 @@ fn route(route: &RouteSeen) -> Option<Route> {
     is_ipv4.then(|| Route { to: route.destination.to_string(), via: route.gateway.to_string() })
 }
 
-/// Options of each client that a machine has some for: of every MAC that is declared or was found.
-fn of_clients(machines: Vec<Object>) -> Vec<ClientOptions> {
+/// Options of each client that a machine has some for: of every MAC that is declared or was found. `clients` are what entries say.
+fn of_clients(clients: &[Value]) -> Vec<ClientOptions> {
+    #[derive(Deserialize)]
+    struct Client {
+        macs: Vec<String>,
+        dhcp: Dhcp,
+    }
+    #[derive(Deserialize)]
+    struct Dhcp {
+        options: BTreeMap<String, String>,
+        found: Vec<String>,
+    }
     let (mut found, mut declared) = (BTreeMap::new(), BTreeMap::new());
-    for (object, machine) in readable::<MachineSpec>(machines) {
-        if machine.dhcp_options.is_empty() {
-            continue;
-        }
-        let options = options([&machine.dhcp_options]);
-        let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
-        let interfaces = status.inventory.into_iter().flat_map(|it| it.interfaces.into_values());
-        found.extend(interfaces.map(|it| (it.mac, options.clone())));
-        declared.extend(machine.boot_macs.into_iter().map(|mac| (mac, options.clone())));
+    for client in clients.iter().filter_map(|says| Client::deserialize(says).ok()) {
+        let options = options([&client.dhcp.options]);
+        found.extend(client.dhcp.found.into_iter().map(|mac| (mac, options.clone())));
+        declared.extend(client.macs.into_iter().map(|mac| (mac, options.clone())));
     }
     // A card that was moved is where it is declared.
     let clients: BTreeMap<_, _> = found.into_iter().chain(declared).collect();
-    clients.into_iter().map(|(mac, options)| ClientOptions { mac: mac.to_string(), options }).collect()
+    clients.into_iter().map(|(mac, options)| ClientOptions { mac, options }).collect()
 }
 
 /// The options of all of these, of one number the last.
@@ -274,115 +294,13 @@ fn images(estate: &Estate) -> ImagesConcern {
     ImagesConcern { blobs: blobs.into_values().collect() }
 }
 
-async fn power(store: &Store, networks: &BTreeSet<Cidr>) -> Result<PowerConcern, StoreError> {
-    let mut bmcs = Vec::new();
-    for (object, machine) in readable::<MachineSpec>(store.all("Machine").await?) {
-        let Some(bmc) = machine.bmc.filter(|bmc| estate::has_driver(bmc.driver)) else { continue };
-        let password = store.open_secret(object.uid, "/bmc/password").await?;
-        bmcs.push(Bmc {
-            machine_uid: object.uid.to_string(),
-            driver: bmc.driver.to_string(),
-            address: bmc.address.map(|a| a.to_string()).unwrap_or_default(),
-            port: bmc.port.map_or(0, u32::from),
-            username: bmc.username.unwrap_or_default(),
-            password: password.map(|p| String::from_utf8_lossy(&p).into_owned()).unwrap_or_default(),
-            cipher_suite: bmc.options.cipher_suite.map_or(0, u32::from),
-            generation: object.generation.get(),
-            system: bmc.options.system.unwrap_or_default(),
-            trust: bmc.tls.and_then(trust),
-            privilege: bmc.options.privilege.map(|it| it.to_string()).unwrap_or_default(),
-        });
-    }
-    bmcs.sort_by(|a, b| a.machine_uid.cmp(&b.machine_uid));
-    Ok(PowerConcern { bmcs, networks: networks.iter().map(ToString::to_string).collect() })
-}
-
-/// Which certificate of a BMC is believed; None: the first that the rack sees. The first that applies counts, which is what
-/// validation leaves.
-fn trust(tls: BmcTls) -> Option<Trust> {
-    Some(match (tls.verify, tls.fingerprint, tls.ca) {
-        (false, ..) => Trust::Unverified(true),
-        (true, Some(sha256), _) => Trust::Sha256(sha256.bytes().to_vec()),
-        (true, None, Some(ca)) => Trust::Ca(ca),
-        (true, None, None) => Trust::HostRoots(true),
-    })
-}
-
-async fn boot(store: &Store, estate: &Estate) -> Result<BootConcern, StoreError> {
-    let actions: BTreeMap<MachineId, (BootAction, Option<BootClaim>)> = store
-        .boots()
-        .await?
-        .into_iter()
-        .filter_map(|boot| Some((boot.machine, (serde_json::from_value(boot.action).ok()?, boot.claim))))
-        .collect();
-    let (addresses, claimed_at) = (store.addresses().await?, store.claimed_at().await?);
-    let mut declared: BTreeMap<&str, Vec<IpAddr>> = BTreeMap::new();
-    for address in addresses.iter().filter(|it| it.declared) {
-        declared.entry(address.mac.as_deref().unwrap_or_default()).or_default().push(address.address);
-    }
-    let mut machines = Vec::new();
-    for (object, machine) in readable::<MachineSpec>(store.all("Machine").await?) {
-        let uid = MachineId::from(object.uid);
-        let macs: Vec<_> = machine.boot_macs.iter().map(ToString::to_string).collect();
-        let reserved = macs.iter().filter_map(|mac| declared.get(mac.as_str())).flatten();
-        let stands_at: Vec<_> = reserved.chain(claimed_at.get(&uid)).copied().collect();
-        let action = match actions.get(&uid) {
-            Some((BootAction::Ephemeral(attempt), claim)) => {
-                let claim = claim.as_ref().filter(|claim| claim.attempt == *attempt);
-                ephemeral(store, &object, *attempt, claim).await?
-            }
-            Some((BootAction::PowerOff, _)) => boot_machine::Action::PowerOff(PowerOffBoot {}),
-            Some((BootAction::Local, _)) | None => boot_machine::Action::Local(LocalBoot {}),
-        };
-        machines.push(BootMachine {
-            machine_uid: uid.to_string(),
-            name: object.name,
-            macs,
-            networks: networks(&estate.nets, &stands_at),
-            action: Some(action),
-        });
-    }
-    machines.sort_by(|a, b| a.machine_uid.cmp(&b.machine_uid));
-    Ok(BootConcern { machines, enlist: None })
-}
-
-/// All subnets of the VLANs in which one of these addresses is and machines boot; none, if there is no such VLAN.
-fn networks(nets: &[Net], stands_at: &[IpAddr]) -> Vec<String> {
-    let has_one = |net: &&Net| net.boots() && stands_at.iter().any(|at| net.subnet.cidr.contains(*at));
-    let vlans: BTreeSet<&str> = nets.iter().filter(has_one).map(|net| net.subnet.vlan.as_str()).collect();
-    let of_these = nets.iter().filter(|net| vlans.contains(net.subnet.vlan.as_str()));
-    let networks: BTreeSet<_> = of_these.map(|net| net.subnet.cidr.to_string()).collect();
-    networks.into_iter().collect()
-}
-
-/// An attempt, exactly as it was armed, and who has claimed it.
-async fn ephemeral(
-    store: &Store,
-    machine: &Object,
-    attempt: Attempt,
-    claim: Option<&BootClaim>,
-) -> Result<boot_machine::Action, StoreError> {
-    let missing =
-        || StoreError::Corrupt(format!("attempt {attempt} of machine {:?} has no record", machine.name));
-    let rows = store.steps(machine.uid, 1000).await?;
-    let row = rows.into_iter().find(|row| row.attempt == Some(attempt) && row.detail.get("task").is_some());
-    let row = row.ok_or_else(missing)?;
-    let key = store.attempt_key(MachineId::from(machine.uid), attempt).await?.ok_or_else(missing)?;
-    let text = |part: &str| row.detail.get(part).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
-    let task = row.detail.get("task").ok_or_else(missing)?;
-    let not_after = task.get("not_after_unix_ms").and_then(serde_json::Value::as_i64).unwrap_or_default();
-    Ok(boot_machine::Action::Ephemeral(EphemeralBoot {
-        attempt: attempt.get(),
-        not_after_unix_ms: not_after,
-        kernel_sha256: text("kernel"),
-        initrd_sha256: text("initrd"),
-        squashfs_sha256: text("squashfs"),
-        kernel_options: text("kernel_options"),
-        attempt_key: key.to_vec(),
-        task_json: task.to_string().into_bytes(),
-        step_key: row.step_key,
-        claimed_by: claim.map(|claim| claim.boot_id.clone()).unwrap_or_default(),
-    }))
+/// Composes a concern of entries, each of which is one message of the concern's list.
+fn composed<M: Message + Default>(entries: &[Entry]) -> Result<Vec<M>, StoreError> {
+    let read = |entry: &Entry| {
+        M::decode(entry.body.as_slice())
+            .map_err(|error| StoreError::Corrupt(format!("an entry of {}: {error}", entry.object)))
+    };
+    entries.iter().map(read).collect()
 }
 
 #[cfg(test)]

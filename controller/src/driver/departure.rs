@@ -40,10 +40,10 @@ fn decided(rack: Uid, nets: &[Net], racks: &[RackSeen], bmcs: Vec<BmcOf>) -> Dep
     }
     for BmcOf { machine, address } in bmcs {
         let address: Option<IpAddr> = address.and_then(|address| address.parse().ok());
-        if !estate::power_rack(address, nets, racks).is_some_and(is_it) {
+        if !estate::power_rack(address, nets, racks, None).is_some_and(is_it) {
             continue;
         }
-        let then = estate::power_rack(address, nets, &others).into_iter().map(named).collect();
+        let then = estate::power_rack(address, nets, &others, None).into_iter().map(named).collect();
         departure.bmcs.entry(then).or_default().push(machine);
     }
     departure
@@ -72,6 +72,7 @@ mod tests {
             addresses,
             maintenance: false,
             connected: is_connected.then_some(Timestamp::UNIX_EPOCH),
+            elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
             gives_no_address: None,
             short: BTreeMap::new(),

@@ -29,12 +29,22 @@ pub struct RackSeen {
     pub maintenance: bool,
     /// Since when its stream is open here; the database's clock.
     pub connected: Option<Timestamp>,
+    /// Linked to another living region process.
+    pub elsewhere: bool,
     /// When it was last seen, or enrolled.
     pub last_seen: Timestamp,
     /// Of which subnets, by CIDR, it says that no address is free.
     pub short: BTreeMap<String, Short>,
     /// Why it gives no address, if it does not: it cannot write leases.
     pub gives_no_address: Option<String>,
+}
+
+impl RackSeen {
+    /// Connected to a region, whichever: the same for all region processes.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.connected.is_some() || self.elsewhere
+    }
 }
 
 /// A subnet with its VLAN.
@@ -101,23 +111,44 @@ pub fn racks_of<'a>(net: &Net, nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a R
     serving
 }
 
-/// Every rack that boots machines.
+/// The networks of the VLANs in which one of these addresses is and machines boot.
+pub fn nets_at<'a>(nets: &'a [Net], stands_at: &[IpAddr]) -> impl Iterator<Item = &'a Net> {
+    let has_one = |net: &&Net| net.boots() && stands_at.iter().any(|at| net.subnet.cidr.contains(*at));
+    let vlans: BTreeSet<&str> = nets.iter().filter(has_one).map(|net| net.subnet.vlan.as_str()).collect();
+    nets.iter().filter(move |net| vlans.contains(net.subnet.vlan.as_str()))
+}
+
+/// The racks from which a machine with these addresses may boot: those of its networks, or all that boot machines while its networks are
+/// not known.
 #[must_use]
-pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
-    let booting = nets.iter().filter(|net| net.boots());
+pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen], stands_at: &[IpAddr]) -> Vec<&'a RackSeen> {
+    let here: Vec<&Net> = nets_at(nets, stands_at).filter(|net| net.boots()).collect();
+    let booting = match here.is_empty() {
+        true => nets.iter().filter(|net| net.boots()).collect(),
+        false => here,
+    };
     let serving: BTreeSet<_> =
-        booting.flat_map(|net| racks_of(net, nets, racks)).map(|rack| rack.uid).collect();
+        booting.into_iter().flat_map(|net| racks_of(net, nets, racks)).map(|rack| rack.uid).collect();
     racks.iter().filter(|rack| serving.contains(&rack.uid)).collect()
 }
 
-/// The rack that moves a BMC: of the connected ones the one in the BMC's own subnet, then the first.
+/// The rack that moves a BMC: of the connected ones the one in the BMC's own subnet, then the one that has moved it so far, then one that
+/// this process can speak to.
 #[must_use]
-pub fn power_rack<'a>(bmc: Option<IpAddr>, nets: &[Net], racks: &'a [RackSeen]) -> Option<&'a RackSeen> {
+pub fn power_rack<'a>(
+    bmc: Option<IpAddr>,
+    nets: &[Net],
+    racks: &'a [RackSeen],
+    holder: Option<RackId>,
+) -> Option<&'a RackSeen> {
     let home = bmc.and_then(|bmc| nets.iter().find(|net| net.subnet.cidr.contains(bmc)));
     let near =
         |rack: &RackSeen| home.is_some_and(|n| rack.addresses.iter().any(|a| n.subnet.cidr.contains(*a)));
     let usable = racks.iter().filter(|rack| !rack.maintenance);
-    usable.min_by_key(|rack| (rack.connected.is_none(), !near(rack), rack.uid))
+    usable.min_by_key(|rack| {
+        let is_holder = holder == Some(rack.uid);
+        (!rack.is_there(), !near(rack), !is_holder, rack.connected.is_none(), rack.uid)
+    })
 }
 
 /// The rack that stands where a machine does, by the machine's addresses: the first of those attached to the first one's
@@ -204,6 +235,7 @@ mod tests {
             reached: vec![address.parse().unwrap()],
             maintenance: false,
             connected: connected.then_some(Timestamp::UNIX_EPOCH),
+            elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
             gives_no_address: None,
             short: BTreeMap::new(),
@@ -221,29 +253,63 @@ mod tests {
     fn a_rack_in_the_bmcs_own_subnet_moves_it() {
         let racks = [rack(1, "10.1.0.1", true), rack(2, "10.77.0.1", true)];
         let nets = [net("10.77.0.0/24")];
-        assert_eq!(power_rack("10.77.0.101".parse().ok(), &nets, &racks).unwrap().name, "rack2");
+        assert_eq!(power_rack("10.77.0.101".parse().ok(), &nets, &racks, None).unwrap().name, "rack2");
     }
 
     #[test]
     fn a_connected_rack_is_better_than_a_near_one() {
         let racks = [rack(1, "10.1.0.1", true), rack(2, "10.77.0.1", false)];
         let nets = [net("10.77.0.0/24")];
-        assert_eq!(power_rack("10.77.0.101".parse().ok(), &nets, &racks).unwrap().name, "rack1");
+        assert_eq!(power_rack("10.77.0.101".parse().ok(), &nets, &racks, None).unwrap().name, "rack1");
+    }
+
+    #[test]
+    fn a_bmc_stays_with_its_rack_until_that_is_away_from_all_regions_or_a_nearer_one_comes() {
+        let mut racks = [rack(1, "10.1.0.1", true), rack(2, "10.1.0.2", true), rack(3, "10.77.0.1", false)];
+        let (held, bmc, nets) = (Some(racks[1].uid), "10.77.0.101".parse().ok(), [net("10.77.0.0/24")]);
+        let name = |racks: &[RackSeen]| power_rack(bmc, &nets, racks, held).unwrap().name.clone();
+        assert_eq!(name(&racks), "rack2");
+        (racks[1].connected, racks[1].elsewhere) = (None, true);
+        assert_eq!(name(&racks), "rack2", "another region speaks to it");
+        racks[1].elsewhere = false;
+        assert_eq!(name(&racks), "rack1");
+        racks[2].elsewhere = true;
+        assert_eq!(name(&racks), "rack3");
     }
 
     #[test]
     fn only_attached_racks_answer_on_a_subnet() {
         let racks = [rack(1, "10.1.0.1", true), rack(2, "10.77.0.1", true)];
         let names: Vec<_> =
-            boot_racks(&[net("10.77.0.0/24")], &racks).iter().map(|r| r.name.clone()).collect();
+            boot_racks(&[net("10.77.0.0/24")], &racks, &[]).iter().map(|r| r.name.clone()).collect();
         assert_eq!(names, ["rack2"]);
+    }
+
+    #[test]
+    fn a_machine_boots_from_the_racks_of_its_networks_and_from_all_while_these_are_not_known() {
+        let racks = [rack(1, "10.77.0.1", true), rack(2, "10.78.0.1", true), rack(3, "10.99.0.1", true)];
+        let nets = [("lab.0", "10.77.0.0/24"), ("lab.7", "10.78.0.0/24")].map(|(vlan, cidr)| {
+            let mut net = net(cidr);
+            net.subnet.vlan = vlan.parse().unwrap();
+            net
+        });
+        let at = |addresses: &[&str]| {
+            let addresses: Vec<_> = addresses.iter().map(|it| it.parse().unwrap()).collect();
+            let racks = boot_racks(&nets, &racks, &addresses).into_iter();
+            racks.map(|rack| rack.name.clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            (at(&["10.78.0.9"]).as_str(), at(&["10.77.0.9", "10.78.0.9"]).as_str()),
+            ("rack2", "rack1 rack2")
+        );
+        assert_eq!((at(&[]).as_str(), at(&["192.0.2.1"]).as_str()), ("rack1 rack2", "rack1 rack2"));
     }
 
     #[test]
     fn a_rack_does_not_answer_where_it_serves_nobody() {
         let racks = [RackSeen { served: vec!["10.1.0.1".parse().unwrap()], ..rack(1, "10.77.0.1", true) }];
         assert!(racks_of(&net("10.77.0.0/24"), &[], &racks).is_empty());
-        let near = power_rack("10.77.0.101".parse().ok(), &[net("10.77.0.0/24")], &racks);
+        let near = power_rack("10.77.0.101".parse().ok(), &[net("10.77.0.0/24")], &racks, None);
         assert_eq!(near.unwrap().name, "rack1", "and reaches BMCs there");
     }
 

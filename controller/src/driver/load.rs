@@ -1,6 +1,7 @@
 //! From the store to the planner's input: everything that decides about one machine, read anew each time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use basalt_api::agent::{BlobRef, DiskMarker};
 use basalt_api::kinds::{
@@ -8,21 +9,21 @@ use basalt_api::kinds::{
     SettingsSpec, StaticRouteSpec, SubnetSpec, VlanSpec,
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
-use basalt_db::{CurrentLease, Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged};
+use basalt_db::{CurrentLease, EntryState, Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged};
 use basalt_engine::Policy;
 use basalt_engine::budget::Budget;
 use basalt_engine::deadlines::DEADLINES;
-use basalt_engine::facts::{BootSeen, Facts, StepKey, StepRecord};
+use basalt_engine::facts::{Facts, StepKey, StepRecord};
 use basalt_engine::input::{Claim, EphemeralImage, MachineInput, ResolvedImage};
-use basalt_proto::rack_v1::{BootConcern, boot_machine};
-use prost::Message;
 use serde::de::DeserializeOwned;
 
 use super::addresses::{self, Addressing};
+use super::entries;
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
 use super::operation;
 use super::scripts::Scripts;
+use super::services::{self, Said};
 use super::serving;
 use super::tag::{self, TagSeen};
 use crate::racks::observed::{Hello, Observed};
@@ -98,6 +99,10 @@ pub struct Loaded {
     pub slot: Option<Slot>,
     /// What was asked of it once, as it is noted.
     pub operations: Vec<basalt_db::Operation>,
+    /// What racks are told of it, by concern.
+    pub entries: BTreeMap<String, EntryState>,
+    /// The addresses by which it is known where it stands: those that are declared for its MACs, and that of its last claim.
+    pub stands_at: Vec<IpAddr>,
 }
 
 /// Reads a stored spec.
@@ -278,10 +283,15 @@ impl Estate {
             &tags,
             machine.kernel_options,
         );
-        let boot_racks = estate::boot_racks(&self.nets, &self.racks);
-        (facts.boot_applied, facts.boot_refused) = applied(store, uid, &boot_racks).await?;
+        let entries = store.entry_states(object.uid).await?;
+        let macs: Vec<String> = machine.boot_macs.iter().map(ToString::to_string).collect();
+        let mut stands_at = store.declared_addresses(&macs).await?;
+        stands_at.extend(claimed_at(&stored));
+        let boot_racks = estate::boot_racks(&self.nets, &self.racks, &stands_at);
+        (facts.boot_applied, facts.boot_refused) =
+            entries::applied(entries.get(entries::BOOT), &boot_racks, &self.racks);
         facts.boot_racks = estate::link(boot_racks);
-        facts.power_rack = estate::link(self.power_rack(&machine));
+        facts.power_rack = estate::link(self.power_rack(&machine, entries::power_holder(&entries)));
         let zone = machine.zone.as_ref().map_or(DEFAULT_ZONE, |zone| zone.as_str());
         let (budget, slot) = self.budget(store, uid, zone).await?;
         let leases = store.current_leases(&addresses::macs(&machine, &facts)).await?;
@@ -344,15 +354,17 @@ impl Estate {
             open,
             slot,
             operations,
+            entries,
+            stands_at,
         })
     }
 
-    /// The rack that moves a machine's BMC.
+    /// The rack that moves a machine's BMC; `holder` has done so until now.
     #[must_use]
-    pub fn power_rack(&self, machine: &MachineSpec) -> Option<&RackSeen> {
+    pub fn power_rack(&self, machine: &MachineSpec, holder: Option<RackId>) -> Option<&RackSeen> {
         let bmc = machine.bmc.as_ref().filter(|bmc| estate::has_driver(bmc.driver))?;
         let address = bmc.address.as_ref().and_then(|host| host.to_string().parse().ok());
-        estate::power_rack(address, &self.nets, &self.racks)
+        estate::power_rack(address, &self.nets, &self.racks, holder)
     }
 
     async fn claim(
@@ -461,15 +473,24 @@ async fn rack(
     let uid = RackId::from(object.uid);
     // A rack that had nothing to say was there all the same.
     let mut last_seen = object.created_at.max(sessions.left(uid));
-    let (mut hello, mut short) = (Hello::default(), BTreeMap::new());
+    let (mut hello, mut short, mut said) = (Hello::default(), BTreeMap::new(), Vec::new());
     for fact in store.latest_facts(object.uid).await? {
         last_seen = last_seen.max(fact.stored_at);
         match Observed::of(&fact) {
-            Some(Observed::Hello(said)) => hello = said,
-            Some(observed) => short.extend(serving::short(&observed, fact.stored_at)),
+            Some(Observed::Hello(it)) => hello = it,
+            Some(observed) => {
+                short.extend(serving::short(&observed, fact.stored_at));
+                if let Observed::Health(what) = observed {
+                    said.push(Said { id: fact.id, stored_at: fact.stored_at, what });
+                }
+            }
             None => {}
         }
     }
+    let regions = sessions.regions().borrow().clone();
+    let others = services::links(&said, &regions.living);
+    let elsewhere =
+        others.iter().any(|link| link.problem.is_none() && regions.own.as_ref() != Some(&link.address));
     Ok(RackSeen {
         uid,
         name: object.name.clone(),
@@ -478,49 +499,20 @@ async fn rack(
         reached: hello.reached().collect(),
         maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
         connected: sessions.since(uid),
+        elsewhere,
         last_seen,
         gives_no_address: hello.gives_no_address.then(|| hello.cannot_write.into()),
         short,
     })
 }
 
-/// What every connected rack of these boots on a machine, where they agree and have said so; or why one refuses.
-async fn applied(
-    store: &Store,
-    machine: MachineId,
-    racks: &[&RackSeen],
-) -> Result<(Option<BootSeen>, Option<String>), StoreError> {
-    let uid = machine.to_string();
-    let mut seen = BTreeSet::new();
-    for rack in racks.iter().filter(|rack| rack.connected.is_some()) {
-        let concerns = store.concerns(rack.uid).await?;
-        let Some(concern) = concerns.iter().find(|c| c.name == "boot") else { return Ok((None, None)) };
-        let acks = store.concern_acks(rack.uid).await?;
-        let Some(ack) = acks.iter().find(|a| a.concern == "boot" && a.generation == concern.generation)
-        else {
-            return Ok((None, None));
-        };
-        if !ack.is_applied() {
-            return Ok((None, Some(format!("rack {}: {}", rack.name, ack.message))));
-        }
-        let body = BootConcern::decode(concern.body.as_slice())
-            .map_err(|error| StoreError::Corrupt(format!("a boot concern: {error}")))?;
-        let Some(entry) = body.machines.into_iter().find(|m| m.machine_uid == uid) else {
-            return Ok((None, None));
-        };
-        seen.insert(match entry.action {
-            Some(boot_machine::Action::Ephemeral(boot)) => (2, boot.attempt),
-            Some(boot_machine::Action::PowerOff(_)) => (1, 0),
-            Some(boot_machine::Action::Local(_)) | None => (0, 0),
-        });
+/// The address at which its agent took its last task. Leases say less, since anybody gets one by a MAC.
+fn claimed_at(facts: &[Fact]) -> Option<IpAddr> {
+    let claims = facts.iter().filter(|fact| fact.kind == "claim");
+    match claims.max_by_key(|fact| fact.id).and_then(Observed::of) {
+        Some(Observed::Claim(claim)) => claim.address.parse().ok(),
+        _ => None,
     }
-    let mut seen = seen.into_iter();
-    Ok(match (seen.next(), seen.next()) {
-        (Some((2, attempt)), None) => (Some(BootSeen::Ephemeral(Attempt::new(attempt))), None),
-        (Some((1, _)), None) => (Some(BootSeen::PowerOff), None),
-        (Some(_), None) => (Some(BootSeen::Local), None),
-        _ => (None, None),
-    })
 }
 
 /// Records, and tasks by attempt.

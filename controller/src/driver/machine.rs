@@ -10,12 +10,10 @@ use std::time::Duration;
 use basalt_api::agent::{DiskMarker, MarkerState};
 use basalt_api::kinds::{BootProgress, Condition, ConditionStatus, MachineStatus, PowerStatus, phase};
 use basalt_api::values::{Attempt, MachineId, Timestamp};
-use basalt_db::{Announced, Announcement, BootClaim, Fact, Lease, Object, StepEnd, StoreError, Take, Then};
+use basalt_db::{Announced, Announcement, Fact, Lease, Object, StepEnd, StoreError, Take, Then};
 use basalt_engine::ends::ending;
-use basalt_engine::facts::BootSeen;
-use basalt_engine::plan::{BootAction, BootDevice, Effect, PlannedStep, TaskKind, Verb};
+use basalt_engine::plan::{BootDevice, Effect, PlannedStep, TaskKind, Verb};
 use basalt_engine::render::{Context, ReportTo, compose, kernel_options};
-use basalt_engine::steps::StepId;
 use basalt_engine::{Plan, Policy, plan};
 use basalt_proto::rack_v1::PowerCommand;
 use basalt_proto::rack_v1::from_region::Message;
@@ -23,8 +21,9 @@ use basalt_proto::rack_v1::power_command;
 use serde_json::{Value, json};
 
 use super::converge::Driver;
+use super::estate::RackSeen;
 use super::load::{Estate, Loaded};
-use super::{addresses, decision, estate, machine_addresses, operation, report_token, tag};
+use super::{addresses, decision, entries, estate, machine_addresses, operation, report_token, tag};
 use crate::racks::observed::Observed;
 
 /// Steps in one go, before others get their turn.
@@ -68,7 +67,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             continue;
         }
         keep_slot(driver, &loaded, &planned).await?;
-        remember_boot(driver, lease, &loaded, &planned).await?;
+        entries::write(driver, lease, &estate, &loaded, &planned).await?;
         let Some(step) = planned.next.first() else {
             write(driver, lease, &object, &loaded, &planned, None, now).await?;
             return Ok(wake(&planned, &loaded, now));
@@ -98,37 +97,6 @@ fn wake(planned: &Plan, loaded: &Loaded, now: Timestamp) -> Then {
         Some(at) => Then::Again(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)),
         None => Then::Rest,
     }
-}
-
-/// Tells the racks what the plan says they are to boot.
-async fn remember_boot(
-    driver: &Driver,
-    lease: &Lease,
-    loaded: &Loaded,
-    planned: &Plan,
-) -> Result<(), StoreError> {
-    let action = to_json(&planned.boot)?;
-    let claim = claim_to_tell(loaded, planned.boot);
-    driver.store.put_boot(loaded.input.uid, &action, claim.as_ref(), lease.epoch).await?;
-    let wanted = match planned.boot {
-        BootAction::Local => BootSeen::Local,
-        BootAction::PowerOff => BootSeen::PowerOff,
-        BootAction::Ephemeral(attempt) => BootSeen::Ephemeral(attempt),
-    };
-    if loaded.input.facts.boot_applied == Some(wanted) {
-        driver.store.settle_boot(loaded.input.uid, &action).await?;
-    }
-    Ok(())
-}
-
-/// Who has claimed the script that is booted: a rack that did not grant that claim would let it be run a second time.
-fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
-    let BootAction::Ephemeral(attempt) = boot else { return None };
-    let mut scripts = loaded.input.records.iter().filter(|record| record.step == StepId::ArmScript);
-    let claimed = loaded.input.facts.claims.get(&attempt)?;
-    scripts
-        .any(|record| record.attempt == Some(attempt))
-        .then(|| BootClaim { attempt, boot_id: claimed.boot_id.clone() })
 }
 
 /// Notes how steps ended.
@@ -212,7 +180,7 @@ impl Turn<'_> {
                     return Ok(Did::Later);
                 };
                 driver.kill.at(step.step.name(), "recorded");
-                let Some(rack) = self.estate.power_rack(&loaded.input.spec) else { return Ok(Did::Later) };
+                let Some(rack) = self.power_rack() else { return Ok(Did::Later) };
                 let command = power_command(driver, self.lease, loaded, step, *verb, *device);
                 if !driver.sessions.send(rack.uid, Message::Power(command)) {
                     return Ok(Did::Later);
@@ -291,6 +259,12 @@ impl Turn<'_> {
         (on && limits.power_on_per_minute.is_some()).then_some(Take::PowerOn { limits })
     }
 
+    /// The rack that has the machine's BMC in its document, or is about to.
+    fn power_rack(&self) -> Option<&RackSeen> {
+        let holder = entries::power_holder(&self.loaded.entries);
+        self.estate.power_rack(&self.loaded.input.spec, holder)
+    }
+
     async fn arm(&self, step: &PlannedStep, kind: TaskKind) -> Result<Did, StoreError> {
         let Self { driver, lease, estate, loaded, .. } = self;
         let Some(image) = &loaded.input.ephemeral else { return Ok(Did::Later) };
@@ -299,7 +273,7 @@ impl Turn<'_> {
         aws_lc_rs::rand::fill(&mut attempt_key)
             .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
         let machine = loaded.input.uid;
-        let racks = estate::boot_racks(&estate.nets, &estate.racks);
+        let racks = estate::boot_racks(&estate.nets, &estate.racks, &loaded.stands_at);
         let report = ReportTo {
             racks: estate::http_of(&racks, &estate.nets, &leased(&loaded.facts)),
             token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),

@@ -13,6 +13,7 @@
 //! | `machine_addresses` | addresses of machines: of what runs on them |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
 //! | [`scripts`] | what belongs to commissioning and release, as it is declared |
+//! | [`entries`] | what racks are told of one machine, and which racks |
 //! | [`concerns`] | what racks are told |
 //! | [`departure`] | who takes over from a rack that serves no longer |
 //! | [`consequences`] | what follows for machines that a write does not name |
@@ -35,6 +36,7 @@ pub mod decision;
 pub mod departure;
 pub mod deployment;
 pub mod discovery;
+pub mod entries;
 pub mod estate;
 pub mod fold;
 pub mod image;

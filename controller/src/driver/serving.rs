@@ -277,6 +277,7 @@ mod tests {
             reached: vec![address],
             maintenance: false,
             connected: is_connected.then_some(at(0)),
+            elsewhere: false,
             last_seen: at(0),
             gives_no_address: None,
             short: BTreeMap::new(),

@@ -23,7 +23,6 @@ const WAKES: &[(&str, &[&str])] = &[
     ("StaticRoute", &["Rack"]),
     ("Device", &["Discovery"]),
     ("Image", &["Rack", "Machine"]),
-    ("Machine", &["Rack"]),
     ("Rack", &["Machine", "Discovery"]),
     ("Script", &["Machine"]),
     ("Settings", &["Machine", "Rack"]),
@@ -73,6 +72,8 @@ fn dependents(change: &Change) -> Vec<&'static str> {
         (Op::Status, _) => Vec::new(),
         // While it is there, it looks after its machines itself.
         (Op::Delete, "Tag") => vec!["Machine"],
+        // While it is there, it tells racks itself.
+        (Op::Delete, "Machine") => vec!["Rack"],
         (_, kind) => WAKES.iter().filter(|(of, _)| *of == kind).flat_map(to).collect(),
     }
 }

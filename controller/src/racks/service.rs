@@ -427,11 +427,7 @@ impl Session {
             outcome: outcome.to_owned(),
             message: message.into(),
         };
-        self.racks.store.put_concern_ack(self.rack, &ack).await?;
-        if ack.concern == "boot" {
-            self.racks.store.wake_unsettled().await?;
-        }
-        Ok(())
+        self.racks.store.put_concern_ack(self.rack, &ack).await
     }
 
     async fn observed(&self, batch: FactBatch) -> Result<(), StoreError> {

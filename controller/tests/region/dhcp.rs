@@ -6,8 +6,8 @@ use crate::support::{Lab, driven_lab};
 use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{Key, NewFact};
 use basalt_proto::rack_v1::{
-    BootAnswers, BootConcern, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern,
-    DhcpSubnet, RawOption, Reservation, Route,
+    BootAnswers, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet,
+    KnownConcern, RawOption, Reservation, Route,
 };
 use basalt_region::racks::observed::{Claim, DhcpInForce, DhcpServer, Health, Hello, Leftover, Observed};
 use prost::Message;
@@ -583,23 +583,23 @@ async fn a_rack_is_told_the_networks_of_the_vlan_where_a_machine_booted_last_or_
     lab.api.declare("/api/v1/machines/m", machine).await;
     let r1 = Played::come(&lab, "r1", "10.77.0.2/24").await;
     let networks = |are: &'static [&'static str]| {
-        move |it: &BootConcern| it.machines.len() == 1 && it.machines[0].networks == are
+        move |it: &KnownConcern| it.machines.len() == 1 && it.machines[0].networks == are
     };
-    r1.told_of("boot", &lab, networks(&[])).await;
+    r1.told_of("known", &lab, networks(&[])).await;
 
     let reserved = |subnet: &str, address: &str| {
         format!(r#"{{"subnet":"{subnet}","address":"{address}","mac":"52:54:00:00:00:01"}}"#)
     };
     lab.api.declare("/api/v1/ip_addresses/quiet", &reserved("silent", "10.79.0.9")).await;
-    r1.told_of("boot", &lab, networks(&[])).await;
+    r1.told_of("known", &lab, networks(&[])).await;
     let uid = lab.region.store().get("Machine", Key::Name("m")).await.expect("a machine").uid;
     let claim = Claim { address: "10.77.0.9".into(), boot_id: "b".into() };
     lab.region.store().store_own_fact(&fact(0, uid, &Observed::Claim(claim))).await.expect("it is stored");
     lab.api.declare("/api/v1/machines/m", &machine.replace("true}}", r#"true},"description":"here"}"#)).await;
-    r1.told_of("boot", &lab, networks(&["10.77.0.0/24", "2001:db8:77::/64"])).await;
+    r1.told_of("known", &lab, networks(&["10.77.0.0/24", "2001:db8:77::/64"])).await;
 
     // It was moved: what is declared says where it may boot.
     lab.api.declare("/api/v1/ip_addresses/moved", &reserved("other", "10.78.0.9")).await;
     let all = networks(&["10.77.0.0/24", "10.78.0.0/24", "10.79.0.0/24", "2001:db8:77::/64"]);
-    r1.told_of("boot", &lab, all).await;
+    r1.told_of("known", &lab, all).await;
 }

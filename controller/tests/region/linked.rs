@@ -40,6 +40,15 @@ impl Drop for Linked {
 impl Linked {
     /// Enrols a rack of this name and address, and links it.
     pub(crate) async fn come(lab: &Lab, rpc: SocketAddr, name: &str, address: &str) -> Self {
+        Self::link(lab, rpc, (name, address), true).await
+    }
+
+    /// The same, and the rack hears everything and answers nothing.
+    pub(crate) async fn come_silent(lab: &Lab, rpc: SocketAddr, name: &str, address: &str) -> Self {
+        Self::link(lab, rpc, (name, address), false).await
+    }
+
+    async fn link(lab: &Lab, rpc: SocketAddr, (name, address): (&str, &str), answers: bool) -> Self {
         let (rack, enrolled) = NewRack::new(lab, rpc, name).await.enrol().await;
         let mut client = rack.link(&enrolled.certificate_der).await;
         let (outbox, messages) = mpsc::channel(16);
@@ -55,7 +64,7 @@ impl Linked {
             ..Hello::default()
         };
         say(&outbox, from_rack::Message::Hello(hello.clone())).await;
-        let answers = outbox.clone();
+        let own = outbox.clone();
         let mut inbox = client.link(ReceiverStream::new(messages)).await.expect("a link").into_inner();
         let told = Arc::new(Mutex::new(Told::default()));
         let heard = Arc::clone(&told);
@@ -71,7 +80,9 @@ impl Linked {
                             ..ConcernReply::default()
                         };
                         heard.lock().expect("told").concerns.push(version);
-                        say(&outbox, from_rack::Message::ConcernReply(reply)).await;
+                        if answers {
+                            say(&outbox, from_rack::Message::ConcernReply(reply)).await;
+                        }
                     }
                     Some(from_region::Message::Power(command)) => {
                         seq += 1;
@@ -82,7 +93,9 @@ impl Linked {
                             oldest_ms: 2500,
                         };
                         heard.lock().expect("told").commands.push(command);
-                        say(&outbox, from_rack::Message::Facts(batch)).await;
+                        if answers {
+                            say(&outbox, from_rack::Message::Facts(batch)).await;
+                        }
                     }
                     Some(from_region::Message::Leases(leases)) => {
                         heard.lock().expect("told").leases.push(leases);
@@ -92,7 +105,7 @@ impl Linked {
                 }
             }
         });
-        Self { told, task, outbox: answers, hello }
+        Self { told, task, outbox: own, hello }
     }
 
     /// Says hello again, as a rack that answers clients at these addresses.

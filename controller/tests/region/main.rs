@@ -40,6 +40,7 @@ mod receiver;
 mod redfish;
 mod rotate;
 mod runs;
+mod scopes;
 mod second_region;
 mod servable;
 mod support;

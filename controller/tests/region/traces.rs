@@ -109,6 +109,15 @@ const UNSAMPLED: &str = "1af7651916cd43dd8448eb211c80319c";
 
 /// A network, and what machines are looked into with.
 async fn furnish(lab: &Lab) {
+    ephemeral_image(lab).await;
+    lab.api.declare("/api/v1/fabrics/default", "{}").await;
+    let vlan = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true}}"#;
+    lab.api.declare("/api/v1/vlans/default.0", vlan).await;
+    lab.api.declare("/api/v1/subnets/lab", r#"{"vlan":"default.0","cidr":"10.77.0.0/16"}"#).await;
+}
+
+/// An image that machines are looked into with, whose files are held.
+pub(crate) async fn ephemeral_image(lab: &Lab) {
     let mut files = Vec::new();
     for (file, byte) in [("kernel", 1), ("initrd", 2), ("squashfs", 3)] {
         let blob = Blob { sha256: [byte; 32], size: 1000, location: "here".to_owned() };
@@ -118,10 +127,6 @@ async fn furnish(lab: &Lab) {
     let files = files.join(",");
     let image = r#""os":"basalt","release":"1","architecture":"amd64","purpose":"ephemeral""#;
     lab.api.declare("/api/v1/images/ephemeral", &format!(r#"{{{image},"files":{{{files}}}}}"#)).await;
-    lab.api.declare("/api/v1/fabrics/default", "{}").await;
-    let vlan = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true}}"#;
-    lab.api.declare("/api/v1/vlans/default.0", vlan).await;
-    lab.api.declare("/api/v1/subnets/lab", r#"{"vlan":"default.0","cidr":"10.77.0.0/16"}"#).await;
 }
 
 fn machine(n: u8) -> String {

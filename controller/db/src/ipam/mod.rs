@@ -69,7 +69,7 @@ async fn next_free(tx: &mut Tx, subnet: Uuid, wanted: usize) -> Result<Vec<Strin
     Ok(free.fetch_all(&mut **tx).await?)
 }
 
-fn parse(text: &str) -> Result<IpAddr, StoreError> {
+pub(crate) fn parse(text: &str) -> Result<IpAddr, StoreError> {
     text.parse().map_err(|_| StoreError::Corrupt(format!("the address {text:?}")))
 }
 

@@ -6,6 +6,7 @@ mod bmc;
 mod common;
 mod dice;
 mod disks;
+mod entry;
 mod follower;
 mod hangup;
 mod ipam;

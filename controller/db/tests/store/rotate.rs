@@ -1,15 +1,16 @@
 //! Another seal key for everything that is sealed.
 
 use crate::common::{decision, machine, open, put};
-use basalt_api::values::{Attempt, Generation, MachineId, RackId, Uid};
+use basalt_api::values::{Attempt, Epoch, Generation, MachineId, RackId, Uid};
 use basalt_db::rotate::{Rotated, rotate};
-use basalt_db::{Announcement, SealKey, Store, StoreError, Then};
+use basalt_db::{Announcement, NewEntry, SealKey, Store, StoreError, Then};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
-const BYTES: [(&str, bool); 23] = [
+const BYTES: [(&str, bool); 24] = [
     ("_sqlx_migrations.checksum", false),
     ("address.duid", false),
     ("api_token.sha256", false),
@@ -21,6 +22,7 @@ const BYTES: [(&str, bool); 23] = [
     ("decision.ground", false),
     ("decision_ground.sha256", false),
     ("dns_record.data_sha256", false),
+    ("entry.body", true),
     ("issued_token.sha256", false),
     ("join_secret.sha256", false),
     ("join_secret.used_by", false),
@@ -76,11 +78,16 @@ async fn arm(store: &Store, machine: MachineId, attempt: u64) -> Result<(), Stor
 }
 
 async fn seal_everything(store: &Store) -> Sealed {
-    let machine = put(store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid.into();
+    let uid = put(store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid;
+    let machine = uid.into();
     put(store, "User", "alice", json!({"password": "correct horse"})).await.unwrap();
     let rack = RackId::from(put(store, "Rack", "r", json!({})).await.unwrap().object.uid);
-    store.put_concern(rack, "power", Generation::new(0), b"one").await.unwrap();
-    store.put_concern(rack, "boot", Generation::new(0), b"two").await.unwrap();
+    store.put_concern(rack, "power", Generation::new(0), b"one", None).await.unwrap();
+    store.put_concern(rack, "boot", Generation::new(0), b"two", None).await.unwrap();
+    let (epoch, says, racks) = (Epoch::new(1), json!({}), BTreeSet::from([rack]));
+    let entry =
+        NewEntry { concern: "boot", object: uid, epoch, says: &says, body: Some(b"task"), racks: &racks };
+    store.put_entry(&entry).await.unwrap();
     arm(store, machine, 7).await.unwrap();
     store.authority((b"certificate", b"key")).await.unwrap();
     Sealed { machine, rack }
@@ -94,7 +101,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     let before = sealed(&url).await;
     let keys = [[7; 32], [8; 32]].map(|bytes| SealKey::new(&bytes).unwrap());
     let rotated = rotate(&url, (&keys[0], &keys[1]), None, || ()).await.unwrap();
-    assert_eq!(rotated, Rotated::Now(6));
+    assert_eq!(rotated, Rotated::Now(7));
     let after = sealed(&url).await;
     assert_eq!(before.len(), after.len());
     for (column, _) in BYTES.iter().filter(|(_, is_sealed)| *is_sealed) {
@@ -109,6 +116,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     assert!(basalt_db::verify_password(b"correct horse", &account.hash));
     let bodies: Vec<_> = new.concerns(rack).await.unwrap().into_iter().map(|c| c.body).collect();
     assert_eq!(bodies, [b"two", b"one"]);
+    assert_eq!(new.entries_for(rack, "boot").await.unwrap()[0].body, b"task");
     let key = new.attempt_key(machine, Attempt::new(7)).await.unwrap();
     assert_eq!(key.as_deref().map(Vec::as_slice), Some(b"attempt".as_slice()));
     assert_eq!(new.authority((b"", b"")).await.unwrap().1.as_slice(), b"key");
@@ -116,7 +124,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
 
     // Whoever has the old key still seals nothing.
     let refused = [
-        old.put_concern(rack, "power", Generation::new(1), b"three").await.unwrap_err(),
+        old.put_concern(rack, "power", Generation::new(1), b"three", None).await.unwrap_err(),
         arm(&old, machine, 8).await.unwrap_err(),
         old.authority((b"", b"")).await.unwrap_err(),
         put(&old, "User", "bob", json!({"password": "correct horse"})).await.unwrap_err(),

@@ -6,8 +6,8 @@ use basalt_api::values::{
 };
 use basalt_db::testing::clock::Hand;
 use basalt_db::{
-    AddressWish, Addressed, Allocation, Announced, Announcement, BootClaim, ConcernWrite, Given, Joined, Key,
-    NewFact, Precondition, StatusWrite, StoreError, Then,
+    AddressWish, Addressed, Allocation, Announced, Announcement, ConcernWrite, Given, Joined, Key, NewFact,
+    Precondition, StatusWrite, StoreError, Then,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -269,37 +269,22 @@ async fn a_concern_is_written_by_compare_and_swap() {
     let store = store().await;
     let rack = RackId::from(put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid);
     let at = Generation::new;
-    assert_eq!(store.put_concern(rack, "dhcp", at(0), b"a").await.unwrap(), ConcernWrite::Written(at(1)));
-    assert_eq!(store.put_concern(rack, "dhcp", at(0), b"a").await.unwrap(), ConcernWrite::Unchanged(at(1)));
-    assert_eq!(store.put_concern(rack, "dhcp", at(0), b"b").await.unwrap(), ConcernWrite::Stale(at(1)));
-    assert_eq!(store.put_concern(rack, "dhcp", at(1), b"b").await.unwrap(), ConcernWrite::Written(at(2)));
+    assert_eq!(
+        store.put_concern(rack, "dhcp", at(0), b"a", None).await.unwrap(),
+        ConcernWrite::Written(at(1))
+    );
+    assert_eq!(
+        store.put_concern(rack, "dhcp", at(0), b"a", None).await.unwrap(),
+        ConcernWrite::Unchanged(at(1))
+    );
+    assert_eq!(store.put_concern(rack, "dhcp", at(0), b"b", None).await.unwrap(), ConcernWrite::Stale(at(1)));
+    assert_eq!(
+        store.put_concern(rack, "dhcp", at(1), b"b", None).await.unwrap(),
+        ConcernWrite::Written(at(2))
+    );
     let [concern] = store.concerns(rack).await.unwrap().try_into().unwrap();
     assert_eq!((concern.generation, concern.body.as_slice()), (at(2), b"b".as_slice()));
     assert_eq!(store.concern_generation(rack, "boot").await.unwrap(), at(0));
-}
-
-#[tokio::test]
-async fn what_is_booted_is_noted_once_by_the_latest_epoch_and_its_claim_unsettles_nothing() {
-    let store = store().await;
-    let uid = put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid;
-    let machine = MachineId::from(uid);
-    let (action, local) = (json!({"ephemeral": 5}), json!("local"));
-    let claim = BootClaim { attempt: Attempt::new(5), boot_id: "a".into() };
-    let put =
-        async |action, claim, epoch| store.put_boot(machine, action, claim, Epoch::new(epoch)).await.unwrap();
-    let noted = async || {
-        let [boot] = store.boots().await.unwrap().try_into().unwrap();
-        (boot.action, boot.claim, boot.settled)
-    };
-
-    assert!(put(&action, None, 2).await);
-    assert!(!put(&action, None, 2).await, "the same changes nothing");
-    store.settle_boot(machine, &action).await.unwrap();
-    assert!(put(&action, Some(&claim), 3).await);
-    assert_eq!(noted().await, (action.clone(), Some(claim.clone()), true));
-    assert!(!put(&local, None, 2).await, "its lease was over");
-    assert!(put(&local, None, 4).await);
-    assert_eq!(noted().await, (local.clone(), None, false));
 }
 
 #[tokio::test]

@@ -216,6 +216,7 @@ mod without_a_subnet {
             served: address.clone(),
             reached: address,
             maintenance: false,
+            elsewhere: false,
             connected: None,
             last_seen: Timestamp::UNIX_EPOCH,
             gives_no_address: None,

@@ -334,7 +334,6 @@ impl World {
             message: String::new(),
         };
         store.put_concern_ack(rack.uid, &ack).await.expect("stored");
-        store.wake_unsettled().await.expect("woken");
     }
 
     /// Everybody works until nobody has anything to do now; says how often somebody had.

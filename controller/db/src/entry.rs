@@ -1,0 +1,287 @@
+//! Entries: what racks are told of single machines, and which racks hold them.
+//!
+//! An entry has a scope, the racks that it is for. A rack's document of a concern is composed of the entries of its scope. So a secret goes to
+//! the racks that need it, and an attempt waits for these racks alone.
+
+use crate::concern::ConcernAck;
+use crate::object::signed;
+use crate::seal::Place;
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::{Epoch, Generation, RackId, Uid};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+pub(crate) fn pointer(concern: &str) -> String {
+    format!("entry/{concern}")
+}
+
+/// An entry to write.
+#[derive(Clone, Copy, Debug)]
+pub struct NewEntry<'a> {
+    /// The concern whose documents it is a part of.
+    pub concern: &'a str,
+    /// The machine.
+    pub object: Uid,
+    /// The epoch of the lease under which it was decided.
+    pub epoch: Epoch,
+    /// The content, without secrets: an entry that says the same is the same.
+    pub says: &'a Value,
+    /// The bytes for racks; `None`: there is nothing to tell.
+    pub body: Option<&'a [u8]>,
+    /// The racks that it is for.
+    pub racks: &'a BTreeSet<RackId>,
+}
+
+/// An entry as a document is composed of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The machine.
+    pub object: Uid,
+    /// Which version of the entry this is.
+    pub version: i64,
+    /// The bytes for racks.
+    pub body: Vec<u8>,
+}
+
+/// How far a rack is with an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The rack has not answered the document that has the entry as it is, or is without it.
+    Waits,
+    /// The rack does not apply that document: its words.
+    Refused(String),
+    /// The rack has applied that document.
+    Applied,
+}
+
+/// A rack that an entry is for, or was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryHolder {
+    /// The rack.
+    pub rack: RackId,
+    /// Whether the entry is for it.
+    pub wanted: bool,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+/// A stored entry, and how far its racks are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EntryState {
+    /// The content.
+    pub says: Value,
+    /// The racks in its scope, and those that have not yet given it up.
+    pub holders: Vec<EntryHolder>,
+}
+
+impl EntryState {
+    /// The racks that the entry is for.
+    #[must_use]
+    pub fn scope(&self) -> BTreeSet<RackId> {
+        self.holders.iter().filter(|it| it.wanted).map(|it| it.rack).collect()
+    }
+}
+
+impl Store {
+    /// Writes an entry, unless a later epoch has written it. Racks for which something changes are woken.
+    ///
+    /// # Errors
+    /// `SealReplaced`, or the database.
+    pub async fn put_entry(&self, entry: &NewEntry<'_>) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        self.hold_seal(&mut tx).await?;
+        let (concern, object, epoch) = (entry.concern, entry.object.get(), signed(entry.epoch.get()));
+        let before = sqlx::query!(
+            "select epoch, says from entry where concern = $1 and object = $2 for update",
+            concern,
+            object
+        );
+        let before = before.fetch_optional(&mut *tx).await?;
+        if before.as_ref().is_some_and(|before| before.epoch > epoch) {
+            return Ok(());
+        }
+        let is_news = before.is_none_or(|before| before.says != *entry.says);
+        if is_news {
+            let place = Place { object: entry.object, pointer: &pointer(concern) };
+            let body = entry.body.map(|body| self.seal().seal(&place, body)).transpose()?;
+            let upsert = sqlx::query!(
+                "insert into entry as e (concern, object, epoch, says, body) values ($1, $2, $3, $4, $5)
+                 on conflict (concern, object) do update
+                 set version = nextval('entry_version'), epoch = excluded.epoch, says = excluded.says, body = excluded.body
+                 where e.epoch <= excluded.epoch",
+                concern,
+                object,
+                epoch,
+                entry.says,
+                body
+            );
+            if upsert.execute(&mut *tx).await?.rows_affected() == 0 {
+                return Ok(());
+            }
+        }
+        let racks: Vec<Uuid> = entry.racks.iter().map(|rack| rack.get()).collect();
+        // Rows of racks and machines are locked in this order by everybody.
+        let moved = sqlx::query_scalar!(
+            r#"with known as (
+                 select rack, wanted from rack_entry where concern = $1 and object = $2 order by rack for update),
+               wish as (select uid as rack from object where kind = 'Rack' and uid = any($3)),
+               gained as (
+                 insert into rack_entry (rack, concern, object, wanted) select rack, $1, $2, true from wish order by rack
+                 on conflict (rack, concern, object) do update set wanted = true where not rack_entry.wanted
+                 returning rack),
+               lost as (
+                 update rack_entry r set wanted = false from known k
+                 where r.concern = $1 and r.object = $2 and r.rack = k.rack and k.wanted and r.rack <> all($3)
+                 returning r.rack),
+               kept as (select rack from known where $4)
+               select rack as "rack!" from gained union select rack from lost union select rack from kept"#,
+            concern,
+            object,
+            &racks,
+            is_news
+        );
+        let moved = moved.fetch_all(&mut *tx).await?;
+        self.wake_with(&mut tx, &[], &moved).await?;
+        self.commit(tx).await?;
+        Ok(())
+    }
+
+    /// The entries that a rack's document is composed of, in a fixed order.
+    ///
+    /// # Errors
+    /// The seal key does not open one, or the database.
+    pub async fn entries_for(&self, rack: RackId, concern: &str) -> Result<Vec<Entry>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select e.object, e.version, e.body as "body!" from rack_entry r
+               join entry e on e.concern = r.concern and e.object = r.object
+               where r.rack = $1 and r.concern = $2 and r.wanted and e.body is not null order by e.object"#,
+            rack.get(),
+            concern
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body)).collect()
+    }
+
+    /// The entries of a concern of which every rack gets all, in a fixed order.
+    ///
+    /// # Errors
+    /// The seal key does not open one, or the database.
+    pub async fn entries(&self, concern: &str) -> Result<Vec<Entry>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select object, version, body as "body!" from entry where concern = $1 and body is not null order by object"#,
+            concern
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body)).collect()
+    }
+
+    /// What those entries of a concern say that say anything of this name.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn entries_saying(&self, concern: &str, name: &str) -> Result<Vec<Value>, StoreError> {
+        let says = sqlx::query_scalar!(
+            "select says from entry where concern = $1 and says ? $2 order by object",
+            concern,
+            name
+        );
+        Ok(says.fetch_all(self.pool()).await?)
+    }
+
+    fn entry(&self, concern: &str, object: Uuid, version: i64, sealed: &[u8]) -> Result<Entry, StoreError> {
+        let place = Place { object: Uid::from(object), pointer: &pointer(concern) };
+        let body = self.seal().open(&place, sealed)?.to_vec();
+        Ok(Entry { object: Uid::from(object), version, body })
+    }
+
+    /// A machine's entries, and how far their racks are with them, by concern.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn entry_states(&self, object: Uid) -> Result<BTreeMap<String, EntryState>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select e.concern, e.version, e.says, r.rack as "rack?", r.wanted as "wanted?", r.told, r.told_in,
+                 a.generation as "answered?", a.outcome as "outcome?", a.message as "message?"
+               from entry e
+               left join rack_entry r on r.concern = e.concern and r.object = e.object
+               left join rack_concern_ack a on a.rack = r.rack and a.concern = r.concern
+               where e.object = $1 order by e.concern, r.rack"#,
+            object.get()
+        );
+        let mut states: BTreeMap<String, EntryState> = BTreeMap::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            let state = states
+                .entry(row.concern.clone())
+                .or_insert_with(|| EntryState { says: row.says, holders: Vec::new() });
+            let (Some(rack), Some(wanted)) = (row.rack, row.wanted) else { continue };
+            let is_told = row.told == wanted.then_some(row.version);
+            let is_answered = row.told_in.is_some_and(|told_in| row.answered.is_some_and(|it| it >= told_in));
+            let progress = match row.outcome {
+                Some(outcome) if is_told && is_answered => {
+                    let (generation, message) = (Generation::new(0), row.message.unwrap_or_default());
+                    let ack = ConcernAck { concern: row.concern, generation, outcome, message };
+                    if ack.is_applied() { Progress::Applied } else { Progress::Refused(ack.message) }
+                }
+                _ => Progress::Waits,
+            };
+            state.holders.push(EntryHolder { rack: RackId::from(rack), wanted, progress });
+        }
+        Ok(states)
+    }
+
+    /// Notes which entries are in a rack's document of this generation; of all others it is without.
+    pub(crate) async fn note_told(
+        &self,
+        tx: &mut Tx,
+        rack: RackId,
+        concern: &str,
+        generation: Generation,
+        entries: &[Entry],
+    ) -> Result<(), StoreError> {
+        let (objects, versions): (Vec<Uuid>, Vec<i64>) =
+            entries.iter().map(|entry| (entry.object.get(), entry.version)).unzip();
+        let update = sqlx::query!(
+            "with told as (
+               select r.object, n.version from rack_entry r
+               left join unnest($3::uuid[], $4::bigint[]) n(object, version) on n.object = r.object
+               where r.rack = $1 and r.concern = $2 and (r.told is distinct from n.version or r.told_in is null)
+               order by r.object for update of r)
+             update rack_entry r set told = t.version, told_in = $5 from told t
+             where r.rack = $1 and r.concern = $2 and r.object = t.object",
+            rack.get(),
+            concern,
+            &objects,
+            &versions,
+            signed(generation.get())
+        );
+        update.execute(&mut **tx).await?;
+        Ok(())
+    }
+
+    /// The machines whose entries an answer settles. Rows of entries that the rack has given up go.
+    pub(crate) async fn settled(
+        &self,
+        tx: &mut Tx,
+        rack: RackId,
+        ack: &ConcernAck,
+        after: Generation,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let settled = sqlx::query_scalar!(
+            r#"with due as (
+                 select object, wanted, told from rack_entry
+                 where rack = $1 and concern = $2 and told_in > $3 and told_in <= $4 order by object for update),
+               gone as (
+                 delete from rack_entry r using due d
+                 where r.rack = $1 and r.concern = $2 and r.object = d.object and not d.wanted and d.told is null and $5)
+               select object as "object!" from due"#,
+            rack.get(),
+            ack.concern,
+            signed(after.get()),
+            signed(ack.generation.get()),
+            ack.is_applied()
+        );
+        Ok(settled.fetch_all(&mut **tx).await?)
+    }
+}

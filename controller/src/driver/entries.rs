@@ -1,0 +1,267 @@
+//! Entries of a machine: what racks are told of it, each in the concern that is named like it, and the racks that an entry is for.
+//!
+//! | entry | says | is for |
+//! | --- | --- | --- |
+//! | `known` | name, MACs, networks; no secret | every rack |
+//! | `boot` | the armed attempt with its task and key, or that the machine is to switch itself off | the racks of the networks that the machine stands in; while these are not known, all that boot machines |
+//! | `power` | the BMC with its password | the one rack that speaks to the BMC |
+//!
+//! A machine without a `boot` entry boots its disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use basalt_api::kinds::BmcTls;
+use basalt_api::values::{Attempt, MachineId, RackId};
+use basalt_db::{BootClaim, EntryState, Lease, NewEntry, Progress, Store, StoreError};
+use basalt_engine::Plan;
+use basalt_engine::facts::BootSeen;
+use basalt_engine::plan::BootAction;
+use basalt_engine::steps::StepId;
+use basalt_proto::rack_v1::bmc::Trust;
+use basalt_proto::rack_v1::{Bmc, BootMachine, EphemeralBoot, PowerOffBoot, boot_machine};
+use prost::Message;
+use serde_json::{Value, json};
+
+use super::converge::Driver;
+use super::estate::{self, Net, RackSeen};
+use super::load::{Estate, Loaded};
+use super::machine::to_json;
+
+/// The concern of what racks know of every machine.
+pub const KNOWN: &str = "known";
+/// The concern of what machines boot.
+pub const BOOT: &str = "boot";
+/// The concern of BMCs.
+pub const POWER: &str = "power";
+
+/// An entry as it is to be.
+struct Wanted {
+    concern: &'static str,
+    says: Value,
+    body: Option<Vec<u8>>,
+    racks: BTreeSet<RackId>,
+}
+
+/// Writes a machine's entries as the plan wants them, where they differ.
+///
+/// # Errors
+/// The database.
+pub async fn write(
+    driver: &Driver,
+    lease: &Lease,
+    estate: &Estate,
+    loaded: &Loaded,
+    planned: &Plan,
+) -> Result<(), StoreError> {
+    let (store, object) = (&driver.store, loaded.input.uid.into());
+    let known = known(estate, loaded)?;
+    let is_news = differs(loaded, KNOWN, &known.says, &known.racks);
+    let mut wanted = Vec::new();
+    wanted.extend(is_news.then_some(known));
+    wanted.extend(power(store, estate, loaded).await?);
+    wanted.extend(boot(store, estate, loaded, planned).await?);
+    for Wanted { concern, says, body, racks } in &wanted {
+        let (says, body) = (says, body.as_deref());
+        store.put_entry(&NewEntry { concern, object, epoch: lease.epoch, says, body, racks }).await?;
+    }
+    if is_news {
+        store.enqueue_kind("Rack").await?;
+    }
+    Ok(())
+}
+
+fn differs(loaded: &Loaded, concern: &str, says: &Value, racks: &BTreeSet<RackId>) -> bool {
+    loaded.entries.get(concern).is_none_or(|state| state.says != *says || state.scope() != *racks)
+}
+
+/// What racks know of a machine: without an action.
+fn identity(estate: &Estate, loaded: &Loaded) -> BootMachine {
+    let input = &loaded.input;
+    BootMachine {
+        machine_uid: input.uid.to_string(),
+        name: input.name.clone(),
+        macs: input.spec.boot_macs.iter().map(ToString::to_string).collect(),
+        networks: networks(&estate.nets, &loaded.stands_at),
+        action: None,
+    }
+}
+
+fn said(machine: &BootMachine) -> Value {
+    json!({ "name": machine.name, "macs": machine.macs, "networks": machine.networks })
+}
+
+fn known(estate: &Estate, loaded: &Loaded) -> Result<Wanted, StoreError> {
+    let machine = identity(estate, loaded);
+    let mut says = said(&machine);
+    let options = &loaded.input.spec.dhcp_options;
+    if !options.is_empty() {
+        let found =
+            loaded.inventory.iter().flat_map(|it| it.interfaces.values()).map(|it| it.mac.to_string());
+        let found: BTreeSet<String> = found.collect();
+        says["dhcp"] = json!({ "options": to_json(options)?, "found": found });
+    }
+    Ok(Wanted { concern: KNOWN, says, body: Some(machine.encode_to_vec()), racks: BTreeSet::new() })
+}
+
+/// The `boot` entry, where it is not so already.
+async fn boot(
+    store: &Store,
+    estate: &Estate,
+    loaded: &Loaded,
+    planned: &Plan,
+) -> Result<Option<Wanted>, StoreError> {
+    let (uid, machine) = (loaded.input.uid, identity(estate, loaded));
+    let claim = claim_to_tell(loaded, planned.boot);
+    let (mut says, mut racks) = (json!({}), BTreeSet::new());
+    if planned.boot != BootAction::Local {
+        says = said(&machine);
+        racks = estate::boot_racks(&estate.nets, &estate.racks, &loaded.stands_at)
+            .into_iter()
+            .map(|rack| rack.uid)
+            .collect();
+    }
+    says["action"] = to_json(&planned.boot)?;
+    if let Some(claim) = &claim {
+        says["claim"] = to_json(claim)?;
+    }
+    if !differs(loaded, BOOT, &says, &racks) {
+        return Ok(None);
+    }
+    let action = match planned.boot {
+        BootAction::Local => return Ok(Some(Wanted { concern: BOOT, says, body: None, racks })),
+        BootAction::PowerOff => boot_machine::Action::PowerOff(PowerOffBoot {}),
+        BootAction::Ephemeral(attempt) => {
+            boot_machine::Action::Ephemeral(ephemeral(store, uid, attempt, claim.as_ref()).await?)
+        }
+    };
+    let body = Some(BootMachine { action: Some(action), ..machine }.encode_to_vec());
+    Ok(Some(Wanted { concern: BOOT, says, body, racks }))
+}
+
+/// Who has claimed the script that is booted: a rack that did not grant that claim would let it be run a second time.
+fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
+    let BootAction::Ephemeral(attempt) = boot else { return None };
+    let mut scripts = loaded.input.records.iter().filter(|record| record.step == StepId::ArmScript);
+    let claimed = loaded.input.facts.claims.get(&attempt)?;
+    scripts
+        .any(|record| record.attempt == Some(attempt))
+        .then(|| BootClaim { attempt, boot_id: claimed.boot_id.clone() })
+}
+
+/// An attempt, exactly as it was armed, and who has claimed it.
+async fn ephemeral(
+    store: &Store,
+    machine: MachineId,
+    attempt: Attempt,
+    claim: Option<&BootClaim>,
+) -> Result<EphemeralBoot, StoreError> {
+    let missing = || StoreError::Corrupt(format!("attempt {attempt} of machine {machine} has no record"));
+    let rows = store.steps(machine.into(), 1000).await?;
+    let row = rows.into_iter().find(|row| row.attempt == Some(attempt) && row.detail.get("task").is_some());
+    let row = row.ok_or_else(missing)?;
+    let key = store.attempt_key(machine, attempt).await?.ok_or_else(missing)?;
+    let text = |part: &str| row.detail.get(part).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+    let task = row.detail.get("task").ok_or_else(missing)?;
+    let not_after = task.get("not_after_unix_ms").and_then(Value::as_i64).unwrap_or_default();
+    Ok(EphemeralBoot {
+        attempt: attempt.get(),
+        not_after_unix_ms: not_after,
+        kernel_sha256: text("kernel"),
+        initrd_sha256: text("initrd"),
+        squashfs_sha256: text("squashfs"),
+        kernel_options: text("kernel_options"),
+        attempt_key: key.to_vec(),
+        task_json: task.to_string().into_bytes(),
+        step_key: row.step_key,
+        claimed_by: claim.map(|claim| claim.boot_id.clone()).unwrap_or_default(),
+    })
+}
+
+/// The `power` entry, where it is not so already.
+async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option<Wanted>, StoreError> {
+    let input = &loaded.input;
+    let bmc = input.spec.bmc.clone().filter(|bmc| estate::has_driver(bmc.driver));
+    let Some(bmc) = bmc else {
+        let (says, racks) = (json!({}), BTreeSet::new());
+        let is_told = loaded.entries.contains_key(POWER) && differs(loaded, POWER, &says, &racks);
+        return Ok(is_told.then_some(Wanted { concern: POWER, says, body: None, racks }));
+    };
+    let says = json!({ "generation": input.generation });
+    let racks = estate.power_rack(&input.spec, power_holder(&loaded.entries)).map(|rack| rack.uid);
+    let racks = racks.into_iter().collect();
+    if !differs(loaded, POWER, &says, &racks) {
+        return Ok(None);
+    }
+    let password = store.open_secret(input.uid.into(), "/bmc/password").await?;
+    let bmc = Bmc {
+        machine_uid: input.uid.to_string(),
+        driver: bmc.driver.to_string(),
+        address: bmc.address.map(|a| a.to_string()).unwrap_or_default(),
+        port: bmc.port.map_or(0, u32::from),
+        username: bmc.username.unwrap_or_default(),
+        password: password.map(|p| String::from_utf8_lossy(&p).into_owned()).unwrap_or_default(),
+        cipher_suite: bmc.options.cipher_suite.map_or(0, u32::from),
+        generation: input.generation.get(),
+        system: bmc.options.system.unwrap_or_default(),
+        trust: bmc.tls.and_then(trust),
+        privilege: bmc.options.privilege.map(|it| it.to_string()).unwrap_or_default(),
+    };
+    Ok(Some(Wanted { concern: POWER, says, body: Some(bmc.encode_to_vec()), racks }))
+}
+
+/// The rack that holds a machine's BMC.
+#[must_use]
+pub fn power_holder(entries: &BTreeMap<String, EntryState>) -> Option<RackId> {
+    entries.get(POWER)?.scope().into_iter().next()
+}
+
+/// Which certificate of a BMC is believed; None: the first that the rack sees. The first that applies counts, which is what
+/// validation leaves.
+fn trust(tls: BmcTls) -> Option<Trust> {
+    Some(match (tls.verify, tls.fingerprint, tls.ca) {
+        (false, ..) => Trust::Unverified(true),
+        (true, Some(sha256), _) => Trust::Sha256(sha256.bytes().to_vec()),
+        (true, None, Some(ca)) => Trust::Ca(ca),
+        (true, None, None) => Trust::HostRoots(true),
+    })
+}
+
+/// All subnets of the VLANs in which one of these addresses is and machines boot; none, if there is no such VLAN.
+fn networks(nets: &[Net], stands_at: &[IpAddr]) -> Vec<String> {
+    let networks: BTreeSet<_> =
+        estate::nets_at(nets, stands_at).map(|net| net.subnet.cidr.to_string()).collect();
+    networks.into_iter().collect()
+}
+
+/// What a machine boots by the word of these racks and of all others that still have an entry of it; or why one refuses. Each that is
+/// connected has to have answered, and one of the racks has to be connected.
+#[must_use]
+pub fn applied(
+    state: Option<&EntryState>,
+    scope: &[&RackSeen],
+    racks: &[RackSeen],
+) -> (Option<BootSeen>, Option<String>) {
+    let action = state.and_then(|state| serde_json::from_value(state.says.get("action")?.clone()).ok());
+    let (Some(state), Some(action)) = (state, action) else { return (None, None) };
+    let connected = |uid: RackId| racks.iter().find(|rack| rack.uid == uid && rack.connected.is_some());
+    let here: BTreeSet<RackId> =
+        scope.iter().filter(|rack| rack.connected.is_some()).map(|rack| rack.uid).collect();
+    if here.is_empty() || (action != BootAction::Local && !here.is_subset(&state.scope())) {
+        return (None, None);
+    }
+    for holder in &state.holders {
+        let Some(rack) = connected(holder.rack) else { continue };
+        match &holder.progress {
+            Progress::Applied => {}
+            Progress::Waits => return (None, None),
+            Progress::Refused(words) => return (None, Some(format!("rack {}: {words}", rack.name))),
+        }
+    }
+    let seen = match action {
+        BootAction::Local => BootSeen::Local,
+        BootAction::PowerOff => BootSeen::PowerOff,
+        BootAction::Ephemeral(attempt) => BootSeen::Ephemeral(attempt),
+    };
+    (Some(seen), None)
+}

@@ -1,0 +1,123 @@
+//! Racks are told what they need: two sites, each with its networks, its machines and a rack.
+
+use crate::linked::Linked;
+use crate::support::{Lab, lab};
+use crate::traces::ephemeral_image;
+use basalt_engine::Policy;
+use basalt_proto::rack_v1::boot_machine::Action;
+use basalt_proto::rack_v1::{BootConcern, KnownConcern, PowerConcern};
+use basalt_region::controller::Controller;
+use prost::Message;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The machines' BMC passwords.
+const PASSWORDS: [&str; 2] = ["a-password-of-the-north", "a-password-of-the-south"];
+
+/// The sites `north`, 10.77.0.0/24, and `south`, 10.78.0.0/24. It is declared where each one's machine stands.
+async fn sites() -> (Lab, Controller) {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    ephemeral_image(&lab).await;
+    lab.api.declare("/api/v1/fabrics/default", "{}").await;
+    for (vid, (site, network)) in (0..).zip([("north", "10.77.0"), ("south", "10.78.0")]) {
+        let vlan = json!({"fabric": "default", "vid": vid, "dhcp": {"enabled": true}});
+        lab.api.declare(&format!("/api/v1/vlans/default.{vid}"), &vlan.to_string()).await;
+        let subnet = json!({"vlan": format!("default.{vid}"), "cidr": format!("{network}.0/24")});
+        lab.api.declare(&format!("/api/v1/subnets/{site}"), &subnet.to_string()).await;
+        let place = json!({"subnet": site, "address": format!("{network}.9"), "mac": mac(vid)});
+        lab.api.declare(&format!("/api/v1/ip_addresses/{site}"), &place.to_string()).await;
+    }
+    (lab, controller)
+}
+
+fn mac(site: usize) -> String {
+    format!("52:54:00:00:00:0{site}")
+}
+
+async fn declare_machine(lab: &Lab, site: usize) {
+    let bmc = json!({"driver": "ipmi", "address": format!("10.7{}.0.101", 7 + site), "username": "admin",
+        "password": PASSWORDS[site]});
+    let machine = json!({"architecture": "amd64", "boot_macs": [mac(site)], "bmc": bmc});
+    lab.api.declare(&format!("/api/v1/machines/m{site}"), &machine.to_string()).await;
+}
+
+/// A concern as a rack was told it last.
+fn last<C: Message + Default>(rack: &Linked, name: &str) -> Option<C> {
+    let told = rack.told().concerns;
+    let version = told.iter().rfind(|version| version.concern == name)?;
+    Some(C::decode(version.body.as_slice()).expect("a concern"))
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn arms_something(rack: &Linked) -> bool {
+    let boot = last::<BootConcern>(rack, "boot");
+    boot.is_some_and(|it| it.machines.iter().any(|it| matches!(it.action, Some(Action::Ephemeral(_)))))
+}
+
+#[tokio::test]
+async fn a_site_that_does_not_answer_keeps_no_machine_of_another_site_waiting() {
+    let (lab, controller) = sites().await;
+    let north = Linked::come(&lab, controller.rpc_address(), "north-1", "10.77.0.2/24").await;
+    let _south = Linked::come_silent(&lab, controller.rpc_address(), "south-1", "10.78.0.2/24").await;
+    declare_machine(&lab, 0).await;
+    // First the power is read; the second command switches the machine on, which waits for its boot instruction.
+    until("the machine in the north is switched on", || {
+        arms_something(&north) && north.told().commands.iter().any(|it| it.verb().as_str_name() == "ON")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_password_and_a_task_are_told_to_the_racks_that_need_them_alone() {
+    let (lab, controller) = sites().await;
+    let racks = [
+        Linked::come(&lab, controller.rpc_address(), "north-1", "10.77.0.2/24").await,
+        Linked::come(&lab, controller.rpc_address(), "south-1", "10.78.0.2/24").await,
+    ];
+    declare_machine(&lab, 0).await;
+    declare_machine(&lab, 1).await;
+    let knows_both =
+        |rack: &Linked| last::<KnownConcern>(rack, "known").is_some_and(|it| it.machines.len() == 2);
+    for rack in &racks {
+        until("each rack has its machine's task and BMC, and knows both machines", || {
+            let bmcs = last::<PowerConcern>(rack, "power").map_or(0, |it| it.bmcs.len());
+            arms_something(rack) && bmcs == 1 && knows_both(rack)
+        })
+        .await;
+    }
+    for (site, rack) in racks.iter().enumerate() {
+        let told = rack.told();
+        let holds = |text: &str| {
+            let bytes = text.as_bytes();
+            told.concerns.iter().any(|it| it.body.windows(bytes.len()).any(|part| part == bytes))
+        };
+        assert_eq!([holds(PASSWORDS[site]), holds(PASSWORDS[1 - site])], [true, false], "rack {site}");
+        let armed =
+            told.concerns.iter().filter(|it| it.concern == "boot").flat_map(|version| {
+                BootConcern::decode(version.body.as_slice()).expect("a concern").machines
+            });
+        let armed: Vec<String> = armed.map(|machine| machine.name).collect();
+        assert!(armed.iter().all(|name| *name == format!("m{site}")), "rack {site}: {armed:?}");
+        let spec = format!("/api/v1/machines/m{}", 1 - site);
+        assert!(lab.api.get(&spec).await.json()["spec"]["bmc"].is_object());
+    }
+
+    // The south's rack goes for good. Its machine's BMC moves to the other one, which is told now.
+    let [north, south] = racks;
+    drop(south);
+    until("the other rack has both BMCs", || {
+        last::<PowerConcern>(&north, "power").is_some_and(|it| it.bmcs.len() == 2)
+    })
+    .await;
+}
