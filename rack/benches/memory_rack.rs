@@ -81,6 +81,7 @@ fn machine(number: u16) -> BootMachine {
         macs: vec![mac(number.into()).to_string()],
         action: Some(Action::Ephemeral(boot)),
         networks: Vec::new(),
+        architecture: "amd64".into(),
     }
 }
 

@@ -6,6 +6,7 @@
 //! | ephemeral | its result has arrived | its disk |
 //! | ephemeral | it was fenced | its disk |
 //! | ephemeral | its `not_after` has passed | its disk |
+//! | ephemeral | its boot loader announced another architecture than is declared | its disk |
 //! | local; or nothing about this MAC; or there is no concern | | its disk |
 //! | power off | | nothing: it powers off |
 
@@ -14,6 +15,7 @@ use std::net::IpAddr;
 
 use basalt_api::values::Cidr;
 pub(crate) use basalt_dhcp::Mac;
+use basalt_dhcp::{Architecture, Declared, Firmware, OtherArchitecture};
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot, KnownConcern, LocalBoot};
 
@@ -25,6 +27,7 @@ use crate::hash::is_sha256_hex;
 pub struct BootTable {
     concern: BootConcern,
     by_mac: HashMap<Mac, usize>,
+    declared: Declared,
     for_firmware: HashSet<String>,
 }
 
@@ -63,6 +66,8 @@ pub enum Why {
     Fenced,
     /// Its attempt came too late.
     Expired,
+    /// The machine is declared with this architecture, and its boot loader announced the other one.
+    OtherArchitecture(Architecture),
 }
 
 impl Why {
@@ -75,6 +80,12 @@ impl Why {
             Self::Finished => "has finished its task and boots its disk",
             Self::Fenced => "was claimed from two places and boots its disk",
             Self::Expired => "came too late for its task and boots its disk",
+            Self::OtherArchitecture(Architecture::Amd64) => {
+                "is declared as amd64, has a boot loader for arm64, and boots its disk"
+            }
+            Self::OtherArchitecture(Architecture::Arm64) => {
+                "is declared as arm64, has a boot loader for amd64, and boots its disk"
+            }
         }
     }
 }
@@ -93,10 +104,13 @@ impl BootTable {
             by_mac
                 .extend(machine.macs.iter().filter_map(|mac| mac.parse().ok()).map(|mac: Mac| (mac, index)));
         }
+        let of = |index: &usize| Architecture::named(&concern.machines.get(*index)?.architecture);
+        let declared = by_mac.iter().filter_map(|(mac, index)| Some((*mac, of(index)?)));
+        let declared = Declared::new(declared.collect());
         let boots = concern.machines.iter().filter_map(ephemeral).chain(&concern.enlist);
         let for_firmware =
             boots.flat_map(|boot| [boot.kernel_sha256.clone(), boot.initrd_sha256.clone()]).collect();
-        Self { concern, by_mac, for_firmware }
+        Self { concern, by_mac, declared, for_firmware }
     }
 
     /// Whether a machine's firmware or boot loader fetches this blob, rather than a system that runs.
@@ -109,6 +123,12 @@ impl BootTable {
     #[must_use]
     pub fn machine(&self, mac: Mac) -> Option<&BootMachine> {
         self.concern.machines.get(*self.by_mac.get(&mac)?)
+    }
+
+    /// The architectures that machines are declared with.
+    #[must_use]
+    pub const fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     /// Whether a machine may be where this address is: it is in one of the machine's networks, or those are not known.
@@ -150,14 +170,22 @@ impl BootTable {
         self.concern.machines.iter().filter_map(|machine| Some((machine, ephemeral(machine)?)))
     }
 
-    /// What this MAC boots now.
+    /// Decides for a MAC. `firmware` is the one that its boot loader announced by DHCP; `None`: not known.
     #[must_use]
-    pub fn decide(&self, mac: Mac, attempts: &Attempts, now_ms: i64) -> Decision<'_> {
+    pub fn decide(
+        &self,
+        mac: Mac,
+        firmware: Option<Firmware>,
+        attempts: &Attempts,
+        now_ms: i64,
+    ) -> Decision<'_> {
+        let other = OtherArchitecture::between(firmware, self.declared.get(&mac).copied());
         if let Some(armed) = self.ephemeral(mac) {
             return match attempts.over(&armed.id) {
                 Some(Over::Finished) => Decision::Local(Why::Finished),
                 Some(Over::Fenced) => Decision::Local(Why::Fenced),
                 None if armed.boot.not_after_unix_ms <= now_ms => Decision::Local(Why::Expired),
+                None if let Some(other) = other => Decision::Local(Why::OtherArchitecture(other.declared)),
                 None => Decision::Ephemeral(armed),
             };
         }
@@ -249,6 +277,7 @@ pub(crate) mod fixtures {
             macs: vec![format!("52:54:00:00:00:{number:02x}")],
             action: Some(action),
             networks: Vec::new(),
+            architecture: "amd64".into(),
         }
     }
 
@@ -268,7 +297,7 @@ pub(crate) mod fixtures {
 
 #[cfg(test)]
 mod tests {
-    use super::fixtures::{concern, ephemeral, mac};
+    use super::fixtures::{concern, ephemeral, mac, machine};
     use super::*;
 
     fn attempts() -> (tempfile::TempDir, Attempts) {
@@ -282,11 +311,11 @@ mod tests {
         let (_dir, attempts) = attempts();
         let table = BootTable::new(&KnownConcern::default(), concern());
         assert!(
-            matches!(table.decide(mac(1), &attempts, 0), Decision::Ephemeral(armed) if armed.boot.attempt == 17)
+            matches!(table.decide(mac(1), None, &attempts, 0), Decision::Ephemeral(armed) if armed.boot.attempt == 17)
         );
-        assert_eq!(table.decide(mac(2), &attempts, 0), Decision::Local(Why::Declared));
-        assert_eq!(table.decide(mac(3), &attempts, 0), Decision::PowerOff);
-        assert_eq!(table.decide(mac(9), &attempts, 0), Decision::Local(Why::Unknown));
+        assert_eq!(table.decide(mac(2), None, &attempts, 0), Decision::Local(Why::Declared));
+        assert_eq!(table.decide(mac(3), None, &attempts, 0), Decision::PowerOff);
+        assert_eq!(table.decide(mac(9), None, &attempts, 0), Decision::Local(Why::Unknown));
     }
 
     #[test]
@@ -296,16 +325,16 @@ mod tests {
         machines.iter_mut().for_each(|machine| machine.action = None);
         let known = KnownConcern { machines };
         let table = BootTable::new(&known, BootConcern::default());
-        assert_eq!(table.decide(mac(1), &attempts, 0), Decision::Local(Why::Declared));
+        assert_eq!(table.decide(mac(1), None, &attempts, 0), Decision::Local(Why::Declared));
         // Its MAC was another's a moment ago.
         let mut told = concern();
         told.machines.truncate(1);
         told.machines[0].macs.push(mac(2).to_string());
         let table = BootTable::new(&known, told);
         for number in [1, 2] {
-            assert!(matches!(table.decide(mac(number), &attempts, 0), Decision::Ephemeral(_)));
+            assert!(matches!(table.decide(mac(number), None, &attempts, 0), Decision::Ephemeral(_)));
         }
-        assert_eq!(table.decide(mac(3), &attempts, 0), Decision::Local(Why::Declared));
+        assert_eq!(table.decide(mac(3), None, &attempts, 0), Decision::Local(Why::Declared));
     }
 
     #[test]
@@ -329,11 +358,34 @@ mod tests {
             boot.not_after_unix_ms = 1000;
         }
         let table = BootTable::new(&KnownConcern::default(), concern);
-        assert!(matches!(table.decide(mac(1), &attempts, 999), Decision::Ephemeral(_)));
-        assert_eq!(table.decide(mac(1), &attempts, 1000), Decision::Local(Why::Expired));
+        assert!(matches!(table.decide(mac(1), None, &attempts, 999), Decision::Ephemeral(_)));
+        assert_eq!(table.decide(mac(1), None, &attempts, 1000), Decision::Local(Why::Expired));
         let id = AttemptId { attempt: 17, subject: Subject::machine("uid-1") };
         attempts.finish(&id, "session", "report").unwrap();
-        assert_eq!(table.decide(mac(1), &attempts, 0), Decision::Local(Why::Finished));
+        assert_eq!(table.decide(mac(1), None, &attempts, 0), Decision::Local(Why::Finished));
+    }
+
+    #[test]
+    fn no_kernel_is_sent_to_a_boot_loader_of_another_architecture_than_declared() {
+        let (_dir, attempts) = attempts();
+        let mut concern = concern();
+        concern.machines[2].architecture = "arm64".into();
+        let arm = machine(4, Action::Ephemeral(ephemeral(18)));
+        concern.machines.push(BootMachine { architecture: "arm64".into(), ..arm });
+        concern.enlist = Some(ephemeral(4));
+        let table = BootTable::new(&KnownConcern::default(), concern);
+        let decide = |number, firmware| table.decide(mac(number), Some(firmware), &attempts, 0);
+        let x86 = [Firmware::Bios, Firmware::EfiX64];
+        for firmware in x86 {
+            assert!(matches!(decide(1, firmware), Decision::Ephemeral(_)));
+            assert_eq!(decide(4, firmware), Decision::Local(Why::OtherArchitecture(Architecture::Arm64)));
+        }
+        let refused = Why::OtherArchitecture(Architecture::Amd64);
+        assert_eq!(decide(1, Firmware::EfiArm64), Decision::Local(refused));
+        assert!(matches!(decide(4, Firmware::EfiArm64), Decision::Ephemeral(_)));
+        assert_eq!(refused.words(), "is declared as amd64, has a boot loader for arm64, and boots its disk");
+        assert_eq!(decide(3, Firmware::Bios), Decision::PowerOff, "that is a script, and no program");
+        assert!(matches!(decide(9, Firmware::EfiArm64), Decision::Ephemeral(_)), "nobody declared it");
     }
 
     #[test]
@@ -341,12 +393,12 @@ mod tests {
         let (_dir, attempts) = attempts();
         let table =
             BootTable::new(&KnownConcern::default(), BootConcern { enlist: Some(ephemeral(4)), ..concern() });
-        assert_eq!(table.decide(mac(2), &attempts, 0), Decision::Local(Why::Declared));
+        assert_eq!(table.decide(mac(2), None, &attempts, 0), Decision::Local(Why::Declared));
         let id = AttemptId { attempt: 4, subject: Subject::mac(mac(8)) };
         attempts.finish(&id, "session", "report").unwrap();
-        assert_eq!(table.decide(mac(8), &attempts, 0), Decision::Local(Why::Finished));
+        assert_eq!(table.decide(mac(8), None, &attempts, 0), Decision::Local(Why::Finished));
         assert!(
-            matches!(table.decide(mac(9), &attempts, 0), Decision::Ephemeral(armed) if armed.machine.is_none())
+            matches!(table.decide(mac(9), None, &attempts, 0), Decision::Ephemeral(armed) if armed.machine.is_none())
         );
     }
 

@@ -60,14 +60,6 @@ fn boots(architectures: &[String]) -> Vec<Firmware> {
     }
 }
 
-const fn in_words(firmware: Firmware) -> &'static str {
-    match firmware {
-        Firmware::Bios => "BIOS",
-        Firmware::EfiX64 => "x86-64 UEFI",
-        Firmware::EfiArm64 => "arm64 UEFI",
-    }
-}
-
 /// The names that DHCP tells by a choice.
 #[must_use]
 pub fn named(loader: BootLoader) -> basalt_dhcp::Loaders {
@@ -202,7 +194,7 @@ impl Loaders {
             true => format!("it is told to boot {}, which Secure Boot refuses", choice(FALLBACK).0),
             false => "it cannot boot from the network".to_owned(),
         };
-        let (of, cidrs) = (in_words(firmware), cidrs.join(" and "));
+        let (of, cidrs) = (firmware, cidrs.join(" and "));
         format!("{of} of {cidrs} is to boot {name}, and {why}: {instead}; {what_to_do}")
     }
 
@@ -261,7 +253,11 @@ mod tests {
             named(),
             ("snponly.efi".to_owned(), Some("grubx64.efi is not installed on this rack".to_owned()))
         );
-        assert!(lacking().starts_with("BIOS of 10.77.0.0/24 is to boot undionly.kpxe, and"), "{}", lacking());
+        assert!(
+            lacking().starts_with("x86 BIOS of 10.77.0.0/24 is to boot undionly.kpxe, and"),
+            "{}",
+            lacking()
+        );
         install("undionly.kpxe");
         let of_uefi = "x86-64 UEFI of 10.77.0.0/24 is to boot shimx64.efi, and grubx64.efi is not installed";
         assert!(lacking().starts_with(of_uefi), "{}", lacking());

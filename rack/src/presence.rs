@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use basalt_dhcp::{Mac, Time};
+use basalt_dhcp::{Firmware, Mac, Time};
 
 /// How old a boot exchange may be (design §8).
 pub const FRESH: Duration = Duration::from_secs(120);
@@ -50,6 +50,8 @@ pub struct BootExchange {
     pub at: Time,
     /// This rack leased the address. Otherwise it is what somebody said who may have been anybody: whoever is there has to prove it.
     pub leased: bool,
+    /// The firmware that the client announced, where that is known here.
+    pub firmware: Option<Firmware>,
 }
 
 type Table = HashMap<(Mac, Family), Seen>;
@@ -72,7 +74,7 @@ impl Presence {
     }
 
     /// iPXE was told where its script is, or a ROM where its loader is.
-    pub fn booting(&self, mac: Mac, address: IpAddr, now: Time) {
+    pub fn booting(&self, mac: Mac, address: IpAddr, firmware: Option<Firmware>, now: Time) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 += 1;
         let (number, key) = (inner.0, (mac, Family::of(address)));
@@ -81,7 +83,7 @@ impl Presence {
         }
         let known = inner.1.get(&key).filter(|seen| seen.address == address);
         let (leased, until) = known.map_or((false, now), |seen| (seen.leased, seen.expires));
-        let boot = Some(BootExchange { number, address, at: now, leased });
+        let boot = Some(BootExchange { number, address, at: now, leased, firmware });
         inner.1.insert(key, Seen { address, expires: until.max(now + FRESH), leased, boot });
     }
 
@@ -133,7 +135,7 @@ mod tests {
         let presence = Presence::default();
         presence.leased(MAC, ADDRESS, END, START);
         assert_eq!(presence.fresh(MAC, ADDRESS, START), None);
-        presence.booting(MAC, ADDRESS, Time(1_000));
+        presence.booting(MAC, ADDRESS, None, Time(1_000));
         assert_eq!(presence.fresh(MAC, ADDRESS, Time(999) + FRESH).unwrap().address, ADDRESS);
         assert_eq!(presence.fresh(MAC, ADDRESS, Time(1_000) + FRESH), None);
     }
@@ -141,7 +143,7 @@ mod tests {
     #[test]
     fn the_installed_systems_renewals_do_not_freshen_it() {
         let presence = Presence::default();
-        presence.booting(MAC, ADDRESS, START);
+        presence.booting(MAC, ADDRESS, None, START);
         presence.leased(MAC, ADDRESS, END, START);
         assert_eq!(presence.fresh(MAC, ADDRESS, START + FRESH), None);
         assert_eq!(presence.address(MAC, ADDRESS, START + FRESH), Some(ADDRESS));
@@ -152,14 +154,14 @@ mod tests {
     fn an_address_that_was_only_heard_of_is_not_leased() {
         let presence = Presence::default();
         let is_leased = |mac| presence.fresh(mac, ADDRESS, START).unwrap().leased;
-        presence.booting(MAC, ADDRESS, START);
+        presence.booting(MAC, ADDRESS, None, START);
         assert!(!is_leased(MAC));
         let other = Mac([2, 0, 0, 0, 0, 2]);
         presence.leased(other, ADDRESS, END, START);
-        presence.booting(other, ADDRESS, START);
+        presence.booting(other, ADDRESS, None, START);
         assert!(is_leased(other));
         let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66));
-        presence.booting(other, elsewhere, START);
+        presence.booting(other, elsewhere, None, START);
         assert!(!is_leased(other), "the lease is of another address");
     }
 
@@ -169,7 +171,7 @@ mod tests {
         let known = || presence.inner.lock().unwrap().1.len();
         let made_up = |number: u32, now| {
             let [a, b, c, d] = number.to_be_bytes();
-            presence.booting(Mac([6, 0, a, b, c, d]), ADDRESS, now);
+            presence.booting(Mac([6, 0, a, b, c, d]), ADDRESS, None, now);
         };
         let most = u32::try_from(MOST).unwrap();
         (0..most + 10).for_each(|number| made_up(number, START));
@@ -181,9 +183,9 @@ mod tests {
     #[test]
     fn every_boot_exchange_has_its_own_number() {
         let presence = Presence::default();
-        presence.booting(MAC, ADDRESS, START);
+        presence.booting(MAC, ADDRESS, None, START);
         let first = presence.fresh(MAC, ADDRESS, START).unwrap().number;
-        presence.booting(MAC, ADDRESS, START);
+        presence.booting(MAC, ADDRESS, None, START);
         assert_ne!(presence.fresh(MAC, ADDRESS, START).unwrap().number, first);
         presence.ended(MAC, ADDRESS);
         assert_eq!(presence.fresh(MAC, ADDRESS, START), None);
@@ -192,8 +194,8 @@ mod tests {
     #[test]
     fn an_exchange_over_ipv6_says_nothing_of_ipv4() {
         let presence = Presence::default();
-        presence.booting(MAC, ADDRESS, START);
-        presence.booting(MAC, OTHER, START);
+        presence.booting(MAC, ADDRESS, None, START);
+        presence.booting(MAC, OTHER, None, START);
         assert_eq!(presence.fresh(MAC, ADDRESS, START).unwrap().address, ADDRESS);
         presence.ended(MAC, ADDRESS);
         assert_eq!(presence.fresh(MAC, ADDRESS, START), None);

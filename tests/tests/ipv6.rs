@@ -93,6 +93,7 @@ fn boot([kernel_sha256, initrd_sha256, squashfs_sha256]: [String; 3]) -> BootCon
         macs: vec![MACHINE.into()],
         action: Some(Action::Ephemeral(boot)),
         networks: Vec::new(),
+        architecture: "amd64".into(),
     };
     BootConcern { machines: vec![machine], enlist: None }
 }

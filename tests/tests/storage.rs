@@ -248,6 +248,7 @@ impl World {
             macs: vec![MACHINE.into()],
             action: Some(Action::Ephemeral(boot)),
             networks: Vec::new(),
+            architecture: "amd64".into(),
         };
         let range = AddressRange { start: "10.9.0.100".into(), end: "10.9.0.120".into() };
         let subnet = DhcpSubnet {

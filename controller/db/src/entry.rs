@@ -202,7 +202,7 @@ impl Store {
     /// The database.
     pub async fn entry_states(&self, object: Uid) -> Result<BTreeMap<String, EntryState>, StoreError> {
         let rows = sqlx::query!(
-            r#"select e.concern, e.version, e.says, r.rack as "rack?", r.wanted as "wanted?", r.told, r.told_in,
+            r#"select e.concern, e.version, e.says, e.body is not null as "is_there!", r.rack as "rack?", r.wanted as "wanted?", r.told, r.told_in,
                  a.generation as "answered?", a.outcome as "outcome?", a.message as "message?"
                from entry e
                left join rack_entry r on r.concern = e.concern and r.object = e.object
@@ -216,7 +216,7 @@ impl Store {
                 .entry(row.concern.clone())
                 .or_insert_with(|| EntryState { says: row.says, holders: Vec::new() });
             let (Some(rack), Some(wanted)) = (row.rack, row.wanted) else { continue };
-            let is_told = row.told == wanted.then_some(row.version);
+            let is_told = row.told == (wanted && row.is_there).then_some(row.version);
             let is_answered = row.told_in.is_some_and(|told_in| row.answered.is_some_and(|it| it >= told_in));
             let progress = match row.outcome {
                 Some(outcome) if is_told && is_answered => {

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use basalt_api::kinds::BmcTls;
+use basalt_api::kinds::{Architecture, BmcTls};
 use basalt_api::values::{Attempt, MachineId, RackId};
 use basalt_db::{BootClaim, EntryState, Lease, NewEntry, Progress, Store, StoreError};
 use basalt_engine::Plan;
@@ -83,12 +83,14 @@ fn identity(estate: &Estate, loaded: &Loaded) -> BootMachine {
         name: input.name.clone(),
         macs: input.spec.boot_macs.iter().map(ToString::to_string).collect(),
         networks: networks(&estate.nets, &loaded.stands_at),
+        architecture: input.spec.architecture.to_string(),
         action: None,
     }
 }
 
 fn said(machine: &BootMachine) -> Value {
-    json!({ "name": machine.name, "macs": machine.macs, "networks": machine.networks })
+    let BootMachine { name, macs, networks, architecture, .. } = machine;
+    json!({ "name": name, "macs": macs, "networks": networks, "architecture": architecture })
 }
 
 fn known(estate: &Estate, loaded: &Loaded) -> Result<Wanted, StoreError> {
@@ -132,7 +134,10 @@ async fn boot(
         BootAction::Local => return Ok(Some(Wanted { concern: BOOT, says, body: None, racks })),
         BootAction::PowerOff => boot_machine::Action::PowerOff(PowerOffBoot {}),
         BootAction::Ephemeral(attempt) => {
-            boot_machine::Action::Ephemeral(ephemeral(store, uid, attempt, claim.as_ref()).await?)
+            match ephemeral(store, uid, loaded.input.spec.architecture, attempt, claim.as_ref()).await? {
+                Some(boot) => boot_machine::Action::Ephemeral(boot),
+                None => return Ok(Some(Wanted { concern: BOOT, says, body: None, racks })),
+            }
         }
     };
     let body = Some(BootMachine { action: Some(action), ..machine }.encode_to_vec());
@@ -149,22 +154,28 @@ fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
         .then(|| BootClaim { attempt, boot_id: claimed.boot_id.clone() })
 }
 
-/// An attempt, exactly as it was armed, and who has claimed it.
+/// An attempt, exactly as it was armed, and who has claimed it. After the machine was declared with another architecture, the kernel that
+/// was armed is sent to nobody: the machine boots its disk until the attempt is over.
 async fn ephemeral(
     store: &Store,
     machine: MachineId,
+    declared: Architecture,
     attempt: Attempt,
     claim: Option<&BootClaim>,
-) -> Result<EphemeralBoot, StoreError> {
+) -> Result<Option<EphemeralBoot>, StoreError> {
     let missing = || StoreError::Corrupt(format!("attempt {attempt} of machine {machine} has no record"));
     let rows = store.steps(machine.into(), 1000).await?;
     let row = rows.into_iter().find(|row| row.attempt == Some(attempt) && row.detail.get("task").is_some());
     let row = row.ok_or_else(missing)?;
+    let armed = row.detail.get("architecture").and_then(|it| it.as_str());
+    if armed.is_some_and(|armed| armed != declared.to_string()) {
+        return Ok(None);
+    }
     let key = store.attempt_key(machine, attempt).await?.ok_or_else(missing)?;
     let text = |part: &str| row.detail.get(part).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
     let task = row.detail.get("task").ok_or_else(missing)?;
     let not_after = task.get("not_after_unix_ms").and_then(Value::as_i64).unwrap_or_default();
-    Ok(EphemeralBoot {
+    Ok(Some(EphemeralBoot {
         attempt: attempt.get(),
         not_after_unix_ms: not_after,
         kernel_sha256: text("kernel"),
@@ -175,7 +186,7 @@ async fn ephemeral(
         task_json: task.to_string().into_bytes(),
         step_key: row.step_key,
         claimed_by: claim.map(|claim| claim.boot_id.clone()).unwrap_or_default(),
-    })
+    }))
 }
 
 /// The `power` entry, where it is not so already.

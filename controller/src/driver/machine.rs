@@ -288,6 +288,7 @@ impl Turn<'_> {
         let detail = json!({
             "record": to_json(&step.record(Some(attempt), lease.epoch, self.now))?,
             "task": to_json(&task)?,
+            "architecture": loaded.input.spec.architecture.to_string(),
             "kernel": image.kernel.to_string(),
             "initrd": image.initrd.to_string(),
             "squashfs": image.squashfs.to_string(),

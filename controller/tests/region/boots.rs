@@ -85,6 +85,24 @@ async fn a_machine_is_found_by_its_name_and_its_mac_in_any_spelling() {
 }
 
 #[tokio::test]
+async fn firmware_of_another_architecture_than_declared_is_said_with_what_to_correct() {
+    let lab = lab().await;
+    let spec =
+        json!({"architecture": "arm64", "boot_macs": [MAC], "commissioning": {"skip": true}}).to_string();
+    lab.api.declare("/api/v1/machines/m", &spec).await;
+    let answered = "OFFER 10.0.0.5, and nothing to boot: x86 BIOS starts programs for amd64, and the machine is declared as arm64";
+    let refused =
+        BootTraceEntry { answered: answered.into(), reason: "other_architecture".into(), ..discover(0) };
+    let mut rack = Rack::come(&lab).await;
+    rack.heard(MAC, vec![refused]).await;
+    let boot = boots(&lab, "m").await["boots"][0].clone();
+    assert_eq!(boot["entries"][0]["answered"], answered);
+    assert_eq!(boot["judgement"]["code"], "other_architecture", "{boot}");
+    let to_do = boot["judgement"]["to_do"].as_str().unwrap();
+    assert!(to_do.starts_with("set architecture of the Machine to amd64"), "{to_do}");
+}
+
+#[tokio::test]
 async fn who_nobody_declared_has_boots_too_and_who_was_never_heard_is_told_who_listens() {
     let lab = lab().await;
     let mut rack = Rack::come(&lab).await;

@@ -567,6 +567,22 @@ async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
 }
 
 #[tokio::test]
+async fn a_rack_is_told_the_architecture_that_a_machine_is_declared_with() {
+    let lab = served().await;
+    let r1 = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    for architecture in ["amd64", "arm64"] {
+        let machine = format!(
+            r#"{{"architecture":"{architecture}","boot_macs":["52:54:00:00:00:01"],"commissioning":{{"skip":true}}}}"#
+        );
+        lab.api.declare("/api/v1/machines/m", &machine).await;
+        r1.told_of("known", &lab, move |it: &KnownConcern| {
+            it.machines.len() == 1 && it.machines[0].architecture == architecture
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn a_rack_is_told_the_networks_of_the_vlan_where_a_machine_booted_last_or_has_an_address_of_its_own() {
     let lab = served().await;
     lab.api

@@ -188,6 +188,9 @@ pub struct BootMachine {
     /// "10.77.0.0/24", "2001:db8:77::/64"
     #[prost(string, repeated, tag = "7")]
     pub networks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// as declared: "amd64", "arm64"; firmware of another one is sent no program
+    #[prost(string, tag = "8")]
+    pub architecture: ::prost::alloc::string::String,
     #[prost(oneof = "boot_machine::Action", tags = "4, 5, 6")]
     pub action: ::core::option::Option<boot_machine::Action>,
 }

@@ -12,6 +12,7 @@ use crate::lease::Table;
 use crate::network::Network;
 use crate::options::{self, Told};
 use crate::probe::{Probes, TAKEN_SECONDS};
+use crate::pxe::{Architecture, OtherArchitecture};
 use crate::server::{Action, Arrival, Destination, Event, Ignored, Scope};
 use crate::{BootClient, Config, Lease, LeaseState, Mac, Time};
 
@@ -58,6 +59,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) withheld: bool,
     /// The client is one of those that get answers.
     pub(crate) served: bool,
+    /// The architecture that the client's machine is declared with.
+    pub(crate) declared: Option<Architecture>,
 }
 
 impl Exchange<'_> {
@@ -496,9 +499,17 @@ impl Exchange<'_> {
 
     pub(crate) fn boot_options(&self, reply: &mut Message) -> Option<(BootClient, String)> {
         let client = BootClient::of(self.packet)?;
+        if client.other_architecture(self.declared).is_some() {
+            return None;
+        }
         let own = self.scope.reservation(self.mac).and_then(|it| it.boot.as_ref());
         let boot = own.unwrap_or(&self.scope.subnet.boot);
         Some((client, client.answer(boot, self.packet, self.via.local, reply)?))
+    }
+
+    /// Why the client is told nothing to boot, where that is its architecture.
+    pub(crate) fn other_architecture(&self) -> Option<OtherArchitecture> {
+        BootClient::of(self.packet)?.other_architecture(self.declared)
     }
 
     /// The reply, to where it goes (RFC 2131 §4.1), and what of it did not fit.

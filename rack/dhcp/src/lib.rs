@@ -82,7 +82,7 @@ pub use lease::{Lease, LeaseState};
 pub use mac::{BadMac, Mac};
 pub use occupancy::Occupancy;
 pub use proxy::BOOT_SERVER_PORT;
-pub use pxe::{BootClient, BootIdentity, Firmware, Transport};
+pub use pxe::{Architecture, BootClient, BootIdentity, Declared, Firmware, OtherArchitecture, Transport};
 pub use server::{Action, Arrival, CLIENT_PORT, Destination, Event, Ignored, SERVER_PORT, Server};
 pub use time::Time;
 pub use told::{Grantor, Told};

@@ -26,7 +26,7 @@ impl Exchange<'_> {
         match packet.kind {
             MessageType::Discover => {
                 let mut offer = self.reply(MessageType::Offer, Ipv4Addr::UNSPECIFIED);
-                self.boot_options(&mut offer).ok_or(Ignored::OthersClient)?;
+                self.boot_options(&mut offer).ok_or_else(|| self.boots_nothing())?;
                 Ok(self.send(offer).collect())
             }
             MessageType::Request => {
@@ -49,7 +49,7 @@ impl Exchange<'_> {
             return Err(Ignored::OtherAddress { says: packet.ciaddr, has: *from.ip() });
         }
         let mut reply = self.reply(MessageType::Ack, Ipv4Addr::UNSPECIFIED);
-        self.boot_options(&mut reply).ok_or(Ignored::OthersClient)?;
+        self.boot_options(&mut reply).ok_or_else(|| self.boots_nothing())?;
         let boots = self.boots(packet.ciaddr)?;
         let (bytes, _) = self.encode(&reply);
         Ok(vec![Action::Send { via: self.via, to: Destination::Asker(from), bytes }, boots])
@@ -61,7 +61,12 @@ impl Exchange<'_> {
             return Err(Ignored::NotOurs(address));
         }
         let mut told = self.reply(MessageType::Ack, Ipv4Addr::UNSPECIFIED);
-        let (client, file) = self.boot_options(&mut told).ok_or(Ignored::OthersClient)?;
+        let (client, file) = self.boot_options(&mut told).ok_or_else(|| self.boots_nothing())?;
         Ok(Action::Report(Event::Boot { mac: self.mac, address, client, file }))
+    }
+
+    /// Why a client is told nothing to boot.
+    fn boots_nothing(&self) -> Ignored {
+        self.other_architecture().map_or(Ignored::OthersClient, Ignored::OtherArchitecture)
     }
 }

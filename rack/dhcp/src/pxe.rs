@@ -1,6 +1,9 @@
 //! Who asks to boot, and what it must be told: PXE 2.1, RFC 4578, RFC 5970's architecture numbers, UEFI HTTP boot, iPXE.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use dhcproto::v4::OptionCode;
 use serde::{Deserialize, Serialize};
@@ -33,6 +36,76 @@ pub enum Firmware {
     EfiX64,
     /// 64-bit ARM UEFI.
     EfiArm64,
+}
+
+impl Firmware {
+    /// The architecture of the programs that it starts.
+    #[must_use]
+    pub const fn architecture(self) -> Architecture {
+        match self {
+            Self::Bios | Self::EfiX64 => Architecture::Amd64,
+            Self::EfiArm64 => Architecture::Arm64,
+        }
+    }
+}
+
+impl fmt::Display for Firmware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bios => "x86 BIOS",
+            Self::EfiX64 => "x86-64 UEFI",
+            Self::EfiArm64 => "arm64 UEFI",
+        })
+    }
+}
+
+/// The processor architecture that a machine is declared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Architecture {
+    /// x86-64, 64 bit.
+    Amd64,
+    /// AArch64, 64 bit.
+    Arm64,
+}
+
+impl Architecture {
+    /// Finds an architecture by the name that Debian gives it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Amd64, Self::Arm64].into_iter().find(|it| it.to_string() == name)
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        })
+    }
+}
+
+/// The architectures of machines by their MACs. A MAC that nobody declared is absent.
+pub type Declared = Arc<HashMap<Mac, Architecture>>;
+
+/// A boot client announces another architecture than its machine is declared with. It is sent no program: a loader would start, and then load
+/// a kernel that cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{announced} starts programs for {}, and the machine is declared as {declared}", .announced.architecture())]
+pub struct OtherArchitecture {
+    /// The firmware that option 93 of the client names.
+    pub announced: Firmware,
+    /// The architecture in the Machine's spec.
+    pub declared: Architecture,
+}
+
+impl OtherArchitecture {
+    /// Compares; `None`: they agree, or one of them is not known.
+    #[must_use]
+    pub fn between(announced: Option<Firmware>, declared: Option<Architecture>) -> Option<Self> {
+        let (announced, declared) = (announced?, declared?);
+        (announced.architecture() != declared).then_some(Self { announced, declared })
+    }
 }
 
 /// How a ROM fetches its loader.
@@ -75,7 +148,10 @@ pub(crate) const ARCHITECTURES: &[(u16, Firmware, Transport)] = &[
 pub enum BootClient {
     /// iPXE, chain-loaded or in ROM: gets the URL of its script. One that says that it has no HTTP is a ROM, and gets a loader: an iPXE
     /// that has it.
-    Ipxe,
+    Ipxe {
+        /// The firmware below iPXE, by option 93. `None`: iPXE names no firmware of [`Firmware`].
+        firmware: Option<Firmware>,
+    },
     /// A PXE ROM or UEFI HTTP boot: gets a loader.
     Rom {
         /// What it can run.
@@ -97,7 +173,7 @@ impl BootClient {
         let options = &packet.options;
         let features = options.raw(IPXE_ENCAPSULATED);
         if options.raw(OptionCode::UserClass).is_some_and(is_ipxe) && features.is_none_or(has_http) {
-            return Some(Self::Ipxe);
+            return Some(Self::Ipxe { firmware: firmware(packet) });
         }
         let class = options.raw(OptionCode::ClassIdentifier)?;
         let transport = Transport::of(class)?;
@@ -111,6 +187,23 @@ impl BootClient {
                 (transport == Transport::Tftp).then_some(Self::Rom { firmware, transport })
             }
         }
+    }
+
+    /// The firmware that it announces, where that is known here.
+    #[must_use]
+    pub const fn firmware(self) -> Option<Firmware> {
+        match self {
+            Self::Ipxe { firmware } => firmware,
+            Self::Rom { firmware, .. } => Some(firmware),
+            Self::Unsupported { .. } => None,
+        }
+    }
+
+    /// Why this client is sent no loader. A script is text: iPXE is sent it in any case, and whoever renders it compares
+    /// ([`BootClient::firmware`]).
+    #[must_use]
+    pub fn other_architecture(self, declared: Option<Architecture>) -> Option<OtherArchitecture> {
+        OtherArchitecture::between(self.firmware(), declared).filter(|_| matches!(self, Self::Rom { .. }))
     }
 
     /// Writes the boot options for this client into a reply and says what it was told to boot.
@@ -129,7 +222,7 @@ impl BootClient {
         let mac = request.mac()?;
         let file = match self {
             Self::Unsupported { .. } => return None,
-            Self::Ipxe => {
+            Self::Ipxe { .. } => {
                 // Without it, iPXE takes nothing from a server that offers no address.
                 match boot.mode {
                     BootMode::Proxy => reply.option(OptionCode::ClassIdentifier, PXE_CLIENT),

@@ -16,6 +16,7 @@ use crate::lease::Table;
 use crate::network::Network;
 use crate::occupancy::Occupancy;
 use crate::probe::{MAX_TAKEN, Probes};
+use crate::pxe::{Declared, OtherArchitecture};
 use crate::told::{Grantor, Known, Told};
 use crate::{BootClient, BootMode, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
 
@@ -232,6 +233,9 @@ pub enum Ignored {
     /// Another server gives the addresses here, and the client does not ask for something to boot.
     #[error("another server gives the addresses here")]
     OthersClient,
+    /// Another server gives the addresses here, and nothing is booted of what the client announces.
+    #[error(transparent)]
+    OtherArchitecture(OtherArchitecture),
     /// A client of the boot server port has another address than it says.
     #[error("the client says that it has {says}, and asks from {has}")]
     OtherAddress {
@@ -301,6 +305,7 @@ pub struct Server {
     unplaced: BTreeMap<(Ipv4Addr, Grantor), Told>,
     dynamic_from: Time,
     swept: Time,
+    declared: Declared,
 }
 
 impl Server {
@@ -322,6 +327,7 @@ impl Server {
             unplaced: BTreeMap::new(),
             dynamic_from: Time::default(),
             swept: Time::default(),
+            declared: Declared::default(),
         })
     }
 
@@ -346,6 +352,18 @@ impl Server {
     /// client there may have an address of any. Without this, a link has the subnet of the address that a message arrived at.
     pub fn set_links(&mut self, links: BTreeMap<u32, Vec<Ipv4Addr>>) {
         self.links = links;
+    }
+
+    /// Says which architectures machines are declared with. From here on firmware of another one is sent no loader.
+    pub fn set_declared(&mut self, declared: Declared) {
+        self.declared = declared;
+    }
+
+    /// Why the client of this message is sent no loader, where that is its architecture.
+    #[must_use]
+    pub fn other_architecture(&self, packet: &Packet) -> Option<OtherArchitecture> {
+        let declared = self.declared.get(&packet.mac()?).copied();
+        BootClient::of(packet)?.other_architecture(declared)
     }
 
     /// The subnets that this server has an address of on an interface.
@@ -605,6 +623,7 @@ impl Server {
             elsewhere: &self.elsewhere,
             withheld: now < self.dynamic_from,
             served: known || self.config.serve_unknown,
+            declared: self.declared.get(&mac).copied(),
         })
     }
 }

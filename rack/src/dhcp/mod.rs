@@ -10,7 +10,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use basalt_dhcp::{Action, BootClient, Event, Ignored, Lease, LeaseState, Mac, Server, Time, ingress};
+use basalt_dhcp::{
+    Action, BootClient, Declared, Event, Ignored, Lease, LeaseState, Mac, Server, Time, ingress,
+};
 use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leases, fact::Body};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -358,6 +360,9 @@ impl Dhcp {
         let (later, kept) = {
             let mut core = self.lock();
             let core = &mut *core;
+            if let Some(table) = self.boot.borrow().as_deref() {
+                core.server.set_declared(Declared::clone(table.declared()));
+            }
             let mut due = Vec::new();
             for (holder, address) in &batch.claims {
                 due.push(core.server.heard(self.clock.now(), interface, *address, *holder));
@@ -466,10 +471,10 @@ impl Dhcp {
                 let about = about(mac);
                 tracing::info!(machine = %about.machine_uid, %mac, %address, file, "boot client answered");
                 if !matches!(client, BootClient::Unsupported { .. }) {
-                    self.presence.booting(mac, address.into(), self.clock.now());
+                    self.presence.booting(mac, address.into(), client.firmware(), self.clock.now());
                 }
                 let what = match client {
-                    BootClient::Ipxe => "iPXE",
+                    BootClient::Ipxe { .. } => "iPXE",
                     BootClient::Rom { .. } => "network boot ROM",
                     BootClient::Unsupported { .. } => "unsupported architecture",
                 };

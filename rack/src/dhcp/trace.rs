@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use basalt_dhcp::ingress::{self, Packet};
 use basalt_dhcp::{
-    Action, Boot, BootClient, BootMode, Event, Firmware, Ignored, Mac, Server, Subnet, Transport,
+    Action, Boot, BootClient, BootMode, Event, Ignored, Mac, OtherArchitecture, Server, Subnet, Transport,
 };
 use dhcproto::v4::{MessageType, OptionCode};
 
@@ -18,9 +18,37 @@ const PARKED: usize = 2_048;
 /// Longer than probes take: an answer that has not come by then does not come.
 const PROBED: Duration = Duration::from_secs(5);
 
-/// Questions whose answers come after their addresses were probed, and when they were asked.
+/// Questions whose answers come after their addresses were probed.
 #[derive(Debug, Default)]
-pub(super) struct Parked(HashMap<Mac, (Instant, Entry)>);
+pub(super) struct Parked(HashMap<Mac, Question>);
+
+/// A question, and when it was asked.
+#[derive(Debug)]
+struct Question {
+    at: Instant,
+    entry: Entry,
+    boots: Boots,
+}
+
+/// The boot file that a client is due, before the subnet is looked at.
+#[derive(Debug, Clone, Copy)]
+enum Boots {
+    /// None: it is an operating system.
+    Nothing,
+    /// A loader or a script.
+    Something,
+    /// None: it announces another architecture than is declared.
+    OtherArchitecture(OtherArchitecture),
+}
+
+impl Boots {
+    fn of(client: Option<BootClient>, server: &Server, packet: &Packet) -> Self {
+        match client {
+            None => Self::Nothing,
+            Some(_) => server.other_architecture(packet).map_or(Self::Something, Self::OtherArchitecture),
+        }
+    }
+}
 
 /// A line of a trace, and whose.
 pub(super) type Line = (Mac, Entry);
@@ -40,25 +68,25 @@ impl Parked {
         if client.is_none() && !trace.follows(mac) {
             return None;
         }
-        let entry = question(packet, client);
+        let (entry, boots) = (question(packet, client), Boots::of(client, server, packet));
         if actions.iter().all(|action| matches!(action, Action::Probe { .. })) {
             if packet.kind == MessageType::Discover {
-                self.park(mac, entry);
+                self.park(mac, Question { at: Instant::now(), entry, boots });
             }
             return None;
         }
         // An operating system that keeps what it has.
         let renews = client.is_none() && !packet.ciaddr.is_unspecified();
-        let entry = answered(entry, client, server, interface, actions)?;
+        let entry = answered(entry, boots, server, interface, actions)?;
         (entry.reason.is_some() || !renews).then_some((mac, entry))
     }
 
-    fn park(&mut self, mac: Mac, entry: Entry) {
+    fn park(&mut self, mac: Mac, question: Question) {
         if self.0.len() >= PARKED {
-            self.0.retain(|_, (asked, _)| asked.elapsed() < PROBED);
+            self.0.retain(|_, question| question.at.elapsed() < PROBED);
         }
         if self.0.len() < PARKED || self.0.contains_key(&mac) {
-            self.0.insert(mac, (Instant::now(), entry));
+            self.0.insert(mac, question);
         }
     }
 
@@ -70,7 +98,7 @@ impl Parked {
         }
         for action in actions {
             if let Action::Report(Event::Taken { lease, holder }) = action
-                && let Some((_, entry)) = self.0.get(&lease.mac)
+                && let Some(Question { entry, .. }) = self.0.get(&lease.mac)
             {
                 let answered = format!("{} was to be offered, and {holder} has it", lease.address);
                 let conflict =
@@ -78,17 +106,16 @@ impl Parked {
                 lines.push((lease.mac, conflict));
             }
             if let Action::Report(Event::Ignored { mac: Some(mac), reason }) = action
-                && let Some((_, entry)) = self.0.remove(mac)
+                && let Some(Question { entry, .. }) = self.0.remove(mac)
             {
                 lines.extend(ignored(entry, reason).map(|entry| (*mac, entry)));
             }
             if let Action::Send { bytes, .. } = action
                 && let Some(mac) = ingress::parse(bytes).ok().and_then(|reply| reply.mac())
-                && let Some((asked, entry)) = self.0.remove(&mac)
-                && asked.elapsed() < PROBED
+                && let Some(Question { at, entry, boots }) = self.0.remove(&mac)
+                && at.elapsed() < PROBED
             {
-                let client = entry.asker == Asker::Firmware;
-                let entry = answer_of(entry, bytes, client, server, interface);
+                let entry = answer_of(entry, bytes, boots, server, interface);
                 lines.extend(entry.map(|entry| (mac, entry)));
             }
         }
@@ -98,16 +125,7 @@ impl Parked {
 
 fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     let mut asked = kind(packet.kind).to_owned();
-    match client {
-        Some(BootClient::Ipxe) => asked.push_str(", iPXE"),
-        Some(BootClient::Rom { firmware, transport }) => {
-            asked.push_str(&format!(", {}{}", name(firmware), by(transport)));
-        }
-        Some(BootClient::Unsupported { architecture }) => {
-            asked.push_str(&format!(", architecture {architecture}"));
-        }
-        None => {}
-    }
+    asked.push_str(&client_in_words(client));
     let wanted =
         packet.options.ipv4(OptionCode::RequestedIpAddress).filter(|_| packet.kind == MessageType::Request);
     if let Some(address) = wanted.or(Some(packet.ciaddr)).filter(|address| !address.is_unspecified()) {
@@ -124,32 +142,27 @@ fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
 /// Which part of a machine a boot client is.
 pub(crate) const fn asker(client: Option<BootClient>) -> Asker {
     match client {
-        Some(BootClient::Ipxe) => Asker::Ipxe,
+        Some(BootClient::Ipxe { .. }) => Asker::Ipxe,
         Some(BootClient::Rom { .. } | BootClient::Unsupported { .. }) => Asker::Firmware,
         None => Asker::System,
     }
 }
 
-/// What people call it.
-pub(crate) const fn name(firmware: Firmware) -> &'static str {
-    match firmware {
-        Firmware::Bios => "x86 BIOS",
-        Firmware::EfiX64 => "x86-64 UEFI",
-        Firmware::EfiArm64 => "arm64 UEFI",
-    }
-}
-
-/// How it fetches, where that is not TFTP.
-pub(crate) const fn by(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Tftp => "",
-        Transport::Http => " by HTTP",
+/// The name of a boot client for people, after a comma.
+pub(crate) fn client_in_words(client: Option<BootClient>) -> String {
+    match client {
+        None => String::new(),
+        Some(BootClient::Ipxe { firmware: None }) => ", iPXE".to_owned(),
+        Some(BootClient::Ipxe { firmware: Some(firmware) }) => format!(", iPXE on {firmware}"),
+        Some(BootClient::Rom { firmware, transport: Transport::Tftp }) => format!(", {firmware}"),
+        Some(BootClient::Rom { firmware, transport: Transport::Http }) => format!(", {firmware} by HTTP"),
+        Some(BootClient::Unsupported { architecture }) => format!(", architecture {architecture}"),
     }
 }
 
 fn answered(
     entry: Entry,
-    client: Option<BootClient>,
+    boots: Boots,
     server: &Server,
     interface: u32,
     actions: &[Action],
@@ -179,7 +192,7 @@ fn answered(
                 return Some(Entry { answered: format!("{} is free again", lease.address).into(), ..entry });
             }
             Action::Send { bytes, .. } => {
-                return answer_of(entry, bytes, client.is_some(), server, interface);
+                return answer_of(entry, bytes, boots, server, interface);
             }
             _ => {}
         }
@@ -188,7 +201,7 @@ fn answered(
 }
 
 /// A reply in words. A boot client that is told nothing to boot is told why here.
-fn answer_of(entry: Entry, bytes: &[u8], boots: bool, server: &Server, interface: u32) -> Option<Entry> {
+fn answer_of(entry: Entry, bytes: &[u8], boots: Boots, server: &Server, interface: u32) -> Option<Entry> {
     let reply = ingress::parse(bytes).ok()?;
     let given = Some(reply.yiaddr).filter(|address| !address.is_unspecified());
     let address = given.map_or_else(|| "no address".to_owned(), |address| address.to_string());
@@ -202,8 +215,7 @@ fn answer_of(entry: Entry, bytes: &[u8], boots: bool, server: &Server, interface
         if let Some(boot) = subnet_of(server, interface, given).map(|subnet| &subnet.boot) {
             answered.push_str(&replaced(boot, &file));
         }
-    } else if boots {
-        let (code, words) = nothing_to_boot(server, interface, given);
+    } else if let Some((code, words)) = nothing_to_boot(boots, server, interface, given) {
         answered.push_str(&format!(", and nothing to boot: {words}"));
         why = Some(code);
     }
@@ -225,12 +237,20 @@ pub(crate) fn replaced(boot: &Boot, file: &str) -> String {
     }
 }
 
-fn nothing_to_boot(server: &Server, interface: u32, given: Option<Ipv4Addr>) -> (&'static str, &'static str) {
-    let subnet = subnet_of(server, interface, given);
-    if subnet.is_some_and(|subnet| subnet.boot.mode == BootMode::Off) {
-        return (reason::BOOT_OFF, "the subnet's boot mode is none");
-    }
-    (reason::ARCHITECTURE, "nothing of this architecture is booted here")
+fn nothing_to_boot(
+    boots: Boots,
+    server: &Server,
+    interface: u32,
+    given: Option<Ipv4Addr>,
+) -> Option<(&'static str, String)> {
+    let is_off =
+        || subnet_of(server, interface, given).is_some_and(|subnet| subnet.boot.mode == BootMode::Off);
+    Some(match boots {
+        Boots::Nothing => return None,
+        _ if is_off() => (reason::BOOT_OFF, "the subnet's boot mode is none".to_owned()),
+        Boots::OtherArchitecture(other) => (reason::OTHER_ARCHITECTURE, other.to_string()),
+        Boots::Something => (reason::ARCHITECTURE, "nothing of this architecture is booted here".to_owned()),
+    })
 }
 
 fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
@@ -239,6 +259,7 @@ fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
         Ignored::NoSubnet(_) => reason::NO_SUBNET,
         Ignored::UnknownClient => reason::UNKNOWN_CLIENT,
         Ignored::OtherServer(_) | Ignored::OthersClient => reason::OTHER_SERVER,
+        Ignored::OtherArchitecture(_) => reason::OTHER_ARCHITECTURE,
         Ignored::NotOurs(_) | Ignored::OtherAddress { .. } => reason::NOT_OURS,
         Ignored::NoFreeAddress(_) => reason::NO_FREE_ADDRESS,
         Ignored::SomeRest(_) => reason::ADDRESSES_REST,
@@ -277,7 +298,7 @@ const fn kind(kind: MessageType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_dhcp::{AddressRange, Arrival, Config, Time, egress};
+    use basalt_dhcp::{AddressRange, Architecture, Arrival, Config, Firmware, Time, egress};
 
     const MAC: &str = "52:54:00:00:00:01";
     const VIA: Arrival = Arrival { interface: 1, local: Ipv4Addr::new(10, 77, 0, 2), unicast: false };
@@ -358,6 +379,54 @@ mod tests {
         let mut stranger = rom(MessageType::Request, 0);
         stranger.option(OptionCode::RequestedIpAddress, [10, 78, 0, 1]);
         assert_eq!(refused(|_| {}, stranger).0, reason::ADDRESS_REFUSED);
+    }
+
+    #[test]
+    fn another_architecture_than_declared_is_told_with_both() {
+        let declare = |server: &mut Server, architecture| {
+            server.set_declared(HashMap::from([(MAC.parse().unwrap(), architecture)]).into());
+        };
+        let words = "and nothing to boot: x86-64 UEFI starts programs for amd64, and the machine is declared as arm64";
+        let mut server = server(|_| {});
+        declare(&mut server, Architecture::Arm64);
+        let entry = ask(&mut server, &rom(MessageType::Discover, 7)).unwrap();
+        assert_eq!(entry.asked, "DISCOVER, x86-64 UEFI");
+        assert_eq!(entry.answered, format!("OFFER 10.77.0.100, {words}").as_str());
+        assert_eq!(entry.reason, Some(reason::OTHER_ARCHITECTURE));
+        declare(&mut server, Architecture::Amd64);
+        assert_eq!(ask(&mut server, &rom(MessageType::Discover, 7)).unwrap().reason, None);
+
+        let mut server = self::server(|it| it.subnets[0].boot.mode = BootMode::Proxy);
+        declare(&mut server, Architecture::Arm64);
+        let entry = ask(&mut server, &rom(MessageType::Discover, 7)).unwrap();
+        assert_eq!(
+            entry.reason,
+            Some(reason::OTHER_ARCHITECTURE),
+            "beside another server: {}",
+            entry.answered
+        );
+    }
+
+    #[test]
+    fn an_offer_after_a_probe_says_why_it_has_nothing_to_boot() {
+        let mut server = server(|_| {});
+        server.set_declared(HashMap::from([(MAC.parse().unwrap(), Architecture::Arm64)]).into());
+        server.set_probing(1, Some(Duration::from_millis(200)));
+        let packet = ingress::parse(&rom(MessageType::Discover, 7).encode()).unwrap();
+        let (trace, mut parked) = (Trace::default(), Parked::default());
+        let now = Time(1_700_000_000_000);
+        let actions = server.handle(now, VIA, &packet);
+        assert_eq!(parked.message(&trace, &server, 1, &packet, &actions), None);
+        let actions = server.conclude(now + Duration::from_millis(200), 1);
+        let lines = parked.concluded(&server, 1, &actions);
+        assert_eq!(lines[0].1.reason, Some(reason::OTHER_ARCHITECTURE));
+    }
+
+    #[test]
+    fn ipxe_is_told_with_the_firmware_that_it_announces() {
+        let mut message = rom(MessageType::Discover, 7);
+        message.option(OptionCode::UserClass, "iPXE");
+        assert_eq!(ask(&mut server(|_| {}), &message).unwrap().asked, "DISCOVER, iPXE on x86-64 UEFI");
     }
 
     #[test]

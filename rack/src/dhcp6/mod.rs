@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use basalt_dhcp::v6::ingress::{self, Packet};
 use basalt_dhcp::v6::{Action, Arrival, Config, Duid, Event, Ignored, Lease, Server, Told};
-use basalt_dhcp::{BootClient, LeaseState, Mac, Time};
+use basalt_dhcp::{BootClient, Declared, LeaseState, Mac, Time};
 use basalt_proto::rack_v1::rack_lease::Grantor;
 use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, Leftover, RackLease, fact::Body};
 use dhcproto::v6::MessageType;
@@ -248,13 +248,16 @@ impl Dhcp6 {
     fn handle(&self, batch: &[(Arrival, Vec<u8>)]) -> (Answered, Option<Kept>) {
         let (mut actions, mut traced) = (Vec::new(), Vec::new());
         let mut core = self.lock();
+        if let Some(table) = self.boot.borrow().as_deref() {
+            core.server.set_declared(Declared::clone(table.declared()));
+        }
         for (via, datagram) in batch {
             match ingress::parse(datagram) {
                 Ok(packet) => {
                     let of_packet = core.server.handle(self.clock.now(), *via, &packet);
                     let of_packet = core.held_back(&packet, of_packet);
                     let trace = self.facts.trace();
-                    traced.extend(trace::message(trace, core.server.config(), *via, &packet, &of_packet));
+                    traced.extend(trace::message(trace, &core.server, *via, &packet, &of_packet));
                     actions.push(of_packet);
                 }
                 Err(error) => tracing::debug!(%error, from = %via.from, "malformed DHCPv6 message"),
@@ -326,10 +329,10 @@ impl Dhcp6 {
                 let about = self.about(mac);
                 tracing::info!(machine = %about.machine_uid, ?mac, %duid, %address, url, "boot client answered");
                 if let Some(mac) = mac.filter(|_| !matches!(client, BootClient::Unsupported { .. })) {
-                    self.presence.booting(mac, address.into(), self.clock.now());
+                    self.presence.booting(mac, address.into(), client.firmware(), self.clock.now());
                 }
                 let what = match client {
-                    BootClient::Ipxe => "iPXE",
+                    BootClient::Ipxe { .. } => "iPXE",
                     BootClient::Rom { .. } => "network boot ROM",
                     BootClient::Unsupported { .. } => "unsupported architecture",
                 };

@@ -3,18 +3,18 @@
 use std::net::IpAddr;
 
 use basalt_dhcp::v6::ingress::{self, Packet};
-use basalt_dhcp::v6::{Action, Arrival, Config, Event, Ignored, Refusal, boot_client, hardware_address};
-use basalt_dhcp::{BootClient, Mac};
+use basalt_dhcp::v6::{Action, Arrival, Event, Ignored, Refusal, Server, boot_client, hardware_address};
+use basalt_dhcp::{BootClient, Mac, OtherArchitecture};
 use dhcproto::v6::{MessageType, OptionCode};
 use ipnet::IpNet;
 
-use crate::dhcp::trace::{asker, by, name, replaced};
+use crate::dhcp::trace::{asker, client_in_words, replaced};
 use crate::trace::{Asker, Entry, Trace, reason};
 
 /// What a message came to, and whose it is; `None` where it is of no boot.
 pub(super) fn message(
     trace: &Trace,
-    config: &Config,
+    server: &Server,
     via: Arrival,
     packet: &Packet,
     actions: &[Action],
@@ -25,21 +25,13 @@ pub(super) fn message(
     if client.is_none() && (renews || !trace.follows(mac)) {
         return None;
     }
-    Some((mac, answered(question(packet, client), client, config, actions)?))
+    let other = server.other_architecture(packet, via.from);
+    Some((mac, answered(question(packet, client), (client, other), server, actions)?))
 }
 
 fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     let mut asked = kind(packet.kind).to_owned();
-    match client {
-        Some(BootClient::Ipxe) => asked.push_str(", iPXE"),
-        Some(BootClient::Rom { firmware, transport }) => {
-            asked.push_str(&format!(", {}{}", name(firmware), by(transport)));
-        }
-        Some(BootClient::Unsupported { architecture }) => {
-            asked.push_str(&format!(", architecture {architecture}"));
-        }
-        None => {}
-    }
+    asked.push_str(&client_in_words(client));
     if !packet.relays.is_empty() {
         asked.push_str(", by a relay");
     }
@@ -48,7 +40,12 @@ fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     Entry { service: "dhcp6", asker, asked: asked.into(), opens, ..Entry::default() }
 }
 
-fn answered(entry: Entry, client: Option<BootClient>, config: &Config, actions: &[Action]) -> Option<Entry> {
+fn answered(
+    entry: Entry,
+    (client, other): (Option<BootClient>, Option<OtherArchitecture>),
+    server: &Server,
+    actions: &[Action],
+) -> Option<Entry> {
     if let Some(Action::Report(Event::Ignored { reason, .. })) = actions.first() {
         return ignored(entry, reason);
     }
@@ -74,10 +71,14 @@ fn answered(entry: Entry, client: Option<BootClient>, config: &Config, actions: 
     } else if let Some(url) = reply.options.raw(OptionCode::OptBootfileUrl) {
         let url = String::from_utf8_lossy(url);
         answered.push_str(&format!(": {url}"));
-        let subnet = |address: &IpAddr| config.subnets.iter().find(|it| IpNet::V6(it.cidr).contains(address));
+        let subnet =
+            |address: &IpAddr| server.config().subnets.iter().find(|it| IpNet::V6(it.cidr).contains(address));
         if let Some(subnet) = addresses.first().and_then(subnet) {
             answered.push_str(&replaced(&subnet.boot, &url));
         }
+    } else if let Some(other) = other {
+        answered.push_str(&format!(", and nothing to boot: {other}"));
+        why = Some(reason::OTHER_ARCHITECTURE);
     } else if client.is_some() {
         answered.push_str(", and nothing to boot: the subnet boots nothing of this architecture");
         why = Some(reason::ARCHITECTURE);

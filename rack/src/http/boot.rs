@@ -14,7 +14,7 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 
 use super::{Ends, Problem, Web};
-use crate::boot::{Armed, BootTable, Decision};
+use crate::boot::{Armed, BootTable, Decision, Why};
 use crate::config::{self, Config};
 use crate::facts::About;
 use crate::neighbours;
@@ -110,7 +110,9 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
             },
         );
     };
-    let (about, answer, script) = match table.decide(mac, &web.attempts, web.facts.clock().unix_now()) {
+    let clock = web.facts.clock();
+    let firmware = web.presence.fresh(mac, asks.peer, clock.now()).and_then(|it| it.firmware);
+    let (about, answer, script) = match table.decide(mac, firmware, &web.attempts, clock.unix_now()) {
         Decision::Ephemeral(armed) => {
             let about = About::attempt(mac, &armed);
             match admitted(web, &table, asks.peer, mac, &armed) {
@@ -130,10 +132,11 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
         }
         Decision::Local(why) => {
             let script = Script::Local { why: why.words() };
-            // Its task, if it has one, is at the racks of the networks that it is known to stand in.
-            let reason = match table.may_be_at(mac, asks.peer) {
-                true => reason::NOTHING_TO_DO,
-                false => reason::WRONG_NETWORK,
+            let reason = match why {
+                Why::OtherArchitecture(_) => reason::OTHER_ARCHITECTURE,
+                // Its task, if it has one, is at the racks of the networks that it is known to stand in.
+                _ if !table.may_be_at(mac, asks.peer) => reason::WRONG_NETWORK,
+                _ => reason::NOTHING_TO_DO,
             };
             trace(&format!("{name} {}", why.words()), Some(reason));
             (About::mac(mac, Some(&table)), "local", render(language, scene, &script))

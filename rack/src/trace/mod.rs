@@ -37,6 +37,8 @@ pub mod reason {
     pub const BOOT_OFF: &str = "boot_off";
     /// There is no loader for this architecture, or the subnet does not boot it.
     pub const ARCHITECTURE: &str = "architecture";
+    /// The client announced another architecture than the machine is declared with.
+    pub const OTHER_ARCHITECTURE: &str = "other_architecture";
     /// Nobody declared the machine, and unknown machines are not served.
     pub const UNKNOWN_CLIENT: &str = "unknown_client";
     /// Every dynamic address is in use.

@@ -80,6 +80,7 @@ pub(super) fn declare(dir: &Path) {
         macs: vec![MACHINE.into()],
         action: Some(Action::Local(LocalBoot {})),
         networks: Vec::new(),
+        architecture: "amd64".into(),
     };
     let boot = BootConcern { machines: vec![machine], enlist: None };
     write_concern(&dir.join("data"), &version(Concern::Boot, 1, "local", &boot)).unwrap();
@@ -153,9 +154,12 @@ async fn a_bios_machine_boots_from_the_rack_with_an_address_of_the_other_server(
     let shown = |entry: &BootTraceEntry| format!("{} {}: {}", entry.service, entry.asked, entry.answered);
     let shown: Vec<String> = traced.iter().map(shown).collect();
     let url = "http://10.9.0.1";
-    assert!(shown[0].starts_with(&format!("dhcp DISCOVER, iPXE: OFFER no address: {url}")), "{shown:#?}");
+    assert!(
+        shown[0].starts_with(&format!("dhcp DISCOVER, iPXE on x86 BIOS: OFFER no address: {url}")),
+        "{shown:#?}"
+    );
     let taken = format!(
-        "dhcp REQUEST, iPXE, for {0}: nothing; it takes {0} of another server, and boots {url}",
+        "dhcp REQUEST, iPXE on x86 BIOS, for {0}: nothing; it takes {0} of another server, and boots {url}",
         dhcp.address
     );
     assert!(shown.iter().any(|line| line.starts_with(&taken)), "{shown:#?}");

@@ -58,11 +58,24 @@ pub(super) async fn boot_exchange_through(
     mac: Mac,
     address: Ipv4Addr,
 ) {
+    boot_exchange_on(settings, giaddr, (mac, address), None).await;
+}
+
+/// The same, where iPXE announces this architecture (option 93).
+async fn boot_exchange_on(
+    settings: &Settings,
+    giaddr: Ipv4Addr,
+    (mac, address): (Mac, Ipv4Addr),
+    architecture: Option<u16>,
+) {
     let relay = UdpSocket::bind((giaddr, settings.dhcp_port)).await.unwrap();
     let send = async |kind, offered: Option<(Ipv4Addr, Ipv4Addr)>| {
         let mut message = Message::request(kind, 7, mac);
         message.giaddr = giaddr;
         message.option(OptionCode::UserClass, "iPXE");
+        if let Some(architecture) = architecture {
+            message.option(OptionCode::ClientSystemArchitecture, architecture.to_be_bytes());
+        }
         if let Some((address, server)) = offered {
             message.option(OptionCode::RequestedIpAddress, address.octets());
             message.option(OptionCode::ServerIdentifier, server.octets());
@@ -206,6 +219,38 @@ async fn a_server_that_a_client_takes_is_told_of_unless_it_is_another_rack() {
     };
     let Some(Body::DhcpServer(server)) = told.body else { unreachable!("it was asked for") };
     assert_eq!(server.address, stranger.to_string(), "the other one was asked for first");
+    rack.stop().await;
+}
+
+/// A machine that is declared as amd64 boots on arm64 firmware, and then on its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn ipxe_of_another_architecture_than_declared_is_sent_neither_kernel_nor_token() {
+    const ARM64: u16 = 11;
+    const X64: u16 = 7;
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let machine =
+        Client { from: MACHINE.into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    let script = format!("/ipxe?mac={MAC}");
+    boot_exchange_on(&settings, RELAY, (MAC, MACHINE), Some(ARM64)).await;
+    let refused = machine.get(&script).await;
+    let words = "m1 is declared as amd64, has a boot loader for arm64, and boots its disk";
+    assert!(refused.text().contains(&format!("echo Basalt: {words}")), "{}", refused.text());
+    assert!(
+        !refused.text().contains("basalt.token") && !refused.text().contains("kernel"),
+        "{}",
+        refused.text()
+    );
+    boot_exchange_on(&settings, RELAY, (MAC, MACHINE), Some(X64)).await;
+    token_of(machine.get(&script).await.text());
+
+    let traced = traced(&rack.facts, &MAC.to_string(), "iPXE on x86-64 UEFI").await;
+    let asked: Vec<_> = traced.iter().map(|it| (it.asked.as_str(), it.reason.as_str())).collect();
+    assert_eq!(asked[0].0, "DISCOVER, iPXE on arm64 UEFI, by relay 127.0.0.2");
+    assert!(asked.contains(&("script for iPXE", "other_architecture")), "{asked:?}");
+    assert!(traced.iter().any(|it| it.answered == words), "{traced:?}");
     rack.stop().await;
 }
 

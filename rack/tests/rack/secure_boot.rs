@@ -50,6 +50,7 @@ pub(super) async fn serving(dir: &Path, served: DhcpSubnet) -> Daemon {
         macs: vec![MACHINE.into()],
         action: Some(Action::PowerOff(PowerOffBoot {})),
         networks: Vec::new(),
+        architecture: "amd64".into(),
     };
     let boot = BootConcern { machines: vec![machine], enlist: None };
     write_concern(&settings.data_dir, &version(Concern::Boot, 1, "local", &boot)).unwrap();

@@ -70,6 +70,7 @@ pub(crate) fn boot_concern(attempt: u64) -> BootConcern {
         macs: vec![MAC.to_string()],
         action: Some(Action::Ephemeral(boot)),
         networks: Vec::new(),
+        architecture: "amd64".into(),
     };
     BootConcern { machines: vec![machine], enlist: None }
 }

@@ -39,6 +39,7 @@ pub(crate) fn seeds_concern() -> Vec<Vec<u8>> {
         macs: vec!["52:54:00:00:00:01".into()],
         action: Some(boot_machine::Action::Local(LocalBoot {})),
         networks: Vec::new(),
+        architecture: "amd64".into(),
     };
     let boot = BootConcern { machines: vec![machine], enlist: None };
     vec![[&[0][..], &dhcp.encode_to_vec()].concat(), [&[1][..], &boot.encode_to_vec()].concat()]

@@ -33,6 +33,11 @@ const REASONS: &[(&str, &str, &str)] = &[
         "name the architecture in boot.architectures of the Subnet; there are loaders for amd64 and arm64",
     ),
     (
+        "other_architecture",
+        "it announced another architecture than it was declared with then: {answered}",
+        "see that architecture of the Machine is that of its firmware, and power cycle it",
+    ),
+    (
         "unknown_client",
         "nobody declared it, and unknown machines get no address here",
         "declare a Machine with this MAC, or have unknown machines enlisted",

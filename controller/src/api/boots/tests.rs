@@ -123,6 +123,15 @@ fn firmware_of_another_architecture_than_declared_is_said() {
     assert_eq!(code(Architecture::Arm64, &[DISCOVER, REQUEST, LOADER]).code, "other_architecture");
     assert_eq!(code(Architecture::Amd64, &[DISCOVER, REQUEST, LOADER]).code, "loader_is_silent");
     assert_eq!(code(Architecture::Arm64, &[DISCOVER, REQUEST, CLAIM]).code, "agent", "its agent came");
+    let ipxe =
+        (4, "dhcp", "ipxe", "REQUEST, iPXE on x86-64 UEFI, for 10.0.0.5", "ACK 10.0.0.5: http://…", "");
+    let words = "m is declared as arm64, has a boot loader for amd64, and boots its disk";
+    let script = (6, "http", "ipxe", "script for iPXE", words, "other_architecture");
+    let judgement = code(Architecture::Arm64, &[ipxe, script]);
+    assert_eq!(judgement.code, "other_architecture");
+    assert!(judgement.message.starts_with("its iPXE runs on x86-64 UEFI, so"), "{}", judgement.message);
+    assert_eq!(code(Architecture::Amd64, &[ipxe, SCRIPT]).code, "kernel_not_asked");
+    assert_eq!(judged(&[ipxe, script]), "other_architecture", "it was declared otherwise then");
 }
 
 #[test]

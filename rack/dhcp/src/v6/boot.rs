@@ -20,7 +20,7 @@ const OWN_MAC: &str = "${netX/mac}";
 pub fn client(packet: &Packet) -> Option<BootClient> {
     let user = packet.options.raw(OptionCode::UserClass).unwrap_or_default();
     if user == IPXE || classes(user).any(|class| class == IPXE) {
-        return Some(BootClient::Ipxe);
+        return Some(BootClient::Ipxe { firmware: firmware(packet) });
     }
     let offered = architectures(packet);
     let known = offered.iter().find_map(|number| ARCHITECTURES.iter().find(|(known, ..)| known == number));
@@ -90,7 +90,7 @@ pub(super) fn answer(
     };
     match client {
         BootClient::Unsupported { .. } => None,
-        BootClient::Ipxe => Some((render(&boot.script_url, ""), None)),
+        BootClient::Ipxe { .. } => Some((render(&boot.script_url, ""), None)),
         BootClient::Rom { firmware, transport: Transport::Tftp } => {
             Some((render(TFTP_URL, boot.loaders.get(firmware)), None))
         }

@@ -10,7 +10,7 @@ use super::network::Network;
 use super::reply::{self, Reply};
 use super::server::{Action, Arrival, Destination, Event, Ignored, Refusal, Scope};
 use super::{AddressRange, Client, Config, Duid, Lease, boot};
-use crate::{BootClient, LeaseState, Mac, Time};
+use crate::{Architecture, BootClient, LeaseState, Mac, Time};
 
 /// The longest host name that is kept (RFC 1035 §2.3.4).
 const MAX_HOSTNAME: usize = 253;
@@ -92,6 +92,8 @@ pub(super) struct Exchange<'a> {
     pub(super) withheld: bool,
     /// The client is one of those that get answers.
     pub(super) served: bool,
+    /// The architecture that the client's machine is declared with.
+    pub(super) declared: Option<Architecture>,
 }
 
 impl<'a> Exchange<'a> {
@@ -538,6 +540,9 @@ impl<'a> Exchange<'a> {
             reply.option(OptionCode::ClientFqdn, &value);
         }
         let client = boot::client(packet)?;
+        if client.other_architecture(self.declared).is_some() {
+            return None;
+        }
         let (url, class) =
             boot::answer(packet, client, &subnet.boot, self.network.address(scope)?, self.mac)?;
         reply.option(OptionCode::OptBootfileUrl, url.as_bytes());

@@ -11,9 +11,9 @@ use super::lease::{MAX_LEASES, MAX_OF_ONE, Table};
 use super::network::Network;
 use super::{
     AddressRange, CLIENT_PORT, Client, Config, ConfigError, Duid, Lease, Reservation, SERVER_PORT, Subnet,
-    identity,
+    boot, identity,
 };
-use crate::{BootClient, LeaseState, Mac, Occupancy, Time};
+use crate::{BootClient, Declared, LeaseState, Mac, Occupancy, OtherArchitecture, Time};
 
 /// Where a datagram came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,6 +244,7 @@ pub struct Server {
     table: Table,
     dynamic_from: Time,
     swept: Time,
+    declared: Declared,
 }
 
 impl Server {
@@ -262,6 +263,7 @@ impl Server {
             table: Table::default(),
             dynamic_from: Time::default(),
             swept: Time::default(),
+            declared: Declared::default(),
         })
     }
 
@@ -284,6 +286,18 @@ impl Server {
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Says which architectures machines are declared with. From here on firmware of another one is sent no loader.
+    pub fn set_declared(&mut self, declared: Declared) {
+        self.declared = declared;
+    }
+
+    /// Why the client of this message is sent no loader, where that is its architecture.
+    #[must_use]
+    pub fn other_architecture(&self, packet: &Packet, from: Ipv6Addr) -> Option<OtherArchitecture> {
+        let mac = identity::mac(packet, from, packet.client().as_ref())?;
+        boot::client(packet)?.other_architecture(self.declared.get(&mac).copied())
     }
 
     /// Says which addresses this server has on which interface, link-local ones left out. The subnets of an interface's addresses are those of its link.
@@ -438,6 +452,7 @@ impl Server {
             table: &mut self.table,
             withheld: now < self.dynamic_from,
             served: known || self.config.serve_unknown,
+            declared: mac.and_then(|mac| self.declared.get(&mac).copied()),
         }
         .run()
     }

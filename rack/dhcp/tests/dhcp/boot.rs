@@ -1,8 +1,8 @@
 //! What boot clients are told.
 
 use basalt_dhcp::egress::Message;
-use basalt_dhcp::ingress::Packet;
-use basalt_dhcp::{Action, Boot, BootClient, BootMode, Event, Firmware, Server, Transport};
+use basalt_dhcp::ingress::{self, Packet};
+use basalt_dhcp::{Action, Architecture, Boot, BootClient, BootMode, Event, Firmware, Server, Transport};
 use dhcproto::v4::OptionCode;
 
 use crate::support::*;
@@ -141,6 +141,68 @@ fn tells_nothing_to_systems_and_to_unknown_architectures() {
         assert!(packet.siaddr.is_unspecified());
         assert!(!packet.options.contains(OptionCode::VendorExtensions));
     }
+}
+
+#[test]
+fn firmware_of_another_architecture_than_declared_gets_an_address_and_no_loader() {
+    const BIOS: u16 = 0;
+    const X64: u16 = 7;
+    const ARM64: u16 = 11;
+    for (architecture, own, others) in [
+        (Architecture::Arm64, &[(ARM64, "snponly-arm64.efi")][..], &[BIOS, X64, 9, 0x0f, 0x10][..]),
+        (Architecture::Amd64, &[(BIOS, "undionly.kpxe"), (X64, "snponly.efi")], &[ARM64, 0x13]),
+    ] {
+        let mut server = server();
+        server.set_declared(declared(1, architecture));
+        for &other in others {
+            for class in ["PXEClient", "HTTPClient"] {
+                let packet = server.ask(START, &rom(class, other)).packet();
+                assert_eq!(packet.yiaddr, ip(100), "{class} {other} may boot its disk and be reached there");
+                assert!(packet.file.is_empty() && packet.siaddr.is_unspecified(), "{class} {other}");
+                for code in
+                    [OptionCode::BootfileName, OptionCode::ClassIdentifier, OptionCode::VendorExtensions]
+                {
+                    assert!(!packet.options.contains(code), "{class} {other}: {code:?}");
+                }
+            }
+        }
+        for &(number, loader) in own {
+            assert_eq!(server.ask(START, &rom("PXEClient", number)).packet().file, loader.as_bytes());
+        }
+        let mut stranger = rom("PXEClient", others[0]);
+        stranger.mac = mac(2);
+        assert!(!server.ask(START, &stranger).packet().file.is_empty(), "nobody declared it");
+    }
+}
+
+#[test]
+fn a_rom_without_option_93_is_one_of_bios_and_gets_no_loader_for_arm64() {
+    let mut server = server();
+    server.set_declared(declared(1, Architecture::Arm64));
+    let mut message = discover(1);
+    message.option(OptionCode::ClassIdentifier, "PXEClient");
+    let packet = ingress::parse(&message.encode()).unwrap();
+    let other = server.other_architecture(&packet).unwrap();
+    assert_eq!(other.to_string(), "x86 BIOS starts programs for amd64, and the machine is declared as arm64");
+    assert!(server.ask(START, &message).packet().file.is_empty());
+}
+
+/// A script is text, and no program. The report carries the architecture to the code that renders the script.
+#[test]
+fn ipxe_of_another_architecture_is_sent_its_script_and_reported_with_what_it_announces() {
+    let mut server = server();
+    server.set_declared(declared(1, Architecture::Arm64));
+    let mut message = select(1, ip(100));
+    message.option(OptionCode::ClassIdentifier, "PXEClient:Arch:00007:UNDI:003010");
+    message.option(OptionCode::ClientSystemArchitecture, [0, 7]);
+    message.option(OptionCode::UserClass, "iPXE");
+    let answer = server.ask(START, &message);
+    let file = "http://10.77.0.2:5248/ipxe?mac=52:54:00:00:00:01".to_owned();
+    let client = BootClient::Ipxe { firmware: Some(Firmware::EfiX64) };
+    let boot = Event::Boot { mac: mac(1), address: ip(100), client, file };
+    assert_eq!(answer.0.last(), Some(&Action::Report(boot)));
+    message.option(OptionCode::Unknown(175), [0x17, 1, 1]);
+    assert!(server.ask(START, &message).packet().file.is_empty(), "without HTTP it would get a loader");
 }
 
 #[test]

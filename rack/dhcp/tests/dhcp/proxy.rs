@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::{
-    Action, Arrival, BootClient, BootMode, Config, Destination, Event, Firmware, Ignored, Server, Subnet,
-    ingress,
+    Action, Architecture, Arrival, BootClient, BootMode, Config, Destination, Event, Firmware, Ignored,
+    OtherArchitecture, Server, Subnet, ingress,
 };
 use dhcproto::v4::{MessageType, OptionCode};
 
@@ -80,7 +80,12 @@ fn nobody_else_is_answered_and_no_address_is_refused() {
 fn the_address_that_a_client_takes_of_the_other_server_is_heard() {
     let answer = server().ask(START, &ipxe(chooses_other(1, ip(50))));
     let file = "http://10.77.0.2:5248/ipxe?mac=52:54:00:00:00:01".to_owned();
-    let heard = Event::Boot { mac: mac(1), address: ip(50), client: BootClient::Ipxe, file };
+    let heard = Event::Boot {
+        mac: mac(1),
+        address: ip(50),
+        client: BootClient::Ipxe { firmware: Some(Firmware::EfiX64) },
+        file,
+    };
     assert_eq!(answer.0, [Action::Report(heard)]);
 }
 
@@ -118,6 +123,17 @@ fn a_link_with_a_subnet_of_its_own_addresses_gives_them_out() {
     let mut server = Server::new(config).unwrap();
     server.set_links([(LINK.interface, vec![SERVER, Ipv4Addr::new(10, 88, 0, 2)])].into());
     assert_eq!(server.ask(START, &discover(1)).address(), start);
+}
+
+#[test]
+fn firmware_of_another_architecture_than_declared_is_told_nothing() {
+    let mut server = server();
+    server.set_declared(declared(1, Architecture::Arm64));
+    let other = OtherArchitecture { announced: Firmware::EfiX64, declared: Architecture::Arm64 };
+    for message in [rom(discover(1)), rom(chooses_other(1, ip(50)))] {
+        assert_eq!(server.ask(START, &message).ignored(), Ignored::OtherArchitecture(other));
+    }
+    assert_eq!(server.ask(START, &rom(discover(2))).packet().file, b"snponly.efi");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! A subnet, clients, and a way to talk to the server in few words.
 
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::ingress::{self, Packet};
 use basalt_dhcp::{
-    Action, AddressRange, Arrival, Config, Destination, Event, Ignored, Lease, Mac, Reservation, Server,
-    Subnet, Time,
+    Action, AddressRange, Architecture, Arrival, Config, Declared, Destination, Event, Ignored, Lease, Mac,
+    Reservation, Server, Subnet, Time,
 };
 use dhcproto::v4::{MessageType, OptionCode};
 use ipnet::Ipv4Net;
@@ -25,6 +26,11 @@ pub(crate) fn net() -> Ipv4Net {
 
 pub(crate) fn mac(last: u8) -> Mac {
     Mac([0x52, 0x54, 0, 0, 0, last])
+}
+
+/// One machine that is declared.
+pub(crate) fn declared(client: u8, architecture: Architecture) -> Declared {
+    HashMap::from([(mac(client), architecture)]).into()
 }
 
 pub(crate) fn reservation(client: u8, address: u8) -> Reservation {

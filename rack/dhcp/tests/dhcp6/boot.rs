@@ -1,7 +1,7 @@
 //! What boot clients are told (RFC 5970, UEFI 2.10 §24.7, iPXE).
 
 use basalt_dhcp::v6::{Action, Arrival, Event};
-use basalt_dhcp::{BootClient, BootMode, Firmware};
+use basalt_dhcp::{Architecture, BootClient, BootMode, Firmware};
 use dhcproto::v6::{DhcpOption, MessageType, OptionCode};
 
 use crate::support::*;
@@ -82,7 +82,7 @@ fn ipxe_gets_its_script_and_is_reported_when_it_has_its_address() {
             duid: duid(1),
             mac: heard,
             address: ip(0x100),
-            client: BootClient::Ipxe,
+            client: BootClient::Ipxe { firmware: Some(Firmware::EfiX64) },
             url: script.into(),
         };
         assert_eq!(granted.0.last(), Some(&Action::Report(expected)));
@@ -97,6 +97,22 @@ fn ipxe_puts_its_own_mac_in_where_it_cannot_be_seen() {
         .option(OptionCode::UserClass, &classes(&["iPXE"]));
     let url = url(&server(subnet()).ask(START, &ask)).unwrap();
     assert_eq!(url, "http://[2001:db8::2]:5248/ipxe?mac=${netX/mac}");
+}
+
+#[test]
+fn firmware_of_another_architecture_than_declared_gets_an_address_and_no_loader() {
+    let mut server = server(subnet());
+    server.set_declared(declared(1, Architecture::Arm64));
+    let ask = |client, architecture| solicit(client).option(OptionCode::ClientArchType, &[0, architecture]);
+    let x86 = server.ask(START, &ask(1, 7));
+    assert_eq!(url(&x86), None);
+    assert!(x86.option(OptionCode::IANA).is_some(), "it has an address");
+    assert_eq!(url(&server.ask(START, &ask(1, 11))).unwrap(), "tftp://[2001:db8::2]/snponly-arm64.efi");
+    assert_eq!(
+        url(&server.ask(START, &ask(2, 7))).unwrap(),
+        "tftp://[2001:db8::2]/snponly.efi",
+        "a stranger"
+    );
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! A subnet, clients, and a way to talk to the server in few words. Requests are written here byte by byte; replies are read by dhcproto.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
 
 use basalt_dhcp::v6::{
     Action, AddressRange, Arrival, Client, Config, Destination, Duid, Event, Ignored, Lease, Reservation,
     Server, Subnet, ingress,
 };
-use basalt_dhcp::{Mac, Time};
+use basalt_dhcp::{Architecture, Declared, Mac, Time};
 use dhcproto::v6::{DhcpOption, IAAddr, IANA, Message, MessageType, OptionCode, Status};
 use dhcproto::{Decodable, Decoder};
 
@@ -32,6 +32,11 @@ pub(crate) fn duid(last: u8) -> Duid {
 
 pub(crate) fn server_duid() -> Duid {
     Duid::of_uuid([7; 16])
+}
+
+/// One machine that is declared.
+pub(crate) fn declared(client: u8, architecture: Architecture) -> Declared {
+    HashMap::from([(mac(client), architecture)]).into()
 }
 
 pub(crate) fn reservation(client: u8, address: u16) -> Reservation {

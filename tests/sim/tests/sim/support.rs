@@ -151,6 +151,7 @@ impl Rack {
             macs: vec![machine.options().mac.to_string()],
             action: Some(action),
             networks: Vec::new(),
+            architecture: "amd64".into(),
         };
         let concern = BootConcern { machines: vec![machine], enlist: None };
         self.generation += 1;
