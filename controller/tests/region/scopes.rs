@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The machines' BMC passwords.
-const PASSWORDS: [&str; 2] = ["a-password-of-the-north", "a-password-of-the-south"];
+const PASSWORDS: [&str; 2] = ["password-north", "password-south"];
 
 /// The sites `north`, 10.77.0.0/24, and `south`, 10.78.0.0/24. It is declared where each one's machine stands.
 async fn sites() -> (Lab, Controller) {

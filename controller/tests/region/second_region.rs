@@ -186,7 +186,7 @@ async fn goes_on_without(region: &Client, away: &str, mac: &str) {
             && wait["since"].is_string()
     })
     .await;
-    let applied = |status: &Value| status["concerns"]["boot"]["applied"].as_u64().unwrap_or_default();
+    let applied = |status: &Value| status["concerns"]["known"]["applied"].as_u64().unwrap_or_default();
     let before = applied(&region.get("/api/v1/racks/r1").await.json()["status"]);
     let spec = json!({ "boot_macs": [mac] }).to_string();
     region.declare(&format!("/api/v1/machines/{}", mac.replace(':', "-")), &spec).await;

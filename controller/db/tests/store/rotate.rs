@@ -101,7 +101,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     let before = sealed(&url).await;
     let keys = [[7; 32], [8; 32]].map(|bytes| SealKey::new(&bytes).unwrap());
     let rotated = rotate(&url, (&keys[0], &keys[1]), None, || ()).await.unwrap();
-    assert_eq!(rotated, Rotated::Now(7));
+    assert_eq!(rotated, Rotated::Now(6));
     let after = sealed(&url).await;
     assert_eq!(before.len(), after.len());
     for (column, _) in BYTES.iter().filter(|(_, is_sealed)| *is_sealed) {
