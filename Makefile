@@ -198,5 +198,5 @@ $(addprefix bench-,$(RACK_BENCHES)): setup
 
 .PHONY: bench-boot_to_ready
 bench-boot_to_ready: root setup images
-	$(AS_ROOT) tests/lab/stock-live $(CACHE)/images/stock-live
+	$(AS_ROOT) tests/lab/stock-live $(CACHE)/images/stock-live $(CACHE)/images/debian
 	$(AS_ROOT) $(BIN)/basalt-lab bench-boot-to-ready --images $(CACHE)/images --stock $(CACHE)/images/stock-live | $(RECORD)

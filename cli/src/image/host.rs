@@ -22,9 +22,9 @@ pub(super) enum BuildError {
     #[error("`{command}` failed with {status}\n{output}")]
     Failed { command: String, status: String, output: String },
     #[error(
-        "no Debian sources for release {release} in /etc/apt; name a mirror with --mirror URL, for example your site's own"
+        "there is no keyring {keyring}, by which apt would believe the packages: install Debian's with `apt-get install debian-archive-keyring`, or name another with --keyring FILE"
     )]
-    NoSources { release: String },
+    NoKeyring { keyring: String },
     #[error("there is no home directory to cache in; set --cache-dir")]
     NoCache,
     #[error(

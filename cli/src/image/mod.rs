@@ -6,7 +6,7 @@
 //! | [`budgets`] | how large it may get |
 //! | [`drivers`] | picks kernel modules with all they need, and their firmware |
 //! | [`ephemeral`], [`debian`] | the two recipes |
-//! | [`apt`] | package sources, derived from the host's own |
+//! | [`apt`] | package sources, by the host's own |
 //! | [`host`] | running the host's programs |
 //! | [`push`] | uploading what was built |
 //! | [`manifest`] | `image.json`, and what makes a build up to date |
@@ -77,9 +77,12 @@ struct Common {
     /// Debian release
     #[arg(long, default_value = "bookworm")]
     release: String,
-    /// Package mirror, instead of the host's sources in /etc/apt
+    /// Package mirror [default: the sources in /etc/apt if this host is Debian, of whichever release, else deb.debian.org]
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
+    /// Keys that the archive is signed with [default: on Debian apt's own trust, elsewhere the package debian-archive-keyring]
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
     /// Build anew with the packages of today, although nothing has changed here
     #[arg(long)]
     refresh: bool,
@@ -104,7 +107,8 @@ impl Site {
         for dir in [&common.output, &cache] {
             std::fs::create_dir_all(dir).map_err(host::io_error(format!("creating {}", dir.display())))?;
         }
-        let sources = apt::Sources::find(Path::new("/etc/apt"), &common.release, common.mirror.as_deref())?;
+        let given = apt::Given { mirror: common.mirror.as_deref(), keyring: common.keyring.as_deref() };
+        let sources = apt::Sources::find(Path::new("/etc"), &common.release, given)?;
         Ok(Self { output: common.output, cache, release: common.release, sources, refresh: common.refresh })
     }
 }
