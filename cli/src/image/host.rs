@@ -117,6 +117,10 @@ pub(super) fn run<A: AsRef<OsStr>>(
     let args: Vec<A> = args.into_iter().collect();
     let mut command = program("unshare");
     command.args(APART).arg(name).args(&args).current_dir(dir);
+    if dir != Path::new("/") {
+        // A killed program's files are then among those of its build, and the next build removes them. /tmp may be small, too.
+        command.env("TMPDIR", dir);
+    }
     let shown = format!("{:?}", Command::new(name).args(&args));
     let output = command.output().map_err(io_error(format!("starting {name}")))?;
     if output.status.success() {
@@ -132,6 +136,13 @@ pub(super) fn run<A: AsRef<OsStr>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_has_its_temporary_files_in_its_own_directory() {
+        let work = tempfile::tempdir().unwrap();
+        run("mktemp", [] as [&str; 0], work.path()).unwrap();
+        assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn what_a_program_mounts_is_not_there_any_more_when_it_was_killed() {

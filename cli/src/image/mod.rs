@@ -21,6 +21,7 @@ mod manifest;
 mod packages;
 mod push;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -28,6 +29,9 @@ use clap::Subcommand;
 
 use crate::region::Connection;
 use host::BuildError;
+
+/// How the names of a build's own directories in the cache begin.
+const WORK: &str = "build-";
 
 /// Arguments of `basalt image`.
 #[derive(Debug, clap::Args)]
@@ -96,6 +100,8 @@ struct Site {
     release: String,
     sources: apt::Sources,
     refresh: bool,
+    /// Held while this build works in the cache.
+    _lock: File,
 }
 
 impl Site {
@@ -109,8 +115,33 @@ impl Site {
         }
         let given = apt::Given { mirror: common.mirror.as_deref(), keyring: common.keyring.as_deref() };
         let sources = apt::Sources::find(Path::new("/etc"), &common.release, given)?;
-        Ok(Self { output: common.output, cache, release: common.release, sources, refresh: common.refresh })
+        let lock = lock(&cache)?;
+        Ok(Self {
+            output: common.output,
+            cache,
+            release: common.release,
+            sources,
+            refresh: common.refresh,
+            _lock: lock,
+        })
     }
+}
+
+/// Takes a cache for one build, and removes what killed builds left there: each is as large as an image.
+fn lock(cache: &Path) -> Result<File, BuildError> {
+    let failed = || host::io_error(format!("locking {}", cache.display()));
+    let lock = File::create(cache.join("lock")).map_err(failed())?;
+    if lock.try_lock().is_err() {
+        eprintln!("basalt: waiting for another build with the cache {}", cache.display());
+        lock.lock().map_err(failed())?;
+    }
+    for entry in std::fs::read_dir(cache).map_err(failed())?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(WORK) {
+            let path = entry.path();
+            std::fs::remove_dir_all(&path).map_err(host::io_error(format!("removing {}", path.display())))?;
+        }
+    }
+    Ok(lock)
 }
 
 fn default_cache() -> Result<PathBuf, BuildError> {
@@ -139,5 +170,21 @@ pub(crate) fn run(args: Args, connection: &Connection) -> ExitCode {
             eprintln!("basalt: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_removes_what_a_killed_one_left_and_nothing_else() {
+        let cache = tempfile::tempdir().unwrap();
+        for name in ["build-4rdP8L/root/etc", "ephemeral-bd089ad79d02626d"] {
+            std::fs::create_dir_all(cache.path().join(name)).unwrap();
+        }
+        let _lock = lock(cache.path()).unwrap();
+        assert!(!cache.path().join("build-4rdP8L").exists());
+        assert!(cache.path().join("ephemeral-bd089ad79d02626d").exists());
     }
 }
