@@ -41,7 +41,7 @@ demo-stop: root ## Remove every trace of the demo
 	@$(AS_ROOT) $(BIN)/basalt-lab demo-stop
 
 .PHONY: setup
-setup:
+setup: ## Install the packages that are missing (tests/lab/setup --dry-run names them)
 	@tests/lab/setup
 
 .PHONY: python-tools

@@ -127,13 +127,13 @@ fn machine(dir: &Path) -> Running {
     ip("tuntap add dev machine0 mode tap");
     ip("link set machine0 master switch up");
     let variables = dir.join("vars.fd");
-    std::fs::copy("/usr/share/OVMF/OVMF_VARS.fd", &variables).unwrap();
+    std::fs::copy("/usr/share/OVMF/OVMF_VARS_4M.fd", &variables).unwrap();
     let log = std::fs::File::create(dir.join("serial.log")).unwrap();
     let words = format!(
         "-nodefaults -machine q35,accel=tcg,graphics=off -cpu Nehalem -smp 1 -m 2048 -display none -vga none -monitor none \
          -serial stdio -device virtio-rng-pci -netdev tap,id=net,ifname=machine0,script=no,downscript=no \
          -device virtio-net-pci,netdev=net,mac={MACHINE},romfile= -fw_cfg name=opt/org.tianocore/IPv4PXESupport,string=no \
-         -drive if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE.fd -drive if=pflash,format=raw,file={}",
+         -drive if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd -drive if=pflash,format=raw,file={}",
         variables.display()
     );
     let mut qemu = Command::new("qemu-system-x86_64");

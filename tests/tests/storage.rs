@@ -34,7 +34,7 @@ const UID: &str = "uid-1";
 /// An emulated processor installs Debian in a few minutes, and boots it in one, when nobody else needs it.
 const PATIENCE: Duration = Duration::from_secs(1500);
 const DISK: u64 = 6 << 30;
-const OVMF: &str = "/usr/share/OVMF/OVMF_CODE.fd";
+const OVMF: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 
 /// Says what the system runs on, at every boot, and switches the machine off. It has a serial port to itself: whoever offers a login at the
 /// console hangs up whatever writes there.
@@ -97,7 +97,7 @@ impl World {
     fn new(firmware: Firmware, disks: &[&str]) -> Self {
         make_switch(&["10.9.0.1/24"]);
         let world = Self { dir: tempfile::tempdir().unwrap(), firmware, attempt: 0 };
-        std::fs::copy("/usr/share/OVMF/OVMF_VARS.fd", world.path("vars.fd")).unwrap();
+        std::fs::copy("/usr/share/OVMF/OVMF_VARS_4M.fd", world.path("vars.fd")).unwrap();
         for disk in disks {
             std::fs::File::create(world.disk(disk)).unwrap().set_len(DISK).unwrap();
         }

@@ -66,9 +66,9 @@ pub(super) fn uefi(dir: &Path, further: &[&str]) -> Running {
     std::fs::create_dir_all(dir.join("loaders")).unwrap();
     std::fs::copy("/usr/lib/ipxe/snponly.efi", dir.join("loaders/snponly.efi")).unwrap();
     let variables = dir.join("vars.fd");
-    std::fs::copy("/usr/share/OVMF/OVMF_VARS.fd", &variables).unwrap();
+    std::fs::copy("/usr/share/OVMF/OVMF_VARS_4M.fd", &variables).unwrap();
     let variables = format!("if=pflash,format=raw,file={}", variables.display());
-    let code = "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE.fd";
+    let code = "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd";
     machine(dir, &[&["-drive", code, "-drive", &variables], further].concat(), ",romfile=")
 }
 

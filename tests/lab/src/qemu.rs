@@ -11,9 +11,9 @@ use crate::vars::{DISK_SLOT, NIC_SLOT};
 
 /// The emulator.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
-const OVMF_CODE: &str = "/usr/share/OVMF/OVMF_CODE.fd";
+const OVMF_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 /// Fresh UEFI variables; each machine has a copy of its own.
-pub(crate) const OVMF_VARS: &str = "/usr/share/OVMF/OVMF_VARS.fd";
+pub(crate) const OVMF_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 /// What a BIOS machine is told to boot; a UEFI machine is told in its variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
