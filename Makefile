@@ -27,18 +27,24 @@ help: ## Say what can be made
 root:
 	@[ "$$(id -u)" = 0 ] || command -v sudo >/dev/null || { echo "make: this needs root (network namespaces, images): run it as root, or install sudo" >&2; exit 1; }
 
+.PHONY: demo-begin
+demo-begin: root
+	@$(AS_ROOT) tests/lab/demo begin $$PPID
+
 .PHONY: port-free
 port-free:
-	@! (exec 3<>/dev/tcp/127.0.0.1/$(PORT)) 2>/dev/null || { echo "make: 127.0.0.1:$(PORT) is taken: by a demo that runs (\`make demo-stop\` ends it), or by another program (make demo PORT=5241)" >&2; exit 1; }
+	@! (exec 3<>/dev/tcp/127.0.0.1/$(PORT)) 2>/dev/null || { echo "make: 127.0.0.1:$(PORT) is taken by another program: stop it, or choose another port (make demo PORT=5241)" >&2; exit 1; }
 
 .PHONY: demo
-demo: root port-free setup images ## Two emulated machines, installed by Terraform, left running (PORT=5240)
+demo: root demo-begin port-free setup images ## Two emulated machines, installed by Terraform, left running (PORT=5240)
 	@$(AS_ROOT) $(BIN)/basalt-lab demo --images $(CACHE)/images --example examples/quickstart --port $(PORT)
 
 .PHONY: demo-stop
-demo-stop: root ## Remove every trace of the demo
+demo-stop: root ## End the demo, also one that is still being made, and name what stays
+	@$(AS_ROOT) tests/lab/demo end
 	@[ -x $(BIN)/basalt-lab ] || cargo build -q -p basalt-lab
 	@$(AS_ROOT) $(BIN)/basalt-lab demo-stop
+	@tests/lab/demo stays $(TARGET)
 
 .PHONY: setup
 setup: ## Install the packages that are missing (tests/lab/setup --dry-run names them)

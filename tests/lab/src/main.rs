@@ -59,7 +59,7 @@ enum What {
         #[arg(long, default_value_t = 5240)]
         port: u16,
     },
-    /// End the demo and remove every trace of it
+    /// End the demo and remove it (see `make demo-stop`)
     DemoStop,
     /// Measure how long a machine takes from power-on to Ready (see `make bench-boot_to_ready`)
     BenchBootToReady {
@@ -119,7 +119,11 @@ async fn run(what: What) -> Result<ExitCode, DemoError> {
             let absolute = |path: PathBuf| path.canonicalize().unwrap_or(path);
             demo::run(DemoConfig { images: absolute(images), example: absolute(example), port }).await?;
         }
-        What::DemoStop => say(if demo::stop()? { "the demo is gone" } else { "no demo runs" }),
+        What::DemoStop => say(if demo::stop()? {
+            "the demo is gone: its machines, their network, region, rack and all files of these"
+        } else {
+            "no demo runs, and nothing of one is left"
+        }),
         What::BenchBootToReady { images, stock } => {
             say(&basalt_lab::bench::boot_to_ready(&images, &stock).await?.to_string())
         }

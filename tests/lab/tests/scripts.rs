@@ -1,8 +1,12 @@
-//! The lab's scripts: the packages that a host lacks.
+//! The lab's scripts: the packages that a host lacks, and the `make demo` that `make demo-stop` ends.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use basalt_lab::process::Owner;
 
 const SCRIPTS: &str = env!("CARGO_MANIFEST_DIR");
 /// The releases that README promises.
@@ -110,5 +114,113 @@ fn what_is_missing_is_named_with_the_command_that_installs_it() {
         !other.status.success() && text(&other).contains("neither Debian nor Ubuntu"),
         "{}",
         text(&other)
+    );
+}
+
+/// A `make demo`: a process that started another, of which it says the number.
+struct Demo {
+    labs: tempfile::TempDir,
+    process: Child,
+    started: Owner,
+}
+
+fn owner(pid: u32) -> Owner {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let start = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
+    format!("{pid}.{start}").parse().unwrap()
+}
+
+impl Demo {
+    fn start() -> Self {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", "sleep 600 >/dev/null & echo $!; wait"]).stdout(Stdio::piped());
+        let mut process = shell.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { labs: tempfile::tempdir().unwrap(), process, started: owner(line.trim().parse().unwrap()) }
+    }
+
+    fn script(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(Path::new(SCRIPTS).join("demo"));
+        command.args(arguments).env("BASALT_LAB_DIR", self.labs.path());
+        command.env("BASALT_CACHE_DIR", self.labs.path().join("cache")).output().unwrap()
+    }
+
+    fn begin(&self) -> Output {
+        self.script(&["begin", &self.process.id().to_string()])
+    }
+
+    fn record(&self) -> PathBuf {
+        self.labs.path().join("demo.process")
+    }
+
+    fn runs(&self) -> bool {
+        owner(self.process.id()).is_alive()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _gone_already = self.process.kill();
+        let _status = self.process.wait();
+        if self.started.is_alive() {
+            let _gone = Command::new("kill").arg(self.started.pid.to_string()).status();
+        }
+    }
+}
+
+#[test]
+fn demo_stop_ends_a_make_demo_that_still_runs_with_all_that_it_started() {
+    let demo = Demo::start();
+    assert!(demo.begin().status.success());
+    let output = demo.script(&["end"]);
+    let said = format!("`make demo` (process {}) still runs", demo.process.id());
+    assert!(output.status.success() && text(&output).contains(&said), "{}", text(&output));
+    assert!(!demo.runs() && !demo.started.is_alive());
+    assert!(!demo.record().exists());
+    let again = demo.script(&["end"]);
+    assert!(again.status.success() && text(&again).is_empty(), "{}", text(&again));
+}
+
+#[test]
+fn demo_stop_leaves_the_keeper_to_the_program_that_drains_it() {
+    let demo = Demo::start();
+    symlink(demo.labs.path().join(format!("bl.demo.{}", demo.started)), demo.labs.path().join("demo"))
+        .unwrap();
+    std::fs::write(demo.record(), owner(demo.process.id()).to_string()).unwrap();
+    assert!(demo.script(&["end"]).status.success());
+    assert!(!demo.runs() && demo.started.is_alive());
+}
+
+#[test]
+fn demo_stop_ends_no_process_that_only_has_the_recorded_number() {
+    let demo = Demo::start();
+    let mut other = owner(demo.process.id());
+    other.start += 1;
+    std::fs::write(demo.record(), other.to_string()).unwrap();
+    let output = demo.script(&["end"]);
+    assert!(output.status.success() && text(&output).is_empty(), "{}", text(&output));
+    assert!(demo.runs() && demo.started.is_alive());
+}
+
+#[test]
+fn a_second_make_demo_is_told_of_the_first() {
+    let demo = Demo::start();
+    assert!(demo.begin().status.success());
+    let second = demo.begin();
+    let said = format!("there is a demo already (process {}); `make demo-stop` ends it", demo.process.id());
+    assert!(!second.status.success() && text(&second).contains(&said), "{}", text(&second));
+}
+
+#[test]
+fn what_stays_is_named_with_the_packages_that_setup_installed() {
+    let demo = Demo::start();
+    let cache = demo.labs.path().join("cache");
+    std::fs::create_dir(&cache).unwrap();
+    std::fs::write(cache.join("installed-packages"), "ovmf\nipxe\novmf\n").unwrap();
+    let said = text(&demo.script(&["stays", "/nowhere"]));
+    assert!(
+        said.contains(&format!("{}", cache.display())) && said.contains("apt-get remove ipxe ovmf"),
+        "{said}"
     );
 }

@@ -112,6 +112,11 @@ fn keeper_log() -> PathBuf {
     root().join("demo.log")
 }
 
+/// The file that names the process that makes the demo, for `tests/lab/demo end`.
+fn record() -> PathBuf {
+    root().join("demo.process")
+}
+
 /// The demo's labs; there is at most one that lives.
 fn labs() -> Result<Vec<LabName>, LabError> {
     Ok(lab::all()?.into_iter().filter(|name| name.label == LABEL).collect())
@@ -140,7 +145,8 @@ fn check(config: &DemoConfig) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// Ends the demo and removes every trace of it. False if there was none.
+/// Ends the demo and removes it, its files included. False if there was none. A `basalt-lab demo` that still runs is left alone:
+/// `tests/lab/demo end` comes before.
 ///
 /// # Errors
 /// It could not be removed.
@@ -165,7 +171,7 @@ pub fn stop() -> Result<bool, DemoError> {
             result => drop(result?),
         }
     }
-    for file in [link(), keeper_log()] {
+    for file in [link(), keeper_log(), record()] {
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(LabError::file(file)(error).into());

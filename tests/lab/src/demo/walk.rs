@@ -9,14 +9,17 @@ use std::time::{Duration, Instant};
 use basalt_api::client::{Client, ClientConfig};
 use basalt_api::{Kind, Object};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Child;
+use tokio::signal::unix::{SignalKind, signal};
 
-use super::{DemoConfig, DemoError, check, example_name, keeper, keeper_log, link, progress, say, stop};
+use super::{
+    DemoConfig, DemoError, check, example_name, keeper, keeper_log, link, progress, record, say, stop,
+};
 use crate::error::LabError;
+use crate::images;
 use crate::lab::{self, root};
+use crate::process::{self, LabProcess, Owner};
 use crate::site::{Programs, quickstart_machines, tail};
 use crate::terraform::Workspace;
-use crate::{images, process};
 
 /// Namespace, machines, region and rack.
 const START: Duration = Duration::from_secs(180);
@@ -33,13 +36,18 @@ const APPLY: Duration = Duration::from_secs(3600);
 pub async fn run(config: DemoConfig) -> Result<(), DemoError> {
     check(&config)?;
     let programs = Programs::find()?;
+    // Without handlers, Ctrl-C and `make demo-stop` end this process at once, and leave what it started.
+    let system = |source| LabError::System { what: "listen for signals", source };
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(system)?;
+    let mut terminations = signal(SignalKind::terminate()).map_err(system)?;
     let interrupted = async {
-        // Without a handler the terminal's Ctrl-C ends this process at once, and leaves the demo.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
+        tokio::select! {
+            _ = interrupts.recv() => {}
+            _ = terminations.recv() => {}
         }
     };
-    tokio::select! {
+    write_record()?;
+    let done = tokio::select! {
         done = walk(&config, &programs) => {
             if done.is_err() && lab::find(super::LABEL).is_ok() {
                 say("What was started still runs, for a look: `basalt-lab list`. `make demo-stop` removes it.");
@@ -48,10 +56,19 @@ pub async fn run(config: DemoConfig) -> Result<(), DemoError> {
         }
         () = interrupted => {
             say("interrupted; ending the demo");
-            stop()?;
-            Err(DemoError::Interrupted)
+            stop().and(Err(DemoError::Interrupted))
         }
-    }
+    };
+    let _removed_already = std::fs::remove_file(record());
+    done
+}
+
+/// From here on `make demo-stop` ends this process. Its make may be killed meanwhile.
+fn write_record() -> Result<(), LabError> {
+    let directory = root();
+    std::fs::create_dir_all(&directory).map_err(LabError::file(&directory))?;
+    let path = record();
+    std::fs::write(&path, format!("{}\n", Owner::current()?)).map_err(LabError::file(path))
 }
 
 async fn walk(config: &DemoConfig, programs: &Programs) -> Result<(), DemoError> {
@@ -147,7 +164,7 @@ The API is at http://127.0.0.1:{port}; its token is in {base}/region/admin-token
   ip netns exec {namespace} ssh -i {base}/ssh_key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null debian@{address}
   terraform destroy                             # gives both machines back: erased and powered off
 Logs: {base}/region.log, rack-1.log, terraform.log, bios/serial.log, uefi/serial.log
-`make demo-stop` removes everything.",
+`make demo-stop` removes all of this, and names what stays.",
         port = config.port,
         basalt = basalt.display(),
     ));
@@ -207,7 +224,7 @@ async fn start_keeper(port: u16, began: Instant) -> Result<(), DemoError> {
     }
 }
 
-/// Runs Terraform with its output in a log.
+/// Runs Terraform with its output in a log. It is killed when this is dropped.
 async fn terraform(
     workspace: &Workspace,
     arguments: &[&str],
@@ -220,10 +237,8 @@ async fn terraform(
     let errors = output.try_clone().map_err(LabError::file(&log))?;
     let mut command = workspace.command(arguments)?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(errors));
-    let start = |source| LabError::Start { program: "terraform".to_owned(), source };
-    let mut child: Child = tokio::process::Command::from(command).spawn().map_err(start)?;
-    let status = tokio::time::timeout(limit, child.wait()).await;
-    if matches!(&status, Ok(Ok(status)) if status.success()) {
+    let mut process = LabProcess::start(command)?;
+    if matches!(process.wait(limit).await, Ok(status) if status.success()) {
         return Ok(());
     }
     let what = format!("terraform {}", arguments.join(" "));
