@@ -433,8 +433,10 @@ pub struct Disk {
 pub struct Nic {
     /// Kernel name (`enp1s0`).
     pub name: String,
-    /// Lower-case, colons.
+    /// The hardware address, lower-case with colons: six octets of Ethernet, twenty of InfiniBand.
     pub mac: String,
+    /// The kernel's number of what it is (ARPHRD in `linux/if_arp.h`): 1 is Ethernet, 32 InfiniBand. Absent: the kernel does not say.
+    pub hardware: Option<u16>,
     /// Mbit/s; absent when the link is down or the driver does not say.
     pub speed_mbps: Option<u64>,
     /// Carrier present.

@@ -21,6 +21,7 @@ fn nic(root: &Root, name: String, boot_mac: Option<&str>) -> Nic {
             .filter(|_| link),
         link,
         boot: boot_mac == Some(mac.as_str()),
+        hardware: root.number(format!("{base}/type")),
         driver: root.link_name(format!("{base}/device/driver")).unwrap_or_default(),
         mac,
         name,
@@ -49,7 +50,12 @@ mod tests {
     fn lists_physical_interfaces_with_speed_where_there_is_a_link() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("sys/class/net/lo")).unwrap();
-        add(dir.path(), "eth0", "52:54:00:AA:00:01", &[("carrier", "1\n"), ("speed", "25000\n")]);
+        add(
+            dir.path(),
+            "eth0",
+            "52:54:00:AA:00:01",
+            &[("type", "1\n"), ("carrier", "1\n"), ("speed", "25000\n")],
+        );
         add(dir.path(), "eth1", "52:54:00:aa:00:02", &[("carrier", "0\n"), ("speed", "-1\n")]);
         let nics = read(&Root::at(dir.path()), Some("52:54:00:aa:00:01"));
         let expected = Nic {
@@ -59,9 +65,19 @@ mod tests {
             link: true,
             boot: true,
             driver: "virtio_net".to_owned(),
+            hardware: Some(1),
         };
         assert_eq!(nics[0], expected);
         assert_eq!((nics[1].speed_mbps, nics[1].link, nics[1].boot), (None, false, false));
         assert_eq!(nics.len(), 2);
+    }
+
+    #[test]
+    fn an_interface_of_infiniband_has_its_twenty_octets() {
+        let dir = tempfile::tempdir().unwrap();
+        let address = "80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:12:34:56";
+        add(dir.path(), "ib0", address, &[("type", "32\n"), ("carrier", "1\n"), ("speed", "100000\n")]);
+        let nics = read(&Root::at(dir.path()), None);
+        assert_eq!((nics[0].mac.as_str(), nics[0].hardware), (address, Some(32)));
     }
 }

@@ -30,6 +30,8 @@ pub struct Inventory {
     pub bmc_present: bool,
     /// Network interfaces by kernel name.
     pub interfaces: BTreeMap<String, Interface>,
+    /// Interfaces that are not Ethernet, by kernel name. Basalt does not boot a machine by one, and does not configure it.
+    pub other_interfaces: BTreeMap<String, OtherInterface>,
     /// Disks by kernel name.
     pub disks: BTreeMap<String, Disk>,
     /// Devices on PCI that do the machine's work, by their address: storage, network, display, accelerators.
@@ -92,6 +94,23 @@ pub struct Interface {
     /// Whether the machine booted from it.
     #[field(volatile, default = false)]
     pub booted: bool,
+    /// Kernel driver.
+    pub driver: Option<String>,
+}
+
+/// A network interface that is not Ethernet, or has no Ethernet address.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct OtherInterface {
+    /// The technology: `infiniband`, `ethernet` without a readable address, or the kernel's number (ARPHRD in `linux/if_arp.h`).
+    pub technology: String,
+    /// Its hardware address, as the kernel writes it. The last eight of InfiniBand's twenty octets are the GUID of its port.
+    pub hardware_address: Option<String>,
+    /// Speed in Mb/s; absent without a link, or where the driver does not say.
+    #[field(volatile)]
+    pub speed_mbps: Option<u64>,
+    /// Whether it has a link.
+    #[field(volatile, default = false)]
+    pub link: bool,
     /// Kernel driver.
     pub driver: Option<String>,
 }
@@ -171,8 +190,8 @@ pub enum MarkerState {
 }
 
 impl Inventory {
-    /// What an agent reported, with the markers it found. Interfaces without a readable MAC address, and markers
-    /// without a readable machine, are left out.
+    /// Converts the report of an agent, with the markers that it found. Interfaces without a readable MAC address are
+    /// [`Inventory::other_interfaces`]. Markers without a readable machine are left out.
     #[must_use]
     pub fn from_agent(found: &agent::Inventory, markers: &BTreeMap<String, agent::DiskMarker>) -> Self {
         Self {
@@ -201,6 +220,7 @@ impl Inventory {
             },
             bmc_present: found.bmc_present,
             interfaces: found.nics.iter().filter_map(interface).collect(),
+            other_interfaces: found.nics.iter().filter_map(other_interface).collect(),
             disks: found.disks.iter().map(|d| (d.name.clone(), disk(d, markers.get(&d.name)))).collect(),
             pci: found.pci.iter().map(|d| (d.address.clone(), pci(d))).collect(),
             gpus: found.pci.iter().filter_map(gpu).collect(),
@@ -220,9 +240,36 @@ fn gpu(found: &agent::PciDevice) -> Option<(String, Gpu)> {
     is_gpu.then(|| (found.address.clone(), Gpu::new((*vendor).to_owned(), found.device.clone())))
 }
 
+/// ARPHRD_ETHER and ARPHRD_INFINIBAND of `linux/if_arp.h`.
+const ETHERNET: u16 = 1;
+const INFINIBAND: u16 = 32;
+
+/// The address of an interface that Basalt can boot and configure.
+fn mac(nic: &agent::Nic) -> Option<Mac> {
+    nic.mac.parse().ok().filter(|_| nic.hardware.is_none_or(|it| it == ETHERNET))
+}
+
+fn other_interface(nic: &agent::Nic) -> Option<(String, OtherInterface)> {
+    if mac(nic).is_some() {
+        return None;
+    }
+    let interface = OtherInterface {
+        technology: match nic.hardware {
+            None | Some(ETHERNET) => "ethernet".to_owned(),
+            Some(INFINIBAND) => "infiniband".to_owned(),
+            Some(number) => number.to_string(),
+        },
+        hardware_address: known(&nic.mac),
+        speed_mbps: nic.speed_mbps,
+        link: nic.link,
+        driver: known(&nic.driver),
+    };
+    Some((nic.name.clone(), interface))
+}
+
 fn interface(nic: &agent::Nic) -> Option<(String, Interface)> {
     let interface = Interface {
-        mac: nic.mac.parse().ok()?,
+        mac: mac(nic)?,
         speed_mbps: nic.speed_mbps,
         link: nic.link,
         booted: nic.boot,
@@ -278,7 +325,18 @@ mod tests {
                 },
                 agent::Nic {
                     name: "ib0".to_owned(),
-                    mac: "80:00:02:08:fe:80:00:00".to_owned(),
+                    mac: "80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:12:34:56".to_owned(),
+                    hardware: Some(32),
+                    speed_mbps: Some(100_000),
+                    link: true,
+                    driver: "mlx5_core".to_owned(),
+                    ..Default::default()
+                },
+                agent::Nic { name: "eth9".to_owned(), hardware: Some(1), ..Default::default() },
+                agent::Nic {
+                    name: "fw0".to_owned(),
+                    mac: "00:11:22:33:44:55".to_owned(),
+                    hardware: Some(24),
                     ..Default::default()
                 },
             ],
@@ -301,6 +359,13 @@ mod tests {
         let inventory = Inventory::from_agent(&found, &BTreeMap::from([("vda".to_owned(), marker)]));
         assert_eq!(inventory.architecture, Some(Architecture::Amd64));
         assert_eq!(inventory.interfaces.keys().collect::<Vec<_>>(), ["ens3"]);
+        let others = &inventory.other_interfaces;
+        let technologies: Vec<_> = others.iter().map(|(name, it)| (name.as_str(), &*it.technology)).collect();
+        assert_eq!(technologies, [("eth9", "ethernet"), ("fw0", "24"), ("ib0", "infiniband")]);
+        let ib0 = &others["ib0"];
+        let guid = ib0.hardware_address.as_deref().and_then(|it| it.strip_suffix("00:02:c9:03:00:12:34:56"));
+        assert!(guid.is_some() && ib0.link && ib0.speed_mbps == Some(100_000), "{ib0:?}");
+        assert_eq!(others["eth9"].hardware_address, None);
         assert_eq!(inventory.pci.len(), 2);
         let gpus: Vec<_> =
             inventory.gpus.iter().map(|(at, gpu)| (at.as_str(), gpu.vendor.as_str())).collect();
