@@ -15,6 +15,7 @@
 //! | `ipam` | addresses: who has which, which are free |
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
 //! | `queue` | the reconcile queue and status writes |
+//! | `topology` | the part that most reconciliations read, with its position |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `boot` | what machines asked of racks as they booted |
 //! | `operation` | what people ask of machines once |
@@ -76,6 +77,7 @@ mod seal;
 mod step;
 mod store;
 mod tagging;
+mod topology;
 mod watch;
 mod webhook;
 mod write;
@@ -112,6 +114,7 @@ pub use seal::{BadSealKey, SealKey};
 pub use step::{Announced, Announcement, StepEnd, StepRecord};
 pub use store::{Options, Store};
 pub use tagging::{PlaceUse, TagUse, Tagged, Tagging};
+pub use topology::{TOPOLOGY_KINDS, TopologyRows};
 pub use watch::{Changed, ChangedPage};
 pub use webhook::{Delivery, DeliveryEntry, WebhookGauge, WebhookState};
 pub use write::{Batch, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};

@@ -299,6 +299,17 @@ impl Store {
         Ok(tx)
     }
 
+    /// A transaction that only reads. All of its statements see the database as it was at the first one.
+    pub(crate) async fn begin_snapshot(&self) -> Result<Tx, StoreError> {
+        let pool = self.pool().clone();
+        // A task of its own, as in [`Self::begin`].
+        let begun =
+            tokio::spawn(
+                async move { pool.begin_with("begin isolation level repeatable read read only").await },
+            );
+        Ok(begun.await.map_err(|_| sqlx::Error::WorkerCrashed)??)
+    }
+
     /// A transaction whose statements are planned for the very values that they are given: tens of thousands of them.
     pub(crate) async fn begin_planning(&self) -> Result<Tx, StoreError> {
         let mut tx = self.begin().await?;

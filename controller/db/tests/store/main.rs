@@ -14,4 +14,5 @@ mod objects;
 mod old;
 mod rotate;
 mod shared_leases;
+mod topology;
 mod work;
