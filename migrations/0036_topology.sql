@@ -17,9 +17,10 @@ create function is_topology_kind(kind text) returns boolean language sql immutab
   select kind in ('Fabric', 'Image', 'Rack', 'Settings', 'StaticRoute', 'Subnet', 'Tag', 'Vlan')
 $$;
 
--- Racks say in their Hello where they serve, and of each subnet whether its addresses are short.
+-- Racks say in their Hello where they serve, of each subnet whether its addresses are short, and since their start to which regions they
+-- are linked.
 create function is_topology_fact(kind text) returns boolean language sql immutable as $$
-  select kind = 'hello' or kind like 'health:addresses %'
+  select kind = 'hello' or kind like 'health:addresses %' or kind like 'health:link %' or kind = 'health:start'
 $$;
 
 create function move_topology() returns trigger language plpgsql as $$

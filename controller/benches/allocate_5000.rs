@@ -72,8 +72,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..RUNS {
         psql(&cluster.url(), dir.path(), "delete from machine_claim")?;
         // As a region that has just started: it knows nothing from before.
+        let sessions = Sessions::new(store.now().await?);
         let driver = Driver {
-            sessions: Sessions::new(store.now().await?),
+            topology: basalt_region::driver::topology::Topology::new(sessions.clone()),
+            sessions,
             store: store.clone(),
             policy: Policy::default(),
             allocator: Arc::default(),

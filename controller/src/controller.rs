@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use crate::driver::Driver;
 use crate::driver::kill::KillPoints;
 use crate::driver::meters::Meters;
+use crate::driver::topology::Topology;
 use crate::racks::authority::{Authority, AuthorityError};
 use crate::racks::join_token::Joiner;
 use crate::racks::listener::{self, ListenError};
@@ -67,6 +68,7 @@ impl Controller {
         let driver = Driver {
             store: store.clone(),
             sessions: sessions.clone(),
+            topology: Topology::new(sessions.clone()),
             policy,
             allocator: Arc::default(),
             kill: KillPoints::from_env(),

@@ -52,9 +52,9 @@ pub struct Slot {
 /// How much of the budget is used, as one machine sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetUse {
-    /// Other machines of its zone whose disks are written.
+    /// Other machines of its zone whose disks are written; not counted if there is no limit to their number.
     pub in_zone: u32,
-    /// Other machines whose disks are written.
+    /// The same of all zones.
     pub in_region: u32,
     /// When the first of those ends at the latest.
     pub first_ends: Option<Timestamp>,
@@ -140,28 +140,45 @@ impl Store {
         zone: &str,
         limits: FleetLimits,
     ) -> Result<FleetUse, StoreError> {
+        let own = sqlx::query!(
+            r#"select attempt, (extract(epoch from since) * 1000000)::bigint as "since_us!" from fleet_slot where machine = $1"#,
+            machine.get()
+        );
+        let own = own.fetch_optional(self.pool()).await?.map(|row| {
+            let attempt = row.attempt.map(|attempt| Attempt::new(unsigned(attempt)));
+            Ok::<_, StoreError>(Slot { attempt, since: timestamp(row.since_us)? })
+        });
+        let (in_zone, in_region, first_ends) = match limits {
+            // Nobody asks how many there are.
+            FleetLimits { per_zone: None, at_once: None, .. } => (0, 0, None),
+            FleetLimits { .. } => self.writing(machine, zone).await?,
+        };
+        Ok(FleetUse {
+            in_zone,
+            in_region,
+            first_ends,
+            hour_full_until: self.full_until(DISKS, HOUR, limits.per_hour).await?,
+            minute_full_until: self.full_until(POWER_ON, MINUTE, limits.power_on_per_minute).await?,
+            own: own.transpose()?,
+        })
+    }
+
+    /// How many other machines of a zone, and of the region, have their disks written, and when the first of those ends at the latest.
+    async fn writing(
+        &self,
+        machine: MachineId,
+        zone: &str,
+    ) -> Result<(u32, u32, Option<Timestamp>), StoreError> {
         let row = sqlx::query!(
-            r#"select count(*) filter (where attempt is not null and machine <> $1) as "region!",
-                 count(*) filter (where attempt is not null and machine <> $1 and zone = $2) as "zone!",
-                 (extract(epoch from min(until) filter (where attempt is not null and machine <> $1)) * 1000000)::bigint as until_us,
-                 max(attempt) filter (where machine = $1) as attempt,
-                 (extract(epoch from max(since) filter (where machine = $1)) * 1000000)::bigint as since_us
-               from fleet_slot"#,
+            r#"select count(*) as "region!", count(*) filter (where zone = $2) as "zone!",
+                 (extract(epoch from min(until)) * 1000000)::bigint as until_us
+               from fleet_slot where attempt is not null and machine <> $1"#,
             machine.get(),
             zone
         );
         let row = row.fetch_one(self.pool()).await?;
         let count = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
-        let own = row.since_us.map(timestamp).transpose()?;
-        let own = own.map(|since| Slot { attempt: row.attempt.map(|a| Attempt::new(unsigned(a))), since });
-        Ok(FleetUse {
-            in_zone: count(row.zone),
-            in_region: count(row.region),
-            first_ends: row.until_us.map(timestamp).transpose()?,
-            hour_full_until: self.full_until(DISKS, HOUR, limits.per_hour).await?,
-            minute_full_until: self.full_until(POWER_ON, MINUTE, limits.power_on_per_minute).await?,
-            own,
-        })
+        Ok((count(row.zone), count(row.region), row.until_us.map(timestamp).transpose()?))
     }
 
     /// Until when as many were begun within a window as may be; None while there is room.

@@ -31,7 +31,7 @@ impl TopologyRows {
         self.objects.remove(kind).unwrap_or_default()
     }
 
-    /// The latest facts about a rack, oldest first: its Hello, and reports of short addresses.
+    /// The latest facts about a rack, oldest first: its Hello, reports of short addresses, its start and its links.
     #[must_use]
     pub fn facts(&self, rack: Uid) -> &[Fact] {
         self.facts.get(&rack).map_or(&[], Vec::as_slice)

@@ -224,8 +224,7 @@ struct OfImage {
 
 impl Fleet {
     async fn load(driver: &Driver) -> Result<Self, StoreError> {
-        let (store, sessions) = (&driver.store, &driver.sessions);
-        let estate = Estate::load(store, sessions).await?;
+        let (store, estate) = (&driver.store, driver.estate().await?);
         let of = |image: &ImageSpec| OfImage {
             architecture: image.architecture,
             installable: image.root().is_some(),

@@ -38,7 +38,7 @@ impl Machinery for Driver {
     ) -> Answer<'a, Vec<PlanReport>> {
         Box::pin(async move {
             let driver = self.supposing(others);
-            let estate = Estate::load(&driver.store, &driver.sessions).await?;
+            let estate = driver.estate().await?;
             let mut reports = Vec::with_capacity(these.len());
             for (object, supposed) in these {
                 reports.push(driver.report(&estate, object, supposed).await?);
@@ -72,19 +72,19 @@ impl Machinery for Driver {
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
         Box::pin(async move {
-            let estate = Estate::load(&self.store, &self.sessions).await?;
+            let estate = self.estate().await?;
             let report = self.report(&estate, object, Supposed::default()).await?;
             Ok(Waits { waits: report.waits })
         })
     }
 
     fn network(&self) -> Answer<'_, Network> {
-        Box::pin(Network::load(&self.store, &self.sessions))
+        Box::pin(Network::load(self))
     }
 
     fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged> {
         Box::pin(async move {
-            let estate = Estate::load(&self.store, &self.sessions).await?;
+            let estate = self.estate().await?;
             let loaded = estate.machine(&self.store, machine).await?;
             let (now, policy) = (self.store.now().await?, estate.policy(&self.policy));
             let judged = basalt_engine::machine::judge(&loaded.input, &policy, now, verb);

@@ -21,6 +21,7 @@ use super::entries::{BOOT, KNOWN, POWER};
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::Estate;
 use super::meters::Meters;
+use super::topology::Topology;
 
 /// Another writer may come first this often.
 const TRIES: usize = 8;
@@ -32,7 +33,7 @@ const TRIES: usize = 8;
 pub async fn write(
     store: &Store,
     rack: &RackSeen,
-    sessions: &crate::racks::sessions::Sessions,
+    topology: &Topology,
     meters: &Meters,
 ) -> Result<(), StoreError> {
     for name in ["dhcp", "images", KNOWN, POWER, BOOT] {
@@ -48,7 +49,7 @@ pub async fn write(
                 KNOWN => KnownConcern { machines: composed(&store.entries(KNOWN).await?)? }.encode_to_vec(),
                 BOOT => BootConcern { machines: composed(told)?, enlist: None }.encode_to_vec(),
                 _ => {
-                    let estate = Estate::load(store, sessions).await?;
+                    let estate = topology.estate(store).await?;
                     match name {
                         "dhcp" => {
                             store.delegate(&served(&estate)).await?;
@@ -282,7 +283,7 @@ pub(super) fn of_family<A: FromStr, T: ToString>(servers: Option<&[T]>) -> Vec<S
 
 fn images(estate: &Estate) -> ImagesConcern {
     let mut blobs = BTreeMap::new();
-    for image in &estate.images {
+    for image in estate.images.iter() {
         for (role, file) in &image.spec.files {
             if let Some(size) = image.held.get(role) {
                 let prefetch = image.spec.purpose == ImagePurpose::Ephemeral;

@@ -122,7 +122,7 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     async fn of(driver: &'a Driver) -> Result<Self, StoreError> {
-        Ok(Self { driver, estate: Estate::load(&driver.store, &driver.sessions).await? })
+        Ok(Self { driver, estate: driver.estate().await? })
     }
 
     /// What would be done with a machine; nothing, where it cannot be read, which is said where it is worked on.

@@ -19,6 +19,7 @@ use super::allocate::Allocator;
 use super::kill::KillPoints;
 use super::meters::Meters;
 use super::poison::{Failure, guarded};
+use super::topology::Topology;
 use super::{deployment, discovery, image, machine, rack, tag, wakes};
 use crate::racks::sessions::Sessions;
 use crate::telemetry::Telemetry;
@@ -39,6 +40,8 @@ pub struct Driver {
     pub store: Store,
     /// Streams of racks that are open to this process.
     pub sessions: Sessions,
+    /// The estate, which is the same for all machines.
+    pub topology: Topology,
     /// Deadlines.
     pub policy: Policy,
     /// Gives machines to deployments.

@@ -8,7 +8,6 @@ use basalt_db::{BmcOf, StoreError};
 
 use super::converge::Driver;
 use super::estate::{self, Net, RackSeen};
-use super::load;
 
 /// Subnets and machines of a rack that leaves, by the names of the racks that take them over. No names: nobody does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,9 +20,8 @@ pub struct Departure {
 
 /// The subnets and machines that a rack leaves.
 pub(super) async fn of(driver: &Driver, rack: Uid) -> Result<Departure, StoreError> {
-    let nets = load::nets(&driver.store).await?;
-    let racks = load::racks(&driver.store, &driver.sessions).await?;
-    Ok(decided(rack, &nets, &racks, driver.store.bmcs().await?))
+    let estate = driver.estate().await?;
+    Ok(decided(rack, &estate.nets, &estate.racks, driver.store.bmcs().await?))
 }
 
 fn decided(rack: Uid, nets: &[Net], racks: &[RackSeen], bmcs: Vec<BmcOf>) -> Departure {
@@ -72,6 +70,7 @@ mod tests {
             addresses,
             maintenance: false,
             connected: is_connected.then_some(Timestamp::UNIX_EPOCH),
+            linked_to: Default::default(),
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
             gives_no_address: None,

@@ -50,7 +50,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             Decided::Claimed | Decided::Overtaken => return Ok(Then::Again(Duration::ZERO)),
         };
     }
-    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let estate = driver.estate().await?;
     let seen = look((driver, &estate), &object, declared, now, choice).await?;
     match seen.planned.action {
         // It lost its machine just now; machines are given away in rounds.

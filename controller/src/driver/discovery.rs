@@ -114,7 +114,7 @@ async fn make(driver: &Driver, name: &str, now: Timestamp) -> Result<(), StoreEr
 /// The database, or the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
-    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let estate = driver.estate().await?;
     let (declared, now) = (declared(driver).await?, driver.store.now().await?);
     let mut seen = Vec::new();
     for rack in &estate.racks {

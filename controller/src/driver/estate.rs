@@ -29,6 +29,8 @@ pub struct RackSeen {
     pub maintenance: bool,
     /// Since when its stream is open here; the database's clock.
     pub connected: Option<Timestamp>,
+    /// The region processes that it said it is linked to, `HOST:PORT`; some may be gone.
+    pub linked_to: BTreeSet<String>,
     /// Linked to another living region process.
     pub elsewhere: bool,
     /// When it was last seen, or enrolled.
@@ -235,6 +237,7 @@ mod tests {
             reached: vec![address.parse().unwrap()],
             maintenance: false,
             connected: connected.then_some(Timestamp::UNIX_EPOCH),
+            linked_to: Default::default(),
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
             gives_no_address: None,

@@ -1,7 +1,11 @@
-//! From the store to the planner's input: everything that decides about one machine, read anew each time.
+//! The planner's input, from the store.
+//!
+//! [`Estate`] is the same for all machines, and [`Topology`](super::topology::Topology) keeps it in memory. Everything about one machine is read
+//! anew each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use basalt_api::agent::{BlobRef, DiskMarker};
 use basalt_api::kinds::{
@@ -9,7 +13,9 @@ use basalt_api::kinds::{
     SettingsSpec, StaticRouteSpec, SubnetSpec, VlanSpec,
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
-use basalt_db::{CurrentLease, EntryState, Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged};
+use basalt_db::{
+    CurrentLease, EntryState, Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged, TopologyRows,
+};
 use basalt_engine::Policy;
 use basalt_engine::budget::Budget;
 use basalt_engine::deadlines::DEADLINES;
@@ -34,21 +40,21 @@ const STEPS: i64 = 1000;
 /// The zone of machines that name none.
 const DEFAULT_ZONE: &str = "default";
 
-/// Everything that is the same for all machines.
-#[derive(Debug)]
+/// Everything that is the same for all machines. Cheap to clone, but for the racks.
+#[derive(Clone, Debug)]
 pub struct Estate {
     /// Subnets with their VLANs.
-    pub nets: Vec<Net>,
+    pub nets: Arc<[Net]>,
     /// Routes of subnets, in a fixed order.
-    pub routes: Vec<RouteSeen>,
-    /// Racks.
+    pub routes: Arc<[RouteSeen]>,
+    /// Racks, each with its presence.
     pub racks: Vec<RackSeen>,
     /// Images.
-    pub images: Vec<Image>,
+    pub images: Arc<[Image]>,
     /// Tags that are declared, by name.
-    pub tags: Vec<TagSeen>,
+    pub tags: Arc<[TagSeen]>,
     /// What holds for the whole region.
-    pub settings: SettingsSpec,
+    pub settings: Arc<SettingsSpec>,
     /// Why what is declared for the region cannot be read: it may forbid whatever is about to be done.
     pub unread: Option<String>,
 }
@@ -127,19 +133,16 @@ pub fn readable<T: DeserializeOwned>(objects: Vec<Object>) -> impl Iterator<Item
 }
 
 impl Estate {
-    /// Reads racks, subnets and images.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn load(store: &Store, sessions: &Sessions) -> Result<Self, StoreError> {
-        let nets = nets(store).await?;
-        let routes = routes(store, &nets).await?;
-        let racks = racks(store, sessions).await?;
-        let blobs: BTreeMap<[u8; 32], u64> =
-            store.blobs().await?.into_iter().map(|b| (b.sha256, b.size)).collect();
+    /// The estate of these rows. Nothing is said of the racks' presence yet.
+    #[must_use]
+    pub fn of(mut rows: TopologyRows) -> Self {
+        let nets = nets(&mut rows);
+        let routes = routes(&mut rows, &nets);
+        let racks: Vec<_> =
+            readable(rows.take("Rack")).map(|(object, spec)| rack(&rows, &object, &spec)).collect();
         let mut images = Vec::new();
-        for (object, spec) in readable::<ImageSpec>(store.all("Image").await?) {
-            let size = |sha256: &Sha256| blobs.get(sha256.bytes()).copied();
+        for (object, spec) in readable::<ImageSpec>(rows.take("Image")) {
+            let size = |sha256: &Sha256| rows.blobs.get(sha256.bytes()).copied();
             let held =
                 spec.files.iter().filter_map(|(role, file)| Some((*role, size(&file.sha256)?))).collect();
             images.push((
@@ -150,14 +153,50 @@ impl Estate {
         // The newest first.
         images.sort_by_key(|(created, image)| (std::cmp::Reverse(*created), image.uid));
         let images = images.into_iter().map(|(_, image)| image).collect();
-        let tags =
-            readable(store.all("Tag").await?).map(|(object, spec)| TagSeen::new(&object, spec)).collect();
-        let settings = store.all("Settings").await?.first().map(spec::<SettingsSpec>).transpose();
+        let tags = readable(rows.take("Tag")).map(|(object, spec)| TagSeen::new(&object, spec)).collect();
+        let settings = rows.take("Settings").first().map(spec::<SettingsSpec>).transpose();
         let (settings, unread) = match settings {
             Ok(settings) => (settings.unwrap_or_default(), None),
             Err(error) => (SettingsSpec::default(), Some(error.to_string())),
         };
-        Ok(Self { nets, routes, racks, images, tags, settings, unread })
+        Self { nets: nets.into(), routes, racks, images, tags, settings: Arc::new(settings), unread }
+    }
+
+    /// Lays over it which racks are connected to this process, and when the others were last heard.
+    ///
+    /// Every fact of a rack counts for the latter, and racks tell facts all the time. So it is asked when it is needed, which is while a rack is
+    /// away, and moves no position.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub(super) async fn with_presence(
+        mut self,
+        store: &Store,
+        sessions: &Sessions,
+    ) -> Result<Self, StoreError> {
+        let regions = sessions.regions().borrow().clone();
+        let is_other =
+            |region: &String| regions.living.contains(region) && regions.own.as_ref() != Some(region);
+        let mut away = Vec::new();
+        for rack in &mut self.racks {
+            rack.elsewhere = rack.linked_to.iter().any(is_other);
+            // A rack that had nothing to say was there all the same.
+            rack.last_seen = rack.last_seen.max(sessions.left(rack.uid));
+            rack.connected = sessions.since(rack.uid);
+            if rack.connected.is_none() {
+                away.push(rack.uid.into());
+            }
+        }
+        if away.is_empty() {
+            return Ok(self);
+        }
+        let heard = store.last_heard(&away).await?;
+        for rack in self.racks.iter_mut().filter(|rack| rack.connected.is_none()) {
+            if let Some(heard) = heard.get(&rack.uid.into()) {
+                rack.last_seen = rack.last_seen.max(*heard);
+            }
+        }
+        Ok(self)
     }
 
     /// A policy with the deadlines that are declared for the region.
@@ -381,8 +420,7 @@ impl Estate {
             Some(_) => named().map(|image| image.uid.into()),
             None => references.get("/image").copied(),
         };
-        let mut owned = store.addresses().await?;
-        owned.retain(|address| address.owner == deployment.uid);
+        let owned = store.addresses_of(deployment.uid).await?;
         let addressing = Addressing { subnets: references, owned };
         let claim = Claim {
             uid: DeploymentId::from(deployment.uid),
@@ -412,14 +450,14 @@ pub fn digest(image: &ImageSpec) -> Sha256 {
 }
 
 /// The subnets that are there, with their VLANs.
-pub(super) async fn nets(store: &Store) -> Result<Vec<Net>, StoreError> {
+fn nets(rows: &mut TopologyRows) -> Vec<Net> {
     let vlans: BTreeMap<String, VlanSpec> =
-        readable(store.all("Vlan").await?).map(|(object, vlan)| (object.name, vlan)).collect();
-    let classes: BTreeMap<String, String> = readable::<FabricSpec>(store.all("Fabric").await?)
+        readable(rows.take("Vlan")).map(|(object, vlan)| (object.name, vlan)).collect();
+    let classes: BTreeMap<String, String> = readable::<FabricSpec>(rows.take("Fabric"))
         .filter_map(|(object, fabric)| Some((object.name, fabric.class?)))
         .collect();
     let mut nets = Vec::new();
-    for (object, subnet) in readable::<SubnetSpec>(store.all("Subnet").await?)
+    for (object, subnet) in readable::<SubnetSpec>(rows.take("Subnet"))
         .filter(|(object, _)| object.deletion_requested_at.is_none())
     {
         if let Some(vlan) = vlans.get(subnet.vlan.as_str()) {
@@ -428,23 +466,14 @@ pub(super) async fn nets(store: &Store) -> Result<Vec<Net>, StoreError> {
             nets.push(Net { uid, name, vlan: vlan.clone(), subnet, fabric_class });
         }
     }
-    Ok(nets)
-}
-
-/// The racks, as they are declared and as they said.
-pub(super) async fn racks(store: &Store, sessions: &Sessions) -> Result<Vec<RackSeen>, StoreError> {
-    let mut racks = Vec::new();
-    for (object, declared) in readable(store.all("Rack").await?) {
-        racks.push(rack(store, sessions, &object, &declared).await?);
-    }
-    Ok(racks)
+    nets
 }
 
 /// The routes of the networks that are there: of two from one subnet to one network, the one with the lower metric.
-async fn routes(store: &Store, nets: &[Net]) -> Result<Vec<RouteSeen>, StoreError> {
+fn routes(rows: &mut TopologyRows, nets: &[Net]) -> Arc<[RouteSeen]> {
     let net = |name: &str| nets.iter().find(|net| net.name == name);
     let mut routes: BTreeMap<(SubnetId, String), RouteSeen> = BTreeMap::new();
-    for (object, spec) in readable::<StaticRouteSpec>(store.all("StaticRoute").await?) {
+    for (object, spec) in readable::<StaticRouteSpec>(rows.take("StaticRoute")) {
         let leads_to = spec.destination.as_ref().and_then(|it| Some(net(it.as_str())?.subnet.cidr));
         let (Some(source), Some(destination)) =
             (net(spec.source.as_str()), spec.destination_cidr.or(leads_to))
@@ -461,22 +490,14 @@ async fn routes(store: &Store, nets: &[Net]) -> Result<Vec<RouteSeen>, StoreErro
             *first = route;
         }
     }
-    Ok(routes.into_values().collect())
+    routes.into_values().collect()
 }
 
-async fn rack(
-    store: &Store,
-    sessions: &Sessions,
-    object: &Object,
-    spec: &RackSpec,
-) -> Result<RackSeen, StoreError> {
-    let uid = RackId::from(object.uid);
-    // A rack that had nothing to say was there all the same.
-    let mut last_seen = object.created_at.max(sessions.left(uid));
+/// A rack, as it is declared and as it said.
+fn rack(rows: &TopologyRows, object: &Object, spec: &RackSpec) -> RackSeen {
     let (mut hello, mut short, mut said) = (Hello::default(), BTreeMap::new(), Vec::new());
-    for fact in store.latest_facts(object.uid).await? {
-        last_seen = last_seen.max(fact.stored_at);
-        match Observed::of(&fact) {
+    for fact in rows.facts(object.uid) {
+        match Observed::of(fact) {
             Some(Observed::Hello(it)) => hello = it,
             Some(observed) => {
                 short.extend(serving::short(&observed, fact.stored_at));
@@ -487,23 +508,21 @@ async fn rack(
             None => {}
         }
     }
-    let regions = sessions.regions().borrow().clone();
-    let others = services::links(&said, &regions.living);
-    let elsewhere =
-        others.iter().any(|link| link.problem.is_none() && regions.own.as_ref() != Some(&link.address));
-    Ok(RackSeen {
-        uid,
+    let up = services::all_links(&said).filter(|link| link.problem.is_none());
+    RackSeen {
+        uid: RackId::from(object.uid),
         name: object.name.clone(),
         addresses: hello.addresses().collect(),
         served: hello.served().collect(),
         reached: hello.reached().collect(),
         maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
-        connected: sessions.since(uid),
-        elsewhere,
-        last_seen,
+        connected: None,
+        linked_to: up.map(|link| link.address).collect(),
+        elsewhere: false,
+        last_seen: object.created_at,
         gives_no_address: hello.gives_no_address.then(|| hello.cannot_write.into()),
         short,
-    })
+    }
 }
 
 /// The address at which its agent took its last task. Leases say less, since anybody gets one by a MAC.

@@ -52,7 +52,7 @@ enum Did {
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     for _ in 0..STEPS {
         let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
-        let estate = Estate::load(&driver.store, &driver.sessions).await?;
+        let estate = driver.estate().await?;
         let loaded = estate.machine(&driver.store, &object).await?;
         driver.meters.evaluated(tag::expressions(&estate.tags));
         if addresses::assign(driver, &estate, &loaded).await? {

@@ -12,6 +12,7 @@
 //! | [`addresses`] | addresses of deployments' interfaces |
 //! | `machine_addresses` | addresses of machines: of what runs on them |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
+//! | [`topology`] | the estate in memory: everything that is the same for all machines |
 //! | [`scripts`] | what belongs to commissioning and release, as it is declared |
 //! | [`entries`] | what racks are told of one machine, and which racks |
 //! | [`concerns`] | what racks are told |
@@ -53,6 +54,7 @@ pub mod scripts;
 pub mod services;
 pub mod serving;
 pub mod tag;
+pub mod topology;
 pub mod unread;
 pub mod wakes;
 

@@ -11,7 +11,7 @@ use basalt_api::values::{RackId, Sha256, Timestamp};
 use basalt_db::{Lease, Object, StoreError, Then};
 
 use super::converge::Driver;
-use super::load::{Estate, readable, spec};
+use super::load::{readable, spec};
 use super::machine::to_json;
 use super::services::{self, Link, Said};
 use super::{concerns, discovery};
@@ -46,10 +46,10 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     }
     // One that cannot be read is among no estate's racks.
     spec::<RackSpec>(&object)?;
-    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let estate = driver.estate().await?;
     let uid = RackId::from(object.uid);
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
-        concerns::write(&driver.store, rack, &driver.sessions, &driver.meters).await?;
+        concerns::write(&driver.store, rack, &driver.topology, &driver.meters).await?;
     }
     let now = driver.store.now().await?;
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
@@ -67,9 +67,9 @@ async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool
     if driver.sessions.since(rack).is_none() || !patience || !driver.store.has_blocks(rack).await? {
         return Ok(false);
     }
-    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let estate = driver.estate().await?;
     if let Some(rack) = estate.racks.iter().find(|seen| seen.uid == rack) {
-        concerns::write(&driver.store, rack, &driver.sessions, &driver.meters).await?;
+        concerns::write(&driver.store, rack, &driver.topology, &driver.meters).await?;
     }
     driver.store.has_blocks(rack).await
 }

@@ -44,6 +44,11 @@ fn since_start(said: &[Said<Health>]) -> impl Iterator<Item = &Said<Health>> {
 /// The links to these regions. A rack also dials regions that are gone for good: the caller does not name those.
 #[must_use]
 pub fn links(said: &[Said<Health>], regions: &BTreeSet<String>) -> Vec<Link> {
+    all_links(said).filter(|link| regions.contains(&link.address)).collect()
+}
+
+/// The links to all regions that the rack dials, in order of address.
+pub fn all_links(said: &[Said<Health>]) -> impl Iterator<Item = Link> {
     let mut links: BTreeMap<&str, Link> = BTreeMap::new();
     for Said { stored_at, what, .. } in since_start(said) {
         let Some(address) = what.service.strip_prefix(basalt_proto::LINK) else { continue };
@@ -54,7 +59,7 @@ pub fn links(said: &[Said<Health>], regions: &BTreeSet<String>) -> Vec<Link> {
         let link = Link { address: address.to_owned(), since: before.unwrap_or(*stored_at), problem };
         links.insert(address, link);
     }
-    links.into_values().filter(|link| regions.contains(&link.address)).collect()
+    links.into_values()
 }
 
 /// Each service's state, as of the last word about it. A link is none: [`links`].

@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_api::kinds::{Condition, ConditionStatus, VlanSpec};
 use basalt_api::values::Timestamp;
-use basalt_db::{Store, StoreError};
+use basalt_db::StoreError;
 
+use super::converge::Driver;
 use super::estate::{self, Net, RackSeen};
-use super::load;
 use crate::racks::observed::{Health, Observed};
-use crate::racks::sessions::Sessions;
 
 /// A rack that has no link for so long is away. Links come and go, and a region that has just started has none.
 const AWAY: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const AWAY: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Network {
     /// Subnets with their VLANs.
-    pub nets: Vec<Net>,
+    pub nets: Arc<[Net]>,
     /// Racks.
     pub racks: Vec<RackSeen>,
     /// When that was, at the earliest.
@@ -82,11 +82,11 @@ impl Network {
     ///
     /// # Errors
     /// The database.
-    pub async fn load(store: &Store, sessions: &Sessions) -> Result<Self, StoreError> {
+    pub async fn load(driver: &Driver) -> Result<Self, StoreError> {
         // First: whatever was written before then is in the rest.
-        let now = store.now().await?;
-        let (nets, racks) = (load::nets(store).await?, load::racks(store, sessions).await?);
-        Ok(Self { nets, racks, now })
+        let now = driver.store.now().await?;
+        let estate = driver.estate().await?;
+        Ok(Self { nets: estate.nets, racks: estate.racks, now })
     }
 
     /// Of a VLAN that may not be stored as it is here: what is said of it, and the racks that answer there now. Nothing where nobody is to.
@@ -277,6 +277,7 @@ mod tests {
             reached: vec![address],
             maintenance: false,
             connected: is_connected.then_some(at(0)),
+            linked_to: Default::default(),
             elsewhere: false,
             last_seen: at(0),
             gives_no_address: None,
@@ -290,7 +291,7 @@ mod tests {
         let subnet = SubnetSpec::new("lab.0".parse().unwrap(), "10.77.0.0/24".parse().unwrap());
         let uid = uuid::Uuid::from_u128(9).into();
         let net = Net { uid, name: "lab".to_owned(), subnet, vlan, fabric_class: None };
-        Network { nets: vec![net], racks, now: at(1000) }
+        Network { nets: [net].into(), racks, now: at(1000) }
     }
 
     fn vlan(network: &Network) -> (&'static str, Standing, String) {
@@ -314,7 +315,8 @@ mod tests {
     fn each_reason_that_nobody_serves_a_vlan_has_its_own_sentence() {
         let named = |names: &[&str], racks| {
             let mut network = network(racks);
-            network.nets[0].vlan.dhcp.racks = names.iter().map(|name| name.parse().unwrap()).collect();
+            let named = names.iter().map(|name| name.parse().unwrap()).collect();
+            Arc::make_mut(&mut network.nets)[0].vlan.dhcp.racks = named;
             network
         };
         let aside = || RackSeen { maintenance: true, ..rack("r1", "10.77.0.2", true) };

@@ -7,6 +7,7 @@ use crate::{Store, StoreError};
 use basalt_api::values::{Duid, SubnetId, Uid};
 use basalt_api::{KindOf, kinds};
 use std::net::IpAddr;
+use uuid::Uuid;
 
 /// Transactions may meet; each of them may lose this often.
 const TRIES: usize = 8;
@@ -60,6 +61,54 @@ pub struct Address {
     pub declared: bool,
     /// Its owner uses it, and an IpAddress keeps it.
     pub borrowed: bool,
+}
+
+/// A row of `select_addresses!`.
+struct AddressRow {
+    subnet: Uuid,
+    address: String,
+    owner: Uuid,
+    purpose: String,
+    mac: Option<String>,
+    duid: Option<Vec<u8>>,
+    hostname: Option<String>,
+    declared: bool,
+    borrowed: bool,
+}
+
+/// `select` of addresses, and of those that are used; with a condition for each of the two.
+macro_rules! select_addresses {
+    ($which:literal, $and_used:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            AddressRow,
+            r#"select subnet as "subnet!", host(address) as "address!", owner as "owner!", purpose as "purpose!",
+                 mac::text as mac, duid, hostname, declared as "declared!", borrowed as "borrowed!"
+               from (
+                 select subnet, address, owner, purpose, mac, duid, hostname, class = 'static' as declared,
+                   false as borrowed from address "# + $which + r#"
+                 union all
+                 select u.subnet, u.address, u.owner, u.purpose, null, null, null, false, true from address_use u
+                 join address a on a.subnet = u.subnet and a.address = u.address and a.class = 'static' "# + $and_used + r#") x
+               order by subnet, address, declared desc"#
+            $(, $arg)*
+        )
+    };
+}
+
+impl AddressRow {
+    fn address(self) -> Result<Address, StoreError> {
+        Ok(Address {
+            subnet: SubnetId::from(self.subnet),
+            address: parse(&self.address)?,
+            owner: Uid::from(self.owner),
+            purpose: self.purpose,
+            mac: self.mac,
+            duid: self.duid.map(|bytes| duid(&bytes)).transpose()?,
+            hostname: self.hostname,
+            declared: self.declared,
+            borrowed: self.borrowed,
+        })
+    }
 }
 
 impl Store {
@@ -225,33 +274,17 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn addresses(&self) -> Result<Vec<Address>, StoreError> {
-        let rows = sqlx::query!(
-            r#"select subnet as "subnet!", host(address) as "address!", owner as "owner!", purpose as "purpose!",
-                 mac::text as mac, duid, hostname, declared as "declared!", borrowed as "borrowed!"
-               from (
-                 select subnet, address, owner, purpose, mac, duid, hostname, class = 'static' as declared,
-                   false as borrowed from address
-                 union all
-                 select u.subnet, u.address, u.owner, u.purpose, null, null, null, false, true from address_use u
-                 join address a on a.subnet = u.subnet and a.address = u.address and a.class = 'static') x
-               order by subnet, address, declared desc"#
-        );
-        let rows = rows.fetch_all(self.pool()).await?;
-        rows.into_iter()
-            .map(|r| {
-                Ok(Address {
-                    subnet: SubnetId::from(r.subnet),
-                    address: parse(&r.address)?,
-                    owner: Uid::from(r.owner),
-                    purpose: r.purpose,
-                    mac: r.mac,
-                    duid: r.duid.map(|bytes| duid(&bytes)).transpose()?,
-                    hostname: r.hostname,
-                    declared: r.declared,
-                    borrowed: r.borrowed,
-                })
-            })
-            .collect()
+        let rows = select_addresses!("", "");
+        rows.fetch_all(self.pool()).await?.into_iter().map(AddressRow::address).collect()
+    }
+
+    /// The addresses that an owner has or uses, in order.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn addresses_of(&self, owner: Uid) -> Result<Vec<Address>, StoreError> {
+        let rows = select_addresses!("where owner = $1", "and u.owner = $1", owner.get());
+        rows.fetch_all(self.pool()).await?.into_iter().map(AddressRow::address).collect()
     }
 }
 

@@ -225,6 +225,7 @@ mod without_a_subnet {
             served: address.clone(),
             reached: address,
             maintenance: false,
+            linked_to: Default::default(),
             elsewhere: false,
             connected: None,
             last_seen: Timestamp::UNIX_EPOCH,
@@ -240,7 +241,7 @@ mod without_a_subnet {
         let subnet = SubnetSpec::new("lab.0".parse().unwrap(), "10.77.0.0/24".parse().unwrap());
         let uid = uuid::Uuid::from_u128(9).into();
         let net = Net { uid, name: "lab".to_owned(), subnet, vlan, fabric_class: None };
-        Network { nets: vec![net], racks, now: Timestamp::UNIX_EPOCH }
+        Network { nets: [net].into(), racks, now: Timestamp::UNIX_EPOCH }
     }
 
     fn code(network: &Network, link: &str) -> String {

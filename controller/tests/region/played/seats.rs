@@ -9,6 +9,7 @@ use basalt_proto::rack_v1::FromRegion;
 use basalt_region::driver::Driver;
 use basalt_region::driver::kill::KillPoints;
 use basalt_region::driver::meters::Meters;
+use basalt_region::driver::topology::Topology;
 use basalt_region::racks::observed::{Hello, Observed};
 use basalt_region::racks::sessions::{Registered, Sessions};
 use basalt_region::telemetry::Telemetry;
@@ -45,6 +46,7 @@ impl World {
         let sessions = Sessions::new(self.now);
         let driver = Driver {
             store: store.clone(),
+            topology: Topology::new(sessions.clone()),
             sessions,
             policy: Policy::default().compressed(FASTER),
             kill: KillPoints::default(),

@@ -1,0 +1,91 @@
+//! The topology in memory. It is the same for all machines, so it is read once, and again only when its position has moved.
+//!
+//! [`Topology::estate`] reads the position, which is one row, and returns the kept [`Estate`] if that is as new. A change is committed before it
+//! wakes anybody. Therefore the reconciliation that it wakes sees the change, in every region process.
+//!
+//! The connections of racks are not kept, because each process has its own. They are laid over the kept estate at each use.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use basalt_db::{Store, StoreError};
+
+use super::converge::Driver;
+use super::load::Estate;
+use crate::racks::sessions::Sessions;
+
+/// The estate that was read last. Cheap to clone; the clones share it.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    sessions: Sessions,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    kept: Mutex<Option<Kept>>,
+    /// Held while the topology is read. Other callers wait, and share the result.
+    reading: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    position: i64,
+    estate: Estate,
+}
+
+impl Topology {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(sessions: Sessions) -> Self {
+        Self { sessions, shared: Arc::default() }
+    }
+
+    /// The estate, with every change that was committed before the call.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn estate(&self, store: &Store) -> Result<Estate, StoreError> {
+        let estate = match store.supposes_topology() {
+            // A dry run. Its estate is not kept.
+            true => Estate::of(store.topology().await?),
+            false => self.kept(store).await?,
+        };
+        estate.with_presence(store, &self.sessions).await
+    }
+
+    async fn kept(&self, store: &Store) -> Result<Estate, StoreError> {
+        let position = store.topology_position().await?;
+        if let Some(estate) = self.from(position) {
+            return Ok(estate);
+        }
+        let _turn = self.shared.reading.lock().await;
+        // Another caller may have read it meanwhile.
+        if let Some(estate) = self.from(position) {
+            return Ok(estate);
+        }
+        let rows = store.topology().await?;
+        let position = rows.position;
+        let estate = Estate::of(rows);
+        *self.lock() = Some(Kept { position, estate: estate.clone() });
+        Ok(estate)
+    }
+
+    /// The kept estate, if it contains everything up to this position. Positions only rise.
+    fn from(&self, position: i64) -> Option<Estate> {
+        self.lock().as_ref().filter(|kept| kept.position >= position).map(|kept| kept.estate.clone())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Kept>> {
+        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Driver {
+    /// The estate as it is now, or as the driver supposes it.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn estate(&self) -> Result<Estate, StoreError> {
+        self.topology.estate(&self.store).await
+    }
+}
