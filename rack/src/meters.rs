@@ -25,6 +25,8 @@ use crate::http::{Web, admission};
 pub struct Counts {
     /// Requests of machines at boot, by service.
     pub boot_requests: BTreeMap<&'static str, u64>,
+    /// DHCP messages of clients over InfiniBand: `dhcp`, of which none is answered, and `dhcp6`, of clients that ask for something to boot.
+    pub infiniband: BTreeMap<&'static str, u64>,
     /// Answers over HTTP, by route and first digit of the status.
     pub http: BTreeMap<(String, u16), u64>,
     /// Leases: `granted`, or `ended`.
@@ -79,6 +81,11 @@ impl Meters {
     /// A machine asked for something at boot.
     pub fn asked(&self, service: &'static str) {
         self.with(|counts| *counts.boot_requests.entry(service).or_default() += 1);
+    }
+
+    /// A client asked over InfiniBand.
+    pub fn infiniband(&self, service: &'static str) {
+        self.with(|counts| *counts.infiniband.entry(service).or_default() += 1);
     }
 
     /// A fact exceeded its budget.
@@ -145,6 +152,11 @@ fn text(counts: &Counts, bound: usize, unprobed: u64) -> String {
     let name = "basalt_rack_boot_requests_total";
     family(&mut text, name, "counter", "What machines asked for at boot, by service.");
     for (service, count) in &counts.boot_requests {
+        let _ = writeln!(text, "{name}{{service=\"{service}\"}} {count}");
+    }
+    let name = "basalt_rack_infiniband_requests_total";
+    family(&mut text, name, "counter", "DHCP messages of clients over InfiniBand, which are not booted.");
+    for (service, count) in &counts.infiniband {
         let _ = writeln!(text, "{name}{{service=\"{service}\"}} {count}");
     }
     let name = "basalt_rack_http_requests_total";

@@ -18,6 +18,7 @@ use std::net::Ipv4Addr;
 use dhcproto::v4::{MessageType, Opcode, OptionCode, borrowed};
 
 use crate::Mac;
+use crate::infiniband::{self, InfiniBand};
 
 /// The longest datagram that is read. Clients and relays stay below an Ethernet frame.
 pub const MAX_DATAGRAM: usize = 4096;
@@ -40,7 +41,7 @@ pub enum Malformed {
     /// `op` is neither BOOTREQUEST nor BOOTREPLY.
     #[error("op {0} is neither BOOTREQUEST nor BOOTREPLY")]
     Op(u8),
-    /// `hlen` is longer than the `chaddr` field.
+    /// `hlen` is longer than the `chaddr` field. InfiniBand is read all the same: the field is empty there.
     #[error("hardware address length {0} is longer than the 16 bytes of chaddr")]
     HardwareLength(u8),
     /// The four bytes before the options are not RFC 2131's.
@@ -96,6 +97,13 @@ impl Packet {
         let bytes: [u8; 6] = self.chaddr.as_slice().try_into().ok()?;
         let [first, ..] = bytes;
         (first & 1 == 0 && bytes != [0; 6]).then_some(Mac(bytes))
+    }
+
+    /// The client, if it asks over InfiniBand.
+    #[must_use]
+    pub fn infiniband(&self) -> Option<InfiniBand> {
+        let identifier = self.options.raw(OptionCode::ClientIdentifier).unwrap_or_default();
+        (self.htype == infiniband::HTYPE).then(|| InfiniBand::of_v4(&self.chaddr, identifier))
     }
 }
 
@@ -201,7 +209,9 @@ pub fn parse(datagram: &[u8]) -> Result<Packet, Malformed> {
     if let Opcode::Unknown(op) = op {
         return Err(Malformed::Op(op));
     }
-    let hlen = header.hlen();
+    let (htype, hlen): (u8, _) = (header.htype().into(), header.hlen());
+    let is_left_out = htype == infiniband::HTYPE && hlen > 16;
+    let hlen = if is_left_out { 0 } else { hlen };
     let chaddr = fixed.get(28..44).and_then(|field| field.get(..usize::from(hlen)));
     let chaddr = chaddr.ok_or(Malformed::HardwareLength(hlen))?;
     let cookie = fixed.last_chunk::<4>().copied().unwrap_or_default();
@@ -225,7 +235,7 @@ pub fn parse(datagram: &[u8]) -> Result<Packet, Malformed> {
 
     Ok(Packet {
         op,
-        htype: header.htype().into(),
+        htype,
         chaddr: chaddr.to_vec(),
         hops: header.hops(),
         xid: header.xid(),

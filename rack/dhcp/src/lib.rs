@@ -60,6 +60,7 @@ mod config;
 mod elsewhere;
 mod exchange;
 mod holders;
+mod infiniband;
 mod lease;
 mod mac;
 mod network;
@@ -78,6 +79,7 @@ pub use config::{
     AddressRange, Boot, BootMode, Config, ConfigError, Loaders, RawOption, Reservation, Route, Subnet,
 };
 pub use elsewhere::GRACE;
+pub use infiniband::InfiniBand;
 pub use lease::{Lease, LeaseState};
 pub use mac::{BadMac, Mac};
 pub use occupancy::Occupancy;

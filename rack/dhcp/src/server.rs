@@ -196,6 +196,9 @@ pub enum Ignored {
     /// Not an Ethernet unicast address.
     #[error("no Ethernet hardware address")]
     NotEthernet,
+    /// Asked over InfiniBand (RFC 4390).
+    #[error("racks lease no addresses over InfiniBand and boot no machines there")]
+    InfiniBand,
     /// No configured subnet contains the relay's, the renewing client's or this server's address.
     #[error("no subnet is configured for {0}")]
     NoSubnet(Ipv4Addr),
@@ -606,7 +609,8 @@ impl Server {
         if packet.op != Opcode::BootRequest {
             return Err(Ignored::NotARequest { op: packet.op.into(), kind: packet.kind.into() });
         }
-        let mac = packet.mac().ok_or(Ignored::NotEthernet)?;
+        let not_served = || packet.infiniband().map_or(Ignored::NotEthernet, |_| Ignored::InfiniBand);
+        let mac = packet.mac().ok_or_else(not_served)?;
         let network = Network::of(&self.scopes, &self.links, via, packet)?;
         let known = network.reservations(mac).next().is_some();
         Ok(Exchange {

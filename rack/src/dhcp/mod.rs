@@ -517,6 +517,7 @@ impl Dhcp {
             Event::Refused { mac, address, reason } => {
                 tracing::info!(%mac, %address, reason, "address refused")
             }
+            Event::Ignored { reason: Ignored::InfiniBand, .. } => self.facts.meters().infiniband("dhcp"),
             Event::Ignored { mac, ref reason } => {
                 tracing::debug!(?mac, %reason, "DHCP message not answered");
                 if let Some(lack) = shortage::of(&event) {

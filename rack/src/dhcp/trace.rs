@@ -63,8 +63,8 @@ impl Parked {
         packet: &Packet,
         actions: &[Action],
     ) -> Option<Line> {
-        let mac = packet.mac()?;
         let client = BootClient::of(packet);
+        let Some(mac) = packet.mac() else { return infiniband(packet, client, actions) };
         if client.is_none() && !trace.follows(mac) {
             return None;
         }
@@ -121,6 +121,26 @@ impl Parked {
         }
         lines
     }
+}
+
+/// A client over InfiniBand, by the address that stands for it.
+fn infiniband(packet: &Packet, client: Option<BootClient>, actions: &[Action]) -> Option<Line> {
+    let heard = packet.infiniband()?;
+    let is_it = |action: &Action| {
+        matches!(action, Action::Report(Event::Ignored { reason: Ignored::InfiniBand, .. }))
+    };
+    if !actions.iter().any(is_it) {
+        return None;
+    }
+    let question = question(packet, client);
+    let asked = format!("{}, {heard}", question.asked);
+    let answered = format!("not answered: {}", Ignored::InfiniBand);
+    // There is no boot before it that an operating system could belong to.
+    let asker = if client.is_none() { Asker::Unknown } else { question.asker };
+    let opens = packet.kind == MessageType::Discover;
+    let (asked, answered) = (asked.into(), answered.into());
+    let entry = Entry { asked, answered, asker, opens, reason: Some(reason::INFINIBAND), ..question };
+    Some((heard.stand_in?, entry))
 }
 
 fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
@@ -256,6 +276,7 @@ fn nothing_to_boot(
 fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
     let code = match ignored {
         Ignored::NotARequest { .. } | Ignored::NotEthernet | Ignored::Detector => return None,
+        Ignored::InfiniBand => reason::INFINIBAND,
         Ignored::NoSubnet(_) => reason::NO_SUBNET,
         Ignored::UnknownClient => reason::UNKNOWN_CLIENT,
         Ignored::OtherServer(_) | Ignored::OthersClient => reason::OTHER_SERVER,
@@ -420,6 +441,31 @@ mod tests {
         let actions = server.conclude(now + Duration::from_millis(200), 1);
         let lines = parked.concluded(&server, 1, &actions);
         assert_eq!(lines[0].1.reason, Some(reason::OTHER_ARCHITECTURE));
+    }
+
+    #[test]
+    fn who_asks_over_infiniband_is_told_with_the_guid_of_the_port_and_why_nobody_answers() {
+        let mut message = rom(MessageType::Discover, 7);
+        message.option(OptionCode::ClientIdentifier, [0, 0, 0x02, 0xc9, 0x03, 0x00, 0x12, 0x34, 0x56]);
+        let mut datagram = message.encode();
+        datagram[1..3].copy_from_slice(&[32, 0]);
+        datagram[28..44].fill(0);
+        let packet = ingress::parse(&datagram).unwrap();
+        let mut server = server(|_| {});
+        let actions = server.handle(Time(1_700_000_000_000), VIA, &packet);
+        let (trace, mut parked) = (Trace::default(), Parked::default());
+        let (mac, entry) = parked.message(&trace, &server, 1, &packet, &actions).unwrap();
+        assert_eq!(mac.to_string(), "00:02:c9:12:34:56");
+        assert_eq!(entry.asked, "DISCOVER, x86-64 UEFI, over InfiniBand, port GUID 0002:c903:0012:3456");
+        let words = "not answered: racks lease no addresses over InfiniBand and boot no machines there";
+        assert_eq!((entry.answered.as_str(), entry.reason), (words, Some(reason::INFINIBAND)));
+        assert!(entry.opens);
+        let mut system = egress::Message::request(MessageType::Discover, 7, MAC.parse().unwrap()).encode();
+        system[1] = 32;
+        let packet = ingress::parse(&system).unwrap();
+        let actions = server.handle(Time(1_700_000_000_000), VIA, &packet);
+        let (mac, entry) = parked.message(&trace, &server, 1, &packet, &actions).unwrap();
+        assert_eq!((mac.to_string().as_str(), entry.asker), (MAC, Asker::Unknown), "an operating system too");
     }
 
     #[test]

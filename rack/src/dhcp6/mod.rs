@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_dhcp::v6::ingress::{self, Packet};
-use basalt_dhcp::v6::{Action, Arrival, Config, Duid, Event, Ignored, Lease, Server, Told};
+use basalt_dhcp::v6::{
+    Action, Arrival, Config, Duid, Event, Ignored, Lease, Server, Told, boot_client, infiniband,
+};
 use basalt_dhcp::{BootClient, Declared, LeaseState, Mac, Time};
 use basalt_proto::rack_v1::rack_lease::Grantor;
 use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, Leftover, RackLease, fact::Body};
@@ -257,6 +259,9 @@ impl Dhcp6 {
                     let of_packet = core.server.handle(self.clock.now(), *via, &packet);
                     let of_packet = core.held_back(&packet, of_packet);
                     let trace = self.facts.trace();
+                    if boot_client(&packet).is_some() && infiniband(&packet).is_some() {
+                        self.facts.meters().infiniband("dhcp6");
+                    }
                     traced.extend(trace::message(trace, &core.server, *via, &packet, &of_packet));
                     actions.push(of_packet);
                 }

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 
 use basalt_dhcp::v6::ingress::{self, Packet};
-use basalt_dhcp::v6::{Action, Arrival, Event, Ignored, Refusal, Server, boot_client, hardware_address};
-use basalt_dhcp::{BootClient, Mac, OtherArchitecture};
+use basalt_dhcp::v6::{
+    Action, Arrival, Event, Ignored, Refusal, Server, boot_client, hardware_address, infiniband,
+};
+use basalt_dhcp::{BootClient, Mac};
 use dhcproto::v6::{MessageType, OptionCode};
 use ipnet::IpNet;
 
@@ -19,14 +21,25 @@ pub(super) fn message(
     packet: &Packet,
     actions: &[Action],
 ) -> Option<(Mac, Entry)> {
-    let mac = hardware_address(packet, via.from)?;
     let client = boot_client(packet);
+    if let Some(heard) = infiniband(packet) {
+        // It gets addresses as others do, so only its boot is told.
+        client?;
+        let question = question(packet, client);
+        let question = Entry { asked: format!("{}, {heard}", question.asked).into(), ..question };
+        let lacks = (reason::INFINIBAND, "racks boot no machines over InfiniBand".to_owned());
+        return Some((heard.stand_in?, answered(question, Some(lacks), server, actions)?));
+    }
+    let mac = hardware_address(packet, via.from)?;
     let renews = matches!(packet.kind, MessageType::Renew | MessageType::Rebind | MessageType::Confirm);
     if client.is_none() && (renews || !trace.follows(mac)) {
         return None;
     }
-    let other = server.other_architecture(packet, via.from);
-    Some((mac, answered(question(packet, client), (client, other), server, actions)?))
+    let lacks = client.map(|_| match server.other_architecture(packet, via.from) {
+        Some(other) => (reason::OTHER_ARCHITECTURE, other.to_string()),
+        None => (reason::ARCHITECTURE, "the subnet boots nothing of this architecture".to_owned()),
+    });
+    Some((mac, answered(question(packet, client), lacks, server, actions)?))
 }
 
 fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
@@ -40,9 +53,10 @@ fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     Entry { service: "dhcp6", asker, asked: asked.into(), opens, ..Entry::default() }
 }
 
+/// The answer in words. `lacks` says why a boot client was told nothing to boot, should that be so.
 fn answered(
     entry: Entry,
-    (client, other): (Option<BootClient>, Option<OtherArchitecture>),
+    lacks: Option<(&'static str, String)>,
     server: &Server,
     actions: &[Action],
 ) -> Option<Entry> {
@@ -76,12 +90,9 @@ fn answered(
         if let Some(subnet) = addresses.first().and_then(subnet) {
             answered.push_str(&replaced(&subnet.boot, &url));
         }
-    } else if let Some(other) = other {
-        answered.push_str(&format!(", and nothing to boot: {other}"));
-        why = Some(reason::OTHER_ARCHITECTURE);
-    } else if client.is_some() {
-        answered.push_str(", and nothing to boot: the subnet boots nothing of this architecture");
-        why = Some(reason::ARCHITECTURE);
+    } else if let Some((code, words)) = lacks {
+        answered.push_str(&format!(", and nothing to boot: {words}"));
+        why = Some(code);
     }
     let settled = addresses.first().filter(|_| reply.kind == MessageType::Reply);
     Some(Entry { answered: answered.into(), reason: why, address: settled.copied(), ..entry })

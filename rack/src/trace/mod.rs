@@ -39,6 +39,8 @@ pub mod reason {
     pub const ARCHITECTURE: &str = "architecture";
     /// The client announced another architecture than the machine is declared with.
     pub const OTHER_ARCHITECTURE: &str = "other_architecture";
+    /// The client asks over InfiniBand.
+    pub const INFINIBAND: &str = "infiniband";
     /// Nobody declared the machine, and unknown machines are not served.
     pub const UNKNOWN_CLIENT: &str = "unknown_client";
     /// Every dynamic address is in use.

@@ -100,7 +100,21 @@ pub(crate) fn seeds4() -> Vec<Vec<u8>> {
     let (release, decline) = (asked(MessageType::Release, &selects), asked(MessageType::Decline, &selects));
     let (inform, booting) = (asked(MessageType::Inform, &ipxe), asked(MessageType::Discover, &ipxe));
     let relayed = relayed.encode();
+    // A client over InfiniBand (RFC 4390) has no hardware address, whatever its length field says.
+    let identifier: &[u8] = &[
+        255, 0, 0, 0, 1, 0, 3, 0, 32, 0x80, 0, 2, 8, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 3, 0, 1, 2, 3,
+    ];
+    let mut infiniband = asked(MessageType::Discover, &[(OptionCode::ClientIdentifier, identifier)]);
+    for (at, byte) in infiniband.iter_mut().enumerate() {
+        match at {
+            1 => *byte = 32,
+            2 => *byte = 20,
+            28..44 => *byte = 0,
+            _ => {}
+        }
+    }
     vec![
+        sequence([&infiniband[..], &discover]),
         sequence([&discover[..], &request, &booting, &inform, &release, &relayed]),
         sequence([&request[..], &decline, &discover]),
         sequence([&relayed[..], &discover]),

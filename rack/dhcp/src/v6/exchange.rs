@@ -540,7 +540,8 @@ impl<'a> Exchange<'a> {
             reply.option(OptionCode::ClientFqdn, &value);
         }
         let client = boot::client(packet)?;
-        if client.other_architecture(self.declared).is_some() {
+        let is_over_infiniband = || super::identity::infiniband(packet).is_some();
+        if client.other_architecture(self.declared).is_some() || is_over_infiniband() {
             return None;
         }
         let (url, class) =

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ingress::Packet;
 use crate::Mac;
+use crate::infiniband::InfiniBand;
 
 const HARDWARE_ETHERNET: u16 = 1;
+const HARDWARE_INFINIBAND: u16 = 32;
 const DUID_LLT: u16 = 1;
 const DUID_LL: u16 = 3;
 const FORGOTTEN: [u8; 2] = [0, 0];
@@ -133,6 +135,18 @@ pub fn heard(packet: &Packet, from: Ipv6Addr) -> Option<Mac> {
     let told = relay.and_then(|relay| relay.options.raw(OptionCode::ClientLinklayerAddr)).and_then(ethernet);
     let source = relay.map_or(from, |relay| relay.peer);
     told.or_else(|| of_link_local(source))
+}
+
+/// The client, if it asks over InfiniBand: its relay says so, or its DUID.
+#[must_use]
+pub fn infiniband(packet: &Packet) -> Option<InfiniBand> {
+    let relay = packet.relays.last();
+    let told = relay.and_then(|relay| relay.options.raw(OptionCode::ClientLinklayerAddr));
+    if let Some((hardware, address)) = told.and_then(|it| it.split_first_chunk::<2>()) {
+        let is_infiniband = u16::from_be_bytes(*hardware) == HARDWARE_INFINIBAND;
+        return InfiniBand::of_address(address).filter(|_| is_infiniband);
+    }
+    InfiniBand::of_duid(packet.options.raw(OptionCode::ClientId)?)
 }
 
 /// RFC 6939 §4: hardware type, address.

@@ -31,7 +31,7 @@ mod server;
 
 pub use boot::client as boot_client;
 pub use config::{AddressRange, Client, Config, ConfigError, Reservation, Subnet};
-pub use identity::{BadDuid, Duid, heard as hardware_address};
+pub use identity::{BadDuid, Duid, heard as hardware_address, infiniband};
 pub use lease::{Lease, MAX_LEASES};
 pub use server::{Action, Arrival, Destination, Event, Ignored, Refusal, Server, Told};
 

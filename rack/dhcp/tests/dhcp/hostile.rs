@@ -2,12 +2,13 @@
 
 use std::net::Ipv4Addr;
 
+use basalt_dhcp::Ignored;
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::ingress::{self, Malformed};
 use dhcproto::v4::{self, MessageType, OptionCode};
 use dhcproto::{Decodable, Decoder};
 
-use crate::support::{LINK, START, discover, ip, mac, server};
+use crate::support::{Answer, LINK, START, discover, ip, mac, server};
 
 const OPTIONS: usize = 240;
 
@@ -81,7 +82,7 @@ fn a_host_name_that_is_not_utf8_hides_neither_client_id_nor_relay() {
     let packet = ingress::parse(&datagram).unwrap();
     assert_eq!(packet.options.text(OptionCode::Hostname), None);
     let mut server = server();
-    let answer = crate::support::Answer(server.handle(START, LINK, &packet)).packet();
+    let answer = Answer(server.handle(START, LINK, &packet)).packet();
     assert_eq!(answer.kind, MessageType::Offer);
     assert_eq!(answer.options.raw(OptionCode::ClientIdentifier), Some([0, 7].as_slice()));
     assert_eq!(answer.options.raw(OptionCode::RelayAgentInformation), Some([1, 1, 5].as_slice()));
@@ -187,4 +188,28 @@ fn a_file_name_too_long_for_its_field_goes_to_option_67() {
     let packet = ingress::parse(&message.encode()).unwrap();
     assert!(packet.file.is_empty());
     assert_eq!(packet.options.raw(OptionCode::BootfileName), Some([b'u'; 128].as_slice()));
+}
+
+/// RFC 4390: hlen is 0, chaddr is empty, and the client identifier says who asks. Some clients say a length of 20 all the same.
+#[test]
+fn a_client_over_infiniband_is_known_and_not_answered() {
+    let guid = [0x00, 0x02, 0xc9, 0x03, 0x00, 0x12, 0x34, 0x56];
+    let identifier = [&[255, 0, 0, 0, 1, 0, 2, 0, 0, 0x02, 0xc9, 0][..], &guid].concat();
+    for hlen in [0, 20, 255] {
+        let mut message = discover(1);
+        message.option(OptionCode::ClientIdentifier, identifier.as_slice());
+        let mut datagram = message.encode();
+        datagram[1] = 32;
+        datagram[2] = hlen;
+        datagram[28..44].fill(0);
+        let packet = ingress::parse(&datagram).unwrap();
+        assert_eq!(packet.mac(), None);
+        let heard = packet.infiniband().unwrap();
+        assert_eq!(heard.to_string(), "over InfiniBand, port GUID 0002:c903:0012:3456");
+        assert_eq!(heard.stand_in.map(|mac| mac.to_string()).as_deref(), Some("00:02:c9:12:34:56"));
+        let mut server = server();
+        let answer = Answer(server.handle(START, LINK, &packet));
+        assert_eq!(answer.ignored(), Ignored::InfiniBand, "hlen {hlen}");
+        assert_eq!(server.known(), 0);
+    }
 }

@@ -1,6 +1,6 @@
 //! What boot clients are told (RFC 5970, UEFI 2.10 §24.7, iPXE).
 
-use basalt_dhcp::v6::{Action, Arrival, Event};
+use basalt_dhcp::v6::{Action, Arrival, Event, infiniband, ingress};
 use basalt_dhcp::{Architecture, BootClient, BootMode, Firmware};
 use dhcproto::v6::{DhcpOption, MessageType, OptionCode};
 
@@ -113,6 +113,22 @@ fn firmware_of_another_architecture_than_declared_gets_an_address_and_no_loader(
         "tftp://[2001:db8::2]/snponly.efi",
         "a stranger"
     );
+}
+
+#[test]
+fn a_client_over_infiniband_gets_an_address_and_nothing_to_boot() {
+    let guid = [0x00, 0x02, 0xc9, 0x03, 0x00, 0x12, 0x34, 0x56];
+    let duid = [&[0, 3, 0, 32][..], &[0x80, 0, 2, 8, 0xfe, 0x80, 0, 0, 0, 0, 0, 0], &guid].concat();
+    let ask = Ask::bare(MessageType::Solicit)
+        .option(OptionCode::ClientId, &duid)
+        .ia(1, &[])
+        .option(OptionCode::ClientArchType, &[0, 7]);
+    let packet = ingress::parse(&ask.0).unwrap();
+    let heard = infiniband(&packet).unwrap();
+    assert_eq!(heard.to_string(), "over InfiniBand, port GUID 0002:c903:0012:3456");
+    let answer = server(subnet()).ask(START, &ask);
+    assert_eq!(url(&answer), None);
+    assert!(answer.option(OptionCode::IANA).is_some());
 }
 
 #[test]
