@@ -2,10 +2,10 @@
 //! much together.
 
 use crate::fact::NewFact;
-use crate::object::signed;
+use crate::object::{signed, timestamp};
 use crate::store::Tx;
 use crate::{Store, StoreError};
-use basalt_api::values::Uid;
+use basalt_api::values::{Timestamp, Uid};
 use serde_json::Value;
 
 /// The kind of facts that are traces.
@@ -28,6 +28,20 @@ pub struct BootTrace {
     /// As the rack told it.
     pub body: Value,
 }
+
+/// A client that asked over InfiniBand.
+#[derive(Clone, Debug)]
+pub struct HeardPort {
+    /// The rack that heard it.
+    pub rack: String,
+    /// The address that stands for it in traces.
+    pub mac: String,
+    /// When a region last stored a trace of it.
+    pub at: Timestamp,
+}
+
+/// So many ports are named at once.
+const PORTS: i64 = 8;
 
 /// Stores a trace. Without a MAC it is nobody's.
 pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<(), StoreError> {
@@ -79,6 +93,32 @@ impl Store {
                where stored_at > now() - interval '1 day'"#
         );
         Ok(crate::object::unsigned(lost.fetch_one(self.pool()).await?))
+    }
+
+    /// Clients that this rack, or any, heard over InfiniBand within the last day; the latest eight, the newest first.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn infiniband_heard(&self, rack: Option<&str>) -> Result<Vec<HeardPort>, StoreError> {
+        struct Row {
+            source: String,
+            mac: String,
+            at_us: i64,
+        }
+        // The condition on the body is that of an index, word for word.
+        let rows = sqlx::query_as!(
+            Row,
+            r#"select source, mac::text as "mac!", (extract(epoch from max(stored_at)) * 1000000)::bigint as "at_us!"
+               from boot_trace
+               where body @> '{"entries": [{"reason": "infiniband"}]}'
+               and stored_at > now() - interval '1 day' and source = coalesce($1::text, source)
+               group by source, mac order by max(stored_at) desc limit $2"#,
+            rack,
+            PORTS
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let port = |row: Row| Ok(HeardPort { rack: row.source, mac: row.mac, at: timestamp(row.at_us)? });
+        rows.into_iter().map(port).collect()
     }
 
     /// The MACs that a machine boots by.

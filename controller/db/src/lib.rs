@@ -86,7 +86,7 @@ pub use access::{Enrolment, Joined, RegionProcess};
 pub use account::{Account, Bearer, Holder, Issued, RestsOn, RoleGrant};
 pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
-pub use boot::{BOOT_TRACE, BootTrace};
+pub use boot::{BOOT_TRACE, BootTrace, HeardPort};
 pub use claim::{Allocation, Claiming, Given};
 pub use concern::{Concern, ConcernAck, ConcernWrite};
 pub use decision::{ALLOCATE, Decision, NewDecision};

@@ -109,6 +109,18 @@ pub(super) async fn report(
         );
         waits.push(lacks("RegionSilent", message, since, to_do));
     }
+    let ports = driver.store.infiniband_heard(Some(&object.name)).await?;
+    if let Some(last) = ports.first() {
+        let named: Vec<&str> = ports.iter().map(|port| port.mac.as_str()).collect();
+        let message = format!(
+            "{} heard DHCP over InfiniBand within the last day, as {}; Basalt boots no machine there",
+            object.name,
+            named.join(", ")
+        );
+        let to_do = "connect an Ethernet port of such a machine, or set its card to Ethernet; `basalt explain boot` with the address says the \
+                     GUID of the port";
+        waits.push(lacks("InfiniBand", message, last.at, to_do.to_owned()));
+    }
     Ok(PlanReport { summary: format!("{}: {message}", object.name), waits, ..PlanReport::default() })
 }
 

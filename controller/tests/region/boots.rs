@@ -118,6 +118,36 @@ async fn who_nobody_declared_has_boots_too_and_who_was_never_heard_is_told_who_l
 }
 
 #[tokio::test]
+async fn who_asks_over_infiniband_is_said_of_the_rack_of_the_port_and_of_a_machine_that_was_never_heard() {
+    const PORT: &str = "00:02:c9:12:34:56";
+    let lab = driven_lab().await;
+    pools(&lab.api).await;
+    let mut rack = Rack::come(&lab).await;
+    let plan = async || lab.api.get("/api/v1/racks/r1/plan").await.json();
+    let says = |plan: &Value| plan["waits"].as_array().unwrap().iter().any(|it| it["cause"] == "InfiniBand");
+    assert!(!says(&plan().await));
+    let over = BootTraceEntry {
+        asked: "DISCOVER, x86-64 UEFI, over InfiniBand, port GUID 0002:c903:0012:3456".into(),
+        answered: "not answered: racks lease no addresses over InfiniBand and boot no machines there".into(),
+        reason: "infiniband".into(),
+        ..discover(0)
+    };
+    rack.heard(PORT, vec![discover(0), over]).await;
+    let plan = plan().await;
+    assert!(says(&plan) && plan.to_string().contains(PORT), "{plan}");
+    let port = boots(&lab, PORT).await["boots"][0]["judgement"].clone();
+    assert_eq!(port["code"], "infiniband");
+    assert!(port["message"].as_str().unwrap().contains("port GUID 0002:c903:0012:3456"), "{port}");
+    let silent = boots(&lab, "blue").await["judgement"]["message"].clone();
+    assert!(silent.as_str().unwrap().contains(PORT), "{silent}");
+
+    let token = issue(&lab, "of-blue", r#"{"role":"blue"}"#).await;
+    let blue = Client::new(lab.region.address(), Some(token));
+    let own = blue.get("/api/v1/boots/blue").await;
+    assert!(own.status == 200 && !own.text().contains(PORT), "it is told of no strangers: {}", own.text());
+}
+
+#[tokio::test]
 async fn who_has_an_address_was_heard_and_a_declared_subnet_is_not_said_to_be_missing() {
     let lab = driven_lab().await;
     let mut rack = Rack::come(&lab).await;

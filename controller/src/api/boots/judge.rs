@@ -1,7 +1,7 @@
 //! What became of a boot, where its last words say that plainly: two tables, of reasons that racks gave and of how far it came.
 
 use basalt_api::wire::{BootEntry, Judgement, Listener};
-use basalt_db::LastLease;
+use basalt_db::{HeardPort, LastLease};
 
 /// A reason of a rack's, what it means, and what to do. `{asked}` and `{answered}` are those of the entry.
 const REASONS: &[(&str, &str, &str)] = &[
@@ -36,6 +36,12 @@ const REASONS: &[(&str, &str, &str)] = &[
         "other_architecture",
         "it announced another architecture than it was declared with then: {answered}",
         "see that architecture of the Machine is that of its firmware, and power cycle it",
+    ),
+    (
+        "infiniband",
+        "it asks over InfiniBand ({asked}), where Basalt boots no machine",
+        "connect an Ethernet port of the machine, name its MAC in boot_macs, and put it first in the boot order of the firmware; a card that \
+         can be both may have to be set to Ethernet",
     ),
     (
         "unknown_client",
@@ -281,7 +287,12 @@ pub(super) fn of(entries: &[BootEntry]) -> Option<Judgement> {
 
 /// Of a machine that no rack heard boot. One that leased an address all the same has booted from something else: racks trace who asks for
 /// something to boot.
-pub(super) fn silence(macs: &[String], racks: &[Listener], lease: Option<&LastLease>) -> Judgement {
+pub(super) fn silence(
+    macs: &[String],
+    racks: &[Listener],
+    lease: Option<&LastLease>,
+    infiniband: &[HeardPort],
+) -> Judgement {
     if let Some(LastLease { address, mac, rack, ends_at }) = lease {
         let rack = rack.as_deref().unwrap_or("a rack that is gone");
         return Judgement {
@@ -308,6 +319,16 @@ pub(super) fn silence(macs: &[String], racks: &[Listener], lease: Option<&LastLe
              that the Vlan has dhcp enabled, and run `basalt-rack check` on the rack",
         ),
     };
-    let message = format!("no rack heard of it within 14 days: {who}");
-    Judgement { code: code.to_owned(), message, to_do: to_do.to_owned() }
+    let mut message = format!("no rack heard of it within 14 days: {who}");
+    let mut to_do = to_do.to_owned();
+    if !infiniband.is_empty() {
+        let ports: Vec<_> = infiniband.iter().map(|it| format!("{} (rack {})", it.mac, it.rack)).collect();
+        message.push_str(&format!(
+            "; DHCP over InfiniBand was heard within the last day, as {}, and Basalt boots no machine there",
+            ports.join(", ")
+        ));
+        to_do.push_str("; `basalt explain boot` with one of these addresses says the GUID of its port: a card of this machine that is set to \
+                        InfiniBand has to be set to Ethernet");
+    }
+    Judgement { code: code.to_owned(), message, to_do }
 }

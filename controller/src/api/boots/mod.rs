@@ -83,7 +83,14 @@ pub(super) async fn read(
     let racks = listeners(&app).await?;
     let others_lost = if machine.is_none() { store.boot_traces_lost().await? } else { 0 };
     let judgement = match boots.is_empty() {
-        true => Some(judge::silence(&texts, &racks, store.lease_of(&texts).await?.as_ref())),
+        true => {
+            // An account that is limited to pools is told of no strangers.
+            let infiniband = match caller.rights.unlimited() {
+                Some(_) => store.infiniband_heard(None).await?,
+                None => Vec::new(),
+            };
+            Some(judge::silence(&texts, &racks, store.lease_of(&texts).await?.as_ref(), &infiniband))
+        }
         false => None,
     };
     Ok(Json(Boots { machine, macs, boots, judgement, racks, others_lost }))

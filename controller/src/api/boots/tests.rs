@@ -3,6 +3,7 @@
 use super::*;
 use crate::racks::observed::BootTraceEntry;
 use basalt_api::kinds::Architecture;
+use basalt_db::HeardPort;
 
 const MAC: Mac = Mac::new([0x52, 0x54, 0, 0, 0, 1]);
 
@@ -146,11 +147,26 @@ fn a_judgement_says_what_was_asked() {
 #[test]
 fn who_was_never_heard_is_told_what_to_look_at() {
     let rack = |connected| Listener { rack: "r1".parse().unwrap(), connected, addresses: Vec::new() };
-    let code = |macs: &[String], racks: &[Listener]| judge::silence(macs, racks, None).code;
+    let code = |macs: &[String], racks: &[Listener]| judge::silence(macs, racks, None, &[]).code;
     let mac = [MAC.to_string()];
     assert_eq!(code(&mac, &[rack(true)]), "never_heard");
     assert_eq!(code(&mac, &[rack(false)]), "no_rack");
     assert_eq!(code(&[], &[rack(true)]), "no_mac");
+}
+
+#[test]
+fn who_was_never_heard_may_be_one_of_those_that_ask_over_infiniband() {
+    let rack = Listener { rack: "r1".parse().unwrap(), connected: true, addresses: Vec::new() };
+    let port = HeardPort { rack: "r1".into(), mac: "00:02:c9:12:34:56".into(), at: Timestamp::UNIX_EPOCH };
+    let judgement = judge::silence(&[MAC.to_string()], &[rack], None, &[port]);
+    assert_eq!(judgement.code, "never_heard");
+    assert!(judgement.message.contains("over InfiniBand"), "{}", judgement.message);
+    assert!(judgement.message.contains("as 00:02:c9:12:34:56 (rack r1)"), "{}", judgement.message);
+    let over = "DISCOVER, x86-64 UEFI, over InfiniBand, port GUID 0002:c903:0012:3456";
+    let words = "not answered: racks lease no addresses over InfiniBand and boot no machines there";
+    let judgement = boots(&[(0, "dhcp", "firmware", over, words, "infiniband")]).remove(0).judgement.unwrap();
+    assert!(judgement.message.contains("port GUID 0002:c903:0012:3456"), "{}", judgement.message);
+    assert!(judgement.to_do.starts_with("connect an Ethernet port"), "{}", judgement.to_do);
 }
 
 #[test]
@@ -193,7 +209,7 @@ fn who_leases_and_asks_for_nothing_to_boot_was_heard_all_the_same() {
         rack: Some("r1".into()),
         ends_at: Timestamp::UNIX_EPOCH,
     };
-    let judgement = judge::silence(&[MAC.to_string()], &[], Some(&lease));
+    let judgement = judge::silence(&[MAC.to_string()], &[], Some(&lease), &[]);
     assert_eq!(judgement.code, "leased_only");
     assert!(judgement.message.contains("leased 10.77.0.100 of r1"), "{}", judgement.message);
     assert!(!judgement.message.contains("no rack heard"), "{}", judgement.message);
