@@ -19,6 +19,8 @@ mod rack;
 mod restored;
 mod seats;
 mod sound;
+mod statements;
+mod topology;
 mod wishes;
 mod world;
 
