@@ -21,7 +21,7 @@ use basalt_engine::steps::StepId;
 use basalt_proto::rack_v1::bmc::Trust;
 use basalt_proto::rack_v1::{Bmc, BootMachine, EphemeralBoot, PowerOffBoot, boot_machine};
 use prost::Message;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::converge::Driver;
 use super::estate::{self, Net, RackSeen};
@@ -88,9 +88,15 @@ fn identity(estate: &Estate, loaded: &Loaded) -> BootMachine {
     }
 }
 
-fn said(machine: &BootMachine) -> Value {
+fn said(machine: &BootMachine) -> Map<String, Value> {
     let BootMachine { name, macs, networks, architecture, .. } = machine;
-    json!({ "name": name, "macs": macs, "networks": networks, "architecture": architecture })
+    let says: [(&str, Value); 4] = [
+        ("name", name.as_str().into()),
+        ("macs", macs.as_slice().into()),
+        ("networks", networks.as_slice().into()),
+        ("architecture", architecture.as_str().into()),
+    ];
+    says.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn known(estate: &Estate, loaded: &Loaded) -> Result<Wanted, StoreError> {
@@ -101,9 +107,14 @@ fn known(estate: &Estate, loaded: &Loaded) -> Result<Wanted, StoreError> {
         let found =
             loaded.inventory.iter().flat_map(|it| it.interfaces.values()).map(|it| it.mac.to_string());
         let found: BTreeSet<String> = found.collect();
-        says["dhcp"] = json!({ "options": to_json(options)?, "found": found });
+        says.insert("dhcp".to_owned(), json!({ "options": to_json(options)?, "found": found }));
     }
-    Ok(Wanted { concern: KNOWN, says, body: Some(machine.encode_to_vec()), racks: BTreeSet::new() })
+    Ok(Wanted {
+        concern: KNOWN,
+        says: says.into(),
+        body: Some(machine.encode_to_vec()),
+        racks: BTreeSet::new(),
+    })
 }
 
 /// The `boot` entry, where it is not so already.
@@ -115,7 +126,7 @@ async fn boot(
 ) -> Result<Option<Wanted>, StoreError> {
     let (uid, machine) = (loaded.input.uid, identity(estate, loaded));
     let claim = claim_to_tell(loaded, planned.boot);
-    let (mut says, mut racks) = (json!({}), BTreeSet::new());
+    let (mut says, mut racks) = (Map::new(), BTreeSet::new());
     if planned.boot != BootAction::Local {
         says = said(&machine);
         racks = estate::boot_racks(&estate.nets, &estate.racks, &loaded.stands_at)
@@ -123,10 +134,11 @@ async fn boot(
             .map(|rack| rack.uid)
             .collect();
     }
-    says["action"] = to_json(&planned.boot)?;
+    says.insert("action".to_owned(), to_json(&planned.boot)?);
     if let Some(claim) = &claim {
-        says["claim"] = to_json(claim)?;
+        says.insert("claim".to_owned(), to_json(claim)?);
     }
+    let says = Value::from(says);
     if !differs(loaded, BOOT, &says, &racks) {
         return Ok(None);
     }
