@@ -17,8 +17,8 @@ create function is_topology_kind(kind text) returns boolean language sql immutab
   select kind in ('Fabric', 'Image', 'Rack', 'Settings', 'StaticRoute', 'Subnet', 'Tag', 'Vlan')
 $$;
 
--- Racks say in their Hello where they serve, of each subnet whether its addresses are short, and since their start to which regions they
--- are linked.
+-- Facts about a rack that the topology is made of: where it serves (`hello`), subnets whose addresses are short, the rack's start, and its
+-- links to regions.
 create function is_topology_fact(kind text) returns boolean language sql immutable as $$
   select kind = 'hello' or kind like 'health:addresses %' or kind like 'health:link %' or kind = 'health:start'
 $$;
@@ -54,7 +54,7 @@ create constraint trigger fact_topology_new after insert on fact_latest deferrab
   for each row when (is_topology_fact(new.kind)) execute function move_topology();
 create constraint trigger fact_topology_gone after delete on fact_latest deferrable initially deferred
   for each row when (is_topology_fact(old.kind)) execute function move_topology();
--- A rack that dials again says the same Hello. Of addresses it also counts when the rack said so.
+-- A rack that dials again says the same Hello. For the other facts, their time counts too.
 create constraint trigger fact_topology_changed after update on fact_latest deferrable initially deferred
   for each row when (is_topology_fact(new.kind) and (new.kind <> 'hello' or old.body is distinct from new.body))
   execute function move_topology();

@@ -1,4 +1,4 @@
--- What racks are told of single machines: one entry each, written by the machine's reconciliation under its lease's epoch.
+-- An entry is what racks are told of one machine in one concern. The machine's reconciliation writes it, under the epoch of its lease.
 -- `says` is compared and shown to nobody; `body` is what racks get, sealed. Null: there is nothing to tell any more.
 create sequence entry_version;
 create table entry (
@@ -26,5 +26,5 @@ create index rack_entry_object on rack_entry (concern, object);
 
 drop table machine_boot;
 
--- Where a machine stands is asked by its MACs.
+-- Addresses show where the machine with their MAC stands.
 create index address_mac on address (mac) where class = 'static';

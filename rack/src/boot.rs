@@ -1,4 +1,4 @@
-//! What a MAC boots, decided from the concerns `known` and `boot` and the register of attempts alone.
+//! Decides what a MAC boots, from the concerns `known` and `boot` and the register of attempts alone.
 //!
 //! | the concerns say | and | the machine boots |
 //! | --- | --- | --- |
@@ -91,7 +91,7 @@ impl Why {
 }
 
 impl BootTable {
-    /// Of two concerns that are sound. What a machine boots comes before what is known of it: each is told by itself.
+    /// Indexes two sound concerns. Each may be newer than the other, so an entry of `concern` wins over one of `known`.
     #[must_use]
     pub fn new(known: &KnownConcern, mut concern: BootConcern) -> Self {
         let told: HashSet<_> = concern.machines.iter().map(|machine| machine.machine_uid.clone()).collect();
@@ -207,7 +207,7 @@ fn ephemeral(machine: &BootMachine) -> Option<&EphemeralBoot> {
 /// The MACs of a machine, of which none is another's.
 ///
 /// # Errors
-/// What is wrong with one.
+/// One is no MAC, or belongs to another machine.
 pub(crate) fn own_macs(machine: &BootMachine, owners: &HashMap<Mac, String>) -> Result<Vec<Mac>, String> {
     let name = &machine.name;
     let own = |mac: &String| {

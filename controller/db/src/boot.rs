@@ -98,7 +98,7 @@ impl Store {
     /// Clients that this rack, or any, heard over InfiniBand within the last day; the latest eight, the newest first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn infiniband_heard(&self, rack: Option<&str>) -> Result<Vec<HeardPort>, StoreError> {
         struct Row {
             source: String,

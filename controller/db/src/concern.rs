@@ -72,8 +72,8 @@ impl Store {
         Ok(Generation::new(query.fetch_optional(self.pool()).await?.map_or(0, unsigned)))
     }
 
-    /// Writes a concern that was rendered after generation `base` was read. The same bytes get no new generation. `entries`: those that it is
-    /// composed of, where it is composed of a scope's.
+    /// Writes a concern that was rendered after generation `base` was read. The same bytes get no new generation. `entries`: the
+    /// entries of the rack's scope that the body is composed of.
     ///
     /// # Errors
     /// `SealReplaced`, or the database: a rack that does not exist, too.
@@ -186,7 +186,7 @@ impl Store {
         if upsert.execute(&mut *tx).await?.rows_affected() == 0 {
             return Ok(());
         }
-        // What an answer of before has settled is settled, unless one of the two is a refusal.
+        // An answer before this one may have settled entries already. A refusal settles nothing.
         let after = before.filter(|before| before.is_applied() && ack.is_applied());
         let after = after.map_or(Generation::new(0), |before| before.generation);
         let settled = self.settled(&mut tx, rack, ack, after).await?;

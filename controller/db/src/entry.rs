@@ -22,7 +22,7 @@ pub(crate) fn pointer(concern: &str) -> String {
 pub struct NewEntry<'a> {
     /// The concern whose documents it is a part of.
     pub concern: &'a str,
-    /// The machine.
+    /// The machine that it tells of.
     pub object: Uid,
     /// The epoch of the lease under which it was decided.
     pub epoch: Epoch,
@@ -37,9 +37,9 @@ pub struct NewEntry<'a> {
 /// An entry as a document is composed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The machine.
+    /// The machine that it tells of.
     pub object: Uid,
-    /// Which version of the entry this is.
+    /// The number of this version. A later one is higher.
     pub version: i64,
     /// The bytes for racks.
     pub body: Vec<u8>,
@@ -59,9 +59,9 @@ pub enum Progress {
 /// A rack that an entry is for, or was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryHolder {
-    /// The rack.
+    /// The rack that was told, or is to be told.
     pub rack: RackId,
-    /// Whether the entry is for it.
+    /// True: the rack is in the scope. False: the rack is to give the entry up.
     pub wanted: bool,
     /// How far it is.
     pub progress: Progress,
@@ -70,9 +70,9 @@ pub struct EntryHolder {
 /// A stored entry, and how far its racks are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntryState {
-    /// The content.
+    /// The content that it was written with.
     pub says: Value,
-    /// The racks in its scope, and those that have not yet given it up.
+    /// The racks in its scope, and racks that left the scope and may still hold the entry.
     pub holders: Vec<EntryHolder>,
 }
 
@@ -177,10 +177,10 @@ impl Store {
         rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body)).collect()
     }
 
-    /// What those entries of a concern say that say anything of this name.
+    /// The content of each entry of a concern that has a member of this name.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn entries_saying(&self, concern: &str, name: &str) -> Result<Vec<Value>, StoreError> {
         let says = sqlx::query_scalar!(
             "select says from entry where concern = $1 and says ? $2 order by object",
@@ -196,10 +196,10 @@ impl Store {
         Ok(Entry { object: Uid::from(object), version, body })
     }
 
-    /// A machine's entries, and how far their racks are with them, by concern.
+    /// A machine's entries by concern, with the progress of their racks.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn entry_states(&self, object: Uid) -> Result<BTreeMap<String, EntryState>, StoreError> {
         let rows = sqlx::query!(
             r#"select e.concern, e.version, e.says, e.body is not null as "is_there!", r.rack as "rack?", r.wanted as "wanted?", r.told, r.told_in,

@@ -260,7 +260,8 @@ impl Store {
         self.wake_with(tx, uids, &[]).await
     }
 
-    /// Wakes objects with their neighbours and with the machines that have addresses of them, and others `alone`: in one statement, in the one order that everybody locks the queue in.
+    /// Wakes the objects `around` with their neighbours, and the objects `alone` without. An IpAddress has the machine with its MAC as a neighbour.
+    /// One statement locks all rows of the queue, in the order that everybody keeps.
     pub(crate) async fn wake_with(
         &self,
         tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! What racks are told: documents, rendered from what is declared or composed of the entries of machines.
+//! Documents for racks. Some are rendered from the topology; those of machines are composed of entries.
 //!
 //! Everything is in a fixed order: the same state has the same bytes, and the same bytes get no new generation.
 

@@ -1,4 +1,4 @@
-//! Entries of a machine: what racks are told of it, each in the concern that is named like it, and the racks that an entry is for.
+//! Entries of a machine. An entry is a machine's part of one concern, and has a scope: the racks that are told.
 //!
 //! | entry | says | is for |
 //! | --- | --- | --- |
@@ -46,7 +46,7 @@ struct Wanted {
 /// Writes a machine's entries as the plan wants them, where they differ.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be read or written.
 pub async fn write(
     driver: &Driver,
     lease: &Lease,
@@ -75,7 +75,7 @@ fn differs(loaded: &Loaded, concern: &str, says: &Value, racks: &BTreeSet<RackId
     loaded.entries.get(concern).is_none_or(|state| state.says != *says || state.scope() != *racks)
 }
 
-/// What racks know of a machine: without an action.
+/// The part of a machine's entries that all racks know. It has no action.
 fn identity(estate: &Estate, loaded: &Loaded) -> BootMachine {
     let input = &loaded.input;
     BootMachine {
@@ -156,7 +156,7 @@ async fn boot(
     Ok(Some(Wanted { concern: BOOT, says, body, racks }))
 }
 
-/// Who has claimed the script that is booted: a rack that did not grant that claim would let it be run a second time.
+/// The claim on the script that is booted. A rack that did not grant the claim would otherwise let the script be run a second time.
 fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
     let BootAction::Ephemeral(attempt) = boot else { return None };
     let mut scripts = loaded.input.records.iter().filter(|record| record.step == StepId::ArmScript);
@@ -239,8 +239,8 @@ pub fn power_holder(entries: &BTreeMap<String, EntryState>) -> Option<RackId> {
     entries.get(POWER)?.scope().into_iter().next()
 }
 
-/// Which certificate of a BMC is believed; None: the first that the rack sees. The first that applies counts, which is what
-/// validation leaves.
+/// The certificate of a BMC that is believed; None: the first one that the rack sees. The first rule that applies counts. Validation has
+/// refused contradictions.
 fn trust(tls: BmcTls) -> Option<Trust> {
     Some(match (tls.verify, tls.fingerprint, tls.ca) {
         (false, ..) => Trust::Unverified(true),
@@ -250,15 +250,15 @@ fn trust(tls: BmcTls) -> Option<Trust> {
     })
 }
 
-/// All subnets of the VLANs in which one of these addresses is and machines boot; none, if there is no such VLAN.
+/// All subnets of the VLANs where machines boot and where one of these addresses is.
 fn networks(nets: &[Net], stands_at: &[IpAddr]) -> Vec<String> {
     let networks: BTreeSet<_> =
         estate::nets_at(nets, stands_at).map(|net| net.subnet.cidr.to_string()).collect();
     networks.into_iter().collect()
 }
 
-/// What a machine boots by the word of these racks and of all others that still have an entry of it; or why one refuses. Each that is
-/// connected has to have answered, and one of the racks has to be connected.
+/// The boot action that all racks have taken over, or the words of a rack that refuses. Each connected rack of the scope has to have
+/// answered, and each connected rack that left the scope. At least one rack of the scope has to be connected.
 #[must_use]
 pub fn applied(
     state: Option<&EntryState>,

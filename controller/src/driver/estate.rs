@@ -120,8 +120,8 @@ pub fn nets_at<'a>(nets: &'a [Net], stands_at: &[IpAddr]) -> impl Iterator<Item 
     nets.iter().filter(move |net| vlans.contains(net.subnet.vlan.as_str()))
 }
 
-/// The racks from which a machine with these addresses may boot: those of its networks, or all that boot machines while its networks are
-/// not known.
+/// The racks from which a machine with these addresses may boot: the racks of its networks. While no network is known, every rack that boots
+/// machines.
 #[must_use]
 pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen], stands_at: &[IpAddr]) -> Vec<&'a RackSeen> {
     let here: Vec<&Net> = nets_at(nets, stands_at).filter(|net| net.boots()).collect();
@@ -134,8 +134,8 @@ pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen], stands_at: &[IpAddr])
     racks.iter().filter(|rack| serving.contains(&rack.uid)).collect()
 }
 
-/// The rack that moves a BMC: of the connected ones the one in the BMC's own subnet, then the one that has moved it so far, then one that
-/// this process can speak to.
+/// The rack that moves a BMC. A connected rack comes first, then a rack in the BMC's own subnet, then the `holder`, then a rack that is linked
+/// to this process.
 #[must_use]
 pub fn power_rack<'a>(
     bmc: Option<IpAddr>,

@@ -105,9 +105,9 @@ pub struct Loaded {
     pub slot: Option<Slot>,
     /// What was asked of it once, as it is noted.
     pub operations: Vec<basalt_db::Operation>,
-    /// What racks are told of it, by concern.
+    /// Its entries for racks, by concern.
     pub entries: BTreeMap<String, EntryState>,
-    /// The addresses by which it is known where it stands: those that are declared for its MACs, and that of its last claim.
+    /// Addresses that show where the machine stands: those declared for its MACs, and the address of the last claim.
     pub stands_at: Vec<IpAddr>,
 }
 

@@ -1,4 +1,4 @@
-//! Racks are told what they need: two sites, each with its networks, its machines and a rack.
+//! A rack is told what it needs, and no more. There are two sites; each has a network, a machine and a rack.
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};

@@ -159,14 +159,14 @@ pub struct Reservation {
     #[prost(string, tag = "3")]
     pub hostname: ::prost::alloc::string::String,
 }
-/// Concern "known": the machines that are declared. One that has no action in concern "boot" boots its disk.
+/// Concern "known": the machines that are declared. A machine without an action in concern "boot" boots its disk.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct KnownConcern {
     /// without actions
     #[prost(message, repeated, tag = "1")]
     pub machines: ::prost::alloc::vec::Vec<BootMachine>,
 }
-/// Concern "boot": what machines boot, of those that boot at this rack.
+/// Concern "boot": machines that may boot at this rack, each with an action.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BootConcern {
     #[prost(message, repeated, tag = "1")]

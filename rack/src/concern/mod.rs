@@ -25,7 +25,7 @@ pub enum Concern {
     Dhcp,
     /// Machines that are declared.
     Known,
-    /// What machines boot.
+    /// Actions of machines that boot here.
     Boot,
     /// Blobs that are served.
     Images,
@@ -90,7 +90,7 @@ impl fmt::Display for Concern {
 pub enum Content {
     /// Of [`Concern::Dhcp`].
     Dhcp(DhcpConcern),
-    /// Of [`Concern::Known`].
+    /// The body of [`Concern::Known`].
     Known(KnownConcern),
     /// Of [`Concern::Boot`].
     Boot(BootConcern),

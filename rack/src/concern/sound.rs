@@ -43,14 +43,15 @@ pub(super) fn dhcp(mut whole: DhcpConcern) -> Sound<DhcpConcern> {
     (whole, left_out)
 }
 
-/// Without machines that have a MAC of one before them: each machine is told by itself, so that a MAC that moves is for a moment with both.
+/// Leaves out machines that have a MAC of a machine before them. Entries are written one by one, so a MAC that moves belongs to two machines
+/// for a moment.
 pub(super) fn known(mut whole: KnownConcern) -> Sound<KnownConcern> {
     let mut left_out = Vec::new();
     only_own_macs(&mut whole.machines, &mut left_out);
     (whole, left_out)
 }
 
-/// Without those, and a machine that cannot be booted as it is to be boots its disk.
+/// Leaves out the same machines. A machine with an unusable action boots its disk.
 pub(super) fn boot(mut whole: BootConcern) -> Sound<BootConcern> {
     let mut left_out = Vec::new();
     only_own_macs(&mut whole.machines, &mut left_out);

@@ -134,7 +134,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
             let script = Script::Local { why: why.words() };
             let reason = match why {
                 Why::OtherArchitecture(_) => reason::OTHER_ARCHITECTURE,
-                // Its task, if it has one, is at the racks of the networks that it is known to stand in.
+                // The racks of the machine's own networks have its task, if there is one.
                 _ if !table.may_be_at(mac, asks.peer) => reason::WRONG_NETWORK,
                 _ => reason::NOTHING_TO_DO,
             };

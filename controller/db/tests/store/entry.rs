@@ -53,7 +53,7 @@ impl World {
         self.store.put_concern_ack(self.racks[rack], &ack).await.unwrap();
     }
 
-    /// What the entry says, and of each rack whether it is for it, and how far that is.
+    /// The content of the entry; for each rack, whether it is in the scope, and its progress.
     async fn state(&self) -> (Value, Vec<(usize, bool, Progress)>) {
         let state = self.store.entry_states(self.machine).await.unwrap().remove("boot").unwrap();
         let place = |rack| self.racks.iter().position(|it| *it == rack).unwrap();
