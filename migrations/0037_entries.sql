@@ -24,7 +24,7 @@ create table rack_entry (
 );
 create index rack_entry_object on rack_entry (concern, object);
 
-drop table machine_boot;
+-- Entries take the place of machine_boot, which regions of the version before still write.
 
 -- Addresses show where the machine with their MAC stands.
 create index address_mac on address (mac) where class = 'static';
