@@ -14,8 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use basalt_api::values::Cidr;
-pub(crate) use basalt_dhcp::Mac;
-use basalt_dhcp::{Architecture, Declared, Firmware, OtherArchitecture};
+use basalt_dhcp::{Architecture, Declared, Firmware, Mac, OtherArchitecture};
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot, KnownConcern, LocalBoot};
 
@@ -91,14 +90,16 @@ impl Why {
 }
 
 impl BootTable {
-    /// Indexes two sound concerns. Each may be newer than the other, so an entry of `concern` wins over one of `known`.
+    /// Indexes two sound concerns, of which either may be newer. The action of a machine is that of `concern`. A MAC that `known` has of another
+    /// machine boots nothing for the first one.
     #[must_use]
     pub fn new(known: &KnownConcern, mut concern: BootConcern) -> Self {
         let told: HashSet<_> = concern.machines.iter().map(|machine| machine.machine_uid.clone()).collect();
         let others = known.machines.iter().filter(|machine| !told.contains(&machine.machine_uid));
         let others = others
             .map(|machine| BootMachine { action: Some(Action::Local(LocalBoot {})), ..machine.clone() });
-        concern.machines.splice(0..0, others);
+        // Later ones win.
+        concern.machines.extend(others);
         let mut by_mac = HashMap::new();
         for (index, machine) in concern.machines.iter().enumerate() {
             by_mac
@@ -204,20 +205,18 @@ fn ephemeral(machine: &BootMachine) -> Option<&EphemeralBoot> {
     }
 }
 
-/// The MACs of a machine, of which none is another's.
+/// Checks that all MACs of a machine can be read, and that each has one owner.
 ///
 /// # Errors
-/// One is no MAC, or belongs to another machine.
-pub(crate) fn own_macs(machine: &BootMachine, owners: &HashMap<Mac, String>) -> Result<Vec<Mac>, String> {
-    let name = &machine.name;
-    let own = |mac: &String| {
-        let mac: Mac = mac.parse().map_err(|error| format!("machine {name:?}: {error}"))?;
-        match owners.get(&mac) {
-            Some(other) => Err(format!("MAC {mac} belongs to both {other:?} and {name:?}")),
-            None => Ok(mac),
+/// One is no MAC, or belongs to another machine as well.
+pub(crate) fn check_macs(machine: &BootMachine, owners: &HashMap<Mac, Vec<String>>) -> Result<(), String> {
+    for mac in &machine.macs {
+        let mac: Mac = mac.parse().map_err(|error| format!("machine {:?}: {error}", machine.name))?;
+        if let Some([one, other, ..]) = owners.get(&mac).map(Vec::as_slice) {
+            return Err(format!("MAC {mac} belongs to both {one:?} and {other:?}"));
         }
-    };
-    machine.macs.iter().map(own).collect()
+    }
+    Ok(())
 }
 
 /// Checks what a machine is to boot.
@@ -326,14 +325,18 @@ mod tests {
         let known = KnownConcern { machines };
         let table = BootTable::new(&known, BootConcern::default());
         assert_eq!(table.decide(mac(1), None, &attempts, 0), Decision::Local(Why::Declared));
-        // Its MAC was another's a moment ago.
         let mut told = concern();
         told.machines.truncate(1);
-        told.machines[0].macs.push(mac(2).to_string());
+        told.machines[0].macs.extend([mac(2).to_string(), mac(7).to_string()]);
         let table = BootTable::new(&known, told);
-        for number in [1, 2] {
+        for number in [1, 7] {
             assert!(matches!(table.decide(mac(number), None, &attempts, 0), Decision::Ephemeral(_)));
         }
+        assert_eq!(
+            table.decide(mac(2), None, &attempts, 0),
+            Decision::Local(Why::Declared),
+            "it is another's"
+        );
         assert_eq!(table.decide(mac(3), None, &attempts, 0), Decision::Local(Why::Declared));
     }
 

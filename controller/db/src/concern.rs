@@ -97,7 +97,10 @@ impl Store {
         let at = Generation::new(current.as_ref().map_or(0, |c| unsigned(c.generation)));
         if current.is_some_and(|c| c.sha256 == digest.as_ref()) {
             if let Some(entries) = entries {
-                self.note_told(&mut tx, rack, concern, at, entries).await?;
+                // The rack may have answered this document already, and answers once.
+                let noted = self.note_told(&mut tx, rack, concern, at, entries).await?;
+                self.remove_given_up(&mut tx, rack, concern).await?;
+                self.wake_with(&mut tx, &[], &noted).await?;
                 self.commit(tx).await?;
             }
             return Ok(ConcernWrite::Unchanged(at));

@@ -231,7 +231,7 @@ impl Store {
         Ok(states)
     }
 
-    /// Notes which entries are in a rack's document of this generation; of all others it is without.
+    /// Notes which entries a rack's document of this generation has, and which it is without. Returns the machines for which that is news.
     pub(crate) async fn note_told(
         &self,
         tx: &mut Tx,
@@ -239,24 +239,41 @@ impl Store {
         concern: &str,
         generation: Generation,
         entries: &[Entry],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Uuid>, StoreError> {
         let (objects, versions): (Vec<Uuid>, Vec<i64>) =
             entries.iter().map(|entry| (entry.object.get(), entry.version)).unzip();
-        let update = sqlx::query!(
+        let update = sqlx::query_scalar!(
             "with told as (
                select r.object, n.version from rack_entry r
                left join unnest($3::uuid[], $4::bigint[]) n(object, version) on n.object = r.object
                where r.rack = $1 and r.concern = $2 and (r.told is distinct from n.version or r.told_in is null)
                order by r.object for update of r)
              update rack_entry r set told = t.version, told_in = $5 from told t
-             where r.rack = $1 and r.concern = $2 and r.object = t.object",
+             where r.rack = $1 and r.concern = $2 and r.object = t.object returning r.object",
             rack.get(),
             concern,
             &objects,
             &versions,
             signed(generation.get())
         );
-        update.execute(&mut **tx).await?;
+        Ok(update.fetch_all(&mut **tx).await?)
+    }
+
+    /// Removes the rows of entries that a rack has given up, by its latest answer.
+    pub(crate) async fn remove_given_up(
+        &self,
+        tx: &mut Tx,
+        rack: RackId,
+        concern: &str,
+    ) -> Result<(), StoreError> {
+        let delete = sqlx::query!(
+            "delete from rack_entry r using rack_concern_ack a
+             where r.rack = $1 and r.concern = $2 and a.rack = $1 and a.concern = $2
+             and not r.wanted and r.told is null and r.told_in <= a.generation and a.outcome in ('applied', 'already_there')",
+            rack.get(),
+            concern
+        );
+        delete.execute(&mut **tx).await?;
         Ok(())
     }
 

@@ -43,7 +43,8 @@ struct Wanted {
     racks: BTreeSet<RackId>,
 }
 
-/// Writes a machine's entries as the plan wants them, where they differ.
+/// Writes a machine's entries as the plan wants them, where they differ. True: the boot action is another one, and no rack holds the entry
+/// whose answer would wake the machine, so the caller plans again.
 ///
 /// # Errors
 /// Fails if the database cannot be read or written.
@@ -53,7 +54,7 @@ pub async fn write(
     estate: &Estate,
     loaded: &Loaded,
     planned: &Plan,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let (store, object) = (&driver.store, loaded.input.uid.into());
     let known = known(estate, loaded)?;
     let is_news = differs(loaded, KNOWN, &known.says, &known.racks);
@@ -68,11 +69,25 @@ pub async fn write(
     if is_news {
         store.enqueue_kind("Rack").await?;
     }
-    Ok(())
+    let has_holder = loaded.entries.get(BOOT).is_some_and(|state| !state.holders.is_empty());
+    Ok(wanted.iter().any(|it| it.concern == BOOT && it.racks.is_empty()) && !has_holder)
 }
 
 fn differs(loaded: &Loaded, concern: &str, says: &Value, racks: &BTreeSet<RackId>) -> bool {
     loaded.entries.get(concern).is_none_or(|state| state.says != *says || state.scope() != *racks)
+}
+
+/// The racks that had the entry when its attempt was claimed. The agent has a session with one of them, and ends it there, whatever that rack
+/// serves meanwhile.
+fn of_claimed(loaded: &Loaded, boot: BootAction) -> BTreeSet<RackId> {
+    let BootAction::Ephemeral(attempt) = boot else { return BTreeSet::new() };
+    let state = loaded.entries.get(BOOT).filter(|state| action_of(state) == Some(boot));
+    let claimed = loaded.input.facts.claims.contains_key(&attempt);
+    state.filter(|_| claimed).map(EntryState::scope).unwrap_or_default()
+}
+
+fn action_of(state: &EntryState) -> Option<BootAction> {
+    serde_json::from_value(state.says.get("action")?.clone()).ok()
 }
 
 /// The part of a machine's entries that all racks know. It has no action.
@@ -133,6 +148,7 @@ async fn boot(
             .into_iter()
             .map(|rack| rack.uid)
             .collect();
+        racks.extend(of_claimed(loaded, planned.boot));
     }
     says.insert("action".to_owned(), to_json(&planned.boot)?);
     if let Some(claim) = &claim {
@@ -265,8 +281,7 @@ pub fn applied(
     scope: &[&RackSeen],
     racks: &[RackSeen],
 ) -> (Option<BootSeen>, Option<String>) {
-    let action = state.and_then(|state| serde_json::from_value(state.says.get("action")?.clone()).ok());
-    let (Some(state), Some(action)) = (state, action) else { return (None, None) };
+    let (Some(state), Some(action)) = (state, state.and_then(action_of)) else { return (None, None) };
     let connected = |uid: RackId| racks.iter().find(|rack| rack.uid == uid && rack.connected.is_some());
     let here: BTreeSet<RackId> =
         scope.iter().filter(|rack| rack.connected.is_some()).map(|rack| rack.uid).collect();

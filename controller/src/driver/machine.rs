@@ -67,7 +67,9 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             continue;
         }
         keep_slot(driver, &loaded, &planned).await?;
-        entries::write(driver, lease, &estate, &loaded, &planned).await?;
+        if entries::write(driver, lease, &estate, &loaded, &planned).await? {
+            continue;
+        }
         let Some(step) = planned.next.first() else {
             write(driver, lease, &object, &loaded, &planned, None, now).await?;
             return Ok(wake(&planned, &loaded, now));

@@ -49,6 +49,12 @@ impl Concern {
         }
     }
 
+    /// Whether passwords, keys or tasks are in it.
+    #[must_use]
+    pub const fn has_secrets(self) -> bool {
+        matches!(self, Self::Boot | Self::Power)
+    }
+
     /// The concern of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{BootConcern, BootMachine, DhcpConcern, KnownConcern, LocalBoot};
 
@@ -43,8 +44,8 @@ pub(super) fn dhcp(mut whole: DhcpConcern) -> Sound<DhcpConcern> {
     (whole, left_out)
 }
 
-/// Leaves out machines that have a MAC of a machine before them. Entries are written one by one, so a MAC that moves belongs to two machines
-/// for a moment.
+/// Leaves out machines that share a MAC: nobody knows which of them asks. Entries are written one by one, so a MAC that moves belongs to two
+/// machines for a moment.
 pub(super) fn known(mut whole: KnownConcern) -> Sound<KnownConcern> {
     let mut left_out = Vec::new();
     only_own_macs(&mut whole.machines, &mut left_out);
@@ -71,12 +72,14 @@ pub(super) fn boot(mut whole: BootConcern) -> Sound<BootConcern> {
 }
 
 fn only_own_macs(machines: &mut Vec<BootMachine>, left_out: &mut Vec<String>) {
-    let mut owners: HashMap<boot::Mac, String> = HashMap::new();
-    machines.retain(|machine| match boot::own_macs(machine, &owners) {
-        Ok(macs) => {
-            owners.extend(macs.into_iter().map(|mac| (mac, machine.name.clone())));
-            true
+    let mut owners: HashMap<Mac, Vec<String>> = HashMap::new();
+    for machine in machines.iter() {
+        for mac in machine.macs.iter().filter_map(|mac| mac.parse().ok()) {
+            owners.entry(mac).or_default().push(machine.name.clone());
         }
+    }
+    machines.retain(|machine| match boot::check_macs(machine, &owners) {
+        Ok(()) => true,
         Err(why) => {
             left_out.push(why);
             false
@@ -140,15 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn of_two_machines_with_one_mac_the_second_is_left_out() {
+    fn machines_that_share_a_mac_are_left_out() {
         let mut whole = fixtures::concern();
+        whole.machines.push(fixtures::machine(4, Action::Local(LocalBoot {})));
         whole.machines[1].macs = whole.machines[0].macs.clone();
         whole.machines[2].macs = vec!["nonsense".to_owned()];
-        let first = vec![whole.machines[0].clone()];
+        let last = vec![whole.machines[3].clone()];
         let (sound, left_out) = boot(whole.clone());
-        assert_eq!(sound.machines, first);
-        assert!(left_out[0].contains("belongs to both \"m1\" and \"m2\""), "{left_out:?}");
-        assert!(left_out[1].contains("machine \"m3\""), "{left_out:?}");
-        assert_eq!(known(KnownConcern { machines: whole.machines }).0.machines, first);
+        assert_eq!(sound.machines, last);
+        for why in &left_out[..2] {
+            assert!(why.contains("belongs to both \"m1\" and \"m2\""), "{left_out:?}");
+        }
+        assert!(left_out[2].contains("machine \"m3\""), "{left_out:?}");
+        assert_eq!(known(KnownConcern { machines: whole.machines }).0.machines, last);
     }
 }

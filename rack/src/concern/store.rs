@@ -223,7 +223,7 @@ impl ConcernStore {
         let path = self.path(concern);
         // First the incarnation: a crash in between must not leave the old one welcome.
         self.epochs.enter(&offered.incarnation).map_err(|error| error.to_string())?;
-        durable::replace_keeping_old(&path, &offered.encode_to_vec())
+        keep(&path, concern, &offered.encode_to_vec())
             .map_err(|error| format!("{}: {error}", path.display()))?;
         self.views.publish(content);
         Ok(())
@@ -235,6 +235,18 @@ impl ConcernStore {
 
     fn path(&self, concern: Concern) -> PathBuf {
         path(&self.dir, concern)
+    }
+}
+
+/// Writes a concern's file. Of a concern with secrets no version of before stays: what a rack is told to give up is gone from its disk.
+fn keep(path: &Path, concern: Concern, bytes: &[u8]) -> io::Result<()> {
+    if !concern.has_secrets() {
+        return durable::replace_keeping_old(path, bytes);
+    }
+    durable::replace(path, bytes)?;
+    match fs::remove_file(durable::beside(path, "old")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => durable::sync_parent(path),
     }
 }
 
@@ -271,7 +283,7 @@ pub fn write_concern(data_dir: &Path, version: &ConcernVersion) -> io::Result<()
     }
     let dir = data_dir.join("concerns");
     durable::private_dir(&dir)?;
-    durable::replace_keeping_old(&path(&dir, concern), &version.encode_to_vec())
+    keep(&path(&dir, concern), concern, &version.encode_to_vec())
 }
 
 /// Reads a concern from a rack's data directory.
@@ -286,8 +298,8 @@ pub fn read_concern(data_dir: &Path, concern: Concern) -> Result<Option<(Concern
 mod tests {
     use super::super::version;
     use super::*;
-    use basalt_proto::rack_v1::DhcpSubnet;
     use basalt_proto::rack_v1::concern_reply::Outcome;
+    use basalt_proto::rack_v1::{Bmc, DhcpSubnet};
 
     fn open(dir: &Path) -> (ConcernStore, Vec<Damaged>) {
         ConcernStore::open(dir, Arc::new(Epochs::open(dir).unwrap())).unwrap()
@@ -372,6 +384,23 @@ mod tests {
             assert!(damaged[0].message.contains("generation 1 is used instead"), "{}", damaged[0].message);
             assert_eq!(store.held()[0].generation, 1);
         }
+    }
+
+    #[test]
+    fn what_a_rack_gives_up_is_gone_from_its_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        let bmc = Bmc { password: "a-marker".to_owned(), ..Bmc::default() };
+        let told = PowerConcern { bmcs: vec![bmc], networks: Vec::new() };
+        store.apply(&version(Concern::Power, 1, "a", &told));
+        let files = || {
+            let files = fs::read_dir(dir.path().join("concerns")).unwrap();
+            files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect::<Vec<_>>()
+        };
+        let has_marker = |file: &Vec<u8>| file.windows(8).any(|part| part == b"a-marker");
+        assert!(files().iter().any(has_marker));
+        store.apply(&version(Concern::Power, 2, "a", &PowerConcern::default()));
+        assert!(!files().iter().any(has_marker));
     }
 
     #[test]

@@ -158,6 +158,21 @@ async fn a_document_that_was_composed_before_a_rack_left_the_scope_still_names_i
 }
 
 #[tokio::test]
+async fn a_rack_that_left_the_scope_before_it_was_told_gives_nothing_up_and_the_machine_is_woken() {
+    let world = world().await;
+    let [r1, _] = world.racks;
+    let (_, at) = world.tell(0).await;
+    world.answer(0, at, "applied").await;
+    world.put(1, "install", Some(b"task"), &[r1]).await;
+    world.put(2, "local", None, &[]).await;
+    world.woken().await;
+    assert_eq!(world.state().await.1, [(0, false, Progress::Waits)]);
+    assert_eq!(world.tell(0).await.1, at, "the document is the same");
+    assert_eq!(world.state().await.1, []);
+    assert_eq!(world.woken().await, names(&["m"]));
+}
+
+#[tokio::test]
 async fn a_body_is_sealed_and_goes_with_its_machine() {
     let url = basalt_db::testing::database().await;
     let store = open(&url, [7; 32]).await.unwrap();

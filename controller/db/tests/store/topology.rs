@@ -106,7 +106,7 @@ fn fact(object: Uid, kind: &str, body: Value) -> NewFact {
 }
 
 #[tokio::test]
-async fn a_rack_moves_it_by_where_it_serves_and_by_addresses_that_are_short() {
+async fn a_rack_moves_it_by_where_it_serves_by_addresses_that_are_short_and_by_its_links() {
     let store = store().await;
     let rack = put(&store, "Rack", "rack1", json!({})).await.unwrap().object.uid;
     let mut position = Watched::from_now(&store).await;
@@ -118,7 +118,9 @@ async fn a_rack_moves_it_by_where_it_serves_and_by_addresses_that_are_short() {
         (hello("10.77.0.3/24"), 1, "it has another address"),
         (short(false), 1, "no address is free"),
         (short(true), 1, "there are some again"),
-        (fact(rack, "health:link region:5250", json!({"ok": true})), 0, "a link of it"),
+        (fact(rack, "health:start", json!({"ok": true})), 1, "its links of before count no more"),
+        (fact(rack, "health:link region:5250", json!({"ok": true})), 1, "a link of it"),
+        (fact(rack, "health:dhcp eth0", json!({"ok": true})), 0, "a service of it"),
         (fact(rack, "lease", json!({"address": "10.77.0.9"})), 0, "a lease"),
     ] {
         store.store_own_fact(&said).await.unwrap();
