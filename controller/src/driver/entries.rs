@@ -77,8 +77,8 @@ fn differs(loaded: &Loaded, concern: &str, says: &Value, racks: &BTreeSet<RackId
     loaded.entries.get(concern).is_none_or(|state| state.says != *says || state.scope() != *racks)
 }
 
-/// The racks that had the entry when its attempt was claimed. The agent has a session with one of them, and ends it there, whatever that rack
-/// serves meanwhile.
+/// The racks that had the entry when its attempt was claimed. The agent ends its session with the rack where it began, even when that rack
+/// no longer serves the network.
 fn of_claimed(loaded: &Loaded, boot: BootAction) -> BTreeSet<RackId> {
     let BootAction::Ephemeral(attempt) = boot else { return BTreeSet::new() };
     let state = loaded.entries.get(BOOT).filter(|state| action_of(state) == Some(boot));

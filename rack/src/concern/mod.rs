@@ -49,7 +49,7 @@ impl Concern {
         }
     }
 
-    /// Whether passwords, keys or tasks are in it.
+    /// True for a concern with passwords, keys or tasks.
     #[must_use]
     pub const fn has_secrets(self) -> bool {
         matches!(self, Self::Boot | Self::Power)

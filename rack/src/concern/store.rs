@@ -238,7 +238,7 @@ impl ConcernStore {
     }
 }
 
-/// Writes a concern's file. Of a concern with secrets no version of before stays: what a rack is told to give up is gone from its disk.
+/// Writes a concern's file. A concern with secrets leaves no earlier version, so that a secret which the rack gives up is gone from its disk.
 fn keep(path: &Path, concern: Concern, bytes: &[u8]) -> io::Result<()> {
     if !concern.has_secrets() {
         return durable::replace_keeping_old(path, bytes);
