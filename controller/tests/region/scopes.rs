@@ -3,10 +3,13 @@
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
 use crate::traces::ephemeral_image;
+use basalt_api::values::{Attempt, Timestamp};
+use basalt_db::{Key, NewFact};
 use basalt_engine::Policy;
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{BootConcern, KnownConcern, PowerConcern};
 use basalt_region::controller::Controller;
+use basalt_region::racks::observed::{Claim, Observed};
 use prost::Message;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -60,9 +63,17 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-fn arms_something(rack: &Linked) -> bool {
-    let boot = last::<BootConcern>(rack, "boot");
-    boot.is_some_and(|it| it.machines.iter().any(|it| matches!(it.action, Some(Action::Ephemeral(_)))))
+/// The first attempt that a rack is told to boot now.
+fn armed(rack: &Linked) -> Option<Attempt> {
+    let boot = last::<BootConcern>(rack, "boot")?;
+    boot.machines.into_iter().find_map(|machine| match machine.action? {
+        Action::Ephemeral(boot) => Some(Attempt::new(boot.attempt)),
+        _ => None,
+    })
+}
+
+fn bmcs(rack: &Linked) -> usize {
+    last::<PowerConcern>(rack, "power").map_or(0, |it| it.bmcs.len())
 }
 
 #[tokio::test]
@@ -73,7 +84,7 @@ async fn a_site_that_does_not_answer_keeps_no_machine_of_another_site_waiting() 
     declare_machine(&lab, 0).await;
     // First the power is read; the second command switches the machine on, which waits for its boot instruction.
     until("the machine in the north is switched on", || {
-        arms_something(&north) && north.told().commands.iter().any(|it| it.verb().as_str_name() == "ON")
+        armed(&north).is_some() && north.told().commands.iter().any(|it| it.verb().as_str_name() == "ON")
     })
     .await;
 }
@@ -91,8 +102,7 @@ async fn a_password_and_a_task_are_told_to_the_racks_that_need_them_alone() {
         |rack: &Linked| last::<KnownConcern>(rack, "known").is_some_and(|it| it.machines.len() == 2);
     for rack in &racks {
         until("each rack has its machine's task and BMC, and knows both machines", || {
-            let bmcs = last::<PowerConcern>(rack, "power").map_or(0, |it| it.bmcs.len());
-            arms_something(rack) && bmcs == 1 && knows_both(rack)
+            armed(rack).is_some() && bmcs(rack) == 1 && knows_both(rack)
         })
         .await;
     }
@@ -116,8 +126,26 @@ async fn a_password_and_a_task_are_told_to_the_racks_that_need_them_alone() {
     // The south's rack goes for good. Its machine's BMC moves to the other one, which is told now.
     let [north, south] = racks;
     drop(south);
-    until("the other rack has both BMCs", || {
-        last::<PowerConcern>(&north, "power").is_some_and(|it| it.bmcs.len() == 2)
-    })
-    .await;
+    until("the other rack has both BMCs", || bmcs(&north) == 2).await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_claimed_stays_with_a_rack_that_is_set_aside() {
+    let (lab, controller) = sites().await;
+    let north = Linked::come(&lab, controller.rpc_address(), "north-1", "10.77.0.2/24").await;
+    let south = Linked::come(&lab, controller.rpc_address(), "south-1", "10.78.0.2/24").await;
+    declare_machine(&lab, 0).await;
+    until("the machine's task is armed", || armed(&north).is_some() && bmcs(&north) == 1).await;
+    let attempt = armed(&north);
+    let store = lab.region.store();
+    let uid = store.get("Machine", Key::Name("m0")).await.expect("a machine").uid;
+    let claim = Observed::Claim(Claim { address: "10.77.0.9".into(), boot_id: "b".into() });
+    let (kind, body) = claim.stored();
+    let (object, observed_at) = (Some(uid), Timestamp::UNIX_EPOCH);
+    let fact =
+        NewFact { seq: 0, object, mac: None, kind, step_key: None, attempt, body, observed_at, wakes: true };
+    store.store_own_fact(&fact).await.expect("it is stored");
+    lab.api.declare("/api/v1/racks/north-1", r#"{"maintenance":true}"#).await;
+    until("another rack speaks to its BMC", || bmcs(&south) == 1 && bmcs(&north) == 0).await;
+    assert_eq!((armed(&north), armed(&south)), (attempt, None), "the agent ends where it began");
 }
