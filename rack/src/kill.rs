@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use basalt_proto::kill::KillPoints;
-use basalt_proto::rack_v1::{ConcernVersion, Fact, fact::Body};
+use basalt_proto::rack_v1::{ConcernVersion, Fact, KnownConcern, fact::Body};
 
 use crate::concern::{Content, Understood, verify};
 
@@ -30,7 +30,7 @@ pub(crate) fn instructed(version: &ConcernVersion) {
         return;
     }
     if let Ok(Understood { content: Content::Boot(concern), .. }) = verify(version) {
-        let table = crate::boot::BootTable::new(&Default::default(), concern);
+        let table = crate::boot::BootTable::new(&KnownConcern::default(), concern);
         for step in table.armed().filter_map(|(_, boot)| step_of(&boot.step_key)) {
             POINTS.at(step, TOLD);
         }

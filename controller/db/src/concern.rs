@@ -54,8 +54,12 @@ impl ConcernAck {
     /// Whether the rack does it.
     #[must_use]
     pub fn is_applied(&self) -> bool {
-        matches!(self.outcome.as_str(), "applied" | "already_there")
+        is_applied(&self.outcome)
     }
+}
+
+pub(crate) fn is_applied(outcome: &str) -> bool {
+    matches!(outcome, "applied" | "already_there")
 }
 
 impl Store {
@@ -192,7 +196,8 @@ impl Store {
         // An answer before this one may have settled entries already. A refusal settles nothing.
         let after = before.filter(|before| before.is_applied() && ack.is_applied());
         let after = after.map_or(Generation::new(0), |before| before.generation);
-        let settled = self.settled(&mut tx, rack, ack, after).await?;
+        let settled = self.settled(&mut tx, rack, &ack.concern, after, ack.generation).await?;
+        self.remove_given_up(&mut tx, rack, &ack.concern).await?;
         self.wake_with(&mut tx, &[rack.get()], &settled).await?;
         self.commit(tx).await
     }

@@ -3,7 +3,7 @@
 //! An entry has a scope, the racks that it is for. A rack's document of a concern is composed of the entries of its scope. So a secret goes to
 //! the racks that need it, and an attempt waits for these racks alone.
 
-use crate::concern::ConcernAck;
+use crate::concern::is_applied;
 use crate::object::signed;
 use crate::seal::Place;
 use crate::store::Tx;
@@ -122,7 +122,7 @@ impl Store {
             }
         }
         let racks: Vec<Uuid> = entry.racks.iter().map(|rack| rack.get()).collect();
-        // Rows of racks and machines are locked in this order by everybody.
+        // Everybody locks these rows in the order of machines, and of one machine in the order of racks.
         let moved = sqlx::query_scalar!(
             r#"with known as (
                  select rack, wanted from rack_entry where concern = $1 and object = $2 order by rack for update),
@@ -219,11 +219,10 @@ impl Store {
             let is_told = row.told == (wanted && row.is_there).then_some(row.version);
             let is_answered = row.told_in.is_some_and(|told_in| row.answered.is_some_and(|it| it >= told_in));
             let progress = match row.outcome {
-                Some(outcome) if is_told && is_answered => {
-                    let (generation, message) = (Generation::new(0), row.message.unwrap_or_default());
-                    let ack = ConcernAck { concern: row.concern, generation, outcome, message };
-                    if ack.is_applied() { Progress::Applied } else { Progress::Refused(ack.message) }
-                }
+                Some(outcome) if is_told && is_answered => match is_applied(&outcome) {
+                    true => Progress::Applied,
+                    false => Progress::Refused(row.message.unwrap_or_default()),
+                },
                 _ => Progress::Waits,
             };
             state.holders.push(EntryHolder { rack: RackId::from(rack), wanted, progress });
@@ -231,7 +230,8 @@ impl Store {
         Ok(states)
     }
 
-    /// Notes which entries a rack's document of this generation has, and which it is without. Returns the machines for which that is news.
+    /// Notes the entries that a rack's document of this generation has, with their versions; all others are noted as missing there. Returns
+    /// the machines whose rows changed.
     pub(crate) async fn note_told(
         &self,
         tx: &mut Tx,
@@ -277,27 +277,22 @@ impl Store {
         Ok(())
     }
 
-    /// The machines whose entries an answer settles. Rows of entries that the rack has given up go.
+    /// The machines that an answer to generation `through` settles: what they are told changed in a document after generation `after`.
     pub(crate) async fn settled(
         &self,
         tx: &mut Tx,
         rack: RackId,
-        ack: &ConcernAck,
+        concern: &str,
         after: Generation,
+        through: Generation,
     ) -> Result<Vec<Uuid>, StoreError> {
         let settled = sqlx::query_scalar!(
-            r#"with due as (
-                 select object, wanted, told from rack_entry
-                 where rack = $1 and concern = $2 and told_in > $3 and told_in <= $4 order by object for update),
-               gone as (
-                 delete from rack_entry r using due d
-                 where r.rack = $1 and r.concern = $2 and r.object = d.object and not d.wanted and d.told is null and $5)
-               select object as "object!" from due"#,
+            "select object from rack_entry
+             where rack = $1 and concern = $2 and told_in > $3 and told_in <= $4 order by object for update",
             rack.get(),
-            ack.concern,
+            concern,
             signed(after.get()),
-            signed(ack.generation.get()),
-            ack.is_applied()
+            signed(through.get())
         );
         Ok(settled.fetch_all(&mut **tx).await?)
     }

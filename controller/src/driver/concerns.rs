@@ -45,28 +45,7 @@ pub async fn write(
                 _ => None,
             };
             let told = entries.as_deref().unwrap_or_default();
-            let body = match name {
-                KNOWN => KnownConcern { machines: composed(&store.entries(KNOWN).await?)? }.encode_to_vec(),
-                BOOT => BootConcern { machines: composed(told)?, enlist: None }.encode_to_vec(),
-                _ => {
-                    let estate = topology.estate(store).await?;
-                    match name {
-                        "dhcp" => {
-                            store.delegate(&served(&estate)).await?;
-                            let delegation = store.delegation(rack.uid).await?;
-                            let addresses = store.addresses().await?;
-                            let clients = store.entries_saying(KNOWN, "dhcp").await?;
-                            dhcp(&estate, rack, &delegation, &addresses, &clients).encode_to_vec()
-                        }
-                        "images" => images(&estate).encode_to_vec(),
-                        _ => {
-                            let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
-                            PowerConcern { bmcs: composed(told)?, networks: networks.collect() }
-                                .encode_to_vec()
-                        }
-                    }
-                }
-            };
+            let body = render(store, rack, topology, name, told).await?;
             let written = store.put_concern(rack.uid, name, base, &body, entries.as_deref()).await?;
             if !matches!(written, ConcernWrite::Stale(_)) {
                 break;
@@ -75,6 +54,38 @@ pub async fn write(
         }
     }
     Ok(())
+}
+
+/// The bytes of a concern; `told` are the entries of the rack's scope, of a concern that is composed of these.
+async fn render(
+    store: &Store,
+    rack: &RackSeen,
+    topology: &Topology,
+    name: &str,
+    told: &[Entry],
+) -> Result<Vec<u8>, StoreError> {
+    match name {
+        KNOWN => {
+            return Ok(KnownConcern { machines: composed(&store.entries(KNOWN).await?)? }.encode_to_vec());
+        }
+        BOOT => return Ok(BootConcern { machines: composed(told)?, enlist: None }.encode_to_vec()),
+        _ => {}
+    }
+    let estate = topology.estate(store).await?;
+    Ok(match name {
+        "dhcp" => {
+            store.delegate(&served(&estate)).await?;
+            let delegation = store.delegation(rack.uid).await?;
+            let addresses = store.addresses().await?;
+            let clients = store.entries_saying(KNOWN, "dhcp").await?;
+            dhcp(&estate, rack, &delegation, &addresses, &clients).encode_to_vec()
+        }
+        "images" => images(&estate).encode_to_vec(),
+        _ => {
+            let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
+            PowerConcern { bmcs: composed(told)?, networks: networks.collect() }.encode_to_vec()
+        }
+    })
 }
 
 fn dhcp(
