@@ -1,0 +1,256 @@
+//! One authoritative zone, and what it says of a name (RFC 1034 §4.3.2, RFC 4592).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hickory_proto::rr::rdata::SOA;
+use hickory_proto::rr::{Name, RData, Record};
+
+use crate::computed::Computed;
+use crate::name::{WireName, count_labels, parent, to_key};
+use crate::records::{RrSet, rtype};
+
+mod build;
+
+pub use build::{BadZone, Reason};
+
+/// The start of authority of a zone (RFC 1035 §3.3.13).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Soa {
+    /// The zone's own name.
+    pub origin: Name,
+    /// The primary server.
+    pub primary: Name,
+    /// The mailbox of the person in charge, as a name.
+    pub mailbox: Name,
+    /// The version of the zone (RFC 1982).
+    pub serial: u32,
+    /// Seconds between a secondary's questions.
+    pub refresh: i32,
+    /// Seconds until a secondary asks again after a failure.
+    pub retry: i32,
+    /// Seconds after which a secondary without a primary no longer answers.
+    pub expire: i32,
+    /// Seconds for which a resolver may remember that a name or type does not exist (RFC 2308 §4).
+    pub minimum: u32,
+    /// Seconds for which this record may be kept.
+    pub ttl: u32,
+}
+
+impl Soa {
+    /// The start of authority of `origin`, with times that suit a zone whose secondaries hear NOTIFY.
+    #[must_use]
+    pub fn new(origin: Name, serial: u32) -> Self {
+        let primary = origin.clone();
+        let mailbox = Name::from_ascii("hostmaster").and_then(|it| it.append_domain(&origin));
+        Self {
+            mailbox: mailbox.unwrap_or_else(|_| origin.clone()),
+            origin,
+            primary,
+            serial,
+            refresh: 600,
+            retry: 1800,
+            expire: 604_800,
+            minimum: 30,
+            ttl: 30,
+        }
+    }
+
+    fn record(&self) -> Record {
+        let data = SOA::new(
+            self.primary.clone(),
+            self.mailbox.clone(),
+            self.serial,
+            self.refresh,
+            self.retry,
+            self.expire,
+            self.minimum,
+        );
+        Record::from_rdata(self.origin.clone(), self.ttl, RData::SOA(data))
+    }
+}
+
+/// The RRsets of one name, ordered by type. A name without any is an empty non-terminal.
+type Node = Box<[RrSet]>;
+
+/// An authoritative zone. It does not change; a new one takes its place.
+#[derive(Debug)]
+pub struct Zone {
+    origin: Name,
+    key: Box<[u8]>,
+    labels: usize,
+    serial: u32,
+    /// By name in lower case.
+    nodes: HashMap<Box<[u8]>, Node>,
+    /// Labels of the longest name.
+    deepest: usize,
+    /// Whether a name below the origin has NS records.
+    has_cuts: bool,
+    /// The SOA as negative answers carry it (RFC 2308 §3).
+    negative: RrSet,
+    computed: Vec<Computed>,
+    /// Answers so far, where their order changes.
+    turn: Option<AtomicUsize>,
+}
+
+/// What a zone says of a name.
+#[derive(Debug)]
+pub(crate) enum Found<'a> {
+    /// It has records of this type.
+    Records(Cow<'a, RrSet>),
+    /// It is an alias.
+    Alias(&'a RrSet),
+    /// It belongs to another zone, which begins at a name of so many labels.
+    Cut(usize, &'a RrSet),
+    /// The name exists, without such records.
+    NoData,
+    /// There is no such name.
+    NoName,
+}
+
+impl Zone {
+    /// A zone of these records, which are all but the SOA. The NS records of the origin may be missing.
+    ///
+    /// # Errors
+    /// A record that cannot stand in this zone.
+    pub fn new(soa: Soa, records: Vec<Record>) -> Result<Self, BadZone> {
+        build::zone(&soa, &records)
+    }
+
+    /// Adds names that are made of addresses when they are asked. Records come before them, and they before wildcards.
+    #[must_use]
+    pub fn computed(mut self, names: Computed) -> Self {
+        self.computed.push(names);
+        self
+    }
+
+    /// Each answer begins with another record of its RRset, so that clients share out servers of the same name.
+    #[must_use]
+    pub fn shuffled(mut self) -> Self {
+        self.turn = Some(AtomicUsize::new(0));
+        self
+    }
+
+    /// The name of the zone.
+    #[must_use]
+    pub fn origin(&self) -> &Name {
+        &self.origin
+    }
+
+    /// The serial of its SOA.
+    #[must_use]
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// The origin in wire form and lower case.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Labels of the origin.
+    pub(crate) fn labels(&self) -> usize {
+        self.labels
+    }
+
+    /// The SOA of negative answers.
+    pub(crate) fn negative(&self) -> &RrSet {
+        &self.negative
+    }
+
+    /// The record that the next answer begins with.
+    pub(crate) fn turn(&self) -> usize {
+        self.turn.as_ref().map_or(0, |turn| turn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Records of exactly this name and type, whether or not they are below a zone cut: for glue.
+    pub(crate) fn exact(&self, key: &[u8], rtype: u16) -> Option<&RrSet> {
+        of_type(self.nodes.get(key)?, rtype)
+    }
+
+    /// Answers for a name at or below the origin, in lower case.
+    pub(crate) fn lookup(&self, name: &WireName, rtype: u16) -> Found<'_> {
+        if let Some(cut) = self.cut_above(name, rtype) {
+            return cut;
+        }
+        let node = self.nodes.get(name.as_bytes());
+        if let Some(node) = node.filter(|node| !node.is_empty()) {
+            return in_node(node, rtype);
+        }
+        match self.compute(name, rtype) {
+            Some(found) => found,
+            None if node.is_some() => Found::NoData,
+            None => self.wildcard(name, rtype),
+        }
+    }
+
+    /// The referral, if the name is at or below a zone cut. The parent answers for the DS records of a cut (RFC 4035 §3.1.4.1).
+    fn cut_above(&self, name: &WireName, rtype: u16) -> Option<Found<'_>> {
+        if !self.has_cuts {
+            return None;
+        }
+        for labels in self.labels + 1..=name.labels() {
+            let node = self.nodes.get(name.last(labels))?;
+            if let Some(servers) = of_type(node, rtype::NS) {
+                let of_parent = labels == name.labels() && rtype == rtype::DS;
+                return (!of_parent).then_some(Found::Cut(labels, servers));
+            }
+        }
+        None
+    }
+
+    /// What a computed name has of this type.
+    fn compute(&self, name: &WireName, rtype: u16) -> Option<Found<'_>> {
+        let mut exists = None;
+        for names in &self.computed {
+            match names.find(self, name, name.labels()) {
+                Some(Some(set)) if set.rtype == rtype || rtype == rtype::ANY => {
+                    return Some(Found::Records(Cow::Owned(set)));
+                }
+                Some(_) => exists = Some(Found::NoData),
+                None => {}
+            }
+        }
+        exists
+    }
+
+    /// The records of the wildcard below the closest encloser (RFC 4592 §3.3.1).
+    fn wildcard(&self, name: &WireName, rtype: u16) -> Found<'_> {
+        // No name of the zone has more labels, but a computed one may.
+        let deepest = if self.computed.is_empty() { self.deepest } else { usize::MAX };
+        for labels in (self.labels..name.labels().min(deepest.saturating_add(1))).rev() {
+            let encloser = name.last(labels);
+            let computed = || self.computed.iter().any(|it| it.find(self, name, labels).is_some());
+            if !self.nodes.contains_key(encloser) && !computed() {
+                continue;
+            }
+            let mut key = [0; 257];
+            let end = encloser.len() + 2;
+            if let Some(key) = key.get_mut(..end)
+                && let Some((star, rest)) = key.split_at_mut_checked(2)
+            {
+                star.copy_from_slice(b"\x01*");
+                rest.copy_from_slice(encloser);
+            }
+            let node = key.get(..end).and_then(|key| self.nodes.get(key));
+            return node.map_or(Found::NoName, |node| in_node(node, rtype));
+        }
+        Found::NoName
+    }
+}
+
+fn of_type(node: &[RrSet], rtype: u16) -> Option<&RrSet> {
+    node.iter().find(|set| set.rtype == rtype)
+}
+
+/// What a name with these records answers. To ANY it answers one RRset (RFC 8482 §4.1).
+fn in_node(node: &[RrSet], rtype: u16) -> Found<'_> {
+    if let Some(set) = of_type(node, rtype) {
+        return Found::Records(Cow::Borrowed(set));
+    }
+    if rtype == rtype::ANY {
+        return node.first().map_or(Found::NoData, |set| Found::Records(Cow::Borrowed(set)));
+    }
+    of_type(node, rtype::CNAME).map_or(Found::NoData, Found::Alias)
+}

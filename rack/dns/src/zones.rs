@@ -1,0 +1,65 @@
+//! All zones of a server.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hickory_proto::rr::Name;
+
+use crate::name::{WireName, to_key};
+use crate::records::rtype;
+use crate::zone::Zone;
+
+/// Zones by their names. A copy shares the zones: to change one, copy, insert, and put the copy into the place of the old.
+#[derive(Debug, Clone, Default)]
+pub struct Zones {
+    zones: HashMap<Box<[u8]>, Arc<Zone>>,
+    /// Labels of the longest origin.
+    deepest: usize,
+}
+
+impl Zones {
+    /// Adds a zone, and returns the one of the same name that it replaces.
+    pub fn insert(&mut self, zone: Arc<Zone>) -> Option<Arc<Zone>> {
+        self.deepest = self.deepest.max(zone.labels());
+        self.zones.insert(zone.key().into(), zone)
+    }
+
+    /// Removes a zone.
+    pub fn remove(&mut self, origin: &Name) -> Option<Arc<Zone>> {
+        self.zones.remove(&to_key(origin))
+    }
+
+    /// The zone of this very name.
+    #[must_use]
+    pub fn get(&self, origin: &Name) -> Option<&Arc<Zone>> {
+        self.zones.get(&to_key(origin))
+    }
+
+    /// The zones, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Zone>> {
+        self.zones.values()
+    }
+
+    /// The zone that answers for a name in lower case: the one with the longest suffix of it. For the DS records of an origin that is
+    /// the zone above, if it is ours (RFC 4035 §3.1.4.1).
+    pub(crate) fn find(&self, name: &WireName, rtype: u16) -> Option<&Zone> {
+        let longest = self.longest(name, name.labels())?;
+        if rtype == rtype::DS && longest.labels() == name.labels() && name.labels() > 0 {
+            return self.longest(name, name.labels() - 1).or(Some(longest));
+        }
+        Some(longest)
+    }
+
+    fn longest(&self, name: &WireName, labels: usize) -> Option<&Zone> {
+        let labels = labels.min(self.deepest);
+        (0..=labels).rev().find_map(|labels| self.zones.get(name.last(labels))).map(|zone| &**zone)
+    }
+}
+
+impl FromIterator<Arc<Zone>> for Zones {
+    fn from_iter<I: IntoIterator<Item = Arc<Zone>>>(zones: I) -> Self {
+        let mut all = Self::default();
+        zones.into_iter().for_each(|zone| drop(all.insert(zone)));
+        all
+    }
+}
