@@ -166,9 +166,9 @@ mod tests {
 
     #[test]
     fn all_that_a_kind_on_which_nothing_acts_declares_is_told_once() {
-        let told = [": DnsRecord is not acted on yet: no names are served"];
-        assert_eq!(found("DnsRecord", &json!({"type": "A", "data": ["10.0.0.1"]})), told);
-        assert_eq!(found("DnsRecord", &json!({})), told);
+        let told = [": SshKey is not acted on yet: machines get the keys that their deployment spells out"];
+        assert_eq!(found("SshKey", &json!({"key": "ssh-ed25519 …", "user": ["x"]})), told);
+        assert_eq!(found("SshKey", &json!({})), told);
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
                 .ends_with("Not acted on yet: its BMC is asked for one network boot whenever one is needed.")
         );
         assert_eq!(doc("Sample", "colour"), "A word. `dark_green` is not acted on yet: nobody can see it.");
-        let whole = "Stored alone, and not acted on yet: no names are served.";
-        assert!(Kind::find("Domain").unwrap().doc.ends_with(whole));
+        let whole = "Stored alone, and not acted on yet: nothing is fetched from sources.";
+        assert!(Kind::find("ImageSource").unwrap().doc.ends_with(whole));
     }
 }

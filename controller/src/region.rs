@@ -4,7 +4,7 @@ use crate::admin_token;
 use crate::api::{self, App, Certificate, CertificateError, Forwarded, Tls};
 use crate::blobs::Blobs;
 use crate::data_dir::{DataDir, DataDirError};
-use crate::driver::{Machinery, PLANNED, RECONCILED};
+use crate::driver::{ALSO_WORKED_ON, Machinery, PLANNED, RECONCILED};
 use crate::racks::join_token::Joiner;
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -350,6 +350,7 @@ pub(crate) fn options(settings: &Settings, url: &str) -> Options {
         url: url.to_owned(),
         connections: settings.connections,
         reconciled: RECONCILED.iter().map(|k| (*k).to_owned()).collect(),
+        worked_on: RECONCILED.iter().chain(ALSO_WORKED_ON).map(|k| (*k).to_owned()).collect(),
         planned: PLANNED.iter().map(|k| (*k).to_owned()).collect(),
         patience: PATIENCE,
     }

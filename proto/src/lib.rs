@@ -21,6 +21,9 @@ pub const DISK: &str = "disk";
 /// The health of a link to a region process is told under this, and the address of the region ([`region::address`]).
 pub const LINK: &str = "link ";
 
+/// Before an address, the service that answers DNS there.
+pub const DNS: &str = "dns ";
+
 /// The largest message that a rack sends to a region, in bytes: a fact of 4 MiB in a batch of 1 MiB, with room.
 pub const MAX_FROM_RACK: usize = 8 << 20;
 

@@ -25,7 +25,6 @@ pub struct DeviceSpec {
     /// Where it stands.
     pub zone: Option<Ref<Zone>>,
     /// The domain that it has a name in.
-    #[field(dormant = "no names are served")]
     pub domain: Option<Ref<Domain>>,
     /// What it is, for people.
     #[field(none)]

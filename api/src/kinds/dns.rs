@@ -10,7 +10,6 @@ use std::net::IpAddr;
 
 kind! {
     /// A domain of the DNS. Its name is the domain's: `lab.example.com`.
-    #[dormant = "no names are served"]
     Domain, "domains", "basalt_domain", DomainName, declarable: true, DomainSpec, DomainStatus, domain_rules
 }
 
@@ -60,7 +59,6 @@ fn domain_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
 
 kind! {
     /// A record of a domain.
-    #[dormant = "no names are served"]
     DnsRecord, "dns_records", "basalt_dns_record", Label, declarable: true, DnsRecordSpec, DnsRecordStatus,
     dns_record_rules
 }

@@ -34,7 +34,6 @@ pub struct MachineSpec {
     /// Words that selectors can ask for.
     pub tags: BTreeSet<Tag>,
     /// The domain that it has a name in.
-    #[field(dormant = "no names are served")]
     pub domain: Option<Ref<Domain>>,
     /// MAC addresses it may boot from; by these it is recognised on the network.
     pub boot_macs: BTreeSet<Mac>,

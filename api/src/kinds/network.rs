@@ -135,8 +135,8 @@ pub struct SubnetSpec {
     /// The router's address: in the network, or link-local. The gateway of a network of one address (`/32`, `/128`) is any neighbour on the link.
     /// Absent: the network has no way out.
     pub gateway: Option<IpAddr>,
-    /// DNS servers for machines here, in order. DHCP tells those that are of its family. Empty: none. Absent: none yet; the racks once they
-    /// answer DNS.
+    /// DNS servers for machines here, in order. DHCP tells those that are of its family. Empty: none. Absent: the racks that answer DNS here,
+    /// if `allow_dns` is true.
     pub dns_servers: Option<Vec<IpAddr>>,
     /// NTP servers for machines here, in order. DHCP tells those that are addresses of its family, and no names. Empty: none. Absent: none
     /// yet; the racks once they serve time.
@@ -146,13 +146,13 @@ pub struct SubnetSpec {
     #[field(default = true)]
     pub managed: bool,
     /// Whether machines here may ask the racks' DNS servers.
-    #[field(default = true, dormant = "racks do not answer DNS")]
+    #[field(default = true)]
     pub allow_dns: bool,
     /// Whether machines here may use the racks' proxies.
     #[field(default = true, dormant = "racks have no proxy")]
     pub allow_proxy: bool,
     /// Which names its addresses have.
-    #[field(default = Rdns::Enabled, dormant = "no names are served")]
+    #[field(default = Rdns::Enabled)]
     pub rdns: Rdns,
     /// How machines here boot from the network.
     #[field(default)]

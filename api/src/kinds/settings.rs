@@ -1,9 +1,9 @@
 //! Settings: what holds for the whole region unless something nearer says otherwise.
 
-use super::{CommonStatus, EraseMethod, Image, Role, kind};
+use super::{CommonStatus, Domain, EraseMethod, Image, Role, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{Cidr, Duration, Host, Url};
+use crate::values::{Cidr, Duration, Host, Hostname, Url};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -26,9 +26,13 @@ pub struct SettingsSpec {
     /// The loader that x86-64 UEFI machines get where their Vlan says nothing else. BIOS and arm64 machines get iPXE.
     #[field(default = Loader::Ipxe)]
     pub loader: Loader,
-    /// DNS servers that racks ask about everything they do not answer themselves, in order. Absent: the rack's own.
-    #[field(dormant = "racks do not answer DNS")]
+    /// DNS servers that racks ask about names of no declared domain, in order. Absent: the servers of the rack's host.
     pub upstream_dns: Option<Vec<IpAddr>>,
+    /// The domain of machines, devices and addresses that name none. Absent: these have no name.
+    pub default_domain: Option<Ref<Domain>>,
+    /// The domain that the region writes itself. For each subnet it has a name `SUBNET.rack` with the racks that are there now. Absent:
+    /// `basalt.internal`.
+    pub internal_domain: Option<Hostname>,
     /// NTP servers that racks take their time from, in order. Absent: the rack's own.
     #[field(dormant = "racks do not serve time")]
     pub ntp_servers: Option<Vec<Host>>,

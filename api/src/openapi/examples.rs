@@ -223,7 +223,7 @@ pub fn examples() -> Vec<Example> {
             "Settings",
             "default",
             json!({"default_image": "debian", "kernel_options": "quiet", "loader": "ipxe",
-                "upstream_dns": ["192.0.2.53"], "ntp_servers": ["ntp.example.com"], "erase": "quick",
+                "upstream_dns": ["192.0.2.53"], "default_domain": "lab.example.com", "internal_domain": "racks.internal", "ntp_servers": ["ntp.example.com"], "erase": "quick",
                 "proxy": {"enabled": true, "upstream": "http://proxy.example.com:3128"},
                 "deadlines": {"claim": "20m"}, "bmc_networks": ["10.77.0.0/24"],
                 "openid": {"issuer": "https://id.example.com", "client_id": "basalt", "name_claim": "preferred_username",

@@ -41,6 +41,7 @@ async fn main() -> Result<(), Failed> {
         url: cluster.url(),
         connections: u32::try_from(ALLOCATORS)?,
         reconciled: Vec::new(),
+        worked_on: Vec::new(),
         planned: Vec::new(),
         patience: Duration::from_secs(60),
     };

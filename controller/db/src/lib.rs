@@ -81,6 +81,7 @@ mod topology;
 mod watch;
 mod webhook;
 mod write;
+mod zone;
 
 pub use access::{Enrolment, Joined, RegionProcess};
 pub use account::{Account, Bearer, Holder, Issued, RestsOn, RoleGrant};
@@ -118,3 +119,4 @@ pub use topology::{TOPOLOGY_KINDS, TopologyRows};
 pub use watch::{Changed, ChangedPage};
 pub use webhook::{Delivery, DeliveryEntry, WebhookGauge, WebhookState};
 pub use write::{Batch, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};
+pub use zone::{DeclaredRecord, DynamicRange, HostAddress, HostName, Published, ZoneRow};

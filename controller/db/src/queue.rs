@@ -199,7 +199,7 @@ impl Store {
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
                trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             uid.get(),
-            self.reconciled(),
+            self.worked_on(),
             seconds(after),
             trace.as_deref()
         );
@@ -232,7 +232,7 @@ impl Store {
         let insert = sqlx::query!(
             "insert into reconcile_queue (kind, object)
              select kind, uid from object where kind = any($1) order by uid on conflict do nothing",
-            self.reconciled()
+            self.worked_on()
         );
         let rows = insert.execute(self.pool()).await?.rows_affected();
         self.touched();
@@ -283,7 +283,7 @@ impl Store {
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
                trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             around,
-            self.reconciled(),
+            self.worked_on(),
             alone
         );
         insert.execute(&mut **tx).await?;
@@ -345,7 +345,7 @@ impl Store {
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
                trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             uid.get(),
-            self.reconciled()
+            self.worked_on()
         );
         insert.execute(&mut **tx).await?;
         Ok(())

@@ -103,6 +103,8 @@ pub async fn recover(url: &str) -> Result<Incarnation, StoreError> {
     sqlx::query!("update dhcp_block set leaves_at = null where range is null and free_at is null")
         .execute(&mut *tx)
         .await?;
+    // Secondaries may hold a zone of the life before under a higher serial. RFC 1982 takes a leap of 2^30 for a rise.
+    sqlx::query!("update zone set serial = (serial + 1073741823) % 4294967295 + 1").execute(&mut *tx).await?;
     // Spans of time on the clock that the backup was made with.
     sqlx::query!("delete from lease").execute(&mut *tx).await?;
     sqlx::query!("delete from lease6").execute(&mut *tx).await?;

@@ -80,6 +80,7 @@ struct Inner {
     seal_check: Vec<u8>,
     incarnation: Incarnation,
     reconciled: Vec<String>,
+    worked_on: Vec<String>,
     planned: Vec<String>,
     /// Something of ours was committed: the notifier has to send.
     wrote: Notify,
@@ -102,7 +103,9 @@ pub struct Options {
     pub connections: u32,
     /// The kinds whose objects are reconciled; the others are ready as soon as they are stored.
     pub reconciled: Vec<String>,
-    /// Those of them that something is done for, their leaving included; the others leave as soon as nobody refers to them.
+    /// The kinds whose objects are put into the queue: those, and others for which there is work although they are ready at once.
+    pub worked_on: Vec<String>,
+    /// The reconciled kinds that something is done for, their leaving included; the others leave as soon as nobody refers to them.
     pub planned: Vec<String>,
     /// How long to wait for a free connection.
     pub patience: Duration,
@@ -143,6 +146,7 @@ impl Store {
             seal_check,
             incarnation,
             reconciled: options.reconciled,
+            worked_on: options.worked_on,
             planned: options.planned,
             wrote: Notify::new(),
             grown: Notify::new(),
@@ -273,8 +277,9 @@ impl Store {
         &self.inner.seal
     }
 
-    pub(crate) fn reconciled(&self) -> &[String] {
-        &self.inner.reconciled
+    /// The kinds whose objects are put into the queue.
+    pub(crate) fn worked_on(&self) -> &[String] {
+        &self.inner.worked_on
     }
 
     pub(crate) fn is_reconciled(&self, kind: &str) -> bool {

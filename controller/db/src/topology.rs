@@ -11,8 +11,8 @@ use basalt_api::values::{Timestamp, Uid};
 use std::collections::{BTreeMap, HashMap};
 
 /// The kinds of the topology's objects. `is_topology_kind` of the migration names the same ones.
-pub const TOPOLOGY_KINDS: [&str; 8] =
-    ["Fabric", "Image", "Rack", "Settings", "StaticRoute", "Subnet", "Tag", "Vlan"];
+pub const TOPOLOGY_KINDS: [&str; 9] =
+    ["Domain", "Fabric", "Image", "Rack", "Settings", "StaticRoute", "Subnet", "Tag", "Vlan"];
 
 /// The topology as it is stored, read in one snapshot.
 #[derive(Debug)]

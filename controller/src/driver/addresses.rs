@@ -12,7 +12,7 @@ use basalt_engine::input::{Claim, MachineInput};
 use basalt_engine::render::Assigned;
 
 use super::converge::Driver;
-use super::estate::Net;
+use super::estate::{self, Net};
 use super::load::{Estate, Loaded};
 
 /// What a deployment's interfaces are to have, and what it has.
@@ -77,7 +77,8 @@ impl Addressing {
 
     /// What interfaces are to have and have, by purpose.
     #[must_use]
-    pub fn assigned(&self, network: Option<&NetworkConfig>, nets: &[Net]) -> BTreeMap<String, Assigned> {
+    pub fn assigned(&self, network: Option<&NetworkConfig>, estate: &Estate) -> BTreeMap<String, Assigned> {
+        let (nets, racks) = (&estate.nets, &estate.racks);
         let wanted = network.into_iter().flat_map(|network| self.wanted(network));
         let assigned = wanted.filter_map(|wanted| {
             let own = self.has(&wanted)?;
@@ -86,7 +87,7 @@ impl Addressing {
                 address: own.address,
                 prefix_len: net.subnet.cidr.prefix_len(),
                 gateway: net.subnet.gateway,
-                dns_servers: net.subnet.dns_servers.clone().unwrap_or_default(),
+                dns_servers: estate::name_servers(net, nets, racks, None),
                 mtu: (net.vlan.mtu != 1500).then_some(net.vlan.mtu),
             };
             Some((wanted.one.purpose, assigned))

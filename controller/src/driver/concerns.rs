@@ -22,6 +22,7 @@ use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::Estate;
 use super::meters::Meters;
 use super::topology::Topology;
+use super::zones;
 
 /// Another writer may come first this often.
 const TRIES: usize = 8;
@@ -36,7 +37,7 @@ pub async fn write(
     topology: &Topology,
     meters: &Meters,
 ) -> Result<(), StoreError> {
-    for name in ["dhcp", "images", KNOWN, POWER, BOOT] {
+    for name in ["dhcp", "images", "dns", KNOWN, POWER, BOOT] {
         for _ in 0..TRIES {
             // Read before what it is rendered from, so that whoever renders from newer state wins.
             let base = store.concern_generation(rack.uid, name).await?;
@@ -81,6 +82,7 @@ async fn render(
             dhcp(&estate, rack, &delegation, &addresses, &clients).encode_to_vec()
         }
         "images" => images(&estate).encode_to_vec(),
+        "dns" => zones::concern(store, &estate).await?.encode_to_vec(),
         _ => {
             let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
             PowerConcern { bmcs: composed(told)?, networks: networks.collect() }.encode_to_vec()
@@ -109,7 +111,7 @@ fn dhcp(
             subnet_uid: uid,
             cidr: net.subnet.cidr.to_string(),
             gateway: net.subnet.gateway.map(|g| g.to_string()).unwrap_or_default(),
-            dns_servers: of_family::<Ipv4Addr, _>(net.subnet.dns_servers.as_deref()),
+            dns_servers: of_family::<Ipv4Addr, _>(Some(&name_servers(estate, net, rack))),
             ntp_servers: of_family::<Ipv4Addr, _>(net.subnet.ntp_servers.as_deref()),
             dynamic: dynamic.collect(),
             reservations: reservations(net, addresses),
@@ -137,6 +139,11 @@ fn dhcp(
         racks,
         subnets6,
     }
+}
+
+/// The DNS servers that a rack tells clients of a subnet.
+pub(super) fn name_servers(estate: &Estate, net: &Net, rack: &RackSeen) -> Vec<IpAddr> {
+    estate::name_servers(net, &estate.nets, &estate.racks, Some(rack.uid))
 }
 
 /// Where racks answer DHCPv4, in order.

@@ -7,7 +7,9 @@ use basalt_api::values::Duid;
 use basalt_db::{Address, Delegation};
 use basalt_proto::rack_v1::{Dhcp6Reservation, Dhcp6Subnet};
 
-use super::concerns::{around, boot_answers, boot_loader, lease_seconds, of_family, own_addresses, reserved};
+use super::concerns::{
+    around, boot_answers, boot_loader, lease_seconds, name_servers, of_family, own_addresses, reserved,
+};
 use super::estate::{self, Net, RackSeen};
 use super::load::Estate;
 
@@ -23,13 +25,14 @@ pub(super) fn subnets(
         let racks = estate::racks_of(net, &estate.nets, &estate.racks);
         let serves = racks.iter().any(|other| other.uid == rack.uid);
         let serves = serves && net.gives_addresses();
-        serves.then(|| subnet(estate, net, racks.len() == 1, delegation, addresses))
+        serves.then(|| subnet(estate, rack, net, racks.len() == 1, delegation, addresses))
     };
     nets.filter_map(one).collect()
 }
 
 fn subnet(
     estate: &Estate,
+    rack: &RackSeen,
     net: &Net,
     alone: bool,
     delegation: &Delegation,
@@ -44,7 +47,7 @@ fn subnet(
     Dhcp6Subnet {
         subnet_uid: net.uid.to_string(),
         cidr: net.subnet.cidr.to_string(),
-        dns_servers: of_family::<Ipv6Addr, _>(net.subnet.dns_servers.as_deref()),
+        dns_servers: of_family::<Ipv6Addr, _>(Some(&name_servers(estate, net, rack))),
         ntp_servers: of_family::<Ipv6Addr, _>(net.subnet.ntp_servers.as_deref()),
         search: net.subnet.search_domains.iter().map(ToString::to_string).collect(),
         dynamic: blocks.flat_map(|block| around(block.first, block.last, &kept)).collect(),

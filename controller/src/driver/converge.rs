@@ -20,7 +20,7 @@ use super::kill::KillPoints;
 use super::meters::Meters;
 use super::poison::{Failure, guarded};
 use super::topology::Topology;
-use super::{deployment, discovery, image, machine, rack, tag, wakes};
+use super::{deployment, discovery, image, machine, rack, tag, wakes, zones};
 use crate::racks::sessions::Sessions;
 use crate::telemetry::Telemetry;
 
@@ -156,6 +156,8 @@ impl Driver {
             "Rack" => rack::reconcile(self, lease).await,
             "Image" => image::reconcile(self, lease).await,
             "Tag" => tag::reconcile(self, lease).await,
+            "Domain" => zones::reconcile_domain(self, lease).await,
+            "Subnet" => zones::reconcile_subnet(self, lease).await,
             "Discovery" => discovery::reconcile(self, lease).await,
             _ => Ok(Then::Rest),
         }

@@ -73,6 +73,7 @@ mod tests {
             linked_to: Default::default(),
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
+            answers_dns: std::collections::BTreeSet::new(),
             gives_no_address: None,
             short: BTreeMap::new(),
         }

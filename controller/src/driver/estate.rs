@@ -37,6 +37,8 @@ pub struct RackSeen {
     pub last_seen: Timestamp,
     /// Of which subnets, by CIDR, it says that no address is free.
     pub short: BTreeMap<String, Short>,
+    /// Where it answers DNS, as it said last.
+    pub answers_dns: BTreeSet<IpAddr>,
     /// Why it gives no address, if it does not: it cannot write leases.
     pub gives_no_address: Option<String>,
 }
@@ -111,6 +113,31 @@ pub fn racks_of<'a>(net: &Net, nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a R
     let mut serving: Vec<_> = racks.iter().filter(|r| !r.maintenance).filter(wanted).collect();
     serving.sort_by_key(|rack| rack.uid);
     serving
+}
+
+/// The DNS servers of machines in a subnet: the declared ones, else the racks that answer DNS there. `first` is the rack that tells them.
+#[must_use]
+pub fn name_servers(net: &Net, nets: &[Net], racks: &[RackSeen], first: Option<RackId>) -> Vec<IpAddr> {
+    if let Some(declared) = &net.subnet.dns_servers {
+        return declared.clone();
+    }
+    if !net.subnet.allow_dns {
+        return Vec::new();
+    }
+    let is_ipv4 = net.subnet.cidr.network().is_ipv4();
+    let inside = |address: &&IpAddr| net.subnet.cidr.contains(**address);
+    let mut serving: Vec<_> = racks.iter().filter(|rack| !rack.maintenance).collect();
+    serving.sort_by_key(|rack| (first != Some(rack.uid), rack.uid));
+    let all =
+        |racks: &[&RackSeen]| racks.iter().flat_map(|rack| rack.answers_dns.clone()).collect::<Vec<_>>();
+    let here: Vec<_> = all(&serving).into_iter().filter(|it| inside(&it)).collect();
+    if !here.is_empty() {
+        return here;
+    }
+    // Behind a relay no rack stands in the subnet.
+    let mut behind = racks_of(net, nets, racks);
+    behind.sort_by_key(|rack| (first != Some(rack.uid), rack.uid));
+    all(&behind).into_iter().filter(|it| it.is_ipv4() == is_ipv4 && !it.is_loopback()).collect()
 }
 
 /// The networks of the VLANs in which one of these addresses is and machines boot.
@@ -240,6 +267,7 @@ mod tests {
             linked_to: Default::default(),
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
+            answers_dns: BTreeSet::new(),
             gives_no_address: None,
             short: BTreeMap::new(),
         }

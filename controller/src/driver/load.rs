@@ -14,7 +14,8 @@ use basalt_api::kinds::{
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
 use basalt_db::{
-    CurrentLease, EntryState, Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged, TopologyRows,
+    CurrentLease, EntryState, Fact, FleetLimits, HostName, Object, Slot, Store, StoreError, Tagged,
+    TopologyRows,
 };
 use basalt_engine::Policy;
 use basalt_engine::budget::Budget;
@@ -32,6 +33,7 @@ use super::scripts::Scripts;
 use super::services::{self, Said};
 use super::serving;
 use super::tag::{self, TagSeen};
+use super::zones::DomainSeen;
 use crate::racks::observed::{Hello, Observed};
 use crate::racks::sessions::Sessions;
 
@@ -53,6 +55,8 @@ pub struct Estate {
     pub images: Arc<[Image]>,
     /// Tags that are declared, by name.
     pub tags: Arc<[TagSeen]>,
+    /// Domains that are declared, by name.
+    pub domains: Arc<[DomainSeen]>,
     /// What holds for the whole region.
     pub settings: Arc<SettingsSpec>,
     /// Why what is declared for the region cannot be read: it may forbid whatever is about to be done.
@@ -107,6 +111,8 @@ pub struct Loaded {
     pub operations: Vec<basalt_db::Operation>,
     /// Its entries for racks, by concern.
     pub entries: BTreeMap<String, EntryState>,
+    /// Names that it has in domains, as they were written last.
+    pub host_names: BTreeSet<HostName>,
     /// Addresses that show where the machine stands: those declared for its MACs, and the address of the last claim.
     pub stands_at: Vec<IpAddr>,
 }
@@ -154,12 +160,16 @@ impl Estate {
         images.sort_by_key(|(created, image)| (std::cmp::Reverse(*created), image.uid));
         let images = images.into_iter().map(|(_, image)| image).collect();
         let tags = readable(rows.take("Tag")).map(|(object, spec)| TagSeen::new(&object, spec)).collect();
+        let domains =
+            readable(rows.take("Domain")).filter(|(object, _)| object.deletion_requested_at.is_none());
+        let domains =
+            domains.map(|(object, spec)| DomainSeen { uid: object.uid, name: object.name, spec }).collect();
         let settings = rows.take("Settings").first().map(spec::<SettingsSpec>).transpose();
         let (settings, unread) = match settings {
             Ok(settings) => (settings.unwrap_or_default(), None),
             Err(error) => (SettingsSpec::default(), Some(error.to_string())),
         };
-        Self { nets: nets.into(), routes, racks, images, tags, settings: Arc::new(settings), unread }
+        Self { nets: nets.into(), routes, racks, images, tags, domains, settings: Arc::new(settings), unread }
     }
 
     /// Lays over it which racks are connected to this process, and when the others were last heard.
@@ -323,6 +333,11 @@ impl Estate {
             machine.kernel_options,
         );
         let entries = store.entry_states(object.uid).await?;
+        // Names go with their domains.
+        let host_names = match self.domains.is_empty() {
+            true => BTreeSet::new(),
+            false => store.host_names(object.uid).await?,
+        };
         let macs: Vec<String> = machine.boot_macs.iter().map(ToString::to_string).collect();
         let mut stands_at = store.declared_addresses(&macs).await?;
         stands_at.extend(claimed_at(&stored));
@@ -372,7 +387,7 @@ impl Estate {
         if input.claim.as_ref().is_some_and(|claim| claim.spec.network.is_none()) {
             addressing.subnets = addresses::by_name(input.network(), &self.nets);
         }
-        let assigned = addressing.assigned(input.network(), &self.nets);
+        let assigned = addressing.assigned(input.network(), self);
         let unassigned = Box::pin(addressing.refusals(store, &input, &self.nets)).await?;
         if let Some(claim) = &mut input.claim {
             (claim.assigned, claim.unassigned) = (assigned, unassigned);
@@ -393,6 +408,7 @@ impl Estate {
             open,
             slot,
             operations,
+            host_names,
             entries,
             stands_at,
         })
@@ -520,6 +536,7 @@ fn rack(rows: &TopologyRows, object: &Object, spec: &RackSpec) -> RackSeen {
         linked_to: up.map(|link| link.address).collect(),
         elsewhere: false,
         last_seen: object.created_at,
+        answers_dns: services::answering(&said, basalt_proto::DNS),
         gives_no_address: hello.gives_no_address.then(|| hello.cannot_write.into()),
         short,
     }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::converge::Driver;
 use super::estate::RackSeen;
 use super::load::{Estate, Loaded};
-use super::{addresses, decision, entries, estate, machine_addresses, operation, report_token, tag};
+use super::{addresses, decision, entries, estate, machine_addresses, operation, report_token, tag, zones};
 use crate::racks::observed::Observed;
 
 /// Steps in one go, before others get their turn.
@@ -71,7 +71,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             continue;
         }
         let Some(step) = planned.next.first() else {
-            write(driver, lease, &object, &loaded, &planned, None, now).await?;
+            write(driver, lease, &estate, &object, &loaded, &planned, None, now).await?;
             return Ok(wake(&planned, &loaded, now));
         };
         let turn =
@@ -80,11 +80,11 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             Did::Begun => {}
             Did::Gone => return Ok(Then::Rest),
             Did::Later => {
-                write(driver, lease, &object, &loaded, &planned, None, now).await?;
+                write(driver, lease, &estate, &object, &loaded, &planned, None, now).await?;
                 return Ok(Then::Again(PAUSE));
             }
             Did::Cannot(why) => {
-                write(driver, lease, &object, &loaded, &planned, Some(why), now).await?;
+                write(driver, lease, &estate, &object, &loaded, &planned, Some(why), now).await?;
                 return Ok(Then::Again(PAUSE_COMPOSE));
             }
         }
@@ -359,9 +359,11 @@ fn leased(facts: &[Fact]) -> Vec<IpAddr> {
 }
 
 /// Writes the machine's status, where it differs.
+#[allow(clippy::too_many_arguments)]
 async fn write(
     driver: &Driver,
     lease: &Lease,
+    estate: &Estate,
     object: &Object,
     loaded: &Loaded,
     planned: &Plan,
@@ -376,6 +378,8 @@ async fn write(
     status.common.observed_generation = object.generation;
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
+    let names = zones::of_machine(estate, loaded, planned.report.installed_by.is_some(), &status.addresses);
+    zones::write_names(driver, loaded, &names).await?;
     let input = &loaded.input;
     let subject = tag::subject(&input.name, &input.spec, loaded.inventory.as_ref());
     let is_news = before.inventory != loaded.inventory;

@@ -23,6 +23,7 @@
 //! | [`serving`] | whether VLANs and subnets are served, as people are told |
 //! | [`decision`] | why a step was begun, and whether the same would be decided again |
 //! | [`poison`], [`unread`] | objects that cannot be worked on; those that cannot be read for others |
+//! | [`zones`] | zones of the DNS, and the names of machines |
 //! | [`meters`] | what is counted |
 //! | [`kill`] | where crash tests kill the process |
 
@@ -57,6 +58,7 @@ pub mod tag;
 pub mod topology;
 pub mod unread;
 pub mod wakes;
+pub mod zones;
 
 pub use converge::Driver;
 
@@ -77,7 +79,10 @@ use std::sync::Arc;
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// The kinds whose objects are reconciled. The others are ready as soon as they are stored.
-pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image", "Tag", "Discovery"];
+pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image", "Tag", "Discovery", "Domain"];
+
+/// Kinds that there is work for although their objects are ready as soon as they are stored: a Subnet's addresses have names.
+pub const ALSO_WORKED_ON: &[&str] = &["Subnet"];
 
 /// Those of them that something is done for, their leaving included, so that there is a plan to ask for.
 pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
@@ -193,6 +198,7 @@ mod tests {
         "IpAddress",
         "StaticRoute",
         "Device",
+        "DnsRecord",
         "Settings",
         "Script",
         "Webhook",

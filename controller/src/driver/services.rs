@@ -98,9 +98,23 @@ pub fn services(
     services
 }
 
+/// The addresses at which a rack runs a service, whose name begins with `kind`, as of the last word about each.
+#[must_use]
+pub fn answering(said: &[Said<Health>], kind: &str) -> BTreeSet<IpAddr> {
+    let mut at = BTreeMap::new();
+    for Said { what, .. } in since_start(said) {
+        if let Some(address) = what.service.strip_prefix(kind).and_then(|it| it.parse().ok()) {
+            at.insert(address, what.ok);
+        }
+    }
+    at.into_iter().filter(|(_, ok)| *ok).map(|(address, _)| address).collect()
+}
+
 /// Whether a service is one of an address that is none of these.
 fn is_away(service: &str, addresses: &[IpAddr]) -> bool {
-    let at = ["tftp ", "http "].iter().find_map(|kind| service.strip_prefix(kind)?.parse::<IpAddr>().ok());
+    let at = ["tftp ", "http ", basalt_proto::DNS]
+        .iter()
+        .find_map(|kind| service.strip_prefix(kind)?.parse::<IpAddr>().ok());
     at.is_some_and(|at| !addresses.contains(&at))
 }
 

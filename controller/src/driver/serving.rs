@@ -277,6 +277,7 @@ mod tests {
             reached: vec![address],
             maintenance: false,
             connected: is_connected.then_some(at(0)),
+            answers_dns: Default::default(),
             linked_to: Default::default(),
             elsewhere: false,
             last_seen: at(0),

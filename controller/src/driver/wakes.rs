@@ -17,15 +17,16 @@ use super::allocate::Allocator;
 const WAKES: &[(&str, &[&str])] = &[
     ("Fabric", &["Rack"]),
     ("Vlan", &["Rack", "Machine", "Discovery"]),
-    ("Subnet", &["Rack", "Machine", "Discovery"]),
-    ("IpRange", &["Rack"]),
-    ("IpAddress", &["Rack"]),
+    ("Subnet", &["Rack", "Machine", "Discovery", "Subnet", "Domain"]),
+    ("IpRange", &["Rack", "Subnet", "Domain"]),
+    ("IpAddress", &["Rack", "Subnet", "Domain"]),
     ("StaticRoute", &["Rack"]),
-    ("Device", &["Discovery"]),
+    ("Device", &["Discovery", "Subnet", "Domain"]),
+    ("Domain", &["Rack", "Subnet"]),
     ("Image", &["Rack", "Machine"]),
     ("Rack", &["Machine", "Discovery"]),
     ("Script", &["Machine"]),
-    ("Settings", &["Machine", "Rack"]),
+    ("Settings", &["Machine", "Rack", "Subnet", "Domain"]),
 ];
 
 /// Until the next try, after the database has refused one.
@@ -73,7 +74,7 @@ fn dependents(change: &Change) -> Vec<&'static str> {
         // While it is there, it looks after its machines itself.
         (Op::Delete, "Tag") => vec!["Machine"],
         // While it is there, it tells racks itself.
-        (Op::Delete, "Machine") => vec!["Rack"],
+        (Op::Delete, "Machine") => vec!["Rack", "Subnet", "Domain"],
         (_, kind) => WAKES.iter().filter(|(of, _)| *of == kind).flat_map(to).collect(),
     }
 }

@@ -42,14 +42,17 @@ async fn there_is_one_settings_object_and_deleting_it_returns_to_the_defaults() 
 #[tokio::test]
 async fn what_nothing_acts_on_yet_says_so() {
     let lab = lab().await;
-    lab.api.declare("/api/v1/domains/lab.example.com", "{}").await;
+    let repository = r#"{"url":"http://deb.example.com/debian","suites":["bookworm"]}"#;
+    lab.api.declare("/api/v1/package_repositories/debian", repository).await;
     let ready =
-        lab.api.get("/api/v1/domains/lab.example.com").await.json()["status"]["conditions"][0].clone();
+        lab.api.get("/api/v1/package_repositories/debian").await.json()["status"]["conditions"][0].clone();
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("true"), &json!("Stored")));
-    let told = "Stored; there is nothing to do for it. Nothing acts on it yet: no names are served.";
+    let told = "Stored; there is nothing to do for it. Nothing acts on it yet: installed systems are not told of it.";
     assert_eq!(ready["message"], told);
-    let tried = lab.api.put("/api/v1/domains/other.example.com?dry_run=true", r#"{"spec": {}}"#).await.json();
-    let told = json!([{"pointer": "/spec", "code": "dormant", "message": "Domain is not acted on yet: no names are served"}]);
+    let body = format!(r#"{{"spec": {repository}}}"#);
+    let tried = lab.api.put("/api/v1/package_repositories/other?dry_run=true", &body).await.json();
+    let message = "PackageRepository is not acted on yet: installed systems are not told of it";
+    let told = json!([{"pointer": "/spec", "code": "dormant", "message": message}]);
     assert_eq!(tried["advisories"], told);
     let tried = lab.api.put("/api/v1/zones/row-1?dry_run=true", r#"{"spec": {}}"#).await.json();
     assert_eq!(tried["advisories"], json!([]));

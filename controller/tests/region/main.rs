@@ -51,3 +51,4 @@ mod tried;
 mod unread;
 mod watch;
 mod webhooks;
+mod zones;

@@ -334,6 +334,71 @@ pub struct ConcernVersion {
     #[prost(string, tag = "6")]
     pub traceparent: ::prost::alloc::string::String,
 }
+/// Concern "dns": the zones that the rack answers for, and the servers that it asks about other names. All racks have the same.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DnsConcern {
+    #[prost(message, repeated, tag = "1")]
+    pub zones: ::prost::alloc::vec::Vec<DnsZone>,
+    /// domains that other servers answer for
+    #[prost(message, repeated, tag = "2")]
+    pub forwards: ::prost::alloc::vec::Vec<DnsForward>,
+    /// servers for all other names, in order; none: those of the rack's host
+    #[prost(string, repeated, tag = "3")]
+    pub upstream: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// networks whose hosts may ask about names that are in no zone
+    #[prost(string, repeated, tag = "4")]
+    pub recursion: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DnsZone {
+    /// the apex, without the final dot
+    #[prost(string, tag = "1")]
+    pub origin: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub serial: u32,
+    /// seconds, of the SOA and of negative answers
+    #[prost(uint32, tag = "3")]
+    pub ttl: u32,
+    /// the server that the SOA names
+    #[prost(string, tag = "4")]
+    pub primary: ::prost::alloc::string::String,
+    /// without the SOA
+    #[prost(message, repeated, tag = "5")]
+    pub records: ::prost::alloc::vec::Vec<DnsRecord>,
+    /// records of a set are answered in changing order
+    #[prost(bool, tag = "6")]
+    pub shuffled: bool,
+    /// addresses whose names are computed: "ip-10-77-0-12"
+    #[prost(message, repeated, tag = "7")]
+    pub computed: ::prost::alloc::vec::Vec<AddressRange>,
+    /// in a zone of addresses: the domain of the computed names
+    #[prost(string, tag = "8")]
+    pub computed_domain: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DnsRecord {
+    /// below the apex; "@": the apex
+    #[prost(string, tag = "1")]
+    pub owner: ::prost::alloc::string::String,
+    /// "A", "AAAA", "CNAME", "MX", "TXT", "SRV", "NS", "PTR", "CAA", "SSHFP"
+    #[prost(string, tag = "2")]
+    pub rtype: ::prost::alloc::string::String,
+    /// seconds
+    #[prost(uint32, tag = "3")]
+    pub ttl: u32,
+    /// in presentation form, names with their final dot; a text without quotes
+    #[prost(string, tag = "4")]
+    pub data: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DnsForward {
+    /// without the final dot
+    #[prost(string, tag = "1")]
+    pub domain: ::prost::alloc::string::String,
+    /// addresses, in order
+    #[prost(string, repeated, tag = "2")]
+    pub servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
 /// What boot clients of a subnet are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

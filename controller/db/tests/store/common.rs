@@ -9,6 +9,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use std::time::Duration;
 
 const RECONCILED: [&str; 3] = ["Machine", "Deployment", "Rack"];
+const WORKED_ON: [&str; 5] = ["Machine", "Deployment", "Rack", "Domain", "Subnet"];
 
 pub(crate) async fn store() -> Store {
     open(&basalt_db::testing::database().await, [7; 32]).await.expect("it opens")
@@ -19,6 +20,7 @@ pub(crate) async fn open(url: &str, key: [u8; 32]) -> Result<Store, StoreError> 
         url: url.to_owned(),
         connections: 40,
         reconciled: RECONCILED.map(str::to_owned).to_vec(),
+        worked_on: WORKED_ON.map(str::to_owned).to_vec(),
         planned: RECONCILED.map(str::to_owned).to_vec(),
         patience: Duration::from_secs(30),
     };

@@ -35,6 +35,7 @@ fn one_of_each() -> Vec<(&'static str, &'static str, Value, Value)> {
     let route =
         |gateway: &str| json!({"source": "lab", "destination_cidr": "10.0.0.0/8", "gateway": gateway});
     vec![
+        ("Domain", "lab.example", json!({}), json!({"ttl": 60})),
         ("Fabric", "lab", json!({}), json!({"class": "10g"})),
         (
             "Vlan",

@@ -245,6 +245,7 @@ mod without_a_subnet {
             elsewhere: false,
             connected: None,
             last_seen: Timestamp::UNIX_EPOCH,
+            answers_dns: std::collections::BTreeSet::new(),
             gives_no_address: None,
             short: Default::default(),
         }

@@ -72,6 +72,7 @@ pub(crate) async fn open(url: &str) -> Store {
         url: url.to_owned(),
         connections: 8,
         reconciled: kinds(RECONCILED),
+        worked_on: kinds(RECONCILED),
         planned: kinds(PLANNED),
         patience: Duration::from_secs(30),
     };

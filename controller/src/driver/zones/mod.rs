@@ -1,0 +1,309 @@
+//! Zones of the DNS: which there are, and what is in them.
+//!
+//! | zone | content | is rendered |
+//! | --- | --- | --- |
+//! | of a Domain | its DnsRecords, and the hosts that have a name in it | by the reconciliation of the Domain |
+//! | of addresses | the names of addresses of all subnets that share it | by the reconciliation of each such Subnet |
+//! | internal domain | living racks by subnet | with the racks' documents |
+//!
+//! A zone is written only where its content differs, and then its serial rises (docs/decisions/089-zones.md). So regions that render the same
+//! content publish the same serial.
+
+pub mod names;
+pub mod render;
+pub mod reverse;
+
+use std::collections::BTreeSet;
+
+use basalt_api::kinds::{
+    Condition, ConditionStatus, DnsRecordSpec, DomainSpec, DomainStatus, Rdns, SettingsSpec,
+};
+use basalt_api::values::{Cidr, SubnetId, Uid};
+use basalt_db::{HostAddress, Lease, Object, Published, Store, StoreError, Then};
+use basalt_proto::rack_v1::{DnsConcern, DnsForward, DnsZone};
+use prost::Message;
+
+use super::converge::Driver;
+use super::estate::Net;
+use super::load::{Estate, spec};
+use super::machine::to_json;
+use reverse::ReverseZone;
+
+pub use names::{of_machine, write_names};
+
+/// The internal domain, where the Settings name none.
+const INTERNAL: &str = "basalt.internal";
+/// Another writer may come first this often.
+const TRIES: usize = 8;
+
+/// A domain that is declared.
+#[derive(Clone, Debug)]
+pub struct DomainSeen {
+    /// Which.
+    pub uid: Uid,
+    /// The name of its apex.
+    pub name: String,
+    /// What is declared.
+    pub spec: DomainSpec,
+}
+
+impl Estate {
+    /// The domain of names that say none.
+    fn default_domain(&self) -> Option<&DomainSeen> {
+        let name = self.settings.default_domain.as_ref()?;
+        self.domains.iter().find(|domain| domain.name == name.as_str())
+    }
+
+    /// The domains that racks answer for.
+    fn served_domains(&self) -> impl Iterator<Item = &DomainSeen> {
+        let own = |it: &&DomainSeen| it.spec.authoritative && !is_internal(&self.settings, &it.name);
+        self.domains.iter().filter(own)
+    }
+
+    /// The zones of addresses that are no declared domain's.
+    fn reverse_zones(&self) -> BTreeSet<ReverseZone> {
+        let all = self.nets.iter().flat_map(|net| reverse::zones(net.subnet.cidr, net.subnet.rdns));
+        all.filter(|zone| !self.domains.iter().any(|domain| domain.name == zone.origin)).collect()
+    }
+
+    /// The subnets whose addresses have their names in a zone.
+    fn nets_of(&self, zone: &ReverseZone) -> Vec<&Net> {
+        let shares = |net: &&Net| net.subnet.rdns != Rdns::Disabled && net.subnet.cidr.overlaps(zone.network);
+        self.nets.iter().filter(shares).collect()
+    }
+}
+
+/// True for the internal domain, and for names below and above it.
+fn is_internal(settings: &SettingsSpec, name: &str) -> bool {
+    let internal = internal_domain(settings);
+    let below = |name: &str, domain: &str| name == domain || name.ends_with(&format!(".{domain}"));
+    below(name, &internal) || below(&internal, name)
+}
+
+fn internal_domain(settings: &SettingsSpec) -> String {
+    settings.internal_domain.as_ref().map_or(INTERNAL, |name| name.as_str()).to_ascii_lowercase()
+}
+
+/// Works on one domain: publishes its zone, and says how it is.
+///
+/// # Errors
+/// The database, or the lease is over.
+pub async fn reconcile_domain(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+    if object.deletion_requested_at.is_some() {
+        // The store lets it leave with the last object that refers to it.
+        return Ok(Then::Rest);
+    }
+    let declared: DomainSpec = spec(&object)?;
+    let mut serial = None;
+    let estate = driver.estate().await?;
+    let state = if is_internal(&estate.settings, &object.name) {
+        let internal = internal_domain(&estate.settings);
+        State::stalled(
+            "Internal",
+            format!(
+                "{internal} is the region's own domain: name this one otherwise, or change `internal_domain` of the Settings"
+            ),
+        )
+    } else if declared.authoritative {
+        let published = publish_domain(driver, &object).await?;
+        serial = Some(published.serial);
+        State::ready("Served", format!("{} records, serial {}", published.records, published.serial))
+    } else {
+        let servers: Vec<String> = declared.forward_to.iter().map(ToString::to_string).collect();
+        State::ready("Forwarded", format!("racks ask {}", servers.join(", ")))
+    };
+    let now = driver.store.now().await?;
+    let before: DomainStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let mut status = DomainStatus { serial, ..DomainStatus::default() };
+    status.common.observed_generation = object.generation;
+    status.common.conditions = state.conditions(now);
+    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+    driver.write_status(lease, object.generation, &to_json(&status)?).await?;
+    Ok(Then::Rest)
+}
+
+/// How a domain is.
+struct State {
+    is_ready: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl State {
+    fn ready(reason: &'static str, message: String) -> Self {
+        Self { is_ready: true, reason, message }
+    }
+
+    fn stalled(reason: &'static str, message: String) -> Self {
+        Self { is_ready: false, reason, message }
+    }
+
+    fn conditions(self, now: basalt_api::values::Timestamp) -> Vec<Condition> {
+        let Self { is_ready, reason, message } = self;
+        let condition = |(kind, holds): (&str, bool)| Condition {
+            kind: kind.to_owned(),
+            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+            reason: reason.to_owned(),
+            message: message.clone(),
+            since: now,
+            deadline: None,
+        };
+        let kinds =
+            [(Condition::READY, is_ready), (Condition::PROGRESSING, false), (Condition::STALLED, !is_ready)];
+        kinds.map(condition).into()
+    }
+}
+
+/// A zone as it was published.
+struct Zone {
+    serial: u32,
+    records: usize,
+}
+
+async fn publish_domain(driver: &Driver, object: &Object) -> Result<Zone, StoreError> {
+    let store = &driver.store;
+    for _ in 0..TRIES {
+        // Read before what is rendered, so that whoever renders from newer state wins.
+        let base = store.zone_serial(&object.name).await?;
+        let estate = driver.estate().await?;
+        // Another writer may have changed it since the caller read it.
+        let ttl = estate.domains.iter().find(|it| it.uid == object.uid).map_or(0, |it| it.spec.ttl);
+        let default = estate.default_domain();
+        let is_default = default.is_some_and(|domain| domain.uid == object.uid);
+        let hosts = store.names_of_domain(object.uid, &object.name, is_default).await?;
+        let mut records = Vec::new();
+        for declared in store.records_of(object.uid).await? {
+            match serde_json::from_str::<DnsRecordSpec>(&declared.spec) {
+                Ok(spec) => records.push((declared.name, spec)),
+                Err(error) => {
+                    tracing::warn!(record = declared.name, %error, "left out, as if it were not there")
+                }
+            }
+        }
+        let networks: Vec<Cidr> = estate
+            .nets
+            .iter()
+            .filter(|net| {
+                reverse::zones(net.subnet.cidr, net.subnet.rdns).iter().any(|it| it.origin == object.name)
+            })
+            .map(|net| net.subnet.cidr)
+            .collect();
+        let pointers = names_in(store, &networks, default).await?;
+        let computed = if is_default { store.dynamic_ranges().await? } else { Vec::new() };
+        let zone = render::domain(&render::DomainContent {
+            name: &object.name,
+            ttl,
+            internal: &internal_domain(&estate.settings),
+            hosts: &hosts,
+            pointers: &pointers,
+            records: &records,
+            computed: &computed,
+        });
+        if let Some(serial) = publish(store, base, &zone).await? {
+            return Ok(Zone { serial, records: zone.records.len() });
+        }
+        driver.meters.conflict("zone");
+    }
+    Err(overtaken(&object.name))
+}
+
+async fn names_in(
+    store: &Store,
+    networks: &[Cidr],
+    default: Option<&DomainSeen>,
+) -> Result<Vec<HostAddress>, StoreError> {
+    if networks.is_empty() {
+        return Ok(Vec::new());
+    }
+    store.names_in(networks, default.map(|domain| domain.name.as_str())).await
+}
+
+/// Works on one subnet: publishes the zones that its addresses have their names in.
+///
+/// # Errors
+/// The database.
+pub async fn reconcile_subnet(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+    let subnet = SubnetId::from(lease.uid);
+    let estate = driver.estate().await?;
+    let Some(net) = estate.nets.iter().find(|net| net.uid == subnet) else { return Ok(Then::Rest) };
+    let own = reverse::zones(net.subnet.cidr, net.subnet.rdns);
+    for zone in estate.reverse_zones().intersection(&own.into_iter().collect()) {
+        publish_reverse(driver, zone).await?;
+    }
+    Ok(Then::Rest)
+}
+
+async fn publish_reverse(driver: &Driver, zone: &ReverseZone) -> Result<(), StoreError> {
+    let store = &driver.store;
+    for _ in 0..TRIES {
+        let base = store.zone_serial(&zone.origin).await?;
+        let estate = driver.estate().await?;
+        let (nets, default) = (estate.nets_of(zone), estate.default_domain());
+        // The subnet may be larger than the zone, and the zone larger than the subnet.
+        let narrower = |net: &&Net| match net.subnet.cidr.prefix_len() >= zone.network.prefix_len() {
+            true => net.subnet.cidr,
+            false => zone.network,
+        };
+        let networks: Vec<Cidr> = nets.iter().map(narrower).collect();
+        let names = names_in(store, &networks, default).await?;
+        let computed = store.dynamic_ranges().await?;
+        let internal = internal_domain(&estate.settings);
+        let domain = default.map(|domain| domain.name.as_str());
+        let zone = render::reverse_zone(zone, &internal, &nets, &names, &computed, domain);
+        if publish(store, base, &zone).await?.is_some() {
+            return Ok(());
+        }
+        driver.meters.conflict("zone");
+    }
+    Err(overtaken(&zone.origin))
+}
+
+fn overtaken(origin: &str) -> StoreError {
+    StoreError::Corrupt(format!("zone {origin} was written by others {TRIES} times while it was rendered"))
+}
+
+/// Writes a zone, and wakes the racks if its content is new. Returns its serial; `None` if another writer came first.
+async fn publish(store: &Store, base: u32, zone: &DnsZone) -> Result<Option<u32>, StoreError> {
+    Ok(match store.publish_zone(&zone.origin, base, &zone.encode_to_vec()).await? {
+        Published::Unchanged(serial) => Some(serial),
+        Published::Written(serial) => {
+            store.enqueue_kind("Rack").await?;
+            Some(serial)
+        }
+        Published::Stale => None,
+    })
+}
+
+/// The document of racks. It is the same for all of them.
+///
+/// # Errors
+/// The database, or a zone that cannot be read.
+pub async fn concern(store: &Store, estate: &Estate) -> Result<DnsConcern, StoreError> {
+    let settings = &estate.settings;
+    let base = store.zone_serial(&internal_domain(settings)).await?;
+    let internal = render::internal(&internal_domain(settings), &estate.nets, &estate.racks);
+    // If another writer came first, what that one published is sent.
+    publish(store, base, &internal).await?;
+    let mut origins = vec![internal.origin];
+    origins.extend(estate.served_domains().map(|domain| domain.name.clone()));
+    origins.extend(estate.reverse_zones().into_iter().map(|zone| zone.origin));
+    let mut zones = Vec::new();
+    for row in store.zones(&origins).await? {
+        let zone = DnsZone::decode(row.body.as_slice())
+            .map_err(|error| StoreError::Corrupt(format!("zone {}: {error}", row.origin)))?;
+        zones.push(DnsZone { serial: row.serial, ..zone });
+    }
+    let forwards = estate.domains.iter().filter(|domain| !domain.spec.authoritative);
+    let forward = |domain: &DomainSeen| DnsForward {
+        domain: domain.name.clone(),
+        servers: domain.spec.forward_to.iter().map(ToString::to_string).collect(),
+    };
+    let open = estate.nets.iter().filter(|net| net.subnet.allow_dns);
+    Ok(DnsConcern {
+        zones,
+        forwards: forwards.map(forward).collect(),
+        upstream: settings.upstream_dns.iter().flatten().map(ToString::to_string).collect(),
+        recursion: open.map(|net| net.subnet.cidr.to_string()).collect(),
+    })
+}

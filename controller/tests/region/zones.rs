@@ -1,0 +1,185 @@
+//! Zones of the DNS, as racks are told of them: what is in them, and when their serials rise.
+
+use crate::linked::Linked;
+use crate::support::{Lab, lab};
+use basalt_api::values::RackId;
+use basalt_db::{Key, NewFact};
+use basalt_engine::Policy;
+use basalt_proto::rack_v1::{DhcpConcern, DnsConcern, DnsZone, Fact, ServiceHealth, fact};
+use basalt_region::controller::Controller;
+use basalt_region::racks::observed::new_fact;
+use prost::Message;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A subnet with a dynamic range, a default domain, and a rack.
+async fn furnished() -> (Lab, Controller, Linked) {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    crate::leases::furnish(&lab).await;
+    lab.api.declare("/api/v1/domains/lab.example", r#"{"ttl":60}"#).await;
+    lab.api.declare("/api/v1/settings/default", r#"{"default_domain":"lab.example"}"#).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    (lab, controller, rack)
+}
+
+fn last(rack: &Linked) -> DnsConcern {
+    let told = rack.told().concerns;
+    let version = told.iter().rfind(|version| version.concern == "dns");
+    version.map(|it| DnsConcern::decode(it.body.as_slice()).expect("a concern")).unwrap_or_default()
+}
+
+/// A zone as the rack was told it last: its serial and its records.
+fn zone(rack: &Linked, origin: &str) -> Option<(u32, Vec<String>)> {
+    let zone = last(rack).zones.into_iter().find(|zone| zone.origin == origin)?;
+    Some((zone.serial, lines(&zone)))
+}
+
+fn lines(zone: &DnsZone) -> Vec<String> {
+    let line =
+        |it: &basalt_proto::rack_v1::DnsRecord| format!("{} {} {} {}", it.owner, it.ttl, it.rtype, it.data);
+    zone.records.iter().map(line).collect()
+}
+
+/// Waits until the rack is told a zone with exactly these records, and returns its serial.
+async fn until(rack: &Linked, origin: &str, records: &[&str]) -> u32 {
+    let began = Instant::now();
+    loop {
+        match zone(rack, origin) {
+            Some((serial, lines)) if lines == records => return serial,
+            other => assert!(began.elapsed() < PATIENCE, "{origin} is {other:?} instead of {records:?}"),
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_declared_has_names_and_addresses_have_them_too() {
+    let (lab, _controller, rack) = furnished().await;
+    lab.api.declare("/api/v1/devices/switch", r#"{"addresses":["10.77.0.3","fd00::3"]}"#).await;
+    let kept = r#"{"subnet":"lab","address":"10.77.0.9","hostname":"printer"}"#;
+    lab.api.declare("/api/v1/ip_addresses/kept", kept).await;
+    let record = r#"{"domain":"lab.example","owner_name":"www","type":"CNAME","data":"switch.lab.example"}"#;
+    lab.api.declare("/api/v1/dns_records/www", record).await;
+    let hosts = [
+        "@ 60 NS ns.basalt.internal.",
+        "printer 60 A 10.77.0.9",
+        "switch 60 A 10.77.0.3",
+        "switch 60 AAAA fd00::3",
+        "www 60 CNAME switch.lab.example.",
+    ];
+    let first = until(&rack, "lab.example", &hosts).await;
+    let pointers =
+        ["3 300 PTR switch.lab.example.", "9 300 PTR printer.lab.example.", "@ 300 NS ns.basalt.internal."];
+    until(&rack, "0.77.10.in-addr.arpa", &pointers).await;
+    let racks = ["@ 15 NS ns.basalt.internal.", "lab.rack 15 A 10.77.0.2", "ns 15 A 10.77.0.2"];
+    until(&rack, "basalt.internal", &racks).await;
+    let told = last(&rack);
+    let computed = told.zones.iter().find(|zone| zone.origin == "lab.example").map(|zone| &zone.computed);
+    assert_eq!(
+        computed.map(|it| (it[0].start.as_str(), it[0].end.as_str())),
+        Some(("10.77.0.100", "10.77.0.199"))
+    );
+    assert_eq!(told.recursion, ["10.77.0.0/24"]);
+
+    // Another TTL is other content. The same content, declared again, is not.
+    lab.api.declare("/api/v1/domains/lab.example", r#"{"ttl":61}"#).await;
+    let raised = hosts.map(|line| line.replace(" 60 ", " 61 "));
+    let second = until(&rack, "lab.example", &raised.each_ref().map(String::as_str)).await;
+    lab.api.declare("/api/v1/domains/lab.example", r#"{"ttl":61,"description":"the same"}"#).await;
+    let declared = json!({"domain": "lab.example", "owner_name": "x", "type": "TXT", "data": "last"});
+    lab.api.declare("/api/v1/dns_records/x", &declared.to_string()).await;
+    let mut with_text: Vec<&str> = raised.iter().map(String::as_str).collect();
+    with_text.push("x 61 TXT last");
+    let third = until(&rack, "lab.example", &with_text).await;
+    assert_eq!((second, third), (first + 1, second + 1));
+    let status = lab.api.get("/api/v1/domains/lab.example").await.json()["status"].clone();
+    assert_eq!(status["serial"], json!(third), "{status}");
+
+    // What goes, goes from the zones.
+    lab.api.delete("/api/v1/devices/switch").await;
+    until(&rack, "0.77.10.in-addr.arpa", &["9 300 PTR printer.lab.example.", "@ 300 NS ns.basalt.internal."])
+        .await;
+    lab.api.delete("/api/v1/dns_records/x").await;
+    let left = ["@ 61 NS ns.basalt.internal.", "printer 61 A 10.77.0.9", "www 61 CNAME switch.lab.example."];
+    until(&rack, "lab.example", &left).await;
+}
+
+#[tokio::test]
+async fn a_domain_of_other_servers_is_forwarded_and_one_in_the_regions_own_is_refused_in_words() {
+    let (lab, _controller, rack) = furnished().await;
+    let other = r#"{"authoritative":false,"forward_to":["192.0.2.53"]}"#;
+    lab.api.declare("/api/v1/domains/corp.example", other).await;
+    lab.api.declare("/api/v1/domains/x.basalt.internal", "{}").await;
+    let settings = r#"{"default_domain":"lab.example","upstream_dns":["192.0.2.1","192.0.2.2"]}"#;
+    lab.api.declare("/api/v1/settings/default", settings).await;
+    let began = Instant::now();
+    while last(&rack).forwards.is_empty() || last(&rack).upstream.is_empty() {
+        assert!(began.elapsed() < PATIENCE, "{:?}", last(&rack));
+        tokio::task::yield_now().await;
+    }
+    let told = last(&rack);
+    assert_eq!(told.forwards[0].domain, "corp.example");
+    assert_eq!(
+        (told.forwards[0].servers.clone(), told.upstream),
+        (vec!["192.0.2.53".to_owned()], vec!["192.0.2.1".to_owned(), "192.0.2.2".to_owned()])
+    );
+    let reason = |domain: &'static str| {
+        let path = format!("/api/v1/domains/{domain}");
+        let api = &lab.api;
+        async move {
+            let status: Value = api.get(&path).await.json()["status"].clone();
+            let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+            let ready = conditions.into_iter().find(|it| it["type"] == "Ready").unwrap_or_default();
+            (ready["status"].clone(), ready["reason"].clone())
+        }
+    };
+    let began = Instant::now();
+    while reason("x.basalt.internal").await.1 != json!("Internal") {
+        assert!(began.elapsed() < PATIENCE);
+    }
+    assert_eq!(reason("corp.example").await, (json!("true"), json!("Forwarded")));
+    assert!(!last(&rack).zones.iter().any(|zone| zone.origin.starts_with("x.")));
+}
+
+#[tokio::test]
+async fn clients_are_told_the_racks_that_answer_dns_unless_their_subnet_names_others() {
+    let (lab, _controller, rack) = furnished().await;
+    let servers = || {
+        let told = rack.told().concerns;
+        let dhcp = told.iter().rfind(|version| version.concern == "dhcp")?;
+        let dhcp = DhcpConcern::decode(dhcp.body.as_slice()).expect("a concern");
+        Some(dhcp.subnets.first()?.dns_servers.clone())
+    };
+    let until = async |wanted: &[&str]| {
+        let began = Instant::now();
+        while servers().is_none_or(|servers| servers != wanted) {
+            assert!(began.elapsed() < PATIENCE, "{:?} instead of {wanted:?}", servers());
+            tokio::task::yield_now().await;
+        }
+    };
+    until(&[]).await;
+    let store = lab.region.store();
+    let r1 = RackId::from(store.get("Rack", Key::Name("r1")).await.expect("a rack").uid);
+    let says = async |seq, ok| {
+        let health = ServiceHealth { service: "dns 10.77.0.2".to_owned(), ok, message: String::new() };
+        let fact = Fact { seq, body: Some(fact::Body::Health(health)), ..Fact::default() };
+        let fact = NewFact { object: Some(r1.into()), ..new_fact(fact, 0) };
+        store.store_facts(r1, "r1", uuid::Uuid::from_u128(1), &[fact]).await.expect("it is stored");
+    };
+    says(1, true).await;
+    until(&["10.77.0.2"]).await;
+    says(2, false).await;
+    until(&[]).await;
+    says(3, true).await;
+    until(&["10.77.0.2"]).await;
+    let subnet = |more: &str| format!(r#"{{"vlan":"default.0","cidr":"10.77.0.0/24"{more}}}"#);
+    lab.api.declare("/api/v1/subnets/lab", &subnet(r#","dns_servers":["192.0.2.9"]"#)).await;
+    until(&["192.0.2.9"]).await;
+    lab.api.declare("/api/v1/subnets/lab", &subnet(r#","allow_dns":false"#)).await;
+    until(&[]).await;
+}
