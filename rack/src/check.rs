@@ -22,7 +22,7 @@ use crate::settings::Settings;
 
 /// Capabilities that the rack needs, by their bit in `/proc/self/status` (capabilities(7)).
 const CAPABILITIES: [(u32, &str, &str); 2] = [
-    (10, "CAP_NET_BIND_SERVICE", "ports 67 and 69"),
+    (10, "CAP_NET_BIND_SERVICE", "ports 53, 67 and 69"),
     (13, "CAP_NET_RAW", "binding DHCP to its interface, and ICMPv6"),
 ];
 
@@ -76,6 +76,8 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
     for address in dhcp.chain(settings.addresses.iter().copied()) {
         findings.push(udp(rack, "TFTP", address.into(), settings.tftp_port));
         findings.push(tcp(rack, "HTTP", address, settings.http_port));
+        findings.push(udp(rack, "DNS", address.into(), settings.dns_port));
+        findings.push(tcp(rack, "DNS", address, settings.dns_port));
     }
     findings.extend(others(settings, served));
     findings.push(loaders(settings));

@@ -25,6 +25,7 @@ use crate::clock::{Clock, wall_ms};
 use crate::concern::store::ConcernStore;
 use crate::dhcp::{Dhcp, Ports};
 use crate::dhcp6::Dhcp6;
+use crate::dns::Dns;
 use crate::durable;
 use crate::epochs::Epochs;
 use crate::facts::health;
@@ -110,6 +111,7 @@ pub struct Daemon {
 enum Service {
     /// TFTP and HTTP on an address.
     Files(IpAddr),
+    Dns(IpAddr),
     Dhcp(Served),
     Dhcp6(Served6),
     RouterAdvertisements(Link),
@@ -120,6 +122,7 @@ enum Service {
 struct Services {
     settings: Arc<Settings>,
     dhcp: Arc<Dhcp>,
+    dns: Arc<Dns>,
     web: Arc<Web>,
     tls: TlsAcceptor,
     /// The same for all addresses, so that their connections are counted together.
@@ -198,12 +201,14 @@ impl Daemon {
                 .as_ref()
                 .map(|it| Regions::new(Arc::clone(&identity), Arc::clone(it), Arc::clone(&region))),
         });
+        let dns = Arc::new(Dns::default());
         let (stop, deleted) = (CancellationToken::new(), CancellationToken::new());
         let tasks = TaskTracker::new();
         let tls = TlsAcceptor::from(Arc::new(identity.agent_tls()?));
         let services = Services {
             settings: Arc::clone(&settings),
             dhcp: Arc::clone(&dhcp),
+            dns: Arc::clone(&dns),
             site: Site::new(Arc::clone(&web), tls.clone()),
             web,
             tls,
@@ -218,6 +223,7 @@ impl Daemon {
             loaders_health,
             stop.clone(),
         ));
+        tasks.spawn(configure_dns(dns, Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tick(dhcp.clone(), stop.clone()));
         if let Some(address) = services.settings.metrics {
             services.start_metrics(address, stop.clone());
@@ -315,6 +321,7 @@ impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Files(address) => write!(f, "files {address}"),
+            Self::Dns(address) => write!(f, "{}{address}", basalt_proto::DNS),
             Self::Dhcp(served) => write!(f, "dhcp {} {:?}", served.interface, served.addresses),
             Self::Dhcp6(served) => write!(f, "dhcp6 {} {:?}", served.interface, served.addresses),
             Self::RouterAdvertisements(link) => {
@@ -329,6 +336,7 @@ impl Service {
     fn names(&self) -> Vec<String> {
         match self {
             Self::Files(address) => vec![format!("tftp {address}"), format!("http {address}")],
+            Self::Dns(address) => vec![format!("{}{address}", basalt_proto::DNS)],
             Self::Dhcp(served) => vec![format!("dhcp {}", served.interface)],
             Self::Dhcp6(served) => vec![format!("dhcp6 {}", served.interface)],
             Self::RouterAdvertisements(_) => Vec::new(),
@@ -388,6 +396,7 @@ impl Services {
                 running.insert(service.clone(), ended.clone());
                 match service {
                     Service::Files(address) => self.start_files(address, ended),
+                    Service::Dns(address) => self.start_dns(address, ended),
                     Service::Dhcp(served) => self.start_dhcp(served, ended),
                     Service::Dhcp6(served) => self.start_dhcp6(served, ended),
                     Service::RouterAdvertisements(link) => {
@@ -443,6 +452,14 @@ impl Services {
             wanted.extend(addresses.map(|&it| Service::Files(it.into())));
             wanted.extend(served6.iter().cloned().map(Service::Dhcp6));
         }
+        let names: Vec<Service> = wanted
+            .iter()
+            .filter_map(|service| match service {
+                Service::Files(address) => Some(Service::Dns(*address)),
+                _ => None,
+            })
+            .collect();
+        wanted.extend(names);
         self.dhcp.set_links(served.iter().map(|it| (it.index, it.addresses.clone())).collect());
         wanted.extend(served.into_iter().map(Service::Dhcp));
         Ok(wanted)
@@ -454,6 +471,17 @@ impl Services {
         self.tasks.spawn(async move {
             while !stop.is_cancelled() {
                 let ended = dhcp.serve(&served, &health, &stop).await;
+                pause(ended, &health, &stop).await;
+            }
+        });
+    }
+
+    fn start_dns(&self, address: IpAddr, stop: CancellationToken) {
+        let (dns, at) = (Arc::clone(&self.dns), SocketAddr::from((address, self.settings.dns_port)));
+        let health = self.health(format!("{}{address}", basalt_proto::DNS));
+        self.tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                let ended = dns.serve(at, &health, &stop).await;
                 pause(ended, &health, &stop).await;
             }
         });
@@ -652,6 +680,21 @@ async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: Canc
                 Err(_) => return,
             },
             () = tokio::time::sleep(wait), if !complete => wait = (wait * 2).min(most),
+        }
+    }
+}
+
+/// Hands each new concern to the DNS service.
+async fn configure_dns(dns: Arc<Dns>, concerns: Arc<ConcernStore>, stop: CancellationToken) {
+    let mut view = concerns.views.dns.subscribe();
+    loop {
+        let concern = view.borrow_and_update().clone();
+        if let Some(concern) = concern {
+            dns.configure(&concern);
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = view.changed() => if changed.is_err() { return },
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod daemon;
 pub mod dhcp;
 pub mod dhcp6;
 pub mod disk;
+pub mod dns;
 pub mod durable;
 pub mod epochs;
 pub mod facts;

@@ -224,6 +224,12 @@ fn describe(content: &Content) -> String {
     match content {
         Content::Dhcp(it) => format!("{it:#?}"),
         Content::Images(it) => format!("{it:#?}"),
+        Content::Dns(it) => {
+            let zone = |it: &basalt_proto::rack_v1::DnsZone| {
+                format!("  {}: serial {}, {} records", it.origin, it.serial, it.records.len())
+            };
+            it.zones.iter().map(zone).collect::<Vec<_>>().join("\n")
+        }
         Content::Known(it) => {
             let machine = |it: &basalt_proto::rack_v1::BootMachine| {
                 format!("  {} {} {}", it.name, it.macs.join(" "), it.networks.join(" "))

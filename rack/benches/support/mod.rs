@@ -40,12 +40,13 @@ pub(crate) struct Ports {
     pub(crate) tftp: u16,
     pub(crate) dhcp: u16,
     pub(crate) dhcp_client: u16,
+    pub(crate) dns: u16,
 }
 
 impl Ports {
     pub(crate) fn free() -> Result<Self> {
         let udp = || -> Result<u16> { Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port()) };
-        Ok(Self { http: tcp_port()?, tftp: udp()?, dhcp: udp()?, dhcp_client: udp()? })
+        Ok(Self { http: tcp_port()?, tftp: udp()?, dhcp: udp()?, dhcp_client: udp()?, dns: udp()? })
     }
 }
 
@@ -62,6 +63,7 @@ pub(crate) fn rack(dir: &Path, ports: Ports, arguments: &[&str]) -> Result<Progr
         ("--tftp-port", ports.tftp),
         ("--dhcp-port", ports.dhcp),
         ("--dhcp-client-port", ports.dhcp_client),
+        ("--dns-port", ports.dns),
     ] {
         command.arg(flag).arg(port.to_string());
     }

@@ -9,10 +9,11 @@ use std::fmt;
 
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{
-    BootConcern, ConcernVersion, DhcpConcern, ImagesConcern, KnownConcern, PowerConcern,
+    BootConcern, ConcernVersion, DhcpConcern, DnsConcern, ImagesConcern, KnownConcern, PowerConcern,
 };
 use prost::Message;
 
+use crate::dns::zones::Held;
 use crate::hash::sha256;
 
 mod sound;
@@ -31,11 +32,13 @@ pub enum Concern {
     Images,
     /// BMCs that this rack is the arbiter of.
     Power,
+    /// Zones of the DNS.
+    Dns,
 }
 
 impl Concern {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Dhcp, Self::Known, Self::Boot, Self::Images, Self::Power];
+    pub const ALL: [Self; 6] = [Self::Dhcp, Self::Known, Self::Boot, Self::Images, Self::Power, Self::Dns];
 
     /// The name on the wire and of the file.
     #[must_use]
@@ -46,6 +49,7 @@ impl Concern {
             Self::Boot => "boot",
             Self::Images => "images",
             Self::Power => "power",
+            Self::Dns => "dns",
         }
     }
 
@@ -81,6 +85,11 @@ impl Concern {
             }
             Self::Images => (Content::Images(ImagesConcern::decode(body)?), Vec::new()),
             Self::Power => (Content::Power(PowerConcern::decode(body)?), Vec::new()),
+            Self::Dns => {
+                let concern = DnsConcern::decode(body)?;
+                let left_out = Held::new(&concern, &Held::default()).1;
+                (Content::Dns(concern), left_out)
+            }
         })
     }
 }
@@ -104,6 +113,8 @@ pub enum Content {
     Images(ImagesConcern),
     /// Of [`Concern::Power`].
     Power(PowerConcern),
+    /// The body of [`Concern::Dns`].
+    Dns(DnsConcern),
 }
 
 /// A body that cannot be used.
@@ -278,12 +289,12 @@ mod tests {
         let mut wrong_hash = offer("now", 1, true);
         wrong_hash.body.push(0);
         let mut unknown = offer("now", 1, true);
-        unknown.concern = "dns".into();
+        unknown.concern = "dance".into();
         let mut garbage = offer("now", 1, true);
         garbage.body = vec![0xff; 9];
         garbage.sha256 = sha256(&garbage.body).to_vec();
         for (offered, word) in
-            [(wrong_hash, "SHA-256"), (unknown, "\"dns\""), (garbage, "not the concern's message")]
+            [(wrong_hash, "SHA-256"), (unknown, "\"dance\""), (garbage, "not the concern's message")]
         {
             let Decision::Failed(reason) = accept(None, &offered, &nothing) else {
                 panic!("accepted {offered:?}")

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use basalt_proto::rack_v1::{
-    BootConcern, ConcernReply, ConcernVersion, DhcpConcern, HeldConcern, ImagesConcern, KnownConcern,
-    PowerConcern,
+    BootConcern, ConcernReply, ConcernVersion, DhcpConcern, DnsConcern, HeldConcern, ImagesConcern,
+    KnownConcern, PowerConcern,
 };
 use prost::Message;
 use tokio::sync::watch;
@@ -29,6 +29,8 @@ pub struct Views {
     pub images: watch::Sender<Option<Arc<ImagesConcern>>>,
     /// BMCs.
     pub power: watch::Sender<Option<Arc<PowerConcern>>>,
+    /// Zones.
+    pub dns: watch::Sender<Option<Arc<DnsConcern>>>,
 }
 
 impl Views {
@@ -38,6 +40,7 @@ impl Views {
             Content::Known(it) => self.publish_machines(|machines| machines.0 = it),
             Content::Boot(it) => self.publish_machines(|machines| machines.1 = it),
             Content::Images(it) => drop(self.images.send_replace(Some(Arc::new(it)))),
+            Content::Dns(it) => drop(self.dns.send_replace(Some(Arc::new(it)))),
             Content::Power(it) => drop(self.power.send_replace(Some(Arc::new(it)))),
         }
     }
@@ -83,6 +86,7 @@ impl ConcernStore {
             machines: Mutex::default(),
             images: watch::Sender::new(None),
             power: watch::Sender::new(None),
+            dns: watch::Sender::new(None),
         };
         let store = Self { dir, epochs, held: Mutex::new(Vec::new()), views };
         let mut damaged = Vec::new();

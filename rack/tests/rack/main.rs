@@ -18,6 +18,7 @@ mod guest;
 mod http;
 mod link;
 mod loopback;
+mod names;
 mod namespace;
 mod netem;
 mod peers;

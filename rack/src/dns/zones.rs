@@ -1,0 +1,217 @@
+//! The zones of the concern, as `basalt-dns` answers them.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use basalt_api::kinds::{RecordData, RecordType};
+use basalt_dns::{Computed, Name, RData, Record, Soa, Zone, Zones, rdata};
+use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsRecord, DnsZone};
+use ipnet::IpNet;
+use prost::Message;
+
+use crate::hash::sha256;
+
+/// The longest string of a text (RFC 1035 §3.3). A longer text is several strings.
+const LONGEST_STRING: usize = 255;
+
+/// The concern, ready to answer from.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// The zones.
+    pub zones: Zones,
+    /// Networks whose hosts may ask about names in no zone.
+    pub recursion: Vec<IpNet>,
+    /// Each zone with the hash of what it was made of.
+    made_of: HashMap<String, ([u8; 32], Arc<Zone>)>,
+}
+
+impl Held {
+    /// The concern, and for each part that cannot be used, the reason. Zones that have not changed since `before` are taken from there.
+    #[must_use]
+    pub fn new(concern: &DnsConcern, before: &Self) -> (Self, Vec<String>) {
+        let (mut made_of, mut left_out) = (HashMap::new(), Vec::new());
+        for zone in &concern.zones {
+            let hash = sha256(&zone.encode_to_vec());
+            let kept = before.made_of.get(&zone.origin).filter(|(of, _)| *of == hash).cloned();
+            let made = match kept {
+                Some(kept) => Ok(kept),
+                None => make(zone).map(|made| (hash, Arc::new(made))),
+            };
+            match made {
+                Ok(made) => drop(made_of.insert(zone.origin.clone(), made)),
+                Err(why) => left_out.push(format!("zone {:?}: {why}", zone.origin)),
+            }
+        }
+        let zones = made_of.values().map(|(_, zone)| Arc::clone(zone)).collect();
+        let mut recursion = Vec::new();
+        for network in &concern.recursion {
+            match network.parse() {
+                Ok(network) => recursion.push(network),
+                Err(error) => left_out.push(format!("network {network:?}: {error}")),
+            }
+        }
+        (Self { zones, recursion, made_of }, left_out)
+    }
+
+    /// True if a host may ask about names in no zone.
+    #[must_use]
+    pub fn may_recurse(&self, peer: IpAddr) -> bool {
+        peer.is_loopback() || self.recursion.iter().any(|network| network.contains(&peer))
+    }
+}
+
+/// A zone of the concern.
+///
+/// # Errors
+/// Why it cannot be one, in words.
+fn make(zone: &DnsZone) -> Result<Zone, String> {
+    let origin = name(&zone.origin)?;
+    let records = zone.records.iter().map(|it| record(it, &origin)).collect::<Result<Vec<_>, _>>()?;
+    let soa = Soa {
+        primary: name(&zone.primary)?,
+        minimum: zone.ttl,
+        ttl: zone.ttl,
+        ..Soa::new(origin.clone(), zone.serial)
+    };
+    let mut made = Zone::new(soa, records).map_err(|error| error.to_string())?;
+    if !zone.computed.is_empty() {
+        let ranges = zone.computed.iter().map(range).collect::<Result<Vec<_>, _>>()?;
+        let domain = if zone.computed_domain.is_empty() { origin } else { name(&zone.computed_domain)? };
+        made = made.computed(Computed::new(domain, ranges, zone.ttl));
+    }
+    Ok(if zone.shuffled { made.shuffled() } else { made })
+}
+
+fn range(range: &AddressRange) -> Result<RangeInclusive<IpAddr>, String> {
+    let address = |text: &str| text.parse().map_err(|error| format!("{text:?}: {error}"));
+    Ok(address(&range.start)?..=address(&range.end)?)
+}
+
+/// A whole name, with or without the final dot.
+fn name(text: &str) -> Result<Name, String> {
+    let mut name = Name::from_ascii(text).map_err(|error| format!("{text:?}: {error}"))?;
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+fn record(record: &DnsRecord, origin: &Name) -> Result<Record, String> {
+    let DnsRecord { owner, rtype, ttl, data } = record;
+    let told = |why: String| format!("{owner} {rtype} {data:?}: {why}");
+    let owner = match owner.as_str() {
+        "@" => origin.clone(),
+        below => {
+            let mut below = Name::from_ascii(below).map_err(|error| told(error.to_string()))?;
+            below.set_fqdn(false);
+            below.append_domain(origin).map_err(|error| told(error.to_string()))?
+        }
+    };
+    let kind: RecordType = rtype.parse().map_err(|_| told("there is no such type".to_owned()))?;
+    let read = RecordData::read(kind, data).map_err(|error| told(error.message))?;
+    let data = rdata_of(kind, read).map_err(told)?;
+    Ok(Record::from_rdata(owner, *ttl, data))
+}
+
+fn rdata_of(kind: RecordType, data: RecordData) -> Result<RData, String> {
+    Ok(match data {
+        RecordData::A(address) => RData::A(address.into()),
+        RecordData::Aaaa(address) => RData::AAAA(address.into()),
+        RecordData::Name(target) => match kind {
+            RecordType::Cname => RData::CNAME(rdata::CNAME(name(&target)?)),
+            RecordType::Ns => RData::NS(rdata::NS(name(&target)?)),
+            _ => RData::PTR(rdata::PTR(name(&target)?)),
+        },
+        RecordData::Mx { preference, exchange } => RData::MX(rdata::MX::new(preference, name(&exchange)?)),
+        RecordData::Txt(text) => {
+            let strings = text.as_bytes().chunks(LONGEST_STRING).collect();
+            RData::TXT(rdata::TXT::from_bytes(strings))
+        }
+        RecordData::Srv { priority, weight, port, target } => {
+            RData::SRV(rdata::SRV::new(priority, weight, port, name(&target)?))
+        }
+        RecordData::Caa { flags, tag, value } => {
+            // RFC 8659 §4.1. The codec writes only tags and values that it understands, and this writes all.
+            let mut bytes = vec![flags, u8::try_from(tag.len()).unwrap_or(u8::MAX)];
+            bytes.extend(tag.bytes().chain(value.bytes()));
+            RData::Unknown { code: basalt_dns::RecordType::CAA, rdata: rdata::NULL::with(bytes) }
+        }
+        RecordData::Sshfp { algorithm, digest, fingerprint } => {
+            let fingerprint = hex::decode(&fingerprint).map_err(|error| error.to_string())?;
+            RData::SSHFP(rdata::SSHFP::new(algorithm.into(), digest.into(), fingerprint))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_dns::{Answer, Transport, answer};
+
+    fn zone(records: &[(&str, &str, &str)]) -> DnsZone {
+        let record = |&(owner, rtype, data): &(&str, &str, &str)| DnsRecord {
+            owner: owner.into(),
+            rtype: rtype.into(),
+            ttl: 60,
+            data: data.into(),
+        };
+        DnsZone {
+            origin: "lab.example".into(),
+            serial: 7,
+            ttl: 60,
+            primary: "ns.basalt.internal.".into(),
+            records: records.iter().map(record).collect(),
+            ..DnsZone::default()
+        }
+    }
+
+    #[test]
+    fn every_type_of_record_becomes_what_the_wire_has() {
+        let long = "x".repeat(300);
+        let records = [
+            ("@", "NS", "ns.basalt.internal."),
+            ("m1", "A", "10.77.0.9"),
+            ("m1", "AAAA", "fd00::9"),
+            ("www", "CNAME", "m1.lab.example."),
+            ("@", "MX", "10 mail.example."),
+            ("@", "TXT", long.as_str()),
+            ("_http._tcp", "SRV", "0 5 80 m1.lab.example."),
+            ("9", "PTR", "m1.lab.example."),
+            ("@", "CAA", "0 issue \"ca.example\""),
+            ("m1", "SSHFP", "4 2 abababababababababababababababababababababababababababababababab"),
+        ];
+        let concern = DnsConcern { zones: vec![zone(&records)], ..DnsConcern::default() };
+        let (held, left_out) = Held::new(&concern, &Held::default());
+        assert_eq!(left_out, [""; 0]);
+        let query = b"\x00\x07\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03lab\x07example\x00\x01\x01\x00\x01";
+        let Answer::Reply(reply) = answer(&held.zones, query, Transport::Udp, false) else {
+            panic!("no reply")
+        };
+        assert!(reply.windows(18).any(|it| it == b"\x00\x05issueca.example"), "a CAA record: {reply:x?}");
+    }
+
+    #[test]
+    fn a_zone_that_cannot_be_used_is_left_out_alone_and_the_others_are_not_made_again() {
+        let good = zone(&[("m1", "A", "10.77.0.9")]);
+        let bad = DnsZone { origin: "bad.example".into(), ..zone(&[("m1", "A", "10.77.0.9.9")]) };
+        let concern = DnsConcern { zones: vec![good, bad], ..DnsConcern::default() };
+        let (held, left_out) = Held::new(&concern, &Held::default());
+        assert!(
+            left_out.len() == 1 && left_out[0].starts_with("zone \"bad.example\": m1 A "),
+            "{left_out:?}"
+        );
+        let again = Held::new(&concern, &held).0;
+        assert!(Arc::ptr_eq(&held.made_of["lab.example"].1, &again.made_of["lab.example"].1));
+    }
+
+    #[test]
+    fn hosts_of_open_networks_may_ask_about_anything() {
+        let concern =
+            DnsConcern { recursion: vec!["10.77.0.0/24".into(), "x".into()], ..DnsConcern::default() };
+        let (held, left_out) = Held::new(&concern, &Held::default());
+        assert!(left_out[0].contains("\"x\""));
+        assert!(
+            held.may_recurse("10.77.0.9".parse().unwrap()) && !held.may_recurse("10.78.0.9".parse().unwrap())
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! The rack's DNS, asked by dig and over connections of our own.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+
+use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsRecord, DnsZone};
+use basalt_rack::concern::store::write_concern;
+use basalt_rack::concern::{Concern, version};
+use basalt_rack::daemon::Daemon;
+
+use super::namespace::peer;
+use super::support::{DEADLINE, settings};
+
+fn record(owner: &str, rtype: &str, data: &str) -> DnsRecord {
+    DnsRecord { owner: owner.into(), rtype: rtype.into(), ttl: 60, data: data.into() }
+}
+
+fn concern(serial: u32, records: Vec<DnsRecord>) -> DnsConcern {
+    let zone = |origin: &str, records| DnsZone {
+        origin: origin.into(),
+        serial,
+        ttl: 60,
+        primary: "ns.basalt.internal.".into(),
+        records,
+        ..DnsZone::default()
+    };
+    let computed = vec![AddressRange { start: "10.77.0.100".into(), end: "10.77.0.199".into() }];
+    let lab = DnsZone { computed: computed.clone(), ..zone("lab.example", records) };
+    let pointers = vec![record("9", "PTR", "m1.lab.example.")];
+    let reverse =
+        DnsZone { computed, computed_domain: "lab.example".into(), ..zone("0.77.10.in-addr.arpa", pointers) };
+    DnsConcern { zones: vec![lab, reverse], ..DnsConcern::default() }
+}
+
+fn put(dir: &Path, generation: u64, concern: &DnsConcern) {
+    write_concern(dir, &version(Concern::Dns, generation, "local", concern)).unwrap();
+}
+
+/// The answer of a server, as `dig +short` or in whole prints it.
+fn dig(port: u16, question: &str) -> String {
+    let root = peer("dig");
+    let output = Command::new(root.join("usr/bin/dig"))
+        .env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"))
+        .args(["@127.0.0.1", "-p", &port.to_string(), "+tries=1", "+time=5"])
+        .args(question.split(' '))
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let (data, port) = (settings.data_dir.clone(), settings.dns_port);
+    let records = vec![
+        record("@", "NS", "ns.basalt.internal."),
+        record("m1", "A", "10.77.0.9"),
+        record("www", "CNAME", "m1.lab.example."),
+        record("_http._tcp", "SRV", "0 5 80 m1.lab.example."),
+        record("many", "TXT", &"x".repeat(2000)),
+    ];
+    put(&data, 1, &concern(7, records.clone()));
+    let rack = Daemon::start(settings).await.unwrap();
+    let began = std::time::Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");
+        tokio::task::yield_now().await;
+    }
+    let short = |question: &str| dig(port, &format!("+short {question}"));
+    let cases = [
+        ("m1.lab.example A", "10.77.0.9\n"),
+        ("WWW.lab.example A", "m1.lab.example.\n10.77.0.9\n"),
+        ("_http._tcp.lab.example SRV", "0 5 80 m1.lab.example.\n"),
+        ("-x 10.77.0.9", "m1.lab.example.\n"),
+        ("ip-10-77-0-112.lab.example A", "10.77.0.112\n"),
+        ("-x 10.77.0.112", "ip-10-77-0-112.lab.example.\n"),
+        ("m1.lab.example A +tcp", "10.77.0.9\n"),
+        ("m1.lab.example AAAA", ""),
+    ];
+    for (question, answer) in cases {
+        assert_eq!(short(question), answer, "{question}");
+    }
+    let nothing = dig(port, "nobody.lab.example A");
+    assert!(nothing.contains("status: NXDOMAIN") && nothing.contains(" aa "), "{nothing}");
+    assert!(nothing.contains("SOA\tns.basalt.internal. hostmaster.lab.example. 7 "), "{nothing}");
+    let outside = dig(port, "www.example.net A +norecurse");
+    assert!(outside.contains("status: REFUSED"), "{outside}");
+    let long = dig(port, "many.lab.example TXT +ignore");
+    assert!(long.contains(" tc "), "it does not fit into a datagram: {long}");
+    assert!(dig(port, "many.lab.example TXT").contains("xxx"), "dig asks again over TCP");
+
+    // Two queries in one packet, and both answers.
+    let query = |id: u8| {
+        let head = [0, id, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        [&[0, 33], &head[..], b"\x02m1\x03lab\x07example\x00\x00\x01\x00\x01"].concat()
+    };
+    let both = [query(1), query(2)].map(|mut query| {
+        query[1] = u8::try_from(query.len() - 2).unwrap();
+        query
+    });
+    let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.write_all(&both.concat()).unwrap();
+    for id in [1, 2] {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!((reply[1], &reply[reply.len() - 4..]), (id, &[10, 77, 0, 9][..]));
+    }
+
+    // Another version of the zone takes its place within the second in which files are looked at.
+    put(&data, 2, &concern(8, vec![record("m1", "A", "10.77.0.10")]));
+    let began = std::time::Instant::now();
+    while short("m1.lab.example A") != "10.77.0.10\n" {
+        assert!(began.elapsed() < DEADLINE, "{}", short("m1.lab.example A"));
+    }
+    assert!(dig(port, "lab.example SOA").contains(" 8 "));
+    rack.stop().await;
+}
