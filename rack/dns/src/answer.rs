@@ -26,7 +26,7 @@ pub enum Transport {
     Tcp,
 }
 
-/// What to do about a query.
+/// The action that a query asks for.
 #[derive(Debug)]
 pub enum Answer {
     /// Send this message back.

@@ -16,8 +16,8 @@ const PREFIX: &str = "ip-";
 const IN_ADDR_ARPA: &[u8] = b"\x07in-addr\x04arpa\x00";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\x00";
 
-/// Names of addresses in a domain. In the zone of that domain they have A or AAAA records; in reverse zones these addresses have PTR
-/// records to them.
+/// Names of addresses in a domain. The zone of that domain has A or AAAA records for the names. Reverse zones have PTR records for the
+/// addresses.
 #[derive(Debug, Clone)]
 pub struct Computed {
     domain: Name,
@@ -99,7 +99,7 @@ fn in_order(mut ranges: Vec<(u128, u128)>) -> Vec<(u128, u128)> {
     ranges
 }
 
-/// Whether one of the ranges has an address of the block.
+/// True if one of the ranges has an address of the block.
 fn meets(ranges: &[(u128, u128)], first: u128, last: u128) -> bool {
     let at = ranges.partition_point(|range| range.1 < first);
     ranges.get(at).is_some_and(|range| range.0 <= last)
@@ -127,15 +127,18 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 /// The addresses below a name of in-addr.arpa, whose leftmost label has the number `first`. A label that is no number may stand before
 /// the last octet (RFC 2317 §4).
 fn v4_block(name: &WireName, first: usize) -> Option<(IpAddr, IpAddr)> {
-    let (mut bits, mut octets) = (0_u32, 0);
+    let (mut bits, mut octets, mut is_octet) = (0_u32, 0, true);
     for number in (first..name.labels().checked_sub(2)?).rev() {
         let text = std::str::from_utf8(name.label(number)?).ok()?;
-        match text.parse::<u8>().ok().filter(|octet| octet.to_string() == text) {
+        let octet = text.parse::<u8>().ok().filter(|octet| octet.to_string() == text);
+        is_octet = octet.is_some();
+        match octet {
             Some(octet) if octets < 4 => (bits, octets) = (bits << 8 | u32::from(octet), octets + 1),
             None if octets == 3 => {}
             _ => return None,
         }
     }
+    is_octet.then_some(())?;
     let free = 8 * (4 - octets);
     let host = u32::MAX.checked_shr(32 - free).unwrap_or(0);
     let base = bits.checked_shl(free).unwrap_or(0);

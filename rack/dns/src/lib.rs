@@ -5,7 +5,7 @@
 //! - [`answer()`] reads a query and says what to do: send a reply, ask another server, or nothing.
 //!
 //! No sockets and no clock: the caller has them. Records come as types of hickory-proto. They are kept as bytes of the wire, and answers
-//! are written from those bytes.
+//! are written from those bytes (docs/decisions/086-dns-core.md).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -16,8 +16,9 @@
 //! let www = Record::from_rdata(Name::from_ascii("www.example.com.")?, 300, RData::A(rdata::A::new(192, 0, 2, 1)));
 //! let zones = Zones::from_iter([Arc::new(Zone::new(Soa::new(origin, 1), vec![www])?)]);
 //!
-//! let query = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x07example\x03com\x00\x00\x01\x00\x01";
-//! let Answer::Reply(reply) = answer(&zones, query, Transport::Udp, false) else { panic!("the zone is ours") };
+//! let header = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00";
+//! let query = [header, &b"\x03www\x07example\x03com\x00\x00\x01\x00\x01"[..]].concat();
+//! let Answer::Reply(reply) = answer(&zones, &query, Transport::Udp, false) else { panic!("the zone is ours") };
 //! assert_eq!(reply[reply.len() - 4..], [192, 0, 2, 1]);
 //! # Ok(()) }
 //! ```

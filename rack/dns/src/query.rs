@@ -23,12 +23,12 @@ pub(crate) const AD: u16 = 0x0020;
 pub(crate) const CD: u16 = 0x0010;
 /// DNSSEC records are welcome, in the flags of EDNS (RFC 3225).
 pub(crate) const DO: u16 = 0x8000;
-/// Class IN.
+/// The class of the internet (RFC 1035 §3.2.4).
 pub(crate) const IN: u16 = 1;
 /// The EDNS option in which forwarders of this kind name themselves; a number for local use (RFC 6891 §9).
 pub(crate) const FORWARDER_OPTION: u16 = 65_299;
-/// More forwarders than these in a row are a loop.
-const MAX_FORWARDERS: usize = 8;
+/// So many forwarders in a row are a loop.
+pub(crate) const MAX_FORWARDERS: usize = 8;
 
 /// Response codes (RFC 1035 §4.1.1, RFC 6891 §9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,7 @@ pub(crate) struct Field<'a> {
     pub(crate) class: u16,
     pub(crate) ttl: u32,
     pub(crate) rdata: &'a [u8],
-    /// Where the next record begins.
+    /// The offset of the next record.
     pub(crate) end: usize,
 }
 
@@ -164,7 +164,8 @@ impl<'a> Field<'a> {
             let data = self.rdata.get(at + 4..at + 4 + length)?;
             if code == FORWARDER_OPTION {
                 let (ids, _) = data.as_chunks::<8>();
-                edns.passed.extend(ids.iter().take(MAX_FORWARDERS).map(|id| u64::from_be_bytes(*id)));
+                let room = MAX_FORWARDERS - edns.passed.len();
+                edns.passed.extend(ids.iter().take(room).map(|id| u64::from_be_bytes(*id)));
             }
             at += 4 + length;
         }
@@ -172,7 +173,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Where the name at `at` ends.
+/// The end of the name at `at`.
 fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {

@@ -7,6 +7,7 @@ use hickory_proto::rr::{Name, RecordType};
 
 use crate::name::{WireName, display};
 use crate::query::{CD, Code, Query};
+use crate::records::type_name;
 use crate::reply::Reply;
 
 /// Questions with the same key have the same answer.
@@ -37,12 +38,12 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", display(&self.name), self.record_type())
+        write!(f, "{} {}", display(&self.name), type_name(self.rtype))
     }
 }
 
-/// A question of a client that another server answers, and the client's reply as far as it is made: with a chain of aliases from our
-/// zones, if those led out of them.
+/// A question that another server answers, and the reply to the client as far as it is made. The reply has the aliases of our zones that
+/// led to this question.
 pub struct Question {
     key: Key,
     servers: Vec<IpAddr>,
@@ -83,7 +84,7 @@ impl Question {
         &self.servers
     }
 
-    /// Forwarders of this kind that the question has passed. One of them asked itself if it finds its own number here.
+    /// Forwarders of this kind that the question has passed. A forwarder that finds its own number here has asked itself.
     #[must_use]
     pub fn passed(&self) -> &[u64] {
         &self.passed

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use hickory_proto::rr::RecordType;
+
 /// Types by number that this crate treats in a way of their own.
 pub(crate) mod rtype {
     pub(crate) const A: u16 = 1;
@@ -73,7 +75,15 @@ impl RrSet {
     }
 }
 
-/// Where names stand in an RDATA: so many octets before them, and how many names. Only types of RFC 1035 may be compressed
+/// The type as people write it (RFC 3597 §5).
+pub(crate) fn type_name(rtype: u16) -> String {
+    match RecordType::from(rtype) {
+        RecordType::Unknown(_) => format!("TYPE{rtype}"),
+        known => known.to_string(),
+    }
+}
+
+/// The number of octets before the names of an RDATA, and the number of names. Only types of RFC 1035 may be compressed
 /// (RFC 3597 §4).
 pub(crate) fn names_in(rtype: u16) -> (usize, usize) {
     match rtype {

@@ -29,7 +29,7 @@ pub(crate) struct Reply {
     counts: [u16; 3],
     flags: u16,
     code: Code,
-    /// Whether it has EDNS, and with DO.
+    /// `Some`: with EDNS. True: with DO.
     edns: Option<bool>,
     /// Offsets of labels that pointers may lead to.
     targets: [u16; MAX_TARGETS],
@@ -44,7 +44,7 @@ impl Reply {
         reply.finish()
     }
 
-    /// A reply with the question as it came. Of the query's `flags`, RD and CD come back. `limit` counts all octets of the message.
+    /// A reply with the question as it came. RD and CD of the query's `flags` come back. `limit` counts all octets of the message.
     pub(crate) fn new(id: u16, flags: u16, question: &[u8], edns: Option<bool>, limit: usize) -> Self {
         let mut bytes = Vec::with_capacity(512);
         bytes.extend_from_slice(&id.to_be_bytes());
@@ -193,7 +193,7 @@ impl Reply {
         self.bytes.push(0);
     }
 
-    /// Whether the message has this name at this place.
+    /// True if the message has this name at this place.
     fn is_at(&self, target: u16, name: &[u8]) -> bool {
         let (mut at, mut name) = (usize::from(target), name);
         loop {

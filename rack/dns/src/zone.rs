@@ -85,7 +85,7 @@ pub struct Zone {
     nodes: HashMap<Box<[u8]>, Node>,
     /// Labels of the longest name.
     deepest: usize,
-    /// Whether a name below the origin has NS records.
+    /// A name below the origin has NS records.
     has_cuts: bool,
     /// The SOA as negative answers carry it (RFC 2308 §3).
     negative: RrSet,
@@ -94,7 +94,7 @@ pub struct Zone {
     turn: Option<AtomicUsize>,
 }
 
-/// What a zone says of a name.
+/// The answer of a zone for a name and type.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
     /// It has records of this type.
@@ -200,7 +200,7 @@ impl Zone {
         None
     }
 
-    /// What a computed name has of this type.
+    /// The answer if the name is computed.
     fn compute(&self, name: &WireName, rtype: u16) -> Option<Found<'_>> {
         let mut exists = None;
         for names in &self.computed {
@@ -244,7 +244,7 @@ fn of_type(node: &[RrSet], rtype: u16) -> Option<&RrSet> {
     node.iter().find(|set| set.rtype == rtype)
 }
 
-/// What a name with these records answers. To ANY it answers one RRset (RFC 8482 §4.1).
+/// The answer of a name with these records. To ANY it answers one RRset (RFC 8482 §4.1).
 fn in_node(node: &[RrSet], rtype: u16) -> Found<'_> {
     if let Some(set) = of_type(node, rtype) {
         return Found::Records(Cow::Borrowed(set));

@@ -1,9 +1,11 @@
 //! Zones from records, and why a record cannot stand in one.
 
-use hickory_proto::rr::{DNSClass, Record, RecordType};
+use hickory_proto::rr::{DNSClass, Record};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder, NameEncoding};
 
 use super::{HashMap, Node, RrSet, Soa, Zone, count_labels, parent, rtype, to_key};
+use crate::name::display;
+use crate::records::type_name;
 
 /// An RRset must fit into one message, with header, question and EDNS (RFC 2181 §5).
 const MAX_RRSET: usize = 65_000;
@@ -12,7 +14,7 @@ const MAX_RRSET: usize = 65_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("zone {zone}: record {record}: {reason}")]
 pub struct BadZone {
-    /// The origin.
+    /// The name of the zone.
     pub zone: String,
     /// Name and type of the record.
     pub record: String,
@@ -86,7 +88,9 @@ pub(super) fn zone(soa: &Soa, records: &[Record]) -> Result<Zone, BadZone> {
                 _ => Ok(entry),
             }
         });
-        let describe = |reason| bad(&format!("{} {}", record.name.to_ascii(), record.record_type()), reason);
+        let describe = |reason| {
+            bad(&format!("{} {}", record.name.to_ascii(), type_name(record.record_type().into())), reason)
+        };
         entries.push(sound.map_err(describe)?);
     }
     entries.sort_unstable_by(|a, b| (&a.key, a.rtype, &a.rdata).cmp(&(&b.key, b.rtype, &b.rdata)));
@@ -95,9 +99,8 @@ pub(super) fn zone(soa: &Soa, records: &[Record]) -> Result<Zone, BadZone> {
     let (mut deepest, mut has_cuts) = (0, false);
     for of_name in entries.chunk_by(|a, b| a.key == b.key) {
         let Some(Entry { key, .. }) = of_name.first() else { continue };
-        let node = node(of_name).map_err(|(rtype, reason)| {
-            bad(&format!("{} {}", crate::name::display(key), RecordType::from(rtype)), reason)
-        })?;
+        let node = node(of_name)
+            .map_err(|(rtype, reason)| bad(&format!("{} {}", display(key), type_name(rtype)), reason))?;
         has_cuts |= *key != origin && node.iter().any(|set| set.rtype == rtype::NS);
         deepest = deepest.max(count_labels(key));
         nodes.insert(key.clone(), node);
@@ -157,7 +160,7 @@ fn node(entries: &[Entry]) -> Result<Node, (u16, Reason)> {
     Ok(sets.into_boxed_slice())
 }
 
-/// Whether a name is the other or below it, both in lower case.
+/// True if a name is the other or below it, both in lower case.
 fn is_below(name: &[u8], origin: &[u8]) -> bool {
     let mut name = name;
     loop {

@@ -1,0 +1,13 @@
+//! The DNS core, seen from the wire. Replies are read by hickory-proto, which does not share the code that wrote them.
+
+mod aliases;
+mod computed;
+mod delegations;
+mod lookup;
+mod messages;
+mod model;
+mod noise;
+mod sizes;
+mod support;
+mod wildcards;
+mod zone_files;
