@@ -3,6 +3,8 @@
 //! - [`Zone`] is one authoritative zone. [`Computed`] adds names that are made of addresses when they are asked.
 //! - [`Zones`] are all zones of a server: the longest suffix answers.
 //! - [`answer()`] reads a query and says what to do: send a reply, ask another server, or nothing.
+//! - [`Forwarder`] takes the questions for other servers. It keeps answers, and asks once for many clients.
+//! - [`Response`] is the answer of another server.
 //!
 //! No sockets and no clock: the caller has them. Records come as types of hickory-proto. They are kept as bytes of the wire, and answers
 //! are written from those bytes (docs/decisions/086-dns-core.md).
@@ -17,7 +19,9 @@
 //! let zones = Zones::from_iter([Arc::new(Zone::new(Soa::new(origin, 1), vec![www])?)]);
 //!
 //! let header = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00";
+//!
 //! let query = [header, &b"\x03www\x07example\x03com\x00\x00\x01\x00\x01"[..]].concat();
+//!
 //! let Answer::Reply(reply) = answer(&zones, &query, Transport::Udp, false) else { panic!("the zone is ours") };
 //! assert_eq!(reply[reply.len() - 4..], [192, 0, 2, 1]);
 //! # Ok(()) }
@@ -28,18 +32,23 @@
 )]
 
 mod answer;
+mod cache;
 mod computed;
+mod forwarder;
 mod name;
 mod query;
 mod question;
 mod records;
 mod reply;
+mod response;
 mod zone;
 mod zones;
 
 pub use answer::{Answer, Transport, answer};
 pub use computed::Computed;
+pub use forwarder::{Counts, Forwarder, Limits, Next, Outcome, Upstream};
 pub use hickory_proto::rr::{Name, RData, Record, RecordType, rdata};
 pub use question::{Key, Question};
+pub use response::{BadResponse, Response};
 pub use zone::{BadZone, Reason, Soa, Zone};
 pub use zones::Zones;

@@ -5,10 +5,15 @@ use std::net::IpAddr;
 
 use hickory_proto::rr::{Name, RecordType};
 
+use crate::forwarder::Age;
 use crate::name::{WireName, display};
-use crate::query::{CD, Code, Query};
-use crate::records::type_name;
-use crate::reply::Reply;
+use crate::query::{AD, CD, Code, Query};
+use crate::records::{RrSet, type_name};
+use crate::reply::{Reply, Section};
+use crate::response::Response;
+
+/// Seconds for which a client may keep an answer past its time (RFC 8767 §4).
+const STALE_TTL: u32 = 30;
 
 /// Questions with the same key have the same answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,6 +53,8 @@ pub struct Question {
     key: Key,
     servers: Vec<IpAddr>,
     passed: Vec<u64>,
+    /// The client reads AD (RFC 6840 §5.7).
+    wants_authentic: bool,
     reply: Reply,
 }
 
@@ -69,7 +76,13 @@ impl Question {
             dnssec_ok: edns.is_some_and(|edns| edns.dnssec_ok),
             checking_disabled: query.has(CD),
         };
-        Self { key, servers, passed: edns.map(|edns| edns.passed.clone()).unwrap_or_default(), reply }
+        Self {
+            wants_authentic: key.dnssec_ok || query.has(AD),
+            key,
+            servers,
+            passed: edns.map(|edns| edns.passed.clone()).unwrap_or_default(),
+            reply,
+        }
     }
 
     /// The question without its asker.
@@ -85,16 +98,40 @@ impl Question {
     }
 
     /// Forwarders of this kind that the question has passed. A forwarder that finds its own number here has asked itself.
-    #[must_use]
-    pub fn passed(&self) -> &[u64] {
+    pub(crate) fn passed(&self) -> &[u64] {
         &self.passed
     }
 
-    /// The reply when nobody answers.
+    /// The reply when nobody answers: SERVFAIL.
     #[must_use]
-    pub fn fail(mut self) -> Vec<u8> {
+    pub fn fail(self) -> Vec<u8> {
+        self.fail_with(Code::ServFail)
+    }
+
+    pub(crate) fn fail_with(mut self, code: Code) -> Vec<u8> {
         self.reply.clear();
-        self.reply.set_code(Code::ServFail);
+        self.reply.set_code(code);
+        self.reply.finish()
+    }
+
+    /// The reply that another server's answer makes.
+    pub(crate) fn reply(mut self, response: &Response, age: Age) -> Vec<u8> {
+        let ttl = |set: &RrSet| match age {
+            Age::Seconds(age) => set.ttl.saturating_sub(age),
+            Age::Stale => set.ttl.min(STALE_TTL),
+        };
+        // Our own zones are not signed: an answer that begins in them is not authentic as a whole (RFC 4035 §3.2.3).
+        if response.authentic && self.wants_authentic && self.reply.is_empty() {
+            self.reply.set(AD);
+        }
+        self.reply.set_code(response.code);
+        let answers = response.answers.iter().map(|(owner, set)| (Section::Answer, owner, set));
+        let authorities = response.authorities.iter().map(|(owner, set)| (Section::Authority, owner, set));
+        for (section, owner, set) in answers.chain(authorities) {
+            if !self.reply.add(section, owner, set, ttl(set), 0) {
+                break;
+            }
+        }
         self.reply.finish()
     }
 }

@@ -64,6 +64,11 @@ impl RrSet {
         })
     }
 
+    /// Octets of its data.
+    pub(crate) fn size(&self) -> usize {
+        self.data.len()
+    }
+
     /// Addresses, if it has addresses.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let rtype = self.rtype;

@@ -74,6 +74,11 @@ impl Reply {
         self.flags |= flag;
     }
 
+    /// True if it has no records.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts == [0; 3]
+    }
+
     pub(crate) fn set_code(&mut self, code: Code) {
         self.code = code;
     }

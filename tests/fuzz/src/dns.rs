@@ -1,8 +1,12 @@
 //! DNS: whatever a client asks, the reply is one that another program reads, and not too long.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
-use basalt_dns::{Answer, Computed, Name, RData, Record, RecordType, Soa, Transport, Zone, Zones, answer};
+use basalt_dns::{
+    Answer, BadResponse, Computed, Forwarder, Limits, Name, Next, Outcome, RData, Record, RecordType,
+    Response, Soa, Transport, Zone, Zones, answer,
+};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
 
 use crate::sequence::{messages, sequence};
@@ -50,7 +54,6 @@ pub fn dns(data: &[u8]) {
         match answer(&ZONES, query, transport, besides & 2 == 0) {
             Answer::Reply(reply) => readable(query, &reply, limit),
             Answer::Forward(question) => {
-                assert!(question.passed().len() <= 8);
                 readable(query, &question.fail(), limit);
             }
             Answer::Drop => {}
@@ -66,16 +69,96 @@ fn readable(query: &[u8], reply: &[u8], limit: usize) {
     assert_eq!(read.metadata.message_type, MessageType::Response);
 }
 
+/// Headers without id, and records, of answers to a forwarder. The byte besides says what the client asked.
+pub fn dns_upstream(data: &[u8]) {
+    let mut forwarder = Forwarder::new(1, Limits { cache: 4096, ..Limits::default() });
+    let now = Instant::now();
+    let client = [10, 0, 0, 9].into();
+    for (besides, message) in messages(data) {
+        let (owner, rtype) = FORWARDED[usize::from(besides) % FORWARDED.len()];
+        let query = ask(owner, rtype, besides & 1 == 0);
+        let Answer::Forward(question) = answer(&ZONES, &query, Transport::Udp, true) else {
+            panic!("{owner} is ours")
+        };
+        let upstream = match forwarder.ask(now, client, *question, ()) {
+            Next::Ask(upstream) => upstream,
+            Next::Reply((), reply) => {
+                whole(&query, &reply);
+                continue;
+            }
+            Next::Wait => panic!("each query is answered"),
+        };
+        let sent = upstream.query(7, &[besides; 32]);
+        let question = 12..12 + upstream.key().name().len() + 4;
+        let (head, records) = message.split_at_checked(10).unwrap_or((message, &[]));
+        let received = [&sent[..2], head, &sent[question], records].concat();
+        let outcome = match Response::read(&sent, &received) {
+            Ok(response) if response.private_address().is_some() => Outcome::Refused,
+            Ok(response) => Outcome::Response(response),
+            Err(_) => Outcome::Failed,
+        };
+        let replies = forwarder.finish(now, upstream.key(), outcome);
+        assert_eq!(replies.len(), 1);
+        assert!(forwarder.kept().1 <= 4096);
+        replies.iter().for_each(|((), reply)| whole(&query, reply));
+    }
+}
+
+/// Data that this crate does not know are passed on as they are, so hickory-proto need not read them.
+fn whole(query: &[u8], reply: &[u8]) {
+    assert!(reply.len() <= 1232, "{} octets", reply.len());
+    match Response::read(query, reply) {
+        Ok(_) | Err(BadResponse::Truncated | BadResponse::Code(2 | 5)) => {}
+        Err(error) => panic!("{error}: {reply:02x?} to {query:02x?}"),
+    }
+}
+
+/// Questions of a client that are not for our zones alone.
+const FORWARDED: [(&str, RecordType); 5] = [
+    ("www.example.com.", RecordType::A),
+    ("example.com.", RecordType::MX),
+    ("away.lab.", RecordType::A),
+    ("x.cut.lab.", RecordType::ANY),
+    (".", RecordType::NS),
+];
+
+pub(crate) fn seeds_dns_upstream() -> Vec<Vec<u8>> {
+    let answers: [(&str, RecordType, &str); 5] = [
+        ("www.example.com.", RecordType::A, "192.0.2.1"),
+        ("example.com.", RecordType::MX, "10 mail.example.com."),
+        ("www.example.com.", RecordType::CNAME, "www.example.net."),
+        ("x.cut.lab.", RecordType::SOA, "ns.cut.lab. root.cut.lab. 1 2 3 4 5"),
+        (".", RecordType::NS, "a.root-servers.net."),
+    ];
+    let mut input = Vec::new();
+    for (number, (owner, rtype, data)) in (0..).zip(answers) {
+        let (asked, asked_type) = FORWARDED[usize::from(number)];
+        let mut message = Message::new(7, MessageType::Response, OpCode::Query);
+        message.add_query(Query::query(name(asked), asked_type));
+        let Ok(data) = RData::try_from_str(rtype, data) else { continue };
+        message.add_answer(Record::from_rdata(name(owner), 60, data.clone()));
+        message.add_authority(Record::from_rdata(name(owner), 60, data));
+        let message = message.to_vec().unwrap_or_default();
+        let question = 12..12 + name(asked).len() + 4;
+        let record = [&message[2..12], &message[question.end..]].concat();
+        input.extend(u16::try_from(record.len()).unwrap_or(0).to_le_bytes());
+        input.push(number);
+        input.extend(record);
+    }
+    vec![input.clone(), input.repeat(2)]
+}
+
+fn ask(owner: &str, rtype: RecordType, edns: bool) -> Vec<u8> {
+    let mut message = Message::new(1, MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    message.add_query(Query::query(name(owner), rtype));
+    if edns {
+        message.set_edns(Edns::new());
+    }
+    message.to_vec().unwrap_or_default()
+}
+
 pub(crate) fn seeds_dns() -> Vec<Vec<u8>> {
-    let ask = |owner: &str, rtype: RecordType, edns: bool| {
-        let mut message = Message::new(1, MessageType::Query, OpCode::Query);
-        message.metadata.recursion_desired = true;
-        message.add_query(Query::query(name(owner), rtype));
-        if edns {
-            message.set_edns(Edns::new());
-        }
-        message.to_vec().unwrap_or_default()
-    };
     let questions = [
         ("www.lab.", RecordType::AAAA),
         ("loop.lab.", RecordType::A),

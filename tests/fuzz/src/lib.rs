@@ -16,7 +16,7 @@ pub use agent::dhcp6_client;
 pub use boot::{bmc, bmc_client, router, tftp, tftp_client};
 pub use control::{concern, expression, objects, spool, terraform, tokens};
 pub use dhcp::{dhcp4, dhcp4_client, dhcp6, frame};
-pub use dns::dns;
+pub use dns::{dns, dns_upstream};
 pub use files::{http, leases};
 pub use redfish::redfish;
 
@@ -57,7 +57,14 @@ pub const TARGETS: &[Target] = &[
         peak_mib: PEAK_MIB,
     },
     Target { name: "frame", holds: frame, seeds: dhcp::seeds_frame, edges: 25, peak_mib: PEAK_MIB },
-    Target { name: "dns", holds: dns, seeds: dns::seeds_dns, edges: 300, peak_mib: PEAK_MIB },
+    Target { name: "dns", holds: dns, seeds: dns::seeds_dns, edges: 400, peak_mib: PEAK_MIB },
+    Target {
+        name: "dns_upstream",
+        holds: dns_upstream,
+        seeds: dns::seeds_dns_upstream,
+        edges: 800,
+        peak_mib: PEAK_MIB,
+    },
     Target { name: "tftp", holds: tftp, seeds: boot::seeds_tftp, edges: 280, peak_mib: PEAK_MIB },
     Target {
         name: "tftp_client",

@@ -3,10 +3,12 @@
 mod aliases;
 mod computed;
 mod delegations;
+mod forwarder;
 mod lookup;
 mod messages;
 mod model;
 mod noise;
+mod responses;
 mod sizes;
 mod support;
 mod wildcards;

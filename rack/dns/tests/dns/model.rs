@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::support::{name, query, record, reply, zones};
 
-/// What RFC 1034 §4.3.2 and RFC 4592 say, without aliases.
+/// An answer by RFC 1034 §4.3.2 and RFC 4592, without aliases.
 #[derive(Debug, PartialEq, Eq)]
 enum Expected {
     Records(Vec<String>),

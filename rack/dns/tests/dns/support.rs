@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use basalt_dns::{Answer, Name, RData, Record, RecordType, Soa, Transport, Zone, Zones, answer};
+use basalt_dns::{Answer, Name, Question, RData, Record, RecordType, Soa, Transport, Zone, Zones, answer};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::NULL;
 
@@ -101,4 +101,25 @@ pub(crate) fn check(zones: &Zones, table: &[(&str, &str)]) {
         let expected: String = expected.lines().map(|line| format!("{}\n", line.trim())).collect();
         assert_eq!(text(&reply(zones, &query(question))), expected, "{question}");
     }
+}
+
+/// The question of a client that may recurse.
+pub(crate) fn forwarded(zones: &Zones, query: &Message) -> Question {
+    match answer(zones, &query.to_vec().unwrap(), Transport::Udp, true) {
+        Answer::Forward(question) => *question,
+        other => panic!("{other:?} for {query:?}"),
+    }
+}
+
+/// The response of a server to a query, with a code and records of the answer and authority sections.
+pub(crate) fn respond(sent: &[u8], code: ResponseCode, answers: &str, authorities: &str) -> Message {
+    let query = Message::from_vec(sent).unwrap();
+    let mut message = Message::new(query.id, MessageType::Response, OpCode::Query);
+    message.metadata.recursion_available = true;
+    message.metadata.response_code = code;
+    message.queries = query.queries;
+    message.answers = records(answers);
+    message.authorities = records(authorities);
+    message.set_edns(Edns::new());
+    message
 }

@@ -1,0 +1,158 @@
+//! Answers of other servers, for as long as they count, and longer while nobody gives newer ones (RFC 2308, RFC 8767).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::query::Code;
+use crate::question::Key;
+use crate::response::Response;
+
+/// A failure is remembered so long (RFC 2308 §7.1).
+const FAILURE: Duration = Duration::from_secs(5);
+/// Old answers serve so long after their time (RFC 8767 §5).
+const STALE: Duration = Duration::from_secs(86_400);
+/// The upstream servers are left alone so long after they failed to renew an answer (RFC 8767 §5).
+const RECHECK: Duration = Duration::from_secs(30);
+/// Octets of an entry beside its key and records, about.
+const OVERHEAD: usize = 200;
+
+/// The answer to a question, as it is kept.
+#[derive(Debug, Clone)]
+pub(crate) enum Kept {
+    Response(Arc<Response>),
+    Failure(Code),
+}
+
+#[derive(Debug)]
+struct Entry {
+    kept: Kept,
+    stored: Instant,
+    /// It counts until then.
+    until: Instant,
+    /// An answer past its time is not renewed before then.
+    recheck: Instant,
+    size: usize,
+}
+
+/// A kept answer.
+#[derive(Debug)]
+pub(crate) enum Hit {
+    /// It counts. Its records are so many seconds old.
+    Fresh(Kept, u32),
+    /// Its time is over, but the servers failed a moment ago.
+    Stale(Arc<Response>),
+    /// Its time is over: ask, and use it if nobody answers.
+    Expired,
+}
+
+/// Answers by question, in two generations. A used entry moves to the young one. When that has half of the room, it becomes the old one,
+/// and what was in the old one is forgotten: those that nobody used for the longest time.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    young: HashMap<Key, Entry>,
+    old: HashMap<Key, Entry>,
+    young_size: usize,
+    old_size: usize,
+    limit: usize,
+}
+
+impl Cache {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { young: HashMap::new(), old: HashMap::new(), young_size: 0, old_size: 0, limit }
+    }
+
+    /// Octets that it takes, about.
+    pub(crate) fn size(&self) -> usize {
+        self.young_size + self.old_size
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    pub(crate) fn get(&mut self, now: Instant, key: &Key) -> Option<Hit> {
+        let entry = self.refresh(key)?;
+        if now < entry.until {
+            let age = now.saturating_duration_since(entry.stored).as_secs();
+            return Some(Hit::Fresh(entry.kept.clone(), u32::try_from(age).unwrap_or(u32::MAX)));
+        }
+        let response = entry.stale(now)?;
+        Some(if now < entry.recheck { Hit::Stale(response) } else { Hit::Expired })
+    }
+
+    /// The answer to use while nobody gives a newer one.
+    pub(crate) fn stale(&mut self, now: Instant, key: &Key) -> Option<Arc<Response>> {
+        self.refresh(key)?.stale(now)
+    }
+
+    /// Keeps an answer. One that counts for no time is kept as well: it may serve when it cannot be renewed.
+    pub(crate) fn insert(&mut self, now: Instant, key: Key, response: Arc<Response>) {
+        let (size, until) = (response.size(), now + response.ttl());
+        self.put(key, Entry { kept: Kept::Response(response), stored: now, until, recheck: until, size });
+    }
+
+    /// Remembers that nobody answered. An older answer takes its place, if there is one.
+    pub(crate) fn fail(&mut self, now: Instant, key: Key, code: Code) -> Option<Arc<Response>> {
+        if let Some(entry) = self.refresh(&key)
+            && let Some(response) = entry.stale(now)
+        {
+            entry.recheck = now + RECHECK;
+            return Some(response);
+        }
+        let until = now + FAILURE;
+        self.put(key, Entry { kept: Kept::Failure(code), stored: now, until, recheck: until, size: 0 });
+        None
+    }
+
+    /// Remembers that the answer must not reach clients. No older one takes its place.
+    pub(crate) fn refuse(&mut self, now: Instant, key: Key) {
+        let until = now + FAILURE;
+        self.put(
+            key,
+            Entry { kept: Kept::Failure(Code::Refused), stored: now, until, recheck: until, size: 0 },
+        );
+    }
+
+    /// Finds an entry, and moves it to the young ones.
+    fn refresh(&mut self, key: &Key) -> Option<&mut Entry> {
+        if let Some((key, entry)) = self.old.remove_entry(key) {
+            let size = cost(&key, &entry);
+            self.old_size -= size;
+            self.young_size += size;
+            self.young.insert(key, entry);
+        }
+        self.young.get_mut(key)
+    }
+
+    fn put(&mut self, key: Key, entry: Entry) {
+        let size = cost(&key, &entry);
+        if let Some((key, before)) = self.old.remove_entry(&key) {
+            self.old_size -= cost(&key, &before);
+        }
+        if let Some((key, before)) = self.young.remove_entry(&key) {
+            self.young_size -= cost(&key, &before);
+        }
+        if self.young_size + size > self.limit / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.old_size = std::mem::take(&mut self.young_size);
+        }
+        if size <= self.limit / 2 {
+            self.young_size += size;
+            self.young.insert(key, entry);
+        }
+    }
+}
+
+impl Entry {
+    fn stale(&self, now: Instant) -> Option<Arc<Response>> {
+        match &self.kept {
+            Kept::Response(response) if now < self.until + STALE => Some(response.clone()),
+            _ => None,
+        }
+    }
+}
+
+fn cost(key: &Key, entry: &Entry) -> usize {
+    key.name.len() + entry.size + OVERHEAD
+}

@@ -1,0 +1,289 @@
+//! What becomes of questions for other servers: an answer that is kept, a query, or a place in line for the answer to one.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::cache::{Cache, Hit, Kept};
+use crate::query::{AD, CD, Code, DO, FORWARDER_OPTION, HEADER, IN, MAX_FORWARDERS, RD};
+use crate::question::{Key, Question};
+use crate::records::rtype;
+use crate::reply::UDP_SIZE;
+use crate::response::Response;
+
+/// Bounds of a forwarder.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Octets of kept answers, about.
+    pub cache: usize,
+    /// Questions that other servers are asked at the same time.
+    pub questions: usize,
+    /// Clients that wait for the answer to one question.
+    pub askers: usize,
+    /// Questions for whose answers one client waits.
+    pub per_client: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { cache: 32 << 20, questions: 10_000, askers: 1_000, per_client: 250 }
+    }
+}
+
+/// Figures of a forwarder since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Questions that a kept answer answered.
+    pub hits: u64,
+    /// Queries to other servers.
+    pub queries: u64,
+    /// Questions that joined a query that was under way.
+    pub joined: u64,
+    /// Questions that were answered by an answer past its time.
+    pub stale: u64,
+    /// Questions that were answered SERVFAIL or REFUSED since a bound was reached, or a loop was found.
+    pub refused: u64,
+    /// Queries that nobody answered.
+    pub failed: u64,
+}
+
+/// What to do with a question.
+#[derive(Debug)]
+pub enum Next<A> {
+    /// Send this reply.
+    Reply(A, Vec<u8>),
+    /// Ask another server, and tell [`Forwarder::finish`] its answer.
+    Ask(Upstream),
+    /// The reply comes with that of a question before.
+    Wait,
+}
+
+/// The answer to a query, or none.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// A server answered.
+    Response(Response),
+    /// No server answered.
+    Failed,
+    /// The answer must not reach clients.
+    Refused,
+}
+
+/// A query for other servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    key: Key,
+    servers: Vec<IpAddr>,
+    passed: Vec<u64>,
+}
+
+impl Upstream {
+    /// The question.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Ask these servers. Empty: those that the configuration has for the name.
+    #[must_use]
+    pub fn servers(&self) -> &[IpAddr] {
+        &self.servers
+    }
+
+    /// The message to send. `random` decides the case of the letters of its name, which a forger would have to guess (RFC 5452,
+    /// draft-vixie-dnsext-dns0x20).
+    #[must_use]
+    pub fn query(&self, id: u16, random: &[u8; 32]) -> Vec<u8> {
+        let flags = RD | AD | if self.key.checking_disabled { CD } else { 0 };
+        let mut query = Vec::with_capacity(HEADER + self.key.name.len() + 4 + 15 + 8 * self.passed.len());
+        for field in [id, flags, 1, 0, 0, 1] {
+            query.extend_from_slice(&field.to_be_bytes());
+        }
+        // Lengths of labels are no letters.
+        let bits = random.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
+        query.extend(
+            self.key
+                .name
+                .iter()
+                .zip(bits)
+                .map(|(byte, upper)| if upper { byte.to_ascii_uppercase() } else { *byte }),
+        );
+        let dnssec_ok = if self.key.dnssec_ok { DO } else { 0 };
+        // Eight octets each, eight of them at most.
+        let ids = u16::try_from(8 * self.passed.len()).unwrap_or(0);
+        for field in [self.key.rtype, IN] {
+            query.extend_from_slice(&field.to_be_bytes());
+        }
+        query.push(0);
+        for field in [rtype::OPT, UDP_SIZE, 0, dnssec_ok, 4 + ids, FORWARDER_OPTION, ids] {
+            query.extend_from_slice(&field.to_be_bytes());
+        }
+        query.extend(self.passed.iter().flat_map(|id| id.to_be_bytes()));
+        query
+    }
+}
+
+/// A client that waits, and its question.
+#[derive(Debug)]
+struct Asker<A> {
+    client: IpAddr,
+    question: Question,
+    reply_to: A,
+}
+
+/// The part of a forwarder without sockets and clock. `A` is the way back to a client.
+#[derive(Debug)]
+pub struct Forwarder<A> {
+    /// The number by which this forwarder knows its own queries.
+    number: u64,
+    limits: Limits,
+    cache: Cache,
+    waiting: HashMap<Key, Vec<Asker<A>>>,
+    clients: HashMap<IpAddr, usize>,
+    counts: Counts,
+}
+
+impl<A> Forwarder<A> {
+    /// A forwarder with nothing kept. `number` is random, so that no two forwarders have the same.
+    #[must_use]
+    pub fn new(number: u64, limits: Limits) -> Self {
+        Self {
+            number,
+            limits,
+            cache: Cache::new(limits.cache),
+            waiting: HashMap::new(),
+            clients: HashMap::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes a question of a client.
+    pub fn ask(&mut self, now: Instant, client: IpAddr, question: Question, reply_to: A) -> Next<A> {
+        // A query of ours that came back would be asked for ever (RFC 9520 §3.1 counts such loops as failures).
+        if question.passed().contains(&self.number) || question.passed().len() >= MAX_FORWARDERS {
+            self.counts.refused += 1;
+            return Next::Reply(reply_to, question.fail_with(Code::Refused));
+        }
+        match self.cache.get(now, question.key()) {
+            Some(Hit::Fresh(kept, age)) => {
+                self.counts.hits += 1;
+                return Next::Reply(reply_to, reply(question, &kept, Age::Seconds(age)));
+            }
+            Some(Hit::Stale(response)) => {
+                self.counts.stale += 1;
+                return Next::Reply(reply_to, question.reply(&response, Age::Stale));
+            }
+            Some(Hit::Expired) | None => {}
+        }
+        let of_client = self.clients.get(&client).copied().unwrap_or(0);
+        let in_line = self.waiting.get(question.key()).map(Vec::len);
+        let full = match in_line {
+            Some(askers) => askers >= self.limits.askers,
+            None => self.waiting.len() >= self.limits.questions,
+        };
+        if full || of_client >= self.limits.per_client {
+            let stale = self.cache.stale(now, question.key());
+            self.counts.refused += u64::from(stale.is_none());
+            self.counts.stale += u64::from(stale.is_some());
+            return Next::Reply(
+                reply_to,
+                match stale {
+                    Some(response) => question.reply(&response, Age::Stale),
+                    None => question.fail(),
+                },
+            );
+        }
+        *self.clients.entry(client).or_default() += 1;
+        let mut passed = question.passed().to_vec();
+        passed.push(self.number);
+        let upstream = Upstream { key: question.key().clone(), servers: question.servers().to_vec(), passed };
+        let asker = Asker { client, question, reply_to };
+        match self.waiting.get_mut(&upstream.key) {
+            Some(askers) => {
+                askers.push(asker);
+                self.counts.joined += 1;
+                Next::Wait
+            }
+            None => {
+                self.waiting.insert(upstream.key.clone(), vec![asker]);
+                self.counts.queries += 1;
+                Next::Ask(upstream)
+            }
+        }
+    }
+
+    /// The replies to all clients that wait for the answer to a query.
+    pub fn finish(&mut self, now: Instant, key: &Key, outcome: Outcome) -> Vec<(A, Vec<u8>)> {
+        let (kept, age) = match outcome {
+            Outcome::Response(response) => {
+                let response = Arc::new(response);
+                self.cache.insert(now, key.clone(), response.clone());
+                (Kept::Response(response), Age::Seconds(0))
+            }
+            Outcome::Failed => {
+                self.counts.failed += 1;
+                match self.cache.fail(now, key.clone(), Code::ServFail) {
+                    Some(response) => (Kept::Response(response), Age::Stale),
+                    None => (Kept::Failure(Code::ServFail), Age::Stale),
+                }
+            }
+            Outcome::Refused => {
+                self.cache.refuse(now, key.clone());
+                (Kept::Failure(Code::Refused), Age::Stale)
+            }
+        };
+        let askers = self.waiting.remove(key).unwrap_or_default();
+        self.reply_all(askers, &kept, age)
+    }
+
+    /// The servers take long: replies from an answer past its time, if there is one (RFC 8767 §5: after 1.8 seconds). The query goes on.
+    pub fn overdue(&mut self, now: Instant, key: &Key) -> Vec<(A, Vec<u8>)> {
+        let Some(response) = self.cache.stale(now, key) else { return Vec::new() };
+        let askers = self.waiting.get_mut(key).map(std::mem::take).unwrap_or_default();
+        self.reply_all(askers, &Kept::Response(response), Age::Stale)
+    }
+
+    fn reply_all(&mut self, askers: Vec<Asker<A>>, kept: &Kept, age: Age) -> Vec<(A, Vec<u8>)> {
+        let mut replies = Vec::with_capacity(askers.len());
+        for Asker { client, question, reply_to } in askers {
+            if let Some(waits) = self.clients.get_mut(&client) {
+                *waits -= 1;
+                if *waits == 0 {
+                    self.clients.remove(&client);
+                }
+            }
+            self.counts.stale += u64::from(matches!((kept, age), (Kept::Response(_), Age::Stale)));
+            replies.push((reply_to, reply(question, kept, age)));
+        }
+        replies
+    }
+
+    /// Figures since the start.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Kept answers, and the octets that they take, about.
+    #[must_use]
+    pub fn kept(&self) -> (usize, usize) {
+        (self.cache.len(), self.cache.size())
+    }
+}
+
+/// How old records are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// So many seconds: their TTLs are less by them.
+    Seconds(u32),
+    /// Past their time.
+    Stale,
+}
+
+fn reply(question: Question, kept: &Kept, age: Age) -> Vec<u8> {
+    match kept {
+        Kept::Response(response) => question.reply(response, age),
+        Kept::Failure(code) => question.fail_with(*code),
+    }
+}
