@@ -1,0 +1,4 @@
+//! See `basalt_fuzz::ntp`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| basalt_fuzz::ntp(data));
