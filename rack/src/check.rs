@@ -22,7 +22,7 @@ use crate::settings::Settings;
 
 /// Capabilities that the rack needs, by their bit in `/proc/self/status` (capabilities(7)).
 const CAPABILITIES: [(u32, &str, &str); 2] = [
-    (10, "CAP_NET_BIND_SERVICE", "ports 53, 67 and 69"),
+    (10, "CAP_NET_BIND_SERVICE", "ports 53, 67, 69 and 123"),
     (13, "CAP_NET_RAW", "binding DHCP to its interface, and ICMPv6"),
 ];
 
@@ -78,6 +78,7 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
         findings.push(tcp(rack, "HTTP", address, settings.http_port));
         findings.push(udp(rack, "DNS", address.into(), settings.dns_port));
         findings.push(tcp(rack, "DNS", address, settings.dns_port));
+        findings.push(udp(rack, "NTP", address.into(), settings.ntp_port));
     }
     findings.extend(others(settings, served));
     findings.push(loaders(settings));
@@ -219,6 +220,7 @@ fn taken(
     let key = match service {
         "HTTP" => "give the rack another port with --http-port",
         "TFTP" => "give the rack another port with --tftp-port",
+        "NTP" => "have it serve no time (chrony: `port 0`)",
         _ => "have this rack serve other interfaces",
     };
     match (holder::of(protocol, at.ip(), at.port()), rack) {

@@ -42,6 +42,7 @@ use crate::link::origin::RegionOrigin;
 use crate::link::{self, Context};
 use crate::loaders::Loaders;
 use crate::meters;
+use crate::ntp::Ntp;
 use crate::power::Power;
 use crate::presence::Presence;
 use crate::room;
@@ -115,6 +116,7 @@ enum Service {
     Dhcp(Served),
     Dhcp6(Served6),
     RouterAdvertisements(Link),
+    Ntp(IpAddr),
 }
 
 /// What service tasks share.
@@ -124,6 +126,7 @@ struct Services {
     dhcp: Arc<Dhcp>,
     dns: Arc<Dns>,
     web: Arc<Web>,
+    ntp: Arc<Ntp>,
     tls: TlsAcceptor,
     /// The same for all addresses, so that their connections are counted together.
     site: Site,
@@ -211,6 +214,7 @@ impl Daemon {
             dns: Arc::clone(&dns),
             site: Site::new(Arc::clone(&web), tls.clone()),
             web,
+            ntp: Arc::new(Ntp::new(facts.clone())),
             tls,
             facts: facts.clone(),
             tasks: tasks.clone(),
@@ -225,6 +229,7 @@ impl Daemon {
         ));
         tasks.spawn(configure_dns(dns, Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tick(dhcp.clone(), stop.clone()));
+        tasks.spawn(Arc::clone(&services.ntp).follow(concerns.views.time.subscribe(), stop.clone()));
         if let Some(address) = services.settings.metrics {
             services.start_metrics(address, stop.clone());
         }
@@ -327,6 +332,7 @@ impl fmt::Display for Service {
             Self::RouterAdvertisements(link) => {
                 write!(f, "router advertisements {} {}", link.interface, link.address)
             }
+            Self::Ntp(address) => write!(f, "ntp {address}"),
         }
     }
 }
@@ -340,6 +346,7 @@ impl Service {
             Self::Dhcp(served) => vec![format!("dhcp {}", served.interface)],
             Self::Dhcp6(served) => vec![format!("dhcp6 {}", served.interface)],
             Self::RouterAdvertisements(_) => Vec::new(),
+            Self::Ntp(address) => vec![format!("ntp {address}")],
         }
     }
 }
@@ -402,6 +409,7 @@ impl Services {
                     Service::RouterAdvertisements(link) => {
                         drop(self.tasks.spawn(router_advertisement::run(link, ended)))
                     }
+                    Service::Ntp(address) => self.start_ntp(address, ended),
                 }
             }
         }
@@ -462,6 +470,13 @@ impl Services {
         wanted.extend(names);
         self.dhcp.set_links(served.iter().map(|it| (it.index, it.addresses.clone())).collect());
         wanted.extend(served.into_iter().map(Service::Dhcp));
+        let addresses = wanted.iter().filter_map(|service| match service {
+            Service::Files(address) => Some(*address),
+            _ => None,
+        });
+        let addresses: BTreeSet<IpAddr> = addresses.collect();
+        wanted.extend(addresses.iter().copied().map(Service::Ntp));
+        self.ntp.set_own(addresses);
         Ok(wanted)
     }
 
@@ -522,9 +537,24 @@ impl Services {
         });
     }
 
+    fn start_ntp(&self, address: IpAddr, stop: CancellationToken) {
+        let (ntp, port) = (Arc::clone(&self.ntp), self.settings.ntp_port);
+        let health = self.health(format!("ntp {address}"));
+        self.tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                let ended = ntp.serve(address, port, &health, &stop).await;
+                pause(ended, &health, &stop).await;
+            }
+        });
+    }
+
     fn start_metrics(&self, address: SocketAddr, stop: CancellationToken) {
-        let router =
-            meters::router(Arc::clone(&self.web), Arc::clone(&self.dhcp), self.site.connections().clone());
+        let router = meters::router(
+            Arc::clone(&self.web),
+            Arc::clone(&self.dhcp),
+            Arc::clone(&self.ntp),
+            self.site.connections().clone(),
+        );
         let site = Site::other(router, self.tls.clone());
         let health = self.health(format!("metrics {address}"));
         self.tasks.spawn(async move {

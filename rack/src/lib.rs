@@ -36,6 +36,7 @@ pub mod loaders;
 pub mod log_limit;
 pub mod meters;
 pub mod neighbours;
+pub mod ntp;
 pub mod power;
 pub mod presence;
 mod room;

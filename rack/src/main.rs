@@ -230,6 +230,7 @@ fn describe(content: &Content) -> String {
             };
             it.zones.iter().map(zone).collect::<Vec<_>>().join("\n")
         }
+        Content::Time(it) => format!("{it:#?}"),
         Content::Known(it) => {
             let machine = |it: &basalt_proto::rack_v1::BootMachine| {
                 format!("  {} {} {}", it.name, it.macs.join(" "), it.networks.join(" "))

@@ -12,6 +12,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use basalt_ntp::{Report, State as ClockState};
 use basalt_proto::places::Places;
 use basalt_proto::rack_v1::{Fact, fact::Body};
 use http::{StatusCode, header};
@@ -19,6 +20,7 @@ use http::{StatusCode, header};
 use crate::blobs;
 use crate::dhcp::Dhcp;
 use crate::http::{Web, admission};
+use crate::ntp::{self, Ntp};
 
 /// Everything that was counted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -119,17 +121,18 @@ pub async fn count(State(meters): State<Meters>, request: Request, next: Next) -
 }
 
 /// `/metrics`, of one rack.
-pub fn router(web: Arc<Web>, dhcp: Arc<Dhcp>, connections: Places<IpAddr>) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state((web, dhcp, connections))
+pub fn router(web: Arc<Web>, dhcp: Arc<Dhcp>, ntp: Arc<Ntp>, connections: Places<IpAddr>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state((web, dhcp, ntp, connections))
 }
 
-type Measured = (Arc<Web>, Arc<Dhcp>, Places<IpAddr>);
+type Measured = (Arc<Web>, Arc<Dhcp>, Arc<Ntp>, Places<IpAddr>);
 
-async fn metrics(State((web, dhcp, connections)): State<Measured>) -> impl IntoResponse {
+async fn metrics(State((web, dhcp, ntp, connections)): State<Measured>) -> impl IntoResponse {
     let Web { facts, blobs, admission, .. } = &*web;
     let mut text = text(&facts.meters().read(), dhcp.bound(), dhcp.unprobed());
     cache(&mut text, &blobs.counts());
     bodies(&mut text, &admission.counts());
+    time(&mut text, &ntp.counts(), &ntp.report());
     let counts = connections.counts();
     let name = "basalt_rack_http_connections";
     single(&mut text, name, "gauge", "Connections over HTTP.", counts.taken);
@@ -196,6 +199,30 @@ fn bodies(text: &mut String, counts: &admission::Counts) {
     single(text, &name("_waiting"), "gauge", "Clients that wait for their turn.", waiting);
     let help = "Clients that were told to come back: it was not their turn in time.";
     single(text, &name("_sent_away_total"), "counter", help, sent_away);
+}
+
+fn time(text: &mut String, counts: &ntp::Counts, report: &Report) {
+    let name = "basalt_rack_ntp_requests_total";
+    let help = "Datagrams to NTP: answered, warned to ask less often, or why they were dropped.";
+    family(text, name, "counter", help);
+    for (outcome, count) in &counts.requests {
+        let _ = writeln!(text, "{name}{{outcome=\"{outcome}\"}} {count}");
+    }
+    let name = "basalt_rack_clock_state";
+    family(text, name, "gauge", "1 for the state of this host's clock: synced, adrift or bad.");
+    for state in [ClockState::Synced, ClockState::Adrift, ClockState::Bad] {
+        let _ = writeln!(text, "{name}{{state=\"{}\"}} {}", state.name(), u8::from(state == report.state));
+    }
+    let name = "basalt_rack_clock_stratum";
+    single(text, name, "gauge", "The stratum that machines are told.", report.claim.stratum);
+    let name = "basalt_rack_clock_error_seconds";
+    let error = report.claim.root_dispersion.as_secs_f64();
+    single(text, name, "gauge", "The error of the clock that machines are told.", error);
+    if let Some(offset) = report.offset {
+        let name = "basalt_rack_clock_offset_seconds";
+        let help = "The median of the NTP servers less this host's clock.";
+        single(text, name, "gauge", help, offset as f64 / 1e9);
+    }
 }
 
 fn cache(text: &mut String, counts: &blobs::Counts) {

@@ -30,10 +30,10 @@ pub struct Given {
     /// The rack's name, a DNS label [default: the host's name]
     #[arg(long, env = "BASALT_RACK_NAME", value_name = "NAME", global = true)]
     pub name: Option<String>,
-    /// An interface whose clients are served: DHCP, and TFTP, HTTP and DNS on its addresses; may be repeated
+    /// An interface whose clients are served: DHCP, and TFTP, HTTP, DNS and NTP on its addresses; may be repeated
     #[arg(long, env = "BASALT_RACK_INTERFACE", value_name = "IF", value_delimiter = ',', global = true)]
     pub interface: Option<Vec<String>>,
-    /// A further address to serve TFTP, HTTP and DNS on; may be repeated [default: 127.0.0.1 when there is no --interface]
+    /// A further address to serve TFTP, HTTP, DNS and NTP on; may be repeated [default: 127.0.0.1 when there is no --interface]
     #[arg(long, env = "BASALT_RACK_ADDRESS", value_name = "ADDRESS", value_delimiter = ',', global = true)]
     pub address: Option<Vec<Ipv4Addr>>,
     /// Where the boot loaders are [default: /usr/lib/ipxe]
@@ -54,6 +54,9 @@ pub struct Given {
     /// DNS, UDP and TCP [default: 53]
     #[arg(long, env = "BASALT_RACK_DNS_PORT", value_name = "PORT", global = true)]
     pub dns_port: Option<u16>,
+    /// NTP [default: 123]
+    #[arg(long, env = "BASALT_RACK_NTP_PORT", value_name = "PORT", global = true)]
+    pub ntp_port: Option<u16>,
     /// Tell machines on served interfaces that no IPv6 router is there, unless one is: iPXE waits 16 seconds for one [default: true]
     #[arg(long, env = "BASALT_RACK_ROUTER_ADVERTISEMENTS", value_name = "BOOL", global = true)]
     pub router_advertisements: Option<bool>,
@@ -85,7 +88,7 @@ pub struct Settings {
     pub name: String,
     /// Interfaces with DHCP.
     pub interfaces: Vec<String>,
-    /// Further addresses for TFTP and HTTP.
+    /// Further addresses for TFTP, HTTP and NTP.
     pub addresses: Vec<Ipv4Addr>,
     /// Where loaders are.
     pub loader_dir: PathBuf,
@@ -99,6 +102,8 @@ pub struct Settings {
     pub tftp_port: u16,
     /// DNS.
     pub dns_port: u16,
+    /// NTP; clients ask no other port than 123.
+    pub ntp_port: u16,
     /// Whether Router Solicitations are answered, with no router.
     pub router_advertisements: bool,
     /// Bytes that the spool may take.
@@ -163,6 +168,7 @@ impl Given {
             dhcp_client_port: self.dhcp_client_port.or(other.dhcp_client_port),
             tftp_port: self.tftp_port.or(other.tftp_port),
             dns_port: self.dns_port.or(other.dns_port),
+            ntp_port: self.ntp_port.or(other.ntp_port),
             router_advertisements: self.router_advertisements.or(other.router_advertisements),
             spool_mib: self.spool_mib.or(other.spool_mib),
             cache_size: self.cache_size.or(other.cache_size),
@@ -247,6 +253,7 @@ impl Given {
             dhcp_client_port: port("dhcp_client_port", self.dhcp_client_port, 68)?,
             tftp_port: port("tftp_port", self.tftp_port, 69)?,
             dns_port: port("dns_port", self.dns_port, 53)?,
+            ntp_port: port("ntp_port", self.ntp_port, basalt_ntp::PORT)?,
             router_advertisements: self.router_advertisements.unwrap_or(true),
             spool_bytes: spool_mib << 20,
             cache_bytes,
@@ -319,8 +326,9 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_manual() {
         let settings = given().settle().unwrap();
-        let Settings { http_port, dhcp_port, dhcp_client_port, tftp_port, dns_port, .. } = settings;
-        assert_eq!((http_port, dhcp_port, dhcp_client_port, tftp_port, dns_port), (5248, 67, 68, 69, 53));
+        let Settings { http_port, dhcp_port, dhcp_client_port, tftp_port, dns_port, ntp_port, .. } = settings;
+        assert_eq!((http_port, dhcp_port, dhcp_client_port, tftp_port), (5248, 67, 68, 69));
+        assert_eq!((dns_port, ntp_port), (53, 123));
         assert_eq!(settings.addresses, [Ipv4Addr::LOCALHOST]);
         assert!(settings.router_advertisements);
         assert_eq!(settings.cache_bytes, None);

@@ -112,7 +112,7 @@ pub fn answering(said: &[Said<Health>], kind: &str) -> BTreeSet<IpAddr> {
 
 /// Whether a service is one of an address that is none of these.
 fn is_away(service: &str, addresses: &[IpAddr]) -> bool {
-    let at = ["tftp ", "http ", basalt_proto::DNS]
+    let at = ["tftp ", "http ", basalt_proto::DNS, "ntp "]
         .iter()
         .find_map(|kind| service.strip_prefix(kind)?.parse::<IpAddr>().ok());
     at.is_some_and(|at| !addresses.contains(&at))

@@ -124,6 +124,7 @@ impl Hosts {
             dhcp_client_port: Some(udp()),
             tftp_port: Some(udp()),
             dns_port: Some(udp()),
+            ntp_port: Some(udp()),
             ..Given::default()
         };
         Daemon::start(given.settle().expect("settings")).await.expect("the rack joins")

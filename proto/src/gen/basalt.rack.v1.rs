@@ -256,6 +256,19 @@ pub struct Blob {
     #[prost(bool, tag = "3")]
     pub prefetch: bool,
 }
+/// Concern "time": the NTP servers that the rack compares its host's clock with.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TimeConcern {
+    /// names or addresses
+    #[prost(string, repeated, tag = "1")]
+    pub servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Settings name none: those of the host's own NTP daemon
+    #[prost(bool, tag = "2")]
+    pub host_servers: bool,
+    /// place among the racks: without servers, each claims another stratum
+    #[prost(uint32, tag = "3")]
+    pub rank: u32,
+}
 /// Concern "power": the BMCs that this rack is the arbiter of.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PowerConcern {
@@ -317,7 +330,7 @@ pub mod bmc {
 /// A concern with the version that the region gave it: what is sent, and what a rack keeps on disk.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConcernVersion {
-    /// "dhcp", "known", "boot", "images", "power"
+    /// "dhcp", "known", "boot", "images", "power", "time"
     #[prost(string, tag = "1")]
     pub concern: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]

@@ -38,6 +38,7 @@ impl Drop for Program {
 pub(crate) struct Ports {
     pub(crate) http: u16,
     pub(crate) tftp: u16,
+    pub(crate) ntp: u16,
     pub(crate) dhcp: u16,
     pub(crate) dhcp_client: u16,
     pub(crate) dns: u16,
@@ -46,7 +47,14 @@ pub(crate) struct Ports {
 impl Ports {
     pub(crate) fn free() -> Result<Self> {
         let udp = || -> Result<u16> { Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port()) };
-        Ok(Self { http: tcp_port()?, tftp: udp()?, dhcp: udp()?, dhcp_client: udp()?, dns: udp()? })
+        Ok(Self {
+            http: tcp_port()?,
+            tftp: udp()?,
+            ntp: udp()?,
+            dhcp: udp()?,
+            dhcp_client: udp()?,
+            dns: udp()?,
+        })
     }
 }
 
@@ -61,6 +69,7 @@ pub(crate) fn rack(dir: &Path, ports: Ports, arguments: &[&str]) -> Result<Progr
     for (flag, port) in [
         ("--http-port", ports.http),
         ("--tftp-port", ports.tftp),
+        ("--ntp-port", ports.ntp),
         ("--dhcp-port", ports.dhcp),
         ("--dhcp-client-port", ports.dhcp_client),
         ("--dns-port", ports.dns),

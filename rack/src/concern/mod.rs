@@ -10,6 +10,7 @@ use std::fmt;
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{
     BootConcern, ConcernVersion, DhcpConcern, DnsConcern, ImagesConcern, KnownConcern, PowerConcern,
+    TimeConcern,
 };
 use prost::Message;
 
@@ -34,11 +35,14 @@ pub enum Concern {
     Power,
     /// Zones of the DNS.
     Dns,
+    /// NTP servers that the host's clock is compared with.
+    Time,
 }
 
 impl Concern {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Dhcp, Self::Known, Self::Boot, Self::Images, Self::Power, Self::Dns];
+    pub const ALL: [Self; 7] =
+        [Self::Dhcp, Self::Known, Self::Boot, Self::Images, Self::Power, Self::Dns, Self::Time];
 
     /// The name on the wire and of the file.
     #[must_use]
@@ -50,6 +54,7 @@ impl Concern {
             Self::Images => "images",
             Self::Power => "power",
             Self::Dns => "dns",
+            Self::Time => "time",
         }
     }
 
@@ -90,6 +95,7 @@ impl Concern {
                 let left_out = Held::new(&concern, &Held::default()).1;
                 (Content::Dns(concern), left_out)
             }
+            Self::Time => (Content::Time(TimeConcern::decode(body)?), Vec::new()),
         })
     }
 }
@@ -115,6 +121,8 @@ pub enum Content {
     Power(PowerConcern),
     /// The body of [`Concern::Dns`].
     Dns(DnsConcern),
+    /// The body of [`Concern::Time`].
+    Time(TimeConcern),
 }
 
 /// A body that cannot be used.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use basalt_proto::rack_v1::{
     BootConcern, ConcernReply, ConcernVersion, DhcpConcern, DnsConcern, HeldConcern, ImagesConcern,
-    KnownConcern, PowerConcern,
+    KnownConcern, PowerConcern, TimeConcern,
 };
 use prost::Message;
 use tokio::sync::watch;
@@ -31,6 +31,8 @@ pub struct Views {
     pub power: watch::Sender<Option<Arc<PowerConcern>>>,
     /// Zones.
     pub dns: watch::Sender<Option<Arc<DnsConcern>>>,
+    /// NTP servers that the host's clock is compared with.
+    pub time: watch::Sender<Option<Arc<TimeConcern>>>,
 }
 
 impl Views {
@@ -42,6 +44,7 @@ impl Views {
             Content::Images(it) => drop(self.images.send_replace(Some(Arc::new(it)))),
             Content::Dns(it) => drop(self.dns.send_replace(Some(Arc::new(it)))),
             Content::Power(it) => drop(self.power.send_replace(Some(Arc::new(it)))),
+            Content::Time(it) => drop(self.time.send_replace(Some(Arc::new(it)))),
         }
     }
 
@@ -87,6 +90,7 @@ impl ConcernStore {
             images: watch::Sender::new(None),
             power: watch::Sender::new(None),
             dns: watch::Sender::new(None),
+            time: watch::Sender::new(None),
         };
         let store = Self { dir, epochs, held: Mutex::new(Vec::new()), views };
         let mut damaged = Vec::new();

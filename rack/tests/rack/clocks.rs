@@ -79,13 +79,22 @@ impl Rack {
 
     fn start(&self) -> Running {
         let Settings {
-            data_dir, http_port, dhcp_port, dhcp_client_port, tftp_port, metrics, loader_dir, ..
+            data_dir,
+            http_port,
+            dhcp_port,
+            dhcp_client_port,
+            tftp_port,
+            ntp_port,
+            metrics,
+            loader_dir,
+            ..
         } = &self.settings;
         let ports = [
             ("http", http_port),
             ("dhcp", dhcp_port),
             ("dhcp-client", dhcp_client_port),
             ("tftp", tftp_port),
+            ("ntp", ntp_port),
         ];
         let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-rack"));
         command.args(["--interface", "lo", "--name", "rack-1", "--log", "warn", "--data-dir"]).arg(data_dir);

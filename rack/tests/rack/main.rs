@@ -21,6 +21,7 @@ mod loopback;
 mod names;
 mod namespace;
 mod netem;
+mod ntp;
 mod peers;
 mod peers6;
 mod perfdhcp;

@@ -45,6 +45,7 @@ pub(crate) fn settings(dir: &Path) -> Settings {
         dhcp_client_port: Some(udp()),
         tftp_port: Some(udp()),
         dns_port: Some(udp()),
+        ntp_port: Some(udp()),
         metrics: Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()),
         ..Given::default()
     };

@@ -1,0 +1,255 @@
+//! NTP: answers machines on each served address, by `basalt-ntp`, and compares this host's clock with NTP servers. It never sets that clock.
+
+pub mod host;
+mod poll;
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use basalt_ntp::time::precision;
+use basalt_ntp::{Monitor, Reaction, Report, Responder, SourceReport, SourceState, State};
+use basalt_proto::rack_v1::TimeConcern;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::health::Health;
+use crate::holder::{self, Protocol};
+use crate::spool::writer::Facts;
+use wire::{Socket, wall};
+
+/// For how long a report counts: the wall clock may be set at any moment.
+const REPORT: Duration = Duration::from_secs(1);
+/// How often people are told of the clock.
+const TELL: Duration = Duration::from_secs(5);
+/// How often the host's own files are read.
+const HOST: Duration = Duration::from_secs(60);
+
+/// What was counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams by what became of them: `answered`, `warned`, or why they were dropped.
+    pub requests: BTreeMap<&'static str, u64>,
+}
+
+/// Time for machines. It is shared by all addresses.
+#[derive(Debug)]
+pub struct Ntp {
+    monitor: Mutex<Monitor>,
+    responder: Mutex<Responder>,
+    /// The last report, and when it was made.
+    report: Mutex<Option<(Duration, Report)>>,
+    counts: Mutex<Counts>,
+    /// Settings declare that there is no NTP server.
+    declared_none: AtomicBool,
+    facts: Facts,
+    health: Health,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ntp {
+    /// Knows no server yet.
+    #[must_use]
+    pub fn new(facts: Facts) -> Self {
+        let health = Health::new("time".to_owned(), facts.clone());
+        Self {
+            monitor: Mutex::new(Monitor::new(precision(wall), wire::now())),
+            responder: Mutex::default(),
+            report: Mutex::default(),
+            counts: Mutex::default(),
+            declared_none: AtomicBool::new(false),
+            facts,
+            health,
+        }
+    }
+
+    /// Names the addresses at which this rack answers.
+    pub fn set_own(&self, own: BTreeSet<IpAddr>) {
+        lock(&self.monitor).set_own(own);
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        lock(&self.counts).clone()
+    }
+
+    /// The NTP servers, as they are now.
+    #[must_use]
+    pub fn sources(&self) -> Vec<SourceReport> {
+        lock(&self.monitor).sources(wire::now())
+    }
+
+    /// The clock, and what machines are told of it.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let now = wire::now();
+        let mut known = lock(&self.report);
+        if let Some((at, report)) = &*known
+            && now.since_boot.saturating_sub(*at) < REPORT
+        {
+            return report.clone();
+        }
+        let mut report = lock(&self.monitor).report(now);
+        // A region's word is a minute's guess, and better than no server's.
+        if matches!(self.facts.clock().is_right(), Some(Err(_))) {
+            report.distrust();
+        }
+        *known = Some((now.since_boot, report.clone()));
+        report
+    }
+
+    /// What was measured has changed.
+    fn renew(&self) {
+        *lock(&self.report) = None;
+        self.tell();
+    }
+
+    /// Tells people how the clock is, once each server has been asked.
+    fn tell(&self) {
+        if self.sources().iter().any(|source| source.state == SourceState::New) {
+            return;
+        }
+        let report = self.report();
+        let is_meant = report.state == State::Adrift && self.declared_none.load(Ordering::Relaxed);
+        match report.problem().filter(|_| !is_meant) {
+            None => self.health.up(),
+            Some(problem) => self.health.lacks(&problem),
+        }
+    }
+
+    /// Follows concern `time`: asks the servers that it names, or those of this host.
+    pub async fn follow(
+        self: Arc<Self>,
+        mut view: watch::Receiver<Option<Arc<TimeConcern>>>,
+        stop: CancellationToken,
+    ) {
+        let mut polls: BTreeMap<String, CancellationToken> = BTreeMap::new();
+        let mut timer = tokio::time::interval(TELL);
+        let mut read: Option<tokio::time::Instant> = None;
+        loop {
+            let changed = tokio::select! {
+                () = stop.cancelled() => return,
+                changed = view.changed() => changed.is_ok(),
+                _ = timer.tick() => false,
+            };
+            let is_due = read.is_none_or(|at| at.elapsed() >= HOST);
+            if changed || is_due {
+                read = Some(tokio::time::Instant::now());
+                let concern = view.borrow_and_update().clone();
+                let rank = concern.as_ref().map_or(0, |it| it.rank);
+                let declared = concern.filter(|it| !it.host_servers);
+                let is_none = declared.as_ref().is_some_and(|it| it.servers.is_empty());
+                self.declared_none.store(is_none, Ordering::Relaxed);
+                let servers = match declared {
+                    Some(declared) => declared.servers.clone(),
+                    None => tokio::task::spawn_blocking(host::servers).await.unwrap_or_default(),
+                };
+                self.ask(&servers, rank, &mut polls, &stop);
+            }
+            self.tell();
+        }
+    }
+
+    /// Asks these servers and no others from now on.
+    fn ask(
+        self: &Arc<Self>,
+        servers: &[String],
+        rank: u32,
+        polls: &mut BTreeMap<String, CancellationToken>,
+        stop: &CancellationToken,
+    ) {
+        lock(&self.monitor).set_sources(servers, rank);
+        *lock(&self.report) = None;
+        polls.retain(|name, poll| {
+            let stays = servers.contains(name);
+            if !stays {
+                poll.cancel();
+            }
+            stays
+        });
+        for name in servers {
+            if !polls.contains_key(name) {
+                let stop = stop.child_token();
+                polls.insert(name.clone(), stop.clone());
+                tokio::spawn(poll::poll(Arc::clone(self), name.clone(), stop));
+            }
+        }
+    }
+
+    /// Answers at one address until cancelled.
+    ///
+    /// # Errors
+    /// The address cannot be bound, or the socket fails.
+    pub async fn serve(
+        &self,
+        address: IpAddr,
+        port: u16,
+        health: &Health,
+        stop: &CancellationToken,
+    ) -> io::Result<()> {
+        let at = SocketAddr::from((address, port));
+        let socket = Socket::bind(at).map_err(|error| taken(at, &error))?;
+        health.up();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                batch = socket.receive() => for (arrived, from, datagram) in batch? {
+                    let report = self.report();
+                    let reaction = lock(&self.responder).react(
+                        &datagram, from.ip(), arrived.wall, arrived.since_boot, &report.claim,
+                    );
+                    let (outcome, reply) = match reaction {
+                        Reaction::Answer(reply) => ("answered", Some(reply)),
+                        Reaction::Warn(reply) => ("warned", Some(reply)),
+                        Reaction::Drop(why) => (why.name(), None),
+                    };
+                    *lock(&self.counts).requests.entry(outcome).or_default() += 1;
+                    if let Some(reply) = reply {
+                        // A client whose answer is lost asks again.
+                        socket.send(from, |sent| reply.sent_at(sent));
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// A port that cannot be bound, with the program that has it.
+fn taken(at: SocketAddr, error: &io::Error) -> io::Error {
+    let holder = match error.kind() {
+        io::ErrorKind::AddrInUse => holder::of(Protocol::Udp, at.ip(), at.port()),
+        _ => None,
+    };
+    let advice = holder.map_or(String::new(), |holder::Holder { pid, program }| {
+        format!("; process {pid} ({program}) has it: end that program, or have it serve no time (chrony: `port 0`)")
+    });
+    io::Error::new(error.kind(), format!("cannot bind NTP on {at}: {error}{advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_that_has_the_port_is_named() {
+        let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = holder.local_addr().unwrap();
+        let error = std::net::UdpSocket::bind(at).unwrap_err();
+        let told = taken(at, &error).to_string();
+        let named = format!("process {} (", std::process::id());
+        assert!(told.contains(&named) && told.contains("port 0"), "{told}");
+        let denied = taken(at, &io::ErrorKind::PermissionDenied.into()).to_string();
+        assert!(
+            denied.starts_with("cannot bind NTP on 127.0.0.1:") && !denied.contains("process"),
+            "{denied}"
+        );
+    }
+}
