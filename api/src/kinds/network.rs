@@ -138,8 +138,8 @@ pub struct SubnetSpec {
     /// DNS servers for machines here, in order. DHCP tells those that are of its family. Empty: none. Absent: the racks that answer DNS here,
     /// if `allow_dns` is true.
     pub dns_servers: Option<Vec<IpAddr>>,
-    /// NTP servers for machines here, in order. DHCP tells those that are addresses of its family, and no names. Empty: none. Absent: none
-    /// yet; the racks once they serve time.
+    /// NTP servers for machines here, in order. DHCP tells those that are addresses of its family, and no names. Empty: none. Absent:
+    /// the racks that serve the subnet.
     pub ntp_servers: Option<Vec<Host>>,
     /// Whether Basalt gives out every address that is in no range. False: only those of `dynamic` ranges, and what is asked
     /// for by name.

@@ -33,8 +33,9 @@ pub struct SettingsSpec {
     /// The domain that the region writes itself. For each subnet it has a name `SUBNET.rack` with the racks that are there now. Absent:
     /// `basalt.internal`.
     pub internal_domain: Option<Hostname>,
-    /// NTP servers that racks take their time from, in order. Absent: the rack's own.
-    #[field(dormant = "racks do not serve time")]
+    /// NTP servers that racks compare their hosts' clocks with: three or more tell which one is wrong. Racks serve time and set no clock. Empty:
+    /// none. Absent: those that the NTP daemon of each rack's host is configured with.
+    #[field(none)]
     pub ntp_servers: Option<Vec<Host>>,
     /// How machines reach the web.
     #[field(default, dormant = "racks have no proxy")]

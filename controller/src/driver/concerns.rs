@@ -21,6 +21,7 @@ use super::entries::{BOOT, KNOWN, POWER};
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::Estate;
 use super::meters::Meters;
+use super::ntp;
 use super::topology::Topology;
 use super::zones;
 
@@ -37,7 +38,7 @@ pub async fn write(
     topology: &Topology,
     meters: &Meters,
 ) -> Result<(), StoreError> {
-    for name in ["dhcp", "images", "dns", KNOWN, POWER, BOOT] {
+    for name in ["dhcp", "images", "dns", "time", KNOWN, POWER, BOOT] {
         for _ in 0..TRIES {
             // Read before what it is rendered from, so that whoever renders from newer state wins.
             let base = store.concern_generation(rack.uid, name).await?;
@@ -83,6 +84,7 @@ async fn render(
         }
         "images" => images(&estate).encode_to_vec(),
         "dns" => zones::concern(store, &estate).await?.encode_to_vec(),
+        "time" => ntp::time(&estate, rack).encode_to_vec(),
         _ => {
             let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
             PowerConcern { bmcs: composed(told)?, networks: networks.collect() }.encode_to_vec()
@@ -112,7 +114,7 @@ fn dhcp(
             cidr: net.subnet.cidr.to_string(),
             gateway: net.subnet.gateway.map(|g| g.to_string()).unwrap_or_default(),
             dns_servers: of_family::<Ipv4Addr, _>(Some(&name_servers(estate, net, rack))),
-            ntp_servers: of_family::<Ipv4Addr, _>(net.subnet.ntp_servers.as_deref()),
+            ntp_servers: ntp::servers(net, rack.uid, &serving),
             dynamic: dynamic.collect(),
             reservations: reservations(net, addresses),
             lease_seconds: lease_seconds(net),

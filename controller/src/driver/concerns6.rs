@@ -12,6 +12,7 @@ use super::concerns::{
 };
 use super::estate::{self, Net, RackSeen};
 use super::load::Estate;
+use super::ntp;
 
 /// Those that a rack answers on.
 pub(super) fn subnets(
@@ -25,16 +26,16 @@ pub(super) fn subnets(
         let racks = estate::racks_of(net, &estate.nets, &estate.racks);
         let serves = racks.iter().any(|other| other.uid == rack.uid);
         let serves = serves && net.gives_addresses();
-        serves.then(|| subnet(estate, rack, net, racks.len() == 1, delegation, addresses))
+        serves.then(|| subnet(estate, net, rack, &racks, delegation, addresses))
     };
     nets.filter_map(one).collect()
 }
 
 fn subnet(
     estate: &Estate,
-    rack: &RackSeen,
     net: &Net,
-    alone: bool,
+    rack: &RackSeen,
+    racks: &[&RackSeen],
     delegation: &Delegation,
     addresses: &[Address],
 ) -> Dhcp6Subnet {
@@ -48,12 +49,12 @@ fn subnet(
         subnet_uid: net.uid.to_string(),
         cidr: net.subnet.cidr.to_string(),
         dns_servers: of_family::<Ipv6Addr, _>(Some(&name_servers(estate, net, rack))),
-        ntp_servers: of_family::<Ipv6Addr, _>(net.subnet.ntp_servers.as_deref()),
+        ntp_servers: ntp::servers(net, rack.uid, racks),
         search: net.subnet.search_domains.iter().map(ToString::to_string).collect(),
         dynamic: blocks.flat_map(|block| around(block.first, block.last, &kept)).collect(),
         reservations: reserved.map(reservation).collect(),
         lease_seconds: lease_seconds(net),
-        rapid_commit: alone,
+        rapid_commit: racks.len() == 1,
         boot: boot_answers(net).into(),
         architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
         loader: boot_loader(estate, net).into(),

@@ -218,7 +218,7 @@ pub fn http_of(racks: &[&RackSeen], nets: &[Net], machine: &[IpAddr]) -> Vec<Str
 }
 
 /// Another host may reach it.
-fn is_routed(address: &IpAddr) -> bool {
+pub(super) fn is_routed(address: &IpAddr) -> bool {
     let is_of_link = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),

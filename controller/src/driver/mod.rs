@@ -47,6 +47,7 @@ pub mod load;
 pub mod machine;
 mod machine_addresses;
 pub mod meters;
+mod ntp;
 mod operation;
 pub mod poison;
 pub mod rack;

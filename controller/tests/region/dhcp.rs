@@ -7,7 +7,7 @@ use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{Key, NewFact};
 use basalt_proto::rack_v1::{
     BootAnswers, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet,
-    KnownConcern, RawOption, Reservation, Route,
+    KnownConcern, RawOption, Reservation, Route, TimeConcern,
 };
 use basalt_region::racks::observed::{Claim, DhcpInForce, DhcpServer, Health, Hello, Leftover, Observed};
 use prost::Message;
@@ -517,6 +517,36 @@ async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
     until_discovered(&lab, &[]).await;
 }
 
+#[tokio::test]
+async fn racks_are_told_the_ntp_servers_of_settings_and_machines_are_told_their_racks() {
+    let lab = served().await;
+    let r1 = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let of_host = r1.told_of::<TimeConcern>("time", &lab, |_| true).await;
+    assert_eq!(of_host, TimeConcern { host_servers: true, ..TimeConcern::default() });
+    let r2 = Played::come(&lab, "r2", "10.77.0.3/24").await;
+    let ntp = |concern: &DhcpConcern| subnet_of(concern, "10.77.0.0/24").unwrap_or_default().ntp_servers;
+    // Each names itself first.
+    r1.told(&lab, |it| ntp(it) == ["10.77.0.2", "10.77.0.3"]).await;
+    r2.told(&lab, |it| ntp(it) == ["10.77.0.3", "10.77.0.2"]).await;
+
+    let settings = r#"{"ntp_servers":["ntp.example.com","192.0.2.1"]}"#;
+    lab.api.declare("/api/v1/settings/default", settings).await;
+    let servers = || vec!["ntp.example.com".to_owned(), "192.0.2.1".to_owned()];
+    let declared = |rank| TimeConcern { servers: servers(), host_servers: false, rank };
+    let mut ranks = Vec::new();
+    for rack in [&r1, &r2] {
+        let told = rack.told_of::<TimeConcern>("time", &lab, |it| !it.host_servers).await;
+        assert_eq!(told, declared(told.rank));
+        ranks.push(told.rank);
+    }
+    ranks.sort_unstable();
+    assert_eq!(ranks, [0, 1], "no two racks have one rank");
+
+    let none = r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1","ntp_servers":[]}"#;
+    lab.api.declare("/api/v1/subnets/lab", none).await;
+    r1.told(&lab, |it| ntp(it).is_empty()).await;
+}
+
 /// A /64 has more addresses than a number of 64 bits counts.
 #[tokio::test]
 async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
@@ -541,6 +571,7 @@ async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
     assert_eq!((told.cidr.as_str(), told.rapid_commit), ("2001:db8::/64", true));
     assert_eq!(told.link, "default.0", "with which other subnets it shares a link");
     assert_eq!(told.dns_servers, ["2001:db8::53"]);
+    assert_eq!(told.ntp_servers, ["2001:db8::2"]);
     let by_mac = Dhcp6Reservation {
         mac: "52:54:00:00:00:09".into(),
         address: "2001:db8::9".into(),
@@ -558,6 +589,7 @@ async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
     let half = r1.told(&lab, |it| dynamic(it) != dynamic(&whole)).await;
     assert_eq!(dynamic(&half), ["2001:db8::1:0-2001:db8::8000:0:0:7fff"]);
     assert!(!half.subnets6[0].rapid_commit, "each would lease an address");
+    assert_eq!(half.subnets6[0].ntp_servers, ["2001:db8::2", "2001:db8::3"]);
     r1.obeys(&lab, &half, Vec::new()).await;
     let rest = r2.told(&lab, |it| !dynamic(it).is_empty()).await;
     assert_eq!(dynamic(&rest), ["2001:db8::8000:0:0:8000-2001:db8::ffff:ffff:ffff:ffff"]);

@@ -1,0 +1,95 @@
+//! NTP: the concern `time` of racks, and the servers that machines are told.
+
+use std::net::IpAddr;
+
+use basalt_api::values::RackId;
+use basalt_proto::rack_v1::TimeConcern;
+
+use super::concerns::of_family;
+use super::estate::{Net, RackSeen, is_routed};
+use super::load::Estate;
+
+/// The servers that a rack compares its clock with.
+pub(super) fn time(estate: &Estate, rack: &RackSeen) -> TimeConcern {
+    let declared = estate.settings.ntp_servers.as_ref();
+    let before = estate.racks.iter().filter(|other| other.uid < rack.uid).count();
+    TimeConcern {
+        servers: declared.into_iter().flatten().map(ToString::to_string).collect(),
+        host_servers: declared.is_none(),
+        rank: u32::try_from(before).unwrap_or(u32::MAX),
+    }
+}
+
+/// The servers that the rack `own` tells machines of a subnet: those that are declared, else the racks that serve it, itself first.
+///
+/// A rack whose link is down is told as well. It goes on to serve time, and an option that changed with each link would change with it the
+/// document of every rack.
+pub(super) fn servers(net: &Net, own: RackId, serving: &[&RackSeen]) -> Vec<String> {
+    let is_ipv4 = net.subnet.cidr.network().is_ipv4();
+    if let Some(declared) = &net.subnet.ntp_servers {
+        return match is_ipv4 {
+            true => of_family::<std::net::Ipv4Addr, _>(Some(declared)),
+            false => of_family::<std::net::Ipv6Addr, _>(Some(declared)),
+        };
+    }
+    let mut racks = serving.to_vec();
+    racks.sort_by_key(|rack| rack.uid != own);
+    racks.into_iter().flat_map(|rack| served(net, rack)).map(|address| address.to_string()).collect()
+}
+
+/// A rack's addresses in a subnet. A rack behind a relay has none there: its others are reached by the router.
+fn served(net: &Net, rack: &RackSeen) -> Vec<IpAddr> {
+    let is_ipv4 = net.subnet.cidr.network().is_ipv4();
+    let of_family = rack.served.iter().copied().filter(|it| it.is_ipv4() == is_ipv4 && is_routed(it));
+    let of_family: Vec<IpAddr> = of_family.collect();
+    let here: Vec<IpAddr> = of_family.iter().copied().filter(|it| net.subnet.cidr.contains(*it)).collect();
+    if here.is_empty() { of_family } else { here }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_api::kinds::{SubnetSpec, VlanSpec};
+    use basalt_api::values::Timestamp;
+    use std::collections::BTreeMap;
+
+    fn rack(number: u128, served: &[&str]) -> RackSeen {
+        let served: Vec<IpAddr> = served.iter().map(|address| address.parse().unwrap()).collect();
+        RackSeen {
+            uid: uuid::Uuid::from_u128(number).into(),
+            name: format!("r{number}"),
+            addresses: served.clone(),
+            reached: served.clone(),
+            served,
+            maintenance: false,
+            connected: None,
+            linked_to: Default::default(),
+            elsewhere: false,
+            last_seen: Timestamp::UNIX_EPOCH,
+            gives_no_address: None,
+            short: BTreeMap::new(),
+        }
+    }
+
+    fn told(cidr: &str, declared: Option<&[&str]>) -> String {
+        let first = rack(1, &["127.0.0.1", "10.77.0.2", "10.78.0.2", "fe80::2", "2001:db8::2"]);
+        let second = rack(2, &["10.77.0.3", "2001:db8::3"]);
+        let vlan = VlanSpec::new("lab".parse().unwrap(), 0);
+        let mut subnet = SubnetSpec::new("lab.0".parse().unwrap(), cidr.parse().unwrap());
+        subnet.ntp_servers = declared.map(|servers| servers.iter().map(|it| it.parse().unwrap()).collect());
+        let name = "lab".to_owned();
+        let net = Net { uid: uuid::Uuid::from_u128(9).into(), name, subnet, vlan, fabric_class: None };
+        servers(&net, second.uid, &[&first, &second]).join(" ")
+    }
+
+    #[test]
+    fn machines_are_told_the_racks_of_their_subnet_unless_it_declares_servers() {
+        assert_eq!(told("10.77.0.0/24", None), "10.77.0.3 10.77.0.2", "the rack that answers comes first");
+        assert_eq!(told("10.99.0.0/24", None), "10.77.0.3 10.77.0.2 10.78.0.2", "behind a relay");
+        assert_eq!(told("2001:db8::/64", None), "2001:db8::3 2001:db8::2");
+        assert_eq!(told("10.77.0.0/24", Some(&[])), "");
+        let declared = ["ntp.example.com", "192.0.2.1", "2001:db8::123"];
+        assert_eq!(told("10.77.0.0/24", Some(&declared)), "192.0.2.1");
+        assert_eq!(told("2001:db8::/64", Some(&declared)), "2001:db8::123");
+    }
+}
