@@ -20,7 +20,7 @@ pub(super) fn time(estate: &Estate, rack: &RackSeen) -> TimeConcern {
     }
 }
 
-/// The servers that the rack `own` tells machines of a subnet: those that are declared, else the racks that serve it, itself first.
+/// The NTP servers of a subnet as the rack `own` tells machines: the declared ones, else the racks that serve the subnet, with `own` first.
 ///
 /// A rack whose link is down is told as well. It goes on to serve time, and an option that changed with each link would change with it the
 /// document of every rack.

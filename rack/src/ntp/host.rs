@@ -1,4 +1,4 @@
-//! The NTP servers that this host's own daemon follows, by its files: what the rack asks where Settings name none.
+//! The NTP servers in the files of this host's own NTP daemon. The rack asks them if Settings name none.
 //!
 //! | daemon | files | servers |
 //! | --- | --- | --- |

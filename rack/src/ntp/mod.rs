@@ -29,7 +29,7 @@ const TELL: Duration = Duration::from_secs(5);
 /// How often the host's own files are read.
 const HOST: Duration = Duration::from_secs(60);
 
-/// What was counted.
+/// Counts since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Datagrams by what became of them: `answered`, `warned`, or why they were dropped.
@@ -75,7 +75,7 @@ impl Ntp {
         lock(&self.monitor).set_own(own);
     }
 
-    /// What was counted.
+    /// The counts since the start.
     #[must_use]
     pub fn counts(&self) -> Counts {
         lock(&self.counts).clone()
@@ -106,7 +106,7 @@ impl Ntp {
         report
     }
 
-    /// What was measured has changed.
+    /// Forgets the report after a new measurement, and tells people.
     fn renew(&self) {
         *lock(&self.report) = None;
         self.tell();
@@ -125,7 +125,7 @@ impl Ntp {
         }
     }
 
-    /// Follows concern `time`: asks the servers that it names, or those of this host.
+    /// Follows concern `time`: asks its servers, or the servers of this host.
     pub async fn follow(
         self: Arc<Self>,
         mut view: watch::Receiver<Option<Arc<TimeConcern>>>,

@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 
 /// Asks a server until cancelled, or until it refuses.
 pub(super) async fn poll(ntp: Arc<Ntp>, name: String, stop: CancellationToken) {
-    // Of a name's addresses, the next one is asked after each failure.
+    // After a failure, the next address of the name is asked.
     let mut failures = 0;
     loop {
         let asked = tokio::select! {

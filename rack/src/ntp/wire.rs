@@ -33,7 +33,7 @@ pub(super) fn wall() -> Timestamp {
     Timestamp::from_unix(since(clock_gettime(ClockId::Realtime)))
 }
 
-/// Both clocks.
+/// Reads both clocks of this host.
 pub(super) fn now() -> Now {
     Now { wall: wall(), since_boot: since(clock_gettime(ClockId::Boottime)) }
 }
