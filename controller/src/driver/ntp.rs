@@ -66,6 +66,7 @@ mod tests {
             linked_to: Default::default(),
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
+            answers_dns: Default::default(),
             gives_no_address: None,
             short: BTreeMap::new(),
         }
