@@ -204,7 +204,7 @@ impl Daemon {
                 .as_ref()
                 .map(|it| Regions::new(Arc::clone(&identity), Arc::clone(it), Arc::clone(&region))),
         });
-        let dns = Arc::new(Dns::default());
+        let dns = Arc::new(Dns::new().map_err(files)?);
         let (stop, deleted) = (CancellationToken::new(), CancellationToken::new());
         let tasks = TaskTracker::new();
         let tls = TlsAcceptor::from(Arc::new(identity.agent_tls()?));
@@ -227,7 +227,7 @@ impl Daemon {
             loaders_health,
             stop.clone(),
         ));
-        tasks.spawn(configure_dns(dns, Arc::clone(&concerns), stop.clone()));
+        tasks.spawn(configure_dns(dns, Arc::clone(&settings), Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tick(dhcp.clone(), stop.clone()));
         tasks.spawn(Arc::clone(&services.ntp).follow(concerns.views.time.subscribe(), stop.clone()));
         if let Some(address) = services.settings.metrics {
@@ -715,12 +715,22 @@ async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: Canc
 }
 
 /// Hands each new concern to the DNS service.
-async fn configure_dns(dns: Arc<Dns>, concerns: Arc<ConcernStore>, stop: CancellationToken) {
+async fn configure_dns(
+    dns: Arc<Dns>,
+    settings: Arc<Settings>,
+    concerns: Arc<ConcernStore>,
+    stop: CancellationToken,
+) {
     let mut view = concerns.views.dns.subscribe();
     loop {
         let concern = view.borrow_and_update().clone();
         if let Some(concern) = concern {
-            dns.configure(&concern);
+            let served = interfaces::served(&settings.interfaces).unwrap_or_default();
+            let own = served.iter().flat_map(|it| &it.addresses).chain(&settings.addresses);
+            let own: Vec<IpAddr> = own.map(|&address| address.into()).collect();
+            let dns = Arc::clone(&dns);
+            // A large zone takes a while to be made.
+            tokio::task::spawn_blocking(move || dns.configure(&concern, &own)).await.ok();
         }
         tokio::select! {
             () = stop.cancelled() => return,

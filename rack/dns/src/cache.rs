@@ -46,8 +46,8 @@ pub(crate) enum Hit {
     Expired,
 }
 
-/// Answers by question, in two generations. A used entry moves to the young one. When that has half of the room, it becomes the old one,
-/// and what was in the old one is forgotten: those that nobody used for the longest time.
+/// Answers by question, in two generations. A used entry moves to the young generation. When the young generation has half of the room,
+/// it becomes the old one, and the old one is dropped. So entries that nobody uses are dropped first.
 #[derive(Debug)]
 pub(crate) struct Cache {
     young: HashMap<Key, Entry>,
@@ -86,7 +86,7 @@ impl Cache {
         self.refresh(key)?.stale(now)
     }
 
-    /// Keeps an answer. One that counts for no time is kept as well: it may serve when it cannot be renewed.
+    /// Keeps an answer, also with a TTL of 0: it may serve when it cannot be renewed.
     pub(crate) fn insert(&mut self, now: Instant, key: Key, response: Arc<Response>) {
         let (size, until) = (response.size(), now + response.ttl());
         self.put(key, Entry { kept: Kept::Response(response), stored: now, until, recheck: until, size });

@@ -1,4 +1,4 @@
-//! What becomes of questions for other servers: an answer that is kept, a query, or a place in line for the answer to one.
+//! Questions for other servers: answered by a kept answer, by a new query, or by the query of another client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ pub struct Counts {
     pub failed: u64,
 }
 
-/// What to do with a question.
+/// The action that a question asks for.
 #[derive(Debug)]
 pub enum Next<A> {
     /// Send this reply.
@@ -79,7 +79,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// The question.
+    /// The question, as the cache knows it.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key

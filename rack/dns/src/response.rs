@@ -148,8 +148,8 @@ fn section(message: &[u8], mut at: usize, count: u16) -> Option<(Vec<Owned>, usi
     Some((sets.collect(), at))
 }
 
-/// The RDATA with its names written out. `None`: it is none of its type, as far as the types are that this crate reads. Others are
-/// passed on as they are (RFC 3597).
+/// The RDATA with its names written out. `None`: the RDATA does not have the form of its type. Types that this crate does not
+/// read are passed on as they are (RFC 3597).
 fn rdata(message: &[u8], field: &Field<'_>) -> Option<Vec<u8>> {
     let (before, names) = names_in(field.rtype);
     let length = match field.rtype {

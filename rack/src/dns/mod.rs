@@ -1,7 +1,8 @@
 //! DNS for machines (RFC 1034, 1035): the zones of the region are answered from memory, whether or not a region is there.
 //!
-//! [`Dns`] is shared by all addresses. [`Dns::serve`] answers at one address, by UDP and TCP (RFC 7766).
+//! Other names are asked of other servers ([`forward`]). [`Dns`] is shared by all addresses. [`Dns::serve`] answers at one address, by UDP and TCP (RFC 7766).
 
+pub mod forward;
 mod tcp;
 mod udp;
 pub mod zones;
@@ -11,24 +12,39 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use basalt_dns::{Answer, Question, Transport, answer};
+use basalt_dns::{Answer, Limits, Question, Transport, answer};
 use basalt_proto::rack_v1::DnsConcern;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
+use forward::{Config, Forward, PORT, Timing, nameservers};
 use zones::Held;
 
+/// The file that names the servers of this host (resolv.conf(5)).
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
 /// The DNS service of a rack.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Dns {
     held: ArcSwap<Held>,
+    others: Arc<Forward>,
 }
 
 impl Dns {
-    /// Answers from these zones from now on.
-    pub fn configure(&self, concern: &DnsConcern) {
+    /// A service without zones, which asks the servers of this host. Its queries are sent from the runtime that this is called in.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new() -> io::Result<Self> {
+        let others = Forward::new(of_host(&[]), Limits::default(), Timing::default())?;
+        Ok(Self { held: ArcSwap::default(), others })
+    }
+
+    /// Answers from these zones from now on, and asks these servers. `own` are the addresses that this rack answers at.
+    pub fn configure(&self, concern: &DnsConcern, own: &[IpAddr]) {
         let (held, left_out) = Held::new(concern, &self.held.load());
+        self.others.configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, own) });
         for why in left_out {
             tracing::error!(why, "a part of the concern dns is left out");
         }
@@ -69,8 +85,22 @@ impl Dns {
         answer(&held.zones, query, transport, held.may_recurse(peer))
     }
 
-    /// The reply to a question that others answer.
-    async fn forward(&self, question: Box<Question>) -> Vec<u8> {
-        question.fail()
+    /// Has others answer a question of this client. `reply` is called with the answer, now or within some seconds.
+    fn forward(&self, question: Question, peer: IpAddr, reply: impl FnOnce(Vec<u8>) + Send + 'static) {
+        self.others.ask(peer, question, reply);
     }
+}
+
+/// The servers for names of no domain: those that are declared, else those of this host. A rack that asked itself would answer nothing.
+fn upstream(declared: &[IpAddr], own: &[IpAddr]) -> Config {
+    if declared.is_empty() {
+        return of_host(own);
+    }
+    let others = declared.iter().filter(|address| !own.contains(address));
+    Config { upstream: others.map(|address| (*address, PORT).into()).collect(), ..Config::default() }
+}
+
+fn of_host(own: &[IpAddr]) -> Config {
+    let named = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+    Config { upstream: nameservers(&named, own), ..Config::default() }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use basalt_dns::{Answer, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use super::Dns;
@@ -56,7 +56,12 @@ async fn talk(dns: &Dns, mut stream: TcpStream, peer: IpAddr) -> io::Result<()> 
         tokio::time::timeout(IDLE, read).await??;
         let reply = match dns.answer(&query, peer, Transport::Tcp) {
             Answer::Reply(reply) => reply,
-            Answer::Forward(question) => dns.forward(question).await,
+            Answer::Forward(question) => {
+                let (reply, answered) = oneshot::channel();
+                dns.forward(*question, peer, |message| drop(reply.send(message)));
+                let Ok(message) = answered.await else { return Ok(()) };
+                message
+            }
             Answer::Drop => return Ok(()),
         };
         let Ok(length) = u16::try_from(reply.len()) else { return Ok(()) };

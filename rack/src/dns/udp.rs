@@ -42,8 +42,8 @@ fn take(dns: &Arc<Dns>, socket: &Arc<UdpSocket>, query: &[u8], peer: SocketAddr)
         // A full buffer loses the answer, and the client asks again.
         Answer::Reply(reply) => drop(socket.try_send_to(&reply, peer)),
         Answer::Forward(question) => {
-            let (dns, socket) = (Arc::clone(dns), Arc::clone(socket));
-            tokio::spawn(async move { socket.send_to(&dns.forward(question).await, peer).await });
+            let socket = Arc::clone(socket);
+            dns.forward(*question, peer.ip(), move |reply| drop(socket.try_send_to(&reply, peer)));
         }
         Answer::Drop => {}
     }

@@ -1,7 +1,7 @@
 //! The zones of the concern, as `basalt-dns` answers them.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsRecord, DnsZone};
 use ipnet::IpNet;
 use prost::Message;
 
+use super::forward::PORT;
 use crate::hash::sha256;
 
 /// The longest string of a text (RFC 1035 §3.3). A longer text is several strings.
@@ -23,6 +24,10 @@ pub struct Held {
     pub zones: Zones,
     /// Networks whose hosts may ask about names in no zone.
     pub recursion: Vec<IpNet>,
+    /// Domains of other servers.
+    pub forwards: Vec<(Name, Vec<SocketAddr>)>,
+    /// Servers for all other names; none: those of this host.
+    pub upstream: Vec<IpAddr>,
     /// Each zone with the hash of what it was made of.
     made_of: HashMap<String, ([u8; 32], Arc<Zone>)>,
 }
@@ -52,7 +57,30 @@ impl Held {
                 Err(error) => left_out.push(format!("network {network:?}: {error}")),
             }
         }
-        (Self { zones, recursion, made_of }, left_out)
+        let mut read = |servers: &[String]| -> Vec<IpAddr> {
+            let address = |text: &String| match text.parse() {
+                Ok(address) => Some(address),
+                Err(error) => {
+                    left_out.push(format!("server {text:?}: {error}"));
+                    None
+                }
+            };
+            servers.iter().filter_map(address).collect()
+        };
+        let upstream = read(&concern.upstream);
+        let forwards: Vec<_> =
+            concern.forwards.iter().map(|it| (it.domain.clone(), read(&it.servers))).collect();
+        let mut conditional = Vec::new();
+        for (domain, servers) in forwards {
+            match name(&domain) {
+                Ok(domain) => {
+                    let servers = servers.into_iter().map(|address| (address, PORT).into());
+                    conditional.push((domain, servers.collect()));
+                }
+                Err(why) => left_out.push(format!("domain {why}")),
+            }
+        }
+        (Self { zones, recursion, forwards: conditional, upstream, made_of }, left_out)
     }
 
     /// True if a host may ask about names in no zone.

@@ -104,7 +104,7 @@ pub fn dns_upstream(data: &[u8]) {
     }
 }
 
-/// Data that this crate does not know are passed on as they are, so hickory-proto need not read them.
+/// Checks the frame of a reply alone. The forwarder passes on data of types that it does not know, and hickory-proto may refuse them.
 fn whole(query: &[u8], reply: &[u8]) {
     assert!(reply.len() <= 1232, "{} octets", reply.len());
     match Response::read(query, reply) {

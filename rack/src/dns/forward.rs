@@ -1,0 +1,275 @@
+//! Questions of machines for names of others, asked of upstream servers (docs/decisions/087-dns-forwarder.md).
+//!
+//! [`Forward::ask`] answers at once from kept answers, or later, after a query. `basalt_dns::Forwarder` decides which; here are the
+//! clock, the sockets and the choice of servers:
+//!
+//! 1. the servers of a delegation in our own zones, if the name is below one;
+//! 2. the servers of the conditional forward with the longest suffix of the name;
+//! 3. the upstream servers.
+//!
+//! The first server that answers counts. One that is slow is given a second before the next is asked as well, and one that failed
+//! twice is asked last for a while.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use basalt_dns::{Counts, Forwarder, Limits, Name, Next, Outcome, Question, Response, Upstream};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+mod exchange;
+mod servers;
+
+#[cfg(test)]
+mod tests;
+
+use exchange::Failure;
+use servers::Servers;
+pub use servers::{ServerState, nameservers};
+
+/// The port of DNS.
+pub const PORT: u16 = 53;
+
+/// Upstream servers, and the names that are asked of others.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// Servers for all names without servers of their own. Empty: such questions are answered SERVFAIL.
+    pub upstream: Vec<SocketAddr>,
+    /// Domains with servers of their own; the longest suffix of a name counts. Their names may have private addresses.
+    pub conditional: Vec<(Name, Vec<SocketAddr>)>,
+    /// Other names that may have private addresses.
+    pub private: Private,
+}
+
+/// Names of the upstream servers that may have private addresses. A page of the internet could otherwise reach machines inside by
+/// giving its own name their addresses (DNS rebinding).
+#[derive(Debug, Clone)]
+pub enum Private {
+    /// All names.
+    Allowed,
+    /// Names at and below these domains.
+    Under(Vec<Name>),
+}
+
+impl Default for Private {
+    fn default() -> Self {
+        Self::Under(Vec::new())
+    }
+}
+
+/// How long servers are waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// Until the next server is asked as well.
+    pub next: Duration,
+    /// Until clients are answered from an answer past its time (RFC 8767 §5).
+    pub stale: Duration,
+    /// Until the question has failed. Clients wait for five seconds themselves.
+    pub patience: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            next: Duration::from_secs(1),
+            stale: Duration::from_millis(1800),
+            patience: Duration::from_millis(4800),
+        }
+    }
+}
+
+/// The way back to a client.
+type Reply = Box<dyn FnOnce(Vec<u8>) + Send>;
+
+/// A forwarder with its sockets.
+pub struct Forward {
+    core: Mutex<Forwarder<Reply>>,
+    config: Mutex<Arc<Config>>,
+    servers: Servers,
+    timing: Timing,
+    runtime: Handle,
+}
+
+impl fmt::Debug for Forward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forward")
+            .field("config", &self.config)
+            .field("servers", &self.servers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Forward {
+    /// A forwarder that sends its queries from the runtime that this is called in.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new(config: Config, limits: Limits, timing: Timing) -> io::Result<Arc<Self>> {
+        let number = u64::from_be_bytes(exchange::random()?);
+        Ok(Arc::new(Self {
+            core: Mutex::new(Forwarder::new(number, limits)),
+            config: Mutex::new(Arc::new(config)),
+            servers: Servers::default(),
+            timing,
+            runtime: Handle::current(),
+        }))
+    }
+
+    /// Asks other servers from now on. Kept answers stay.
+    pub fn configure(&self, config: Config) {
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// Answers a question of a client: at once from what is kept, or when a server has answered. It may be called from any thread, and
+    /// `reply` is called from any.
+    pub fn ask(
+        self: &Arc<Self>,
+        client: IpAddr,
+        question: Question,
+        reply: impl FnOnce(Vec<u8>) + Send + 'static,
+    ) {
+        let next = self.core().ask(now(), client, question, Box::new(reply));
+        match next {
+            Next::Reply(reply, message) => reply(message),
+            Next::Ask(upstream) => drop(self.runtime.spawn(Arc::clone(self).resolve(upstream))),
+            Next::Wait => {}
+        }
+    }
+
+    /// Figures since the start.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.core().counts()
+    }
+
+    /// Kept answers, and the octets that they take, about.
+    #[must_use]
+    pub fn kept(&self) -> (usize, usize) {
+        self.core().kept()
+    }
+
+    /// The servers that were asked, with what is known of them.
+    #[must_use]
+    pub fn servers(&self) -> Vec<ServerState> {
+        self.servers.states()
+    }
+
+    fn core(&self) -> MutexGuard<'_, Forwarder<Reply>> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn resolve(self: Arc<Self>, upstream: Upstream) {
+        let began = Instant::now();
+        let query = self.query(&upstream, began + self.timing.patience);
+        tokio::pin!(query);
+        let in_time = timeout_at(began + self.timing.stale, &mut query).await;
+        let outcome = match in_time {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let replies = self.core().overdue(now(), upstream.key());
+                send(replies);
+                query.await
+            }
+        };
+        let replies = self.core().finish(now(), upstream.key(), outcome);
+        send(replies);
+    }
+
+    /// Asks one server after the other until one answers.
+    async fn query(&self, upstream: &Upstream, deadline: Instant) -> Outcome {
+        let config = Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner));
+        let route = Route::new(&config, upstream);
+        let order = self.servers.in_order(&route.servers);
+        // Each server is asked twice: a datagram may be lost.
+        let mut order: VecDeque<SocketAddr> = order.iter().chain(&order).copied().collect();
+        let upstream = Arc::new(upstream.clone());
+        let mut tasks = JoinSet::new();
+        let mut asked: Vec<(SocketAddr, Instant)> = Vec::new();
+        let mut next = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now >= deadline || tasks.is_empty() && order.is_empty() {
+                self.silent(asked.iter().map(|(server, _)| *server));
+                return Outcome::Failed;
+            }
+            if now >= next
+                && let Some(server) = order.pop_front()
+            {
+                let upstream = Arc::clone(&upstream);
+                tasks.spawn(async move { (server, exchange::ask(server, &upstream).await) });
+                asked.push((server, now));
+                next = now + self.timing.next;
+            }
+            let wake = if order.is_empty() { deadline } else { next.min(deadline) };
+            let Ok(Some(Ok((server, answer)))) = timeout_at(wake, tasks.join_next()).await else { continue };
+            asked.retain(|(other, _)| *other != server);
+            match answer {
+                Ok(response) => {
+                    self.servers.answered(server);
+                    let late = asked.iter().filter(|(_, since)| since.elapsed() >= self.timing.next);
+                    self.silent(late.map(|(server, _)| *server));
+                    return route.judge(&upstream.key().name(), response);
+                }
+                // The server is there, and does not know this name.
+                Err(Failure::Bad(_)) => self.servers.answered(server),
+                Err(Failure::Io(error)) => self.servers.failed(server, &error.to_string()),
+            }
+            // The same question would have the same answer.
+            order.retain(|other| *other != server);
+            next = Instant::now();
+        }
+    }
+
+    fn silent(&self, servers: impl Iterator<Item = SocketAddr>) {
+        servers.for_each(|server| self.servers.failed(server, "it did not answer in time"));
+    }
+}
+
+/// The clock of kept answers.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+fn send(replies: Vec<(Reply, Vec<u8>)>) {
+    replies.into_iter().for_each(|(reply, message)| reply(message));
+}
+
+/// The servers of a name, and the right of its answers to have private addresses.
+struct Route {
+    servers: Vec<SocketAddr>,
+    private: bool,
+}
+
+impl Route {
+    fn new(config: &Config, upstream: &Upstream) -> Self {
+        if !upstream.servers().is_empty() {
+            let servers = upstream.servers().iter().map(|address| SocketAddr::new(*address, PORT)).collect();
+            return Self { servers, private: true };
+        }
+        let name = upstream.key().name();
+        let conditional = config.conditional.iter().filter(|(domain, _)| domain.zone_of(&name));
+        if let Some((_, servers)) = conditional.max_by_key(|(domain, _)| domain.num_labels()) {
+            return Self { servers: servers.clone(), private: true };
+        }
+        let private = match &config.private {
+            Private::Allowed => true,
+            Private::Under(domains) => domains.iter().any(|domain| domain.zone_of(&name)),
+        };
+        Self { servers: config.upstream.clone(), private }
+    }
+
+    fn judge(&self, name: &Name, response: Response) -> Outcome {
+        match response.private_address().filter(|_| !self.private) {
+            Some(address) => {
+                tracing::warn!(%name, %address, "an upstream server gave a name a private address; the answer is refused. Allow the domain if it is yours");
+                Outcome::Refused
+            }
+            None => Outcome::Response(response),
+        }
+    }
+}

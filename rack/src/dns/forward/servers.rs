@@ -1,0 +1,99 @@
+//! Upstream servers, and which of them answer.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::PORT;
+
+/// A server that did not answer so many times in a row is asked last.
+const FAILURES: u32 = 2;
+/// Until it is asked in its turn again.
+const REST: Duration = Duration::from_secs(10);
+/// Servers that are remembered. Those of delegations come and go.
+const REMEMBERED: usize = 1_000;
+
+/// A server as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerState {
+    /// The server.
+    pub server: SocketAddr,
+    /// Why it is asked last, if it is.
+    pub problem: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    failures: u32,
+    rests_until: Option<Instant>,
+    problem: Option<String>,
+}
+
+/// The health of each server.
+#[derive(Debug, Default)]
+pub(super) struct Servers(Mutex<HashMap<SocketAddr, Health>>);
+
+impl Servers {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Health>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The servers in their order, those that rest after all others.
+    pub(super) fn in_order(&self, servers: &[SocketAddr]) -> Vec<SocketAddr> {
+        let (now, known) = (Instant::now(), self.lock());
+        let rests = |server: &SocketAddr| {
+            known.get(server).and_then(|it| it.rests_until).is_some_and(|until| now < until)
+        };
+        let (last, mut first): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            servers.iter().partition(|server| rests(server));
+        first.extend(last);
+        first
+    }
+
+    pub(super) fn answered(&self, server: SocketAddr) {
+        let mut known = self.lock();
+        let before = known.insert(server, Health::default());
+        if before.is_some_and(|before| before.rests_until.is_some()) {
+            tracing::info!(%server, "the upstream DNS server answers again");
+        }
+        if known.len() > REMEMBERED {
+            known.clear();
+        }
+    }
+
+    pub(super) fn failed(&self, server: SocketAddr, problem: &str) {
+        let mut known = self.lock();
+        let health = known.entry(server).or_default();
+        health.failures += 1;
+        if health.failures >= FAILURES {
+            if health.rests_until.is_none() {
+                tracing::warn!(%server, "the upstream DNS server is asked last for now: {problem}");
+            }
+            health.rests_until = Some(Instant::now() + REST);
+            health.problem = Some(problem.to_owned());
+        }
+    }
+
+    pub(super) fn states(&self) -> Vec<ServerState> {
+        let known = self.lock();
+        let mut states: Vec<ServerState> = known
+            .iter()
+            .map(|(server, health)| ServerState { server: *server, problem: health.problem.clone() })
+            .collect();
+        states.sort_by_key(|state| state.server);
+        states
+    }
+}
+
+/// The servers of a resolv.conf(5), without addresses of our own: those would be asked by asking ourselves.
+#[must_use]
+pub fn nameservers(resolv_conf: &str, own: &[IpAddr]) -> Vec<SocketAddr> {
+    let address = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let is_server = words.next() == Some("nameserver");
+        words.next().filter(|_| is_server)?.parse().ok()
+    };
+    let addresses = resolv_conf.lines().filter_map(address).filter(|address| !own.contains(address));
+    addresses.map(|address| SocketAddr::new(address, PORT)).collect()
+}
