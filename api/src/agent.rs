@@ -130,6 +130,9 @@ pub struct Install {
     pub kernel_options: String,
     /// Written to `/etc/netplan/50-basalt.yaml`, ready-made.
     pub netplan: String,
+    /// NTP servers, names or addresses, for the NTP daemon of the system. Empty: those that DHCP tells, and those of the image.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ntp_servers: Vec<String>,
     /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.
     pub seed: NoCloudSeed,
 }

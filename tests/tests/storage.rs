@@ -198,6 +198,7 @@ impl World {
             hostname: "m1".to_owned(),
             kernel_options: "console=ttyS0".to_owned(),
             netplan: "network: {version: 2}\n".to_owned(),
+            ntp_servers: Vec::new(),
             seed,
         };
         let rack = self.rack(TaskAction::Install(install)).await;

@@ -78,6 +78,17 @@ fn files(install: &Install, menu: &Menu, plan: &Plan) -> Vec<NewFile> {
     if !install.netplan.is_empty() {
         files.push(file("etc/netplan/50-basalt.yaml", 0o600, &install.netplan));
     }
+    if !install.ntp_servers.is_empty() {
+        let servers = install.ntp_servers.join(" ");
+        files.push(file(
+            "etc/systemd/timesyncd.conf.d/50-basalt.conf",
+            0o644,
+            &format!("[Time]\nNTP={servers}\n"),
+        ));
+        // Read by the chrony of Debian and Ubuntu, which an image or its owner may have in place of timesyncd.
+        let sources = install.ntp_servers.iter().map(|server| format!("server {server} iburst\n"));
+        files.push(file("etc/chrony/sources.d/50-basalt.sources", 0o644, &sources.collect::<String>()));
+    }
     if let Some(conf) = &plan.mdadm_conf {
         files.push(file("etc/mdadm/mdadm.conf", 0o644, conf));
     }
@@ -108,6 +119,7 @@ mod tests {
             hostname: "node-1".to_owned(),
             kernel_options: "quiet".to_owned(),
             netplan: "network: {version: 2}\n".to_owned(),
+            ntp_servers: Vec::new(),
             seed: NoCloudSeed { user_data: "#cloud-config\n".to_owned(), ..NoCloudSeed::default() },
         }
     }
@@ -132,6 +144,19 @@ mod tests {
         assert_eq!(text(&files, "etc/mdadm/mdadm.conf"), plan.mdadm_conf);
         assert_eq!(text(&files, "etc/hostname").unwrap(), "node-1\n");
         assert_eq!(text(&files, "etc/machine-id").unwrap(), "");
+    }
+
+    #[test]
+    fn ntp_servers_are_told_to_timesyncd_and_chrony() {
+        let [timesyncd, chrony] =
+            ["etc/systemd/timesyncd.conf.d/50-basalt.conf", "etc/chrony/sources.d/50-basalt.sources"];
+        let ntp_servers = vec!["10.77.0.2".to_owned(), "ntp.example.com".to_owned()];
+        let told = files(&Install { ntp_servers, ..install() }, &menu(), &Plan::default());
+        assert_eq!(text(&told, timesyncd).unwrap(), "[Time]\nNTP=10.77.0.2 ntp.example.com\n");
+        let sources = "server 10.77.0.2 iburst\nserver ntp.example.com iburst\n";
+        assert_eq!(text(&told, chrony).unwrap(), sources);
+        let untold = files(&install(), &menu(), &Plan::default());
+        assert_eq!((text(&untold, timesyncd), text(&untold, chrony)), (None, None));
     }
 
     #[test]

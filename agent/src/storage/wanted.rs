@@ -48,6 +48,7 @@ mod tests {
             hostname: "m".to_owned(),
             kernel_options: String::new(),
             netplan: String::new(),
+            ntp_servers: Vec::new(),
             seed: NoCloudSeed::default(),
         }
     }

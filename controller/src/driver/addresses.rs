@@ -14,6 +14,7 @@ use basalt_engine::render::Assigned;
 use super::converge::Driver;
 use super::estate::{self, Net};
 use super::load::{Estate, Loaded};
+use super::ntp;
 
 /// What a deployment's interfaces are to have, and what it has.
 #[derive(Debug, Default)]
@@ -88,6 +89,7 @@ impl Addressing {
                 prefix_len: net.subnet.cidr.prefix_len(),
                 gateway: net.subnet.gateway,
                 dns_servers: estate::name_servers(net, nets, racks, None),
+                ntp_servers: ntp::of_systems(net, estate),
                 mtu: (net.vlan.mtu != 1500).then_some(net.vlan.mtu),
             };
             Some((wanted.one.purpose, assigned))

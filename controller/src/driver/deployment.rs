@@ -322,6 +322,7 @@ mod tests {
                     prefix_len: 24,
                     gateway: None,
                     dns_servers: Vec::new(),
+                    ntp_servers: Vec::new(),
                     mtu: None,
                 };
                 ((*name).to_owned(), assigned)

@@ -6,7 +6,7 @@ use basalt_api::values::RackId;
 use basalt_proto::rack_v1::TimeConcern;
 
 use super::concerns::of_family;
-use super::estate::{Net, RackSeen, is_routed};
+use super::estate::{self, Net, RackSeen, is_routed};
 use super::load::Estate;
 
 /// The servers that a rack compares its clock with.
@@ -34,7 +34,19 @@ pub(super) fn servers(net: &Net, own: RackId, serving: &[&RackSeen]) -> Vec<Stri
     }
     let mut racks = serving.to_vec();
     racks.sort_by_key(|rack| rack.uid != own);
-    racks.into_iter().flat_map(|rack| served(net, rack)).map(|address| address.to_string()).collect()
+    addresses(net, &racks)
+}
+
+/// The NTP servers of a subnet for the files of installed systems, in which names count too.
+pub(super) fn of_systems(net: &Net, estate: &Estate) -> Vec<String> {
+    match &net.subnet.ntp_servers {
+        Some(declared) => declared.iter().map(ToString::to_string).collect(),
+        None => addresses(net, &estate::racks_of(net, &estate.nets, &estate.racks)),
+    }
+}
+
+fn addresses(net: &Net, racks: &[&RackSeen]) -> Vec<String> {
+    racks.iter().flat_map(|rack| served(net, rack)).map(|address| address.to_string()).collect()
 }
 
 /// A rack's addresses in a subnet. A rack behind a relay has none there: its others are reached by the router.

@@ -22,6 +22,8 @@ pub struct Assigned {
     pub gateway: Option<IpAddr>,
     /// The subnet's DNS servers.
     pub dns_servers: Vec<IpAddr>,
+    /// The subnet's NTP servers: names or addresses.
+    pub ntp_servers: Vec<String>,
     /// The VLAN's MTU, where it is not the default.
     pub mtu: Option<u32>,
 }

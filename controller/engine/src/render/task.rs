@@ -151,8 +151,20 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         hostname,
         kernel_options: kernel_options(options),
         netplan: netplan::netplan(&network),
+        ntp_servers: ntp_servers(claim),
         seed,
     })
+}
+
+/// The NTP servers of the subnets in which the region has assigned addresses. DHCP tells those of the others.
+fn ntp_servers(claim: &Claim) -> Vec<String> {
+    let mut servers: Vec<String> = Vec::new();
+    for server in claim.assigned.values().flat_map(|assigned| &assigned.ntp_servers) {
+        if !servers.contains(server) {
+            servers.push(server.clone());
+        }
+    }
+    servers
 }
 
 /// What is built on the disks; nothing where an agent of any age does it without being told.

@@ -67,6 +67,7 @@ fn of_both_families(purposes: &[&str]) -> BTreeMap<String, Assigned> {
             prefix_len,
             gateway: Some(gateway.parse().unwrap()),
             dns_servers: vec![dns.parse().unwrap(), "2001:db8::53".parse().unwrap()],
+            ntp_servers: Vec::new(),
             mtu: None,
         };
         ((*purpose).to_owned(), given)
@@ -80,6 +81,7 @@ fn assigned() -> BTreeMap<String, Assigned> {
         prefix_len: 24,
         gateway: Some("10.77.0.1".parse().unwrap()),
         dns_servers: vec!["10.77.0.2".parse().unwrap()],
+        ntp_servers: vec!["10.77.0.2".to_owned(), "ntp.example.com".to_owned()],
         mtu: Some(9000),
     };
     BTreeMap::from([("enp1s0".to_owned(), given)])
@@ -228,6 +230,7 @@ fn given(purpose: &str, address: &str, prefix_len: u8, gateway: Option<&str>) ->
         prefix_len,
         gateway: gateway.map(|gateway| gateway.parse().unwrap()),
         dns_servers: Vec::new(),
+        ntp_servers: Vec::new(),
         mtu: None,
     };
     (purpose.to_owned(), given)
@@ -381,6 +384,17 @@ fn what_older_agents_can_do_is_asked_of_them_as_ever_and_nothing_else_is() {
     assert_eq!(storage.layout, StorageLayout::Custom, "it is written out");
     assert_eq!(storage.disks["disk"].id.as_deref(), Some("S1"));
     assert_eq!(storage.volumes["root"].volume_group, "system");
+}
+
+#[test]
+fn an_installed_system_is_told_the_ntp_servers_of_its_assigned_addresses_once() {
+    let mut world = deployed();
+    assert_eq!(composed(&world).ntp_servers, [""; 0], "DHCP tells it");
+    let claim = world.input.claim.as_mut().unwrap();
+    let mut further = assigned()["enp1s0"].clone();
+    further.ntp_servers = vec!["10.78.0.2".to_owned(), "ntp.example.com".to_owned()];
+    claim.assigned = assigned().into_iter().chain([("enp2s0".to_owned(), further)]).collect();
+    assert_eq!(composed(&world).ntp_servers, ["10.77.0.2", "ntp.example.com", "10.78.0.2"]);
 }
 
 #[test]
