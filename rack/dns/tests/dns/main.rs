@@ -3,6 +3,7 @@
 mod aliases;
 mod computed;
 mod delegations;
+mod foreign;
 mod forwarder;
 mod lookup;
 mod messages;
