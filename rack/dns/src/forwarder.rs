@@ -259,6 +259,11 @@ impl<A> Forwarder<A> {
         replies
     }
 
+    /// Drops all kept answers.
+    pub fn forget(&mut self) {
+        self.cache = Cache::new(self.limits.cache);
+    }
+
     /// Figures since the start.
     #[must_use]
     pub fn counts(&self) -> Counts {

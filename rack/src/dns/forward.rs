@@ -3,12 +3,12 @@
 //! [`Forward::ask`] answers at once from kept answers, or later, after a query. `basalt_dns::Forwarder` decides which; here are the
 //! clock, the sockets and the choice of servers:
 //!
-//! 1. the servers of a delegation in our own zones, if the name is below one;
-//! 2. the servers of the conditional forward with the longest suffix of the name;
-//! 3. the upstream servers.
+//! 1. Names below a delegation in our own zones go to its servers.
+//! 2. Names of a conditional forward go to its servers. The longest suffix counts.
+//! 3. All other names go to the upstream servers.
 //!
-//! The first server that answers counts. One that is slow is given a second before the next is asked as well, and one that failed
-//! twice is asked last for a while.
+//! The first server that answers counts. After a second without an answer the next server is asked as well. A server that failed twice
+//! is asked last for a while.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -36,7 +36,7 @@ pub use servers::{ServerState, nameservers};
 pub const PORT: u16 = 53;
 
 /// Upstream servers, and the names that are asked of others.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// Servers for all names without servers of their own. Empty: such questions are answered SERVFAIL.
     pub upstream: Vec<SocketAddr>,
@@ -48,9 +48,9 @@ pub struct Config {
 
 /// Names of the upstream servers that may have private addresses. A page of the internet could otherwise reach machines inside by
 /// giving its own name their addresses (DNS rebinding).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Private {
-    /// All names.
+    /// All names, for sites whose upstream servers have private names.
     Allowed,
     /// Names at and below these domains.
     Under(Vec<Name>),
@@ -105,10 +105,13 @@ impl fmt::Debug for Forward {
 }
 
 impl Forward {
-    /// A forwarder that sends its queries from the runtime that this is called in.
+    /// A forwarder that sends its queries from the runtime of the caller.
     ///
     /// # Errors
     /// The system has no random numbers.
+    ///
+    /// # Panics
+    /// The caller runs outside a runtime.
     pub fn new(config: Config, limits: Limits, timing: Timing) -> io::Result<Arc<Self>> {
         let number = u64::from_be_bytes(exchange::random()?);
         Ok(Arc::new(Self {
@@ -120,9 +123,13 @@ impl Forward {
         }))
     }
 
-    /// Asks other servers from now on. Kept answers stay.
+    /// Asks other servers from now on. A change drops all kept answers: other servers may know other names.
     pub fn configure(&self, config: Config) {
-        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        if **current != config {
+            *current = Arc::new(config);
+            self.core().forget();
+        }
     }
 
     /// Answers a question of a client: at once from what is kept, or when a server has answered. It may be called from any thread, and

@@ -17,7 +17,7 @@ const REMEMBERED: usize = 1_000;
 /// A server as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerState {
-    /// The server.
+    /// Its address and port.
     pub server: SocketAddr,
     /// Why it is asked last, if it is.
     pub problem: Option<String>,
