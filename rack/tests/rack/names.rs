@@ -1,16 +1,18 @@
 //! The rack's DNS, asked by dig and over connections of our own.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsRecord, DnsZone};
+use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsForward, DnsRecord, DnsZone};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 
-use super::namespace::peer;
+use super::namespace::{ip, is_inside, peer};
 use super::support::{DEADLINE, settings};
 
 fn record(owner: &str, rtype: &str, data: &str) -> DnsRecord {
@@ -120,4 +122,59 @@ async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
     }
     assert!(dig(port, "lab.example SOA").contains(" 8 "));
     rack.stop().await;
+}
+
+/// A server of another domain: every name has this address for an hour. It counts the queries that it answered.
+fn other_server(at: &str, address: [u8; 4]) -> Arc<AtomicUsize> {
+    let socket = UdpSocket::bind(at).unwrap();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&answered);
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, peer)) = socket.recv_from(&mut query) {
+            // The question ends after the root label, type and class.
+            let end = query[12..length].iter().position(|byte| *byte == 0).unwrap() + 12 + 5;
+            let mut reply = query[..end].to_vec();
+            reply[2..12].copy_from_slice(&[0x85, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+            reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4]);
+            reply.extend(address);
+            count.fetch_add(1, Ordering::SeqCst);
+            socket.send_to(&reply, peer).unwrap();
+        }
+    });
+    answered
+}
+
+#[test]
+fn other_names_are_asked_of_their_servers_once_and_private_addresses_are_taken_from_declared_domains_alone() {
+    peer("dig");
+    let name = "names::other_names_are_asked_of_their_servers_once_and_private_addresses_are_taken_from_declared_domains_alone";
+    if !is_inside(name) {
+        return;
+    }
+    ip("link set lo up");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let company = other_server("127.0.0.9:53", [10, 1, 2, 3]);
+        let internet = other_server("127.0.0.10:53", [10, 6, 6, 6]);
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path());
+        let port = settings.dns_port;
+        let forwards = vec![DnsForward { domain: "corp.example".into(), servers: vec!["127.0.0.9".into()] }];
+        let upstream = vec!["127.0.0.10".into()];
+        put(&settings.data_dir, 1, &DnsConcern { forwards, upstream, ..concern(1, Vec::new()) });
+        let rack = Daemon::start(settings).await.unwrap();
+        let began = std::time::Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");
+        }
+        for transport in ["+notcp", "+tcp"] {
+            let said = dig(port, &format!("+short {transport} www.corp.example A"));
+            assert_eq!(said, "10.1.2.3\n", "{transport}");
+        }
+        assert_eq!(company.load(Ordering::SeqCst), 1, "the second answer was kept");
+        let rebound = dig(port, "www.example.net A");
+        assert!(internet.load(Ordering::SeqCst) > 0 && !rebound.contains("10.6.6.6"), "{rebound}");
+        rack.stop().await;
+    });
 }

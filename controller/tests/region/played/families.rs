@@ -33,9 +33,21 @@ async fn owned(world: &World) -> Vec<String> {
     words
 }
 
+/// The names of the machine `m0`: `HOST ADDRESS`, and which of them its addresses have.
+async fn named_hosts(world: &World) -> Vec<String> {
+    let machine = world.find("Machine", "m0").await.expect("it is there").uid;
+    let names = world.store().host_names(machine).await.expect("names");
+    let name = |it: &basalt_db::HostName| {
+        format!("{} {}{}", it.host, it.address, if it.is_main { " main" } else { "" })
+    };
+    names.iter().map(name).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_of_an_interface_changes_and_the_others_stay() {
     let mut world = world(1).await;
+    world.declare("Domain", "lab.example", &json!({}), true).await;
+    world.declare("Settings", "default", &json!({"default_domain": "lab.example"}), true).await;
     let (six, named) =
         (json!({"subnet": "lab6"}), json!({"addressing": "static", "subnet": "lab", "address": "10.77.5.5"}));
     world.declare("Deployment", "web", &with("m0", &json!({"six": six, "named": named})), true).await;
@@ -52,6 +64,9 @@ async fn one_address_of_an_interface_changes_and_the_others_stay() {
     let machine: Value = serde_json::from_str(machine.get()).expect("JSON");
     let all = json!({"enp1s0": "10.77.0.2", "enp1s0/named": "10.77.5.5", "enp1s0/six": "2001:db8:77::1"});
     assert_eq!(machine["addresses"], all, "they are the machine's own");
+    let names = ["m0 10.77.0.2", "m0 10.77.5.5", "m0 2001:db8:77::1"];
+    let system = names.map(|name| name.replace("m0", "web") + " main");
+    assert_eq!(named_hosts(&world).await, [names.map(str::to_owned), system].concat());
 
     // Another subnet for one, another name for another, and a third besides.
     let more = json!({"six": {"subnet": "other6"}, "renamed": named, "more": {"subnet": "lab6"}});
