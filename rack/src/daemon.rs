@@ -714,7 +714,7 @@ async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: Canc
     }
 }
 
-/// Hands each new concern to the DNS service.
+/// Hands each new concern to the DNS service, and has it look now and then which servers the host names.
 async fn configure_dns(
     dns: Arc<Dns>,
     settings: Arc<Settings>,
@@ -722,20 +722,27 @@ async fn configure_dns(
     stop: CancellationToken,
 ) {
     let mut view = concerns.views.dns.subscribe();
+    view.mark_changed();
     loop {
-        let concern = view.borrow_and_update().clone();
-        if let Some(concern) = concern {
-            let served = interfaces::served(&settings.interfaces).unwrap_or_default();
-            let own = served.iter().flat_map(|it| &it.addresses).chain(&settings.addresses);
-            let own: Vec<IpAddr> = own.map(|&address| address.into()).collect();
-            let dns = Arc::clone(&dns);
-            // A large zone takes a while to be made.
-            tokio::task::spawn_blocking(move || dns.configure(&concern, &own)).await.ok();
-        }
-        tokio::select! {
+        let is_new = tokio::select! {
             () = stop.cancelled() => return,
-            changed = view.changed() => if changed.is_err() { return },
-        }
+            changed = view.changed() => match changed {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            () = tokio::time::sleep(INSTALLED) => false,
+        };
+        let concern = view.borrow_and_update().clone().filter(|_| is_new);
+        let served = interfaces::served(&settings.interfaces).unwrap_or_default();
+        let own = served.iter().flat_map(|it| &it.addresses).chain(&settings.addresses);
+        let own: Vec<IpAddr> = own.map(|&address| address.into()).collect();
+        let dns = Arc::clone(&dns);
+        // A large zone takes a while to be made.
+        let configured = tokio::task::spawn_blocking(move || match concern {
+            Some(concern) => dns.configure(&concern, &own),
+            None => dns.choose_servers(&own),
+        });
+        configured.await.ok();
     }
 }
 

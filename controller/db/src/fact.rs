@@ -133,7 +133,7 @@ impl Store {
         );
         update.execute(&mut *tx).await?;
         if !woken.is_empty() {
-            self.wake_around_all(&mut tx, &woken).await?;
+            self.wake_by_facts(&mut tx, &woken).await?;
         }
         self.commit(tx).await?;
         Ok(through)
@@ -147,7 +147,7 @@ impl Store {
         let mut tx = self.begin().await?;
         ipam::block::note_addresses(&mut tx, fact).await?;
         if let Some(object) = insert(&mut tx, "region", fact).await? {
-            self.wake_around_all(&mut tx, &[object]).await?;
+            self.wake_by_facts(&mut tx, &[object]).await?;
         }
         self.commit(tx).await
     }

@@ -2,7 +2,7 @@
 
 use crate::change;
 use crate::object::{select_objects, signed, unsigned};
-use crate::store::Tx;
+use crate::store::{FROM_SPECS, Tx};
 use crate::{Store, StoreError};
 use basalt_api::values::{Epoch, Generation, Uid};
 use serde_json::Value;
@@ -268,6 +268,21 @@ impl Store {
         around: &[uuid::Uuid],
         alone: &[uuid::Uuid],
     ) -> Result<(), StoreError> {
+        self.wake_kinds(tx, around, alone, self.worked_on()).await
+    }
+
+    /// Wakes the objects that facts are about, and the neighbours that decide from facts.
+    pub(crate) async fn wake_by_facts(&self, tx: &mut Tx, uids: &[uuid::Uuid]) -> Result<(), StoreError> {
+        self.wake_kinds(tx, uids, &[], self.by_facts()).await
+    }
+
+    async fn wake_kinds(
+        &self,
+        tx: &mut Tx,
+        around: &[uuid::Uuid],
+        alone: &[uuid::Uuid],
+        kinds: &[String],
+    ) -> Result<(), StoreError> {
         let insert = sqlx::query!(
             "insert into reconcile_queue as q (kind, object)
              select o.kind, o.uid from object o where o.kind = any($2) and o.uid = any(array(
@@ -283,7 +298,7 @@ impl Store {
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
                trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             around,
-            self.worked_on(),
+            kinds,
             alone
         );
         insert.execute(&mut **tx).await?;
@@ -327,7 +342,9 @@ impl Store {
         let row = select_objects!("where uid = $1", lease.uid.get()).fetch_one(&mut *tx).await?;
         change::record(&mut tx, &row, change::Op::Status).await?;
         let left = note_state(&mut tx, lease, status).await?;
-        self.wake_neighbours(&mut tx, lease.uid).await?;
+        if !FROM_SPECS.contains(&lease.kind.as_str()) {
+            self.wake_neighbours(&mut tx, lease.uid).await?;
+        }
         self.commit(tx).await?;
         Ok(StatusWrite::Written { left })
     }
@@ -345,7 +362,7 @@ impl Store {
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
                trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             uid.get(),
-            self.worked_on()
+            self.by_facts()
         );
         insert.execute(&mut **tx).await?;
         Ok(())

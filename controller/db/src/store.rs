@@ -72,6 +72,9 @@ pub struct Store {
     pub(crate) overlay: Option<Arc<Overlay>>,
 }
 
+/// Kinds that decide from specs and names alone: a status or a fact of a neighbour does not wake them, and theirs wakes nobody.
+pub(crate) const FROM_SPECS: [&str; 2] = ["Domain", "Subnet"];
+
 #[derive(Debug)]
 struct Inner {
     pool: PgPool,
@@ -81,6 +84,8 @@ struct Inner {
     incarnation: Incarnation,
     reconciled: Vec<String>,
     worked_on: Vec<String>,
+    /// Those of them that decide from statuses and facts.
+    by_facts: Vec<String>,
     planned: Vec<String>,
     /// Something of ours was committed: the notifier has to send.
     wrote: Notify,
@@ -146,6 +151,12 @@ impl Store {
             seal_check,
             incarnation,
             reconciled: options.reconciled,
+            by_facts: options
+                .worked_on
+                .iter()
+                .filter(|kind| !FROM_SPECS.contains(&kind.as_str()))
+                .cloned()
+                .collect(),
             worked_on: options.worked_on,
             planned: options.planned,
             wrote: Notify::new(),
@@ -275,6 +286,11 @@ impl Store {
 
     pub(crate) fn seal(&self) -> &SealKey {
         &self.inner.seal
+    }
+
+    /// The kinds whose objects decide from statuses and facts of their neighbours.
+    pub(crate) fn by_facts(&self) -> &[String] {
+        &self.inner.by_facts
     }
 
     /// The kinds whose objects are put into the queue.

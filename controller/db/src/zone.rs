@@ -256,7 +256,8 @@ impl Store {
         Ok(query.fetch_optional(self.pool()).await?.map_or(0, serial))
     }
 
-    /// Writes the content of a zone, which was rendered after serial `base` was read. The same content keeps its serial. Racks are not woken.
+    /// Writes the content of a zone, which was rendered after serial `base` was read. The same content keeps its serial. Other content
+    /// wakes the racks.
     ///
     /// # Errors
     /// Fails if the database cannot be written.
@@ -278,6 +279,9 @@ impl Store {
         );
         let written = if at == base { write.fetch_optional(&mut *tx).await? } else { None };
         let Some(written) = written else { return Ok(Published::Stale) };
+        let racks =
+            sqlx::query_scalar!("select uid from object where kind = 'Rack'").fetch_all(&mut *tx).await?;
+        self.wake_with(&mut tx, &[], &racks).await?;
         self.commit(tx).await?;
         Ok(Published::Written(serial(written)))
     }

@@ -70,6 +70,7 @@ async fn render(
         KNOWN => {
             return Ok(KnownConcern { machines: composed(&store.entries(KNOWN).await?)? }.encode_to_vec());
         }
+        "dns" => return Ok(zones::concern(store, topology).await?.encode_to_vec()),
         BOOT => return Ok(BootConcern { machines: composed(told)?, enlist: None }.encode_to_vec()),
         _ => {}
     }
@@ -83,7 +84,6 @@ async fn render(
             dhcp(&estate, rack, &delegation, &addresses, &clients).encode_to_vec()
         }
         "images" => images(&estate).encode_to_vec(),
-        "dns" => zones::concern(store, &estate).await?.encode_to_vec(),
         "time" => ntp::time(&estate, rack).encode_to_vec(),
         _ => {
             let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);

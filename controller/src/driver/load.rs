@@ -524,19 +524,22 @@ fn rack(rows: &TopologyRows, object: &Object, spec: &RackSpec) -> RackSeen {
             None => {}
         }
     }
+    let served: Vec<IpAddr> = hello.served().collect();
+    let answers_dns = services::answering(&said, basalt_proto::DNS).into_iter();
+    let answers_dns = answers_dns.filter(|it| served.contains(it)).collect();
     let up = services::all_links(&said).filter(|link| link.problem.is_none());
     RackSeen {
         uid: RackId::from(object.uid),
         name: object.name.clone(),
         addresses: hello.addresses().collect(),
-        served: hello.served().collect(),
+        served,
         reached: hello.reached().collect(),
         maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
         connected: None,
         linked_to: up.map(|link| link.address).collect(),
         elsewhere: false,
         last_seen: object.created_at,
-        answers_dns: services::answering(&said, basalt_proto::DNS),
+        answers_dns,
         gives_no_address: hello.gives_no_address.then(|| hello.cannot_write.into()),
         short,
     }

@@ -209,6 +209,8 @@ impl Turn<'_> {
                     return Ok(Did::Later);
                 }
                 driver.kill.at(step.step.name(), "recorded");
+                // Names go with the machine; this wakes those whose zones have them.
+                driver.store.put_host_names(machine.into(), &BTreeSet::new()).await?;
                 driver.store.finalise(machine.into()).await?;
                 driver.kill.at(step.step.name(), "effected");
                 driver.store.enqueue_kind("Rack").await?;

@@ -98,11 +98,12 @@ pub fn services(
     services
 }
 
-/// The addresses at which a rack runs a service, whose name begins with `kind`, as of the last word about each.
+/// The addresses at which a rack runs a service, whose name begins with `kind`, as of the last word about each. A word from before the rack's
+/// last start counts: while it starts, the service is about to be there again.
 #[must_use]
 pub fn answering(said: &[Said<Health>], kind: &str) -> BTreeSet<IpAddr> {
     let mut at = BTreeMap::new();
-    for Said { what, .. } in since_start(said) {
+    for Said { what, .. } in said {
         if let Some(address) = what.service.strip_prefix(kind).and_then(|it| it.parse().ok()) {
             at.insert(address, what.ok);
         }

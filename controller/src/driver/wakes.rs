@@ -19,7 +19,7 @@ const WAKES: &[(&str, &[&str])] = &[
     ("Vlan", &["Rack", "Machine", "Discovery"]),
     ("Subnet", &["Rack", "Machine", "Discovery", "Subnet", "Domain"]),
     ("IpRange", &["Rack", "Subnet", "Domain"]),
-    ("IpAddress", &["Rack", "Subnet", "Domain"]),
+    ("IpAddress", &["Rack", "Domain"]),
     ("StaticRoute", &["Rack"]),
     ("Device", &["Discovery", "Subnet", "Domain"]),
     ("Domain", &["Rack", "Subnet"]),
@@ -74,7 +74,7 @@ fn dependents(change: &Change) -> Vec<&'static str> {
         // While it is there, it looks after its machines itself.
         (Op::Delete, "Tag") => vec!["Machine"],
         // While it is there, it tells racks itself.
-        (Op::Delete, "Machine") => vec!["Rack", "Subnet", "Domain"],
+        (Op::Delete, "Machine") => vec!["Rack"],
         (_, kind) => WAKES.iter().filter(|(of, _)| *of == kind).flat_map(to).collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! All zones of a server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hickory_proto::rr::Name;
@@ -13,7 +13,9 @@ use crate::zone::Zone;
 #[derive(Debug, Clone, Default)]
 pub struct Zones {
     zones: HashMap<Box<[u8]>, Arc<Zone>>,
-    /// Labels of the longest origin.
+    /// Domains of other servers.
+    others: HashSet<Box<[u8]>>,
+    /// Labels of the longest name among both.
     deepest: usize,
 }
 
@@ -22,6 +24,12 @@ impl Zones {
     pub fn insert(&mut self, zone: Arc<Zone>) -> Option<Arc<Zone>> {
         self.deepest = self.deepest.max(zone.labels());
         self.zones.insert(zone.key().into(), zone)
+    }
+
+    /// Leaves a domain to other servers, also below a zone: nothing at or below it is answered from the zone above.
+    pub fn leave(&mut self, domain: &Name) {
+        self.deepest = self.deepest.max(usize::from(domain.num_labels()));
+        self.others.insert(to_key(domain));
     }
 
     /// Removes a zone.
@@ -52,7 +60,16 @@ impl Zones {
 
     fn longest(&self, name: &WireName, labels: usize) -> Option<&Zone> {
         let labels = labels.min(self.deepest);
-        (0..=labels).rev().find_map(|labels| self.zones.get(name.last(labels))).map(|zone| &**zone)
+        for labels in (0..=labels).rev() {
+            let suffix = name.last(labels);
+            if let Some(zone) = self.zones.get(suffix) {
+                return Some(zone);
+            }
+            if !self.others.is_empty() && self.others.contains(suffix) {
+                return None;
+            }
+        }
+        None
     }
 }
 

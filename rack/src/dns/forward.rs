@@ -273,7 +273,7 @@ impl Route {
     fn judge(&self, name: &Name, response: Response) -> Outcome {
         match response.private_address().filter(|_| !self.private) {
             Some(address) => {
-                tracing::warn!(%name, %address, "an upstream server gave a name a private address; the answer is refused. Allow the domain if it is yours");
+                tracing::warn!(%name, %address, "an upstream server gave a name a private address; the answer is refused. If the name is yours, declare its Domain with authoritative = false and these servers as forward_to");
                 Outcome::Refused
             }
             None => Outcome::Response(response),

@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
+use crate::holder::{self, Holder, Protocol};
 use forward::{Config, Forward, PORT, Timing, nameservers};
 use zones::Held;
 
@@ -44,11 +45,17 @@ impl Dns {
     /// Answers from these zones from now on, and asks these servers. `own` are the addresses that this rack answers at.
     pub fn configure(&self, concern: &DnsConcern, own: &[IpAddr]) {
         let (held, left_out) = Held::new(concern, &self.held.load());
-        self.others.configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, own) });
         for why in left_out {
             tracing::error!(why, "a part of the concern dns is left out");
         }
         self.held.store(Arc::new(held));
+        self.choose_servers(own);
+    }
+
+    /// Asks the servers of the concern from now on, or those that this host names now.
+    pub fn choose_servers(&self, own: &[IpAddr]) {
+        let held = self.held.load();
+        self.others.configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, own) });
     }
 
     /// Serves one address until cancelled.
@@ -61,16 +68,8 @@ impl Dns {
         health: &Health,
         stop: &CancellationToken,
     ) -> io::Result<()> {
-        let told = |error: io::Error| {
-            io::Error::new(
-                error.kind(),
-                format!(
-                    "cannot bind DNS on {at}: {error}; another server may use the port, see `ss -lnup` and `ss -lntp`"
-                ),
-            )
-        };
-        let socket = UdpSocket::bind(at).await.map_err(told)?;
-        let listener = TcpListener::bind(at).await.map_err(told)?;
+        let socket = UdpSocket::bind(at).await.map_err(|error| taken(Protocol::Udp, at, &error))?;
+        let listener = TcpListener::bind(at).await.map_err(|error| taken(Protocol::Tcp, at, &error))?;
         health.up();
         tokio::select! {
             () = stop.cancelled() => Ok(()),
@@ -89,6 +88,18 @@ impl Dns {
     fn forward(&self, question: Question, peer: IpAddr, reply: impl FnOnce(Vec<u8>) + Send + 'static) {
         self.others.ask(peer, question, reply);
     }
+}
+
+/// A port that cannot be bound, with the program that has it.
+fn taken(protocol: Protocol, at: SocketAddr, error: &io::Error) -> io::Error {
+    let holder = match error.kind() {
+        io::ErrorKind::AddrInUse => holder::of(protocol, at.ip(), at.port()),
+        _ => None,
+    };
+    let advice = holder.map_or(String::new(), |Holder { pid, program }| {
+        format!("; process {pid} ({program}) has it: end that program, or have it leave this address alone (dnsmasq: `except-interface`)")
+    });
+    io::Error::new(error.kind(), format!("cannot bind DNS on {at}: {error}{advice}"))
 }
 
 /// The servers for names of no domain: those that are declared, else those of this host. A rack that asked itself would answer nothing.

@@ -1,8 +1,9 @@
 //! DNS over TCP (RFC 7766): each message follows its length in two octets. A client may send further queries before the first is answered.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use basalt_dns::{Answer, Transport};
@@ -15,6 +16,8 @@ use super::Dns;
 
 /// Connections of one address at once. Further clients wait to be accepted.
 const CONNECTIONS: usize = 256;
+/// Connections of one client at once. Further ones are closed.
+const OF_ONE: usize = 16;
 /// A connection on which nothing is said for so long is closed (RFC 7766 §6.2.3).
 const IDLE: Duration = Duration::from_secs(10);
 /// After a connection could not be accepted: this process has no file left for it.
@@ -23,6 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Answers connections for ever.
 pub(super) async fn serve(dns: &Arc<Dns>, listener: TcpListener) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let clients: Clients = Arc::default();
     // Ends all connections with the service.
     let mut connections = JoinSet::new();
     loop {
@@ -31,12 +35,42 @@ pub(super) async fn serve(dns: &Arc<Dns>, listener: TcpListener) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let dns = Arc::clone(dns);
+                let Some(own) = Own::new(&clients, peer.ip()) else { continue };
                 connections.spawn(async move {
-                    let _place = place;
+                    let (_place, _own) = (place, own);
                     let _ = talk(&dns, stream, peer.ip()).await;
                 });
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// The connections of each client.
+type Clients = Arc<Mutex<HashMap<IpAddr, usize>>>;
+
+/// The place of a connection among those of its client.
+struct Own(Clients, IpAddr);
+
+impl Own {
+    /// A place, if the client has one left.
+    fn new(clients: &Clients, peer: IpAddr) -> Option<Self> {
+        let mut counts = clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(peer).or_default();
+        if *count >= OF_ONE {
+            return None;
+        }
+        *count += 1;
+        Some(Self(Arc::clone(clients), peer))
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match counts.get_mut(&self.1) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&self.1)),
         }
     }
 }

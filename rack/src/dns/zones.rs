@@ -49,7 +49,7 @@ impl Held {
                 Err(why) => left_out.push(format!("zone {:?}: {why}", zone.origin)),
             }
         }
-        let zones = made_of.values().map(|(_, zone)| Arc::clone(zone)).collect();
+        let mut zones: Zones = made_of.values().map(|(_, zone)| Arc::clone(zone)).collect();
         let mut recursion = Vec::new();
         for network in &concern.recursion {
             match network.parse() {
@@ -74,6 +74,7 @@ impl Held {
         for (domain, servers) in forwards {
             match name(&domain) {
                 Ok(domain) => {
+                    zones.leave(&domain);
                     let servers = servers.into_iter().map(|address| (address, PORT).into());
                     conditional.push((domain, servers.collect()));
                 }
@@ -175,6 +176,7 @@ fn rdata_of(kind: RecordType, data: RecordData) -> Result<RData, String> {
 mod tests {
     use super::*;
     use basalt_dns::{Answer, Transport, answer};
+    use basalt_proto::rack_v1::DnsForward;
 
     fn zone(records: &[(&str, &str, &str)]) -> DnsZone {
         let record = |&(owner, rtype, data): &(&str, &str, &str)| DnsRecord {
@@ -215,7 +217,7 @@ mod tests {
         let Answer::Reply(reply) = answer(&held.zones, query, Transport::Udp, false) else {
             panic!("no reply")
         };
-        assert!(reply.windows(18).any(|it| it == b"\x00\x05issueca.example"), "a CAA record: {reply:x?}");
+        assert!(reply.windows(17).any(|it| it == b"\x00\x05issueca.example"), "a CAA record: {reply:x?}");
     }
 
     #[test]
@@ -230,6 +232,20 @@ mod tests {
         );
         let again = Held::new(&concern, &held).0;
         assert!(Arc::ptr_eq(&held.made_of["lab.example"].1, &again.made_of["lab.example"].1));
+    }
+
+    #[test]
+    fn a_domain_of_other_servers_is_left_to_them_below_a_zone_too() {
+        let forwards = vec![DnsForward { domain: "x.lab.example".into(), servers: vec!["192.0.2.1".into()] }];
+        let zones = vec![zone(&[("m1", "A", "10.77.0.9")])];
+        let (held, _) = Held::new(&DnsConcern { zones, forwards, ..DnsConcern::default() }, &Held::default());
+        let asked = |name: &[u8]| {
+            let head = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00";
+            let query = [&head[..], name, b"\x03lab\x07example\x00\x00\x01\x00\x01"].concat();
+            answer(&held.zones, &query, Transport::Udp, true)
+        };
+        assert!(matches!(asked(b"\x01a\x01x"), Answer::Forward(_)));
+        assert!(matches!(asked(b"\x01a\x01y"), Answer::Reply(_)));
     }
 
     #[test]

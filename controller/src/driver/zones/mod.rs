@@ -14,6 +14,7 @@ pub mod render;
 pub mod reverse;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use basalt_api::kinds::{
     Condition, ConditionStatus, DnsRecordSpec, DomainSpec, DomainStatus, Rdns, SettingsSpec,
@@ -27,6 +28,7 @@ use super::converge::Driver;
 use super::estate::Net;
 use super::load::{Estate, spec};
 use super::machine::to_json;
+use super::topology::Topology;
 use reverse::ReverseZone;
 
 pub use names::{of_machine, write_names};
@@ -106,7 +108,9 @@ pub async fn reconcile_domain(driver: &Driver, lease: &Lease) -> Result<Then, St
             ),
         )
     } else if declared.authoritative {
-        let published = publish_domain(driver, &object).await?;
+        let Some(published) = publish_domain(driver, &object).await? else {
+            return Ok(Then::Again(Duration::ZERO));
+        };
         serial = Some(published.serial);
         State::ready("Served", format!("{} records, serial {}", published.records, published.serial))
     } else {
@@ -161,7 +165,8 @@ struct Zone {
     records: usize,
 }
 
-async fn publish_domain(driver: &Driver, object: &Object) -> Result<Zone, StoreError> {
+/// Publishes the zone of a domain; `None` if other writers came first each time.
+async fn publish_domain(driver: &Driver, object: &Object) -> Result<Option<Zone>, StoreError> {
     let store = &driver.store;
     for _ in 0..TRIES {
         // Read before what is rendered, so that whoever renders from newer state wins.
@@ -181,31 +186,21 @@ async fn publish_domain(driver: &Driver, object: &Object) -> Result<Zone, StoreE
                 }
             }
         }
-        let networks: Vec<Cidr> = estate
-            .nets
-            .iter()
-            .filter(|net| {
-                reverse::zones(net.subnet.cidr, net.subnet.rdns).iter().any(|it| it.origin == object.name)
-            })
-            .map(|net| net.subnet.cidr)
-            .collect();
-        let pointers = names_in(store, &networks, default).await?;
         let computed = if is_default { store.dynamic_ranges().await? } else { Vec::new() };
         let zone = render::domain(&render::DomainContent {
             name: &object.name,
             ttl,
             internal: &internal_domain(&estate.settings),
             hosts: &hosts,
-            pointers: &pointers,
             records: &records,
             computed: &computed,
         });
         if let Some(serial) = publish(store, base, &zone).await? {
-            return Ok(Zone { serial, records: zone.records.len() });
+            return Ok(Some(Zone { serial, records: zone.records.len() }));
         }
         driver.meters.conflict("zone");
     }
-    Err(overtaken(&object.name))
+    Ok(None)
 }
 
 async fn names_in(
@@ -229,12 +224,15 @@ pub async fn reconcile_subnet(driver: &Driver, lease: &Lease) -> Result<Then, St
     let Some(net) = estate.nets.iter().find(|net| net.uid == subnet) else { return Ok(Then::Rest) };
     let own = reverse::zones(net.subnet.cidr, net.subnet.rdns);
     for zone in estate.reverse_zones().intersection(&own.into_iter().collect()) {
-        publish_reverse(driver, zone).await?;
+        if !publish_reverse(driver, zone).await? {
+            return Ok(Then::Again(Duration::ZERO));
+        }
     }
     Ok(Then::Rest)
 }
 
-async fn publish_reverse(driver: &Driver, zone: &ReverseZone) -> Result<(), StoreError> {
+/// Publishes a zone of addresses; false if other writers came first each time.
+async fn publish_reverse(driver: &Driver, zone: &ReverseZone) -> Result<bool, StoreError> {
     let store = &driver.store;
     for _ in 0..TRIES {
         let base = store.zone_serial(&zone.origin).await?;
@@ -252,25 +250,17 @@ async fn publish_reverse(driver: &Driver, zone: &ReverseZone) -> Result<(), Stor
         let domain = default.map(|domain| domain.name.as_str());
         let zone = render::reverse_zone(zone, &internal, &nets, &names, &computed, domain);
         if publish(store, base, &zone).await?.is_some() {
-            return Ok(());
+            return Ok(true);
         }
         driver.meters.conflict("zone");
     }
-    Err(overtaken(&zone.origin))
+    Ok(false)
 }
 
-fn overtaken(origin: &str) -> StoreError {
-    StoreError::Corrupt(format!("zone {origin} was written by others {TRIES} times while it was rendered"))
-}
-
-/// Writes a zone, and wakes the racks if its content is new. Returns its serial; `None` if another writer came first.
+/// Writes a zone. Returns its serial; `None` if another writer came first.
 async fn publish(store: &Store, base: u32, zone: &DnsZone) -> Result<Option<u32>, StoreError> {
     Ok(match store.publish_zone(&zone.origin, base, &zone.encode_to_vec()).await? {
-        Published::Unchanged(serial) => Some(serial),
-        Published::Written(serial) => {
-            store.enqueue_kind("Rack").await?;
-            Some(serial)
-        }
+        Published::Unchanged(serial) | Published::Written(serial) => Some(serial),
         Published::Stale => None,
     })
 }
@@ -279,9 +269,12 @@ async fn publish(store: &Store, base: u32, zone: &DnsZone) -> Result<Option<u32>
 ///
 /// # Errors
 /// The database, or a zone that cannot be read.
-pub async fn concern(store: &Store, estate: &Estate) -> Result<DnsConcern, StoreError> {
+pub async fn concern(store: &Store, topology: &Topology) -> Result<DnsConcern, StoreError> {
+    // The serial is read before what is rendered. Should the internal domain change its name in between, the write is refused.
+    let origin = internal_domain(&topology.estate(store).await?.settings);
+    let base = store.zone_serial(&origin).await?;
+    let estate = topology.estate(store).await?;
     let settings = &estate.settings;
-    let base = store.zone_serial(&internal_domain(settings)).await?;
     let internal = render::internal(&internal_domain(settings), &estate.nets, &estate.racks);
     // If another writer came first, what that one published is sent.
     publish(store, base, &internal).await?;
@@ -294,7 +287,10 @@ pub async fn concern(store: &Store, estate: &Estate) -> Result<DnsConcern, Store
             .map_err(|error| StoreError::Corrupt(format!("zone {}: {error}", row.origin)))?;
         zones.push(DnsZone { serial: row.serial, ..zone });
     }
-    let forwards = estate.domains.iter().filter(|domain| !domain.spec.authoritative);
+    let forwards = estate
+        .domains
+        .iter()
+        .filter(|domain| !domain.spec.authoritative && !is_internal(settings, &domain.name));
     let forward = |domain: &DomainSeen| DnsForward {
         domain: domain.name.clone(),
         servers: domain.spec.forward_to.iter().map(ToString::to_string).collect(),

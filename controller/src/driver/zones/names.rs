@@ -3,9 +3,10 @@
 //! | name | while |
 //! | --- | --- |
 //! | the machine's | it has an address |
-//! | the deployment's host name, else the deployment's name | its system is installed |
+//! | the deployment's name, and its host name | its system is installed |
 //!
-//! Both are in the machine's domain, or in the default one. A host name with dots is in the declared domain that it ends with.
+//! The system calls itself by the deployment's host name, else by the machine's name. This is the main name, which its addresses have.
+//! All are in the machine's domain, or in the default one. A host name with dots is in the declared domain that it ends with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -26,16 +27,15 @@ pub fn of_machine(
 ) -> BTreeSet<HostName> {
     let input = &loaded.input;
     let deployment = input.claim.as_ref().filter(|_| is_installed);
-    let system = deployment.map(|claim| match &claim.spec.hostname {
-        Some(hostname) => hostname.as_str(),
-        None => claim.name.as_str(),
-    });
+    let hostname = deployment.and_then(|claim| claim.spec.hostname.as_ref()).map(|it| it.as_str());
+    let deployed = deployment.map(|claim| claim.name.as_str());
     let own = input.spec.domain.as_ref().map(|domain| domain.as_str());
     let own = own.and_then(|name| estate.domains.iter().find(|domain| domain.name == name));
     let domain = own.or_else(|| estate.default_domain());
     let addresses = main_addresses(loaded, addresses);
     let mut names = BTreeSet::new();
-    for (name, is_main) in [(Some(input.name.as_str()), system.is_none()), (system, true)] {
+    let names_of = [(Some(input.name.as_str()), hostname.is_none()), (deployed, false), (hostname, true)];
+    for (name, is_main) in names_of {
         let Some((domain, host)) = name.and_then(|name| place(&estate.domains, domain, name)) else {
             continue;
         };
@@ -46,7 +46,7 @@ pub fn of_machine(
             is_main,
         }));
     }
-    // A deployment may be called as its machine is.
+    // Two of them may be the same.
     let main: BTreeSet<_> = names.iter().filter(|it| it.is_main).cloned().collect();
     names.retain(|it| it.is_main || !main.contains(&HostName { is_main: true, ..it.clone() }));
     names

@@ -70,8 +70,6 @@ pub struct DomainContent<'a> {
     pub internal: &'a str,
     /// Names of hosts, each below the domain.
     pub hosts: &'a [HostAddress],
-    /// Whole names of addresses, where the domain is one of addresses.
-    pub pointers: &'a [HostAddress],
     /// What is declared, by the names of the DnsRecords.
     pub records: &'a [(String, DnsRecordSpec)],
     /// Addresses whose names are computed when they are asked.
@@ -81,7 +79,7 @@ pub struct DomainContent<'a> {
 /// The zone of a domain.
 #[must_use]
 pub fn domain(content: &DomainContent<'_>) -> DnsZone {
-    let DomainContent { name, ttl, internal, hosts, pointers, records, computed } = content;
+    let DomainContent { name, ttl, internal, hosts, records, computed } = content;
     let mut sets = Sets::default();
     for (name, record) in *records {
         // The database keeps a CNAME alone at its name (RFC 1034 §3.6.2), and validation has read the data.
@@ -104,15 +102,6 @@ pub fn domain(content: &DomainContent<'_>) -> DnsZone {
     for host in hosts.iter().filter(|host| !declared.contains(&host.name.to_ascii_lowercase())) {
         sets.add_address(&host.name, *ttl, host.address);
     }
-    let suffix = format!(".{name}");
-    for named in *pointers {
-        let owner = reverse::pointer(named.address);
-        let Some(owner) = owner.strip_suffix(&suffix) else { continue };
-        if !declared.contains(owner) && !records.iter().any(|(_, record)| record.owner_name.as_str() == owner)
-        {
-            sets.add(owner, RecordType::Ptr, *ttl, format!("{}.", named.name));
-        }
-    }
     let zone = zone(name, *ttl, internal, sets);
     DnsZone { computed: computed.iter().map(range).collect(), ..zone }
 }
@@ -130,7 +119,7 @@ pub fn reverse_zone(
     let mut sets = Sets::default();
     let own: Vec<ReverseZone> = match zone_of.is_classless {
         true => Vec::new(),
-        false => nets.iter().filter_map(|net| classless(net)).collect(),
+        false => classless(zone_of, nets),
     };
     for named in names {
         let pointer = reverse::pointer(named.address);
@@ -149,12 +138,17 @@ pub fn reverse_zone(
         let Some(label) = own.origin.strip_suffix(&format!(".{}", zone_of.origin)) else { continue };
         sets.add(label, RecordType::Ns, POINTER_TTL, name_server(internal));
         for last in last_octets(own) {
+            if sets.has(&last.to_string(), RecordType::Cname) {
+                continue;
+            }
             sets.add(&last.to_string(), RecordType::Cname, POINTER_TTL, format!("{last}.{}.", own.origin));
         }
     }
     // Computed names have the form of octets or nibbles, which a zone of RFC 2317 has as well.
-    let here =
-        |range: &&DynamicRange| zone_of.network.contains(range.first) || zone_of.network.contains(range.last);
+    let (first, last) = (zone_of.network.network(), zone_of.network.broadcast());
+    let here = |range: &&DynamicRange| {
+        range.first.is_ipv4() == first.is_ipv4() && range.first <= last && range.last >= first
+    };
     let computed = computed.iter().filter(here).map(range);
     let zone = zone(&zone_of.origin, POINTER_TTL, internal, sets);
     match default_domain {
@@ -163,9 +157,17 @@ pub fn reverse_zone(
     }
 }
 
-/// The zone of RFC 2317 that a subnet has by itself.
-fn classless(net: &Net) -> Option<ReverseZone> {
-    reverse::zones(net.subnet.cidr, net.subnet.rdns).into_iter().find(|zone| zone.is_classless)
+/// The zones of RFC 2317 just below a zone, the smallest first: of two that have an address, the smaller one names it.
+fn classless(parent: &ReverseZone, nets: &[&Net]) -> Vec<ReverseZone> {
+    let zones = nets.iter().flat_map(|net| reverse::zones(net.subnet.cidr, net.subnet.rdns));
+    let is_below = |zone: &ReverseZone| {
+        let label = zone.origin.strip_suffix(&format!(".{}", parent.origin));
+        zone.is_classless && label.is_some_and(|label| !label.contains('.'))
+    };
+    let zones: BTreeSet<_> = zones.filter(is_below).collect();
+    let mut zones: Vec<_> = zones.into_iter().collect();
+    zones.sort_by_key(|zone| std::cmp::Reverse(zone.network.prefix_len()));
+    zones
 }
 
 /// The last octets of the addresses of a zone of RFC 2317.
@@ -240,7 +242,7 @@ mod tests {
 
     fn lab(hosts: &[HostAddress], records: &[(String, DnsRecordSpec)]) -> DnsZone {
         let (name, internal) = ("lab.example", "basalt.internal");
-        domain(&DomainContent { name, ttl: 60, internal, hosts, pointers: &[], records, computed: &[] })
+        domain(&DomainContent { name, ttl: 60, internal, hosts, records, computed: &[] })
     }
 
     #[test]
@@ -289,5 +291,50 @@ mod tests {
         let zone = lab(&[], &declared);
         assert_eq!(records(&zone), ["@ 60 NS ns1.example.", "a 9 A 10.0.0.1", "a 9 A 10.0.0.2"]);
         assert_eq!(zone.primary, "ns1.example.");
+    }
+
+    fn net(name: &str, cidr: &str, rdns: &str) -> Net {
+        let subnet = json!({"vlan": "lab.0", "cidr": cidr, "rdns": rdns});
+        Net {
+            uid: uuid::Uuid::nil().into(),
+            name: name.to_owned(),
+            subnet: serde_json::from_value(subnet).unwrap(),
+            vlan: basalt_api::kinds::VlanSpec::new("lab".parse().unwrap(), 0),
+            fabric_class: None,
+        }
+    }
+
+    #[test]
+    fn a_small_network_has_its_own_zone_and_aliases_around_it_and_a_smaller_one_in_it_has_its_own() {
+        let nets = [net("a", "192.0.2.0/30", "rfc2317"), net("b", "192.0.2.0/31", "rfc2317")];
+        let nets: Vec<&Net> = nets.iter().collect();
+        let names = [host("m1.lab.example", "192.0.2.1"), host("m9.lab.example", "192.0.2.9")];
+        let zone = |origin: &str| {
+            let zones = nets.iter().flat_map(|net| reverse::zones(net.subnet.cidr, net.subnet.rdns));
+            let zone = zones.into_iter().find(|zone| zone.origin == origin).unwrap();
+            records(&reverse_zone(&zone, "basalt.internal", &nets, &names, &[], None))
+        };
+        let wanted = [
+            "0 300 CNAME 0.0-31.2.0.192.in-addr.arpa.",
+            "0-30 300 NS ns.basalt.internal.",
+            "0-31 300 NS ns.basalt.internal.",
+            "1 300 CNAME 1.0-31.2.0.192.in-addr.arpa.",
+            "2 300 CNAME 2.0-30.2.0.192.in-addr.arpa.",
+            "3 300 CNAME 3.0-30.2.0.192.in-addr.arpa.",
+            "9 300 PTR m9.lab.example.",
+            "@ 300 NS ns.basalt.internal.",
+        ];
+        assert_eq!(zone("2.0.192.in-addr.arpa"), wanted);
+        assert!(zone("0-31.2.0.192.in-addr.arpa").contains(&"1 300 PTR m1.lab.example.".to_owned()));
+    }
+
+    #[test]
+    fn a_range_has_computed_names_in_each_zone_that_it_reaches_into() {
+        let range =
+            DynamicRange { first: "10.77.4.10".parse().unwrap(), last: "10.77.7.250".parse().unwrap() };
+        for zone in reverse::zones("10.77.4.0/22".parse().unwrap(), basalt_api::kinds::Rdns::Enabled) {
+            let rendered = reverse_zone(&zone, "basalt.internal", &[], &[], &[range], Some("lab.example"));
+            assert_eq!(rendered.computed.len(), 1, "{}", zone.origin);
+        }
     }
 }

@@ -65,8 +65,9 @@ async fn one_address_of_an_interface_changes_and_the_others_stay() {
     let all = json!({"enp1s0": "10.77.0.2", "enp1s0/named": "10.77.5.5", "enp1s0/six": "2001:db8:77::1"});
     assert_eq!(machine["addresses"], all, "they are the machine's own");
     let names = ["m0 10.77.0.2", "m0 10.77.5.5", "m0 2001:db8:77::1"];
-    let system = names.map(|name| name.replace("m0", "web") + " main");
-    assert_eq!(named_hosts(&world).await, [names.map(str::to_owned), system].concat());
+    let machine = names.map(|name| format!("{name} main"));
+    let deployment = names.map(|name| name.replace("m0", "web"));
+    assert_eq!(named_hosts(&world).await, [machine, deployment].concat());
 
     // Another subnet for one, another name for another, and a third besides.
     let more = json!({"six": {"subnet": "other6"}, "renamed": named, "more": {"subnet": "lab6"}});
