@@ -5,14 +5,18 @@ use basalt_api::values::Timestamp;
 use basalt_api::wire::{Decision, Decisions, ReplayDifference};
 
 use crate::boots;
+use crate::clock;
 use crate::output::{line, show, show_json};
-use crate::region::{Connection, Failed};
+use crate::region::{Connection, Failed, kind};
 use crate::subject::Subject;
 
 /// What is no kind, and can be explained.
 const BOOT: &str = "boot";
+/// The clock of a rack.
+const CLOCK: &str = "clock";
 
-/// Arguments of `basalt explain`. The kind is machine, deployment or rack; or boot, with a machine or a MAC, for what it asked as it booted.
+/// Arguments of `basalt explain`. Kinds are machine, deployment and rack. `boot` with a machine or a MAC shows the requests of its boots, and
+/// `clock` with a rack shows its clock and NTP servers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -36,6 +40,14 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         match args.output.as_str() {
             "json" => show_json(&boots),
             _ => show(&boots::table(name, &boots, args.history)),
+        }
+        return Ok(());
+    }
+    if let (CLOCK, Some(name), None) = args.subject.words() {
+        let rack = client.get(kind("rack")?, name).await?;
+        match args.output.as_str() {
+            "json" => show_json(&rack.status.get("services")),
+            _ => show(&clock::table(&rack)),
         }
         return Ok(());
     }

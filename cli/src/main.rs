@@ -3,6 +3,7 @@
 mod apply;
 mod audit;
 mod boots;
+mod clock;
 mod completion;
 mod confirm;
 mod delete;

@@ -23,6 +23,8 @@ pub const LINK: &str = "link ";
 
 /// Before an address, the service that answers DNS there.
 pub const DNS: &str = "dns ";
+/// The state of an NTP server is told under this, and the server's name. No words: the server is asked no more.
+pub const TIME: &str = "time ";
 
 /// The largest message that a rack sends to a region, in bytes: a fact of 4 MiB in a batch of 1 MiB, with room.
 pub const MAX_FROM_RACK: usize = 8 << 20;

@@ -86,6 +86,13 @@ pub fn health(service: &str, problem: Option<&str>) -> Fact {
     }))
 }
 
+/// Words about something that is as it may be.
+#[must_use]
+pub fn remark(service: &str, message: &str) -> Fact {
+    let (service, message) = (service.to_owned(), message.to_owned());
+    About::default().saw(Body::Health(ServiceHealth { service, ok: true, message }))
+}
+
 fn uid(machine: Option<&BootMachine>) -> String {
     machine.map(|machine| machine.machine_uid.clone()).unwrap_or_default()
 }

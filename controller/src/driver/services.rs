@@ -74,7 +74,11 @@ pub fn services(
     for Said { id, stored_at, what } in since_start(said) {
         // Free addresses are the usual case: only their lack is told.
         let is_no_news = what.ok && what.service.starts_with(basalt_proto::ADDRESSES);
-        if is_no_news || what.service.starts_with(basalt_proto::LINK) {
+        let is_gone = what.message.is_empty() && what.service.starts_with(basalt_proto::TIME);
+        if is_gone {
+            services.remove(&*what.service);
+        }
+        if is_no_news || is_gone || what.service.starts_with(basalt_proto::LINK) {
             continue;
         }
         let mut service =
@@ -150,6 +154,16 @@ mod tests {
         let since = [said(3, basalt_proto::STARTED, ""), said(4, "dhcp eth0", "")];
         let all = [&before()[..], &since].concat();
         assert_eq!(names(&services(&all, None, at(9))), ["dhcp eth0"]);
+    }
+
+    #[test]
+    fn an_ntp_server_is_told_of_until_it_is_asked_no_more() {
+        let health = |message: &str| Health { service: "time a".into(), ok: true, message: message.into() };
+        let said = |id, message| Said { id, stored_at: at(id), what: health(message) };
+        let told = services(&[said(1, "does not answer")], None, at(9));
+        assert_eq!(told["time a"].state, ServiceState::Running);
+        assert_eq!(told["time a"].message.as_deref(), Some("does not answer"));
+        assert!(services(&[said(1, "does not answer"), said(2, "")], None, at(9)).is_empty());
     }
 
     #[test]

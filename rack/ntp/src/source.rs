@@ -82,6 +82,24 @@ pub struct SourceReport {
     pub stratum: Option<u8>,
 }
 
+impl fmt::Display for SourceReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.state != SourceState::Answers {
+            return self.state.fmt(f);
+        }
+        let (Some(offset), Some(delay), Some(stratum)) = (self.offset, self.delay, self.stratum) else {
+            return self.state.fmt(f);
+        };
+        let seconds = offset.unsigned_abs() as f64 / 1e9;
+        let side = if offset > 0 { "ahead of" } else { "behind" };
+        match seconds < 1.0 {
+            true => write!(f, "{:.1} ms", seconds * 1e3)?,
+            false => write!(f, "{seconds:.1} s")?,
+        }
+        write!(f, " {side} this clock, {:.1} ms away, stratum {stratum}", delay.as_secs_f64() * 1e3)
+    }
+}
+
 /// One answer of a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
@@ -312,6 +330,20 @@ mod tests {
         assert_eq!((millis(best.offset(at(50))), best.delay.as_millis()), (3_000, 40));
         assert_eq!(best.distance(at(50)).as_millis(), 55, "half of both delays, and the dispersion");
         assert!(source.best(at(513_000)).is_none(), "after eight intervals it counts no more");
+    }
+
+    #[test]
+    fn a_server_is_described_in_words() {
+        let mut source = source();
+        assert_eq!(source.report(at(0)).to_string(), "has not been asked yet");
+        source.hear(&answer(20, 3_000), at(50), &BTreeSet::new());
+        let words = source.report(at(50)).to_string();
+        assert_eq!(words, "3.0 s ahead of this clock, 40.0 ms away, stratum 2");
+        let set = Now { wall: wall(3_090), since_boot: at(50).since_boot };
+        let words = source.report(set).to_string();
+        assert_eq!(words, "40.0 ms behind this clock, 40.0 ms away, stratum 2");
+        source.fail(SourceState::Silent);
+        assert_eq!(source.report(at(50)).to_string(), "does not answer");
     }
 
     #[test]

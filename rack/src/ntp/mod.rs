@@ -6,6 +6,7 @@ mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::mem::{Discriminant, discriminant};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +14,12 @@ use std::time::Duration;
 
 use basalt_ntp::time::precision;
 use basalt_ntp::{Monitor, Reaction, Report, Responder, SourceReport, SourceState, State};
+use basalt_proto::TIME;
 use basalt_proto::rack_v1::TimeConcern;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::facts::remark;
 use crate::health::Health;
 use crate::holder::{self, Protocol};
 use crate::spool::writer::Facts;
@@ -26,6 +29,8 @@ use wire::{Socket, wall};
 const REPORT: Duration = Duration::from_secs(1);
 /// How often people are told of the clock.
 const TELL: Duration = Duration::from_secs(5);
+/// How often people are told other figures of a server.
+const AGAIN: Duration = Duration::from_secs(600);
 /// How often the host's own files are read.
 const HOST: Duration = Duration::from_secs(60);
 
@@ -48,6 +53,15 @@ pub struct Ntp {
     declared_none: AtomicBool,
     facts: Facts,
     health: Health,
+    told: Mutex<BTreeMap<String, Told>>,
+}
+
+/// The last words about a server.
+#[derive(Debug)]
+struct Told {
+    state: Discriminant<SourceState>,
+    words: String,
+    since_boot: Duration,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,6 +81,7 @@ impl Ntp {
             declared_none: AtomicBool::new(false),
             facts,
             health,
+            told: Mutex::default(),
         }
     }
 
@@ -114,7 +129,9 @@ impl Ntp {
 
     /// Tells people how the clock is, once each server has been asked.
     fn tell(&self) {
-        if self.sources().iter().any(|source| source.state == SourceState::New) {
+        let sources = self.sources();
+        self.tell_of_sources(&sources);
+        if sources.iter().any(|source| source.state == SourceState::New) {
             return;
         }
         let report = self.report();
@@ -122,6 +139,29 @@ impl Ntp {
         match report.problem().filter(|_| !is_meant) {
             None => self.health.up(),
             Some(problem) => self.health.lacks(&problem),
+        }
+    }
+
+    /// Tells people how each server is: at once if its state is another, else seldom, as its figures always change.
+    fn tell_of_sources(&self, sources: &[SourceReport]) {
+        let (mut told, now) = (lock(&self.told), wire::now().since_boot);
+        told.retain(|name, _| {
+            let is_asked = sources.iter().any(|source| source.name == *name);
+            if !is_asked {
+                self.facts.tell(remark(&format!("{TIME}{name}"), ""));
+            }
+            is_asked
+        });
+        for source in sources.iter().filter(|source| source.state != SourceState::New) {
+            let (state, words) = (discriminant(&source.state), source.to_string());
+            let is_known = told.get(&source.name).is_some_and(|told| {
+                let is_recent = now.saturating_sub(told.since_boot) < AGAIN;
+                told.words == words || (told.state == state && is_recent)
+            });
+            if !is_known {
+                self.facts.tell(remark(&format!("{TIME}{}", source.name), &words));
+                told.insert(source.name.clone(), Told { state, words, since_boot: now });
+            }
         }
     }
 

@@ -160,6 +160,8 @@ async fn chronyd_and_ntpdig_take_the_time_that_a_rack_has_from_chronyd() {
     let _upstream = Running::start(&mut chronyd(&upstream, &served, &["local stratum 5", "allow"]));
     let rack = start(Settings { ntp_port: 123, ..on_switch(dir.path()) }, &[UPSTREAM]).await;
     health(&rack, "time", |it| it.ok).await;
+    let told = health(&rack, "time 10.9.0.9", |it| it.message.contains("stratum 5")).await;
+    assert!(told.contains(" this clock, "), "{told}");
 
     let host = Host::plug("client", "52:54:00:00:00:01");
     host.run(&["ip", "address", "add", "10.9.0.5/24", "dev", "eth0"]);
