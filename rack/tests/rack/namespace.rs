@@ -47,7 +47,11 @@ pub(crate) fn ip(arguments: &str) {
 /// whom a program would become instead of root is root here, as nobody else exists.
 pub(crate) fn hide(directories: &[&str]) {
     let accounts = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(&accounts, "root:x:0:0::/:/bin/sh\nsystemd-network:x:0:0::/:/bin/sh\n").unwrap();
+    std::fs::write(
+        &accounts,
+        "root:x:0:0::/:/bin/sh\nsystemd-network:x:0:0::/:/bin/sh\nsystemd-timesync:x:0:0::/:/bin/sh\n",
+    )
+    .unwrap();
     mount(&["--bind", &accounts.path().to_string_lossy(), "/etc/passwd"]);
     directories.iter().for_each(|directory| mount(&["-t", "tmpfs", "none", directory]));
 }

@@ -1,5 +1,5 @@
 //! A rack's NTP: on the wire of loopback, and in namespaces with programs that nobody here wrote: chronyd as its server and as its client,
-//! and ntpdig of NTPsec as a client.
+//! ntpdig of NTPsec and systemd-timesyncd as clients.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -14,7 +14,7 @@ use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 use basalt_rack::settings::Settings;
 
-use super::namespace::{Host, Running, is_inside, make_switch, peer};
+use super::namespace::{Host, Running, hide, is_inside, make_switch, peer};
 use super::peers::on_switch;
 use super::support::{Client, DEADLINE, fact, settings};
 
@@ -145,10 +145,11 @@ fn ntpdig(host: &Host) -> Option<serde_json::Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chronyd_and_ntpdig_take_the_time_that_a_rack_has_from_chronyd() {
-    peer("chrony");
-    peer("ntpdig");
-    if !is_inside("ntp::chronyd_and_ntpdig_take_the_time_that_a_rack_has_from_chronyd") {
+async fn clients_take_the_time_that_a_rack_has_from_chronyd() {
+    for name in ["chrony", "ntpdig", "timesyncd"] {
+        peer(name);
+    }
+    if !is_inside("ntp::clients_take_the_time_that_a_rack_has_from_chronyd") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -173,7 +174,31 @@ async fn chronyd_and_ntpdig_take_the_time_that_a_rack_has_from_chronyd() {
     let told = ntpdig(&host).expect("ntpdig trusts the rack");
     assert_eq!(told["stratum"], 6, "one more than its server's: {told}");
     assert!(told["offset"].as_f64().unwrap().abs() < 0.1, "{told}");
+    timesyncd_takes_the_time(&host, dir.path()).await;
     rack.stop().await;
+}
+
+/// Waits until systemd-timesyncd says that it takes its time from the rack. In here it may not set the clock.
+async fn timesyncd_takes_the_time(host: &Host, dir: &Path) {
+    hide(&["/run", "/var/lib"]);
+    std::fs::create_dir_all("/run/systemd/timesyncd.conf.d").unwrap();
+    let config = format!("[Time]\nNTP={RACK}\nFallbackNTP=\n");
+    std::fs::write("/run/systemd/timesyncd.conf.d/rack.conf", config).unwrap();
+    let log = dir.join("timesyncd.log");
+    let root = peer("timesyncd");
+    // Its place differs between releases.
+    let places = ["lib", "usr/lib"].map(|lib| root.join(lib).join("systemd/systemd-timesyncd"));
+    let program = places.into_iter().find(|place| place.exists()).unwrap();
+    let mut command = host.command(&[&program.to_string_lossy()]);
+    command.env("SYSTEMD_LOG_LEVEL", "debug").env("SYSTEMD_LOG_TARGET", "console");
+    let _running = Running::start(command.stderr(std::fs::File::create(&log).unwrap()));
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let contacted = async {
+        while !said().contains(&format!("Contacted time server {RACK}:123")) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, contacted).await.unwrap_or_else(|_| panic!("timesyncd: {}", said()));
 }
 
 /// An NTP server that is ahead by so much, until the test ends.

@@ -83,7 +83,7 @@ pub const TARGETS: &[Target] = &[
         edges: 280,
         peak_mib: PEAK_MIB,
     },
-    Target { name: "ntp", holds: ntp, seeds: ntp::seeds_ntp, edges: 150, peak_mib: PEAK_MIB },
+    Target { name: "ntp", holds: ntp, seeds: ntp::seeds_ntp, edges: 400, peak_mib: PEAK_MIB },
     Target { name: "redfish", holds: redfish, seeds: redfish::seeds_redfish, edges: 60, peak_mib: PEAK_MIB },
     Target { name: "router", holds: router, seeds: boot::seeds_router, edges: 30, peak_mib: PEAK_MIB },
     Target { name: "concern", holds: concern, seeds: control::seeds_concern, edges: 600, peak_mib: PEAK_MIB },
