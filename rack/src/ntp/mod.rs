@@ -102,23 +102,28 @@ impl Ntp {
         lock(&self.monitor).sources(wire::now())
     }
 
-    /// The clock, and what machines are told of it.
+    /// The clock, and the claim about it that machines are sent.
     #[must_use]
     pub fn report(&self) -> Report {
+        self.look(Report::clone)
+    }
+
+    /// Looks at a report that is new enough.
+    fn look<T>(&self, take: impl FnOnce(&Report) -> T) -> T {
         let now = wire::now();
         let mut known = lock(&self.report);
         if let Some((at, report)) = &*known
             && now.since_boot.saturating_sub(*at) < REPORT
         {
-            return report.clone();
+            return take(report);
         }
         let mut report = lock(&self.monitor).report(now);
         // A region's word is a minute's guess, and better than no server's.
         if matches!(self.facts.clock().is_right(), Some(Err(_))) {
             report.distrust();
         }
-        *known = Some((now.since_boot, report.clone()));
-        report
+        let (_, report) = known.insert((now.since_boot, report));
+        take(report)
     }
 
     /// Forgets the report after a new measurement, and tells people.
@@ -242,9 +247,9 @@ impl Ntp {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 batch = socket.receive() => for (arrived, from, datagram) in batch? {
-                    let report = self.report();
+                    let claim = self.look(|report| report.claim);
                     let reaction = lock(&self.responder).react(
-                        &datagram, from.ip(), arrived.wall, arrived.since_boot, &report.claim,
+                        &datagram, from.ip(), arrived.wall, arrived.since_boot, &claim,
                     );
                     let (outcome, reply) = match reaction {
                         Reaction::Answer(reply) => ("answered", Some(reply)),
@@ -277,6 +282,50 @@ fn taken(at: SocketAddr, error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{Clock, wall_ms};
+    use crate::spool::{Limits, writer};
+
+    /// NTP without servers, and the facts that it tells.
+    fn alone(dir: &std::path::Path) -> (Ntp, Facts) {
+        let (facts, _) = writer::start(dir, Limits::default(), Clock::default()).unwrap();
+        (Ntp::new(facts.clone()), facts)
+    }
+
+    #[test]
+    fn a_clock_that_differs_from_the_regions_is_bad_where_no_server_vouches_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ntp, facts) = alone(dir.path());
+        assert_eq!(ntp.report().state, State::Adrift);
+        facts.clock().told(wall_ms() + 120_000);
+        ntp.renew();
+        let report = ntp.report();
+        assert_eq!((report.state, report.claim.stratum), (State::Bad, 16));
+    }
+
+    #[test]
+    fn a_server_is_told_of_when_its_state_changes_and_its_figures_seldom() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ntp, facts) = alone(dir.path());
+        let source = |state, offset| SourceReport {
+            name: "a".to_owned(),
+            state,
+            offset: Some(offset),
+            delay: Some(Duration::from_millis(1)),
+            stratum: Some(2),
+        };
+        let cases: [(&[SourceReport], u64); 6] = [
+            (&[source(SourceState::New, 0)], 0),
+            (&[source(SourceState::Answers, 400_000)], 1),
+            (&[source(SourceState::Answers, 900_000)], 1),
+            (&[source(SourceState::Silent, 900_000)], 2),
+            (&[], 3),
+            (&[], 3),
+        ];
+        for (at, (sources, told)) in cases.into_iter().enumerate() {
+            ntp.tell_of_sources(sources);
+            assert_eq!(facts.meters().read().facts, told, "case {at}");
+        }
+    }
 
     #[test]
     fn the_program_that_has_the_port_is_named() {
