@@ -16,7 +16,7 @@ use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use dhcproto::v4::{MessageType, OptionCode};
 use support::relay::{RELAY, ask, mac};
-use support::{Ports, Program, Result, print, rack};
+use support::{Ports, Result, print, rack, resident};
 
 const MACHINES: u16 = 1000;
 /// Megabytes that the rack may take.
@@ -125,12 +125,4 @@ fn lease(relay: &UdpSocket, port: u16, number: u16) -> Result<()> {
         Some((got, _)) if got == address(number) => Ok(()),
         other => Err(format!("machine {number} got {other:?}").into()),
     }
-}
-
-/// Megabytes of a process's memory that are resident.
-fn resident(program: &Program) -> Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    let kibibytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kibibytes * 1024.0 / 1_000_000.0)
 }

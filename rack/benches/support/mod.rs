@@ -1,6 +1,7 @@
 //! What the benchmarks of the rack share: its program and those of others, and the line of a result.
 #![allow(dead_code, reason = "not each benchmark uses all of it")]
 
+pub(crate) mod dns;
 pub(crate) mod relay;
 
 use std::error::Error;
@@ -87,6 +88,14 @@ pub(crate) fn peer(name: &str) -> Result<PathBuf> {
         return Err(format!("{name}: {}", brought.status).into());
     }
     Ok(PathBuf::from(String::from_utf8(brought.stdout)?.trim_end()))
+}
+
+/// Megabytes of a process's memory that are resident.
+pub(crate) fn resident(program: &Program) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    let kibibytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kibibytes * 1024.0 / 1_000_000.0)
 }
 
 /// The one in the middle.
