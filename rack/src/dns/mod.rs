@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use basalt_dns::{Answer, Limits, Question, Transport, answer};
 use basalt_proto::rack_v1::DnsConcern;
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
@@ -68,12 +68,12 @@ impl Dns {
         health: &Health,
         stop: &CancellationToken,
     ) -> io::Result<()> {
-        let socket = UdpSocket::bind(at).await.map_err(|error| taken(Protocol::Udp, at, &error))?;
+        let sockets = udp::bind(at).map_err(|error| taken(Protocol::Udp, at, &error))?;
         let listener = TcpListener::bind(at).await.map_err(|error| taken(Protocol::Tcp, at, &error))?;
         health.up();
         tokio::select! {
             () = stop.cancelled() => Ok(()),
-            ended = udp::serve(self, socket) => ended,
+            ended = udp::serve(self, sockets) => ended,
             () = tcp::serve(self, listener) => Ok(()),
         }
     }
@@ -114,4 +114,21 @@ fn upstream(declared: &[IpAddr], own: &[IpAddr]) -> Config {
 fn of_host(own: &[IpAddr]) -> Config {
     let named = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
     Config { upstream: nameservers(&named, own), ..Config::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_another_program_has_is_refused_and_the_program_is_named() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let _inside = runtime.enter();
+        let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = holder.local_addr().unwrap();
+        let error = udp::bind(at).map(drop).unwrap_err();
+        let told = taken(Protocol::Udp, at, &error).to_string();
+        let named = format!("process {} (", std::process::id());
+        assert!(told.contains(&named) && told.contains("end that program"), "{told}");
+    }
 }

@@ -3,10 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use basalt_dns::{Answer, Transport};
-use socket2::SockRef;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
 
 use super::Dns;
 
@@ -17,16 +19,46 @@ const LARGEST: usize = 4096;
 /// Queries that are answered before other tasks get their turn.
 const IN_ONE_GO: usize = 64;
 
-/// Answers queries until the socket fails.
-pub(super) async fn serve(dns: &Arc<Dns>, socket: UdpSocket) -> io::Result<()> {
-    SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER)?;
-    let socket = Arc::new(socket);
+/// Sockets of one address, at most.
+const SOCKETS: usize = 4;
+
+/// A socket for each processor. The kernel gives all queries of one client's port to the same one (SO_REUSEPORT, socket(7)).
+pub(super) fn bind(at: SocketAddr) -> io::Result<Vec<UdpSocket>> {
+    let count = available_parallelism().map_or(1, |it| it.get().min(SOCKETS));
+    (0..count).map(|number| socket(at, number > 0)).collect()
+}
+
+/// The first socket is bound unshared, so that it gets no port that another program has. The others join it.
+fn socket(at: SocketAddr, joins: bool) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.set_reuse_port(joins)?;
+    socket.bind(&at.into())?;
+    socket.set_reuse_port(true)?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// Answers queries until a socket fails.
+pub(super) async fn serve(dns: &Arc<Dns>, sockets: Vec<UdpSocket>) -> io::Result<()> {
+    let mut tasks = JoinSet::new();
+    for socket in sockets {
+        let dns = Arc::clone(dns);
+        tasks.spawn(async move { answer(&dns, &Arc::new(socket)).await });
+    }
+    let Some(ended) = tasks.join_next().await else { return Ok(()) };
+    // The port is free again when this returns.
+    tasks.shutdown().await;
+    ended.map_err(io::Error::other)?
+}
+
+async fn answer(dns: &Arc<Dns>, socket: &Arc<UdpSocket>) -> io::Result<()> {
     let mut buffer = [0; LARGEST];
     loop {
         socket.readable().await?;
         for _ in 0..IN_ONE_GO {
             match socket.try_recv_from(&mut buffer) {
-                Ok((length, peer)) => take(dns, &socket, buffer.get(..length).unwrap_or_default(), peer),
+                Ok((length, peer)) => take(dns, socket, buffer.get(..length).unwrap_or_default(), peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // An answer met a port that is closed: the error is the one before, of no query.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
