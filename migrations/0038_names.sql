@@ -23,7 +23,7 @@ create or replace function is_topology_kind(kind text) returns boolean language 
   select kind in ('Domain', 'Fabric', 'Image', 'Rack', 'Settings', 'StaticRoute', 'Subnet', 'Tag', 'Vlan')
 $$;
 
--- What a rack says of its DNS is told to the machines beside it.
+-- Machines are told the racks that answer DNS. So the topology moves when a rack says how its DNS is.
 create or replace function is_topology_fact(kind text) returns boolean language sql immutable as $$
   select kind = 'hello' or kind like 'health:addresses %' or kind like 'health:link %' or kind = 'health:start' or kind like 'health:dns %'
 $$;

@@ -100,7 +100,7 @@ pub struct Settings {
     pub dhcp_client_port: u16,
     /// TFTP.
     pub tftp_port: u16,
-    /// DNS.
+    /// Port of DNS, UDP and TCP.
     pub dns_port: u16,
     /// NTP; clients ask no other port than 123.
     pub ntp_port: u16,

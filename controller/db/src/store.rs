@@ -108,7 +108,7 @@ pub struct Options {
     pub connections: u32,
     /// The kinds whose objects are reconciled; the others are ready as soon as they are stored.
     pub reconciled: Vec<String>,
-    /// The kinds whose objects are put into the queue: those, and others for which there is work although they are ready at once.
+    /// The kinds whose objects are put into the queue: the reconciled kinds, and kinds with work whose objects are ready at once.
     pub worked_on: Vec<String>,
     /// The reconciled kinds that something is done for, their leaving included; the others leave as soon as nobody refers to them.
     pub planned: Vec<String>,

@@ -17,7 +17,7 @@ const LARGEST_SERIAL: i64 = 4_294_967_295;
 /// A name that a host has by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostName {
-    /// The domain.
+    /// The uid of the Domain.
     pub domain: Uid,
     /// The name below the domain.
     pub host: String,

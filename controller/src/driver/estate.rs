@@ -37,7 +37,7 @@ pub struct RackSeen {
     pub last_seen: Timestamp,
     /// Of which subnets, by CIDR, it says that no address is free.
     pub short: BTreeMap<String, Short>,
-    /// Where it answers DNS, as it said last.
+    /// The addresses at which it answers DNS, by its last word.
     pub answers_dns: BTreeSet<IpAddr>,
     /// Why it gives no address, if it does not: it cannot write leases.
     pub gives_no_address: Option<String>,

@@ -100,7 +100,7 @@ async fn what_is_declared_has_names_and_addresses_have_them_too() {
     let status = lab.api.get("/api/v1/domains/lab.example").await.json()["status"].clone();
     assert_eq!(status["serial"], json!(third), "{status}");
 
-    // What goes, goes from the zones.
+    // A deleted object has no names any more.
     lab.api.delete("/api/v1/devices/switch").await;
     until(&rack, "0.77.10.in-addr.arpa", &["9 300 PTR printer.lab.example.", "@ 300 NS ns.basalt.internal."])
         .await;

@@ -29,7 +29,7 @@ pub struct Views {
     pub images: watch::Sender<Option<Arc<ImagesConcern>>>,
     /// BMCs.
     pub power: watch::Sender<Option<Arc<PowerConcern>>>,
-    /// Zones.
+    /// Zones of the DNS, and servers for other names.
     pub dns: watch::Sender<Option<Arc<DnsConcern>>>,
     /// NTP servers that the host's clock is compared with.
     pub time: watch::Sender<Option<Arc<TimeConcern>>>,

@@ -102,7 +102,7 @@ fn taken(protocol: Protocol, at: SocketAddr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot bind DNS on {at}: {error}{advice}"))
 }
 
-/// The servers for names of no domain: those that are declared, else those of this host. A rack that asked itself would answer nothing.
+/// The servers for names of no domain: the declared servers, else the servers of this host. A rack that asks itself gets no answer.
 fn upstream(declared: &[IpAddr], own: &[IpAddr]) -> Config {
     if declared.is_empty() {
         return of_host(own);

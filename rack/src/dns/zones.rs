@@ -20,7 +20,7 @@ const LONGEST_STRING: usize = 255;
 /// The concern, ready to answer from.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// The zones.
+    /// The zones that are answered from.
     pub zones: Zones,
     /// Networks whose hosts may ask about names in no zone.
     pub recursion: Vec<IpNet>,

@@ -1,4 +1,4 @@
-//! Zones of the DNS: which there are, and what is in them.
+//! The zones of the DNS and their content.
 //!
 //! | zone | content | is rendered |
 //! | --- | --- | --- |
@@ -41,11 +41,11 @@ const TRIES: usize = 8;
 /// A domain that is declared.
 #[derive(Clone, Debug)]
 pub struct DomainSeen {
-    /// Which.
+    /// The uid of the Domain.
     pub uid: Uid,
     /// The name of its apex.
     pub name: String,
-    /// What is declared.
+    /// The declared spec.
     pub spec: DomainSpec,
 }
 
@@ -217,7 +217,7 @@ async fn names_in(
 /// Works on one subnet: publishes the zones that its addresses have their names in.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be read or written.
 pub async fn reconcile_subnet(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let subnet = SubnetId::from(lease.uid);
     let estate = driver.estate().await?;

@@ -17,7 +17,7 @@ use super::DomainSeen;
 use crate::driver::converge::Driver;
 use crate::driver::load::{Estate, Loaded};
 
-/// The names of a machine with these addresses, which are by interface as its status has them.
+/// The names of a machine. `addresses` are by interface, as in the status.
 #[must_use]
 pub fn of_machine(
     estate: &Estate,
@@ -52,7 +52,7 @@ pub fn of_machine(
     names
 }
 
-/// The addresses that a machine's names stand for: those of the interface that it boots from. If this has none, all of them.
+/// The addresses of a machine's names: the addresses of the boot interface. If it has none, all addresses.
 fn main_addresses(loaded: &Loaded, addresses: &BTreeMap<String, IpAddr>) -> BTreeSet<IpAddr> {
     let inventory = loaded.input.facts.inventory.as_ref().map(|seen| &seen.inventory);
     let boots = inventory.and_then(|it| it.nics.iter().find(|nic| nic.boot)).map(|nic| nic.name.as_str());
@@ -79,10 +79,10 @@ fn place<'a>(
     }
 }
 
-/// Writes the names of a machine, where they differ from those that it has.
+/// Writes the names of a machine if they differ from the stored names.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be written.
 pub async fn write_names(
     driver: &Driver,
     loaded: &Loaded,

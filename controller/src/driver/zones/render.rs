@@ -14,7 +14,7 @@ use crate::driver::estate::{Net, RackSeen};
 const POINTER_TTL: u32 = 300;
 /// Seconds that names of racks may be kept. Racks come and go.
 const RACK_TTL: u32 = 15;
-/// The apex.
+/// The owner name of the apex.
 const APEX: &str = "@";
 
 /// Records of a zone by owner and type, so that each set has one TTL and no record twice.
@@ -62,7 +62,7 @@ pub fn name_server(internal: &str) -> String {
 /// A domain to render.
 #[derive(Debug)]
 pub struct DomainContent<'a> {
-    /// Its name.
+    /// The name of the domain.
     pub name: &'a str,
     /// Seconds that its records may be kept.
     pub ttl: u32,
@@ -70,7 +70,7 @@ pub struct DomainContent<'a> {
     pub internal: &'a str,
     /// Names of hosts, each below the domain.
     pub hosts: &'a [HostAddress],
-    /// What is declared, by the names of the DnsRecords.
+    /// The declared records, by the names of the DnsRecords.
     pub records: &'a [(String, DnsRecordSpec)],
     /// Addresses whose names are computed when they are asked.
     pub computed: &'a [DynamicRange],

@@ -19,7 +19,7 @@ pub struct ReverseZone {
     pub origin: String,
     /// The addresses whose names are in it, or in zones of its own.
     pub network: Cidr,
-    /// A zone of RFC 2317. Its names are those of the zone around it, with its own label before.
+    /// True for a zone of RFC 2317, which has one label more than the zone around it.
     pub is_classless: bool,
 }
 
