@@ -51,6 +51,15 @@ impl Servers {
         first
     }
 
+    /// True if each of them has failed lately.
+    pub(super) fn all_rest(&self, servers: &[SocketAddr]) -> bool {
+        let (now, known) = (Instant::now(), self.lock());
+        let rests = |server: &SocketAddr| {
+            known.get(server).and_then(|it| it.rests_until).is_some_and(|until| now < until)
+        };
+        servers.iter().all(rests)
+    }
+
     pub(super) fn answered(&self, server: SocketAddr) {
         let mut known = self.lock();
         let before = known.insert(server, Health::default());

@@ -172,8 +172,11 @@ async fn a_closed_port_and_a_failing_server_are_passed_over_at_once() {
 #[tokio::test]
 async fn without_a_server_that_answers_the_question_fails() {
     let dead = Played::new(|_, _| Vec::new()).await;
-    assert_eq!(ask(&forward(&[dead.address]), "www.example.com.").await.0, ResponseCode::ServFail);
+    let alone = forward(&[dead.address]);
+    assert_eq!(ask(&alone, "www.example.com.").await.0, ResponseCode::ServFail);
     assert_eq!(dead.queries(), (2, 0), "a datagram may be lost");
+    assert_eq!(ask(&alone, "other.example.com.").await.0, ResponseCode::ServFail);
+    assert_eq!(dead.queries(), (3, 0), "a server that was silent is not waited for as long again");
     assert_eq!(ask(&forward(&[]), "www.example.com.").await.0, ResponseCode::ServFail);
 }
 
