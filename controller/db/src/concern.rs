@@ -76,6 +76,21 @@ impl Store {
         Ok(Generation::new(query.fetch_optional(self.pool()).await?.map_or(0, unsigned)))
     }
 
+    /// True if a rack's concern has exactly these bytes.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn is_told(&self, rack: RackId, concern: &str, body: &[u8]) -> Result<bool, StoreError> {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
+        let query = sqlx::query_scalar!(
+            r#"select exists(select from rack_concern where rack = $1 and concern = $2 and sha256 = $3) as "is_told!""#,
+            rack.get(),
+            concern,
+            digest.as_ref()
+        );
+        Ok(query.fetch_one(self.pool()).await?)
+    }
+
     /// Writes a concern that was rendered after generation `base` was read. The same bytes get no new generation. `entries`: the
     /// entries of the rack's scope that the body is composed of.
     ///

@@ -265,24 +265,32 @@ async fn publish(store: &Store, base: u32, zone: &DnsZone) -> Result<Option<u32>
     })
 }
 
+/// The names of all zones.
+fn origins(estate: &Estate) -> Vec<String> {
+    let mut origins = vec![internal_domain(&estate.settings)];
+    origins.extend(estate.served_domains().map(|domain| domain.name.clone()));
+    origins.extend(estate.reverse_zones().into_iter().map(|zone| zone.origin));
+    origins
+}
+
 /// The document of racks. It is the same for all of them.
 ///
 /// # Errors
 /// The database, or a zone that cannot be read.
 pub async fn concern(store: &Store, topology: &Topology) -> Result<DnsConcern, StoreError> {
-    // The serial is read before what is rendered. Should the internal domain change its name in between, the write is refused.
-    let origin = internal_domain(&topology.estate(store).await?.settings);
-    let base = store.zone_serial(&origin).await?;
+    let mut rows = store.zones(&origins(&topology.estate(store).await?)).await?;
+    // The zones, with their serials, are read before the state of which the internal domain is rendered.
     let estate = topology.estate(store).await?;
     let settings = &estate.settings;
     let internal = render::internal(&internal_domain(settings), &estate.nets, &estate.racks);
-    // If another writer came first, what that one published is sent.
-    publish(store, base, &internal).await?;
-    let mut origins = vec![internal.origin];
-    origins.extend(estate.served_domains().map(|domain| domain.name.clone()));
-    origins.extend(estate.reverse_zones().into_iter().map(|zone| zone.origin));
+    let kept = rows.iter().find(|row| row.origin == internal.origin);
+    if kept.is_none_or(|row| row.body != internal.encode_to_vec()) {
+        // If another writer came first, what that one published is sent.
+        publish(store, kept.map_or(0, |row| row.serial), &internal).await?;
+        rows = store.zones(&origins(&estate)).await?;
+    }
     let mut zones = Vec::new();
-    for row in store.zones(&origins).await? {
+    for row in rows {
         let zone = DnsZone::decode(row.body.as_slice())
             .map_err(|error| StoreError::Corrupt(format!("zone {}: {error}", row.origin)))?;
         zones.push(DnsZone { serial: row.serial, ..zone });
