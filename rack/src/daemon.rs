@@ -227,7 +227,7 @@ impl Daemon {
             loaders_health,
             stop.clone(),
         ));
-        tasks.spawn(configure_dns(dns, Arc::clone(&settings), Arc::clone(&concerns), stop.clone()));
+        tasks.spawn(dns.follow(concerns.views.dns.subscribe(), stop.clone()));
         tasks.spawn(tick(dhcp.clone(), stop.clone()));
         tasks.spawn(Arc::clone(&services.ntp).follow(concerns.views.time.subscribe(), stop.clone()));
         if let Some(address) = services.settings.metrics {
@@ -460,14 +460,6 @@ impl Services {
             wanted.extend(addresses.map(|&it| Service::Files(it.into())));
             wanted.extend(served6.iter().cloned().map(Service::Dhcp6));
         }
-        let names: Vec<Service> = wanted
-            .iter()
-            .filter_map(|service| match service {
-                Service::Files(address) => Some(Service::Dns(*address)),
-                _ => None,
-            })
-            .collect();
-        wanted.extend(names);
         self.dhcp.set_links(served.iter().map(|it| (it.index, it.addresses.clone())).collect());
         wanted.extend(served.into_iter().map(Service::Dhcp));
         let addresses = wanted.iter().filter_map(|service| match service {
@@ -475,7 +467,9 @@ impl Services {
             _ => None,
         });
         let addresses: BTreeSet<IpAddr> = addresses.collect();
+        wanted.extend(addresses.iter().copied().map(Service::Dns));
         wanted.extend(addresses.iter().copied().map(Service::Ntp));
+        self.dns.set_own(addresses.clone());
         self.ntp.set_own(addresses);
         Ok(wanted)
     }
@@ -711,38 +705,6 @@ async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: Canc
             },
             () = tokio::time::sleep(wait), if !complete => wait = (wait * 2).min(most),
         }
-    }
-}
-
-/// Hands each new concern to the DNS service, and has it look now and then which servers the host names.
-async fn configure_dns(
-    dns: Arc<Dns>,
-    settings: Arc<Settings>,
-    concerns: Arc<ConcernStore>,
-    stop: CancellationToken,
-) {
-    let mut view = concerns.views.dns.subscribe();
-    view.mark_changed();
-    loop {
-        let is_new = tokio::select! {
-            () = stop.cancelled() => return,
-            changed = view.changed() => match changed {
-                Ok(()) => true,
-                Err(_) => return,
-            },
-            () = tokio::time::sleep(INSTALLED) => false,
-        };
-        let concern = view.borrow_and_update().clone().filter(|_| is_new);
-        let served = interfaces::served(&settings.interfaces).unwrap_or_default();
-        let own = served.iter().flat_map(|it| &it.addresses).chain(&settings.addresses);
-        let own: Vec<IpAddr> = own.map(|&address| address.into()).collect();
-        let dns = Arc::clone(&dns);
-        // A large zone takes a while to be made.
-        let configured = tokio::task::spawn_blocking(move || match concern {
-            Some(concern) => dns.configure(&concern, &own),
-            None => dns.choose_servers(&own),
-        });
-        configured.await.ok();
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which process holds a port of this host, by /proc (proc(5)): `address already in use` does not say.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 /// A process that holds a port.
@@ -40,6 +41,25 @@ pub fn of(protocol: Protocol, address: IpAddr, port: u16) -> Option<Holder> {
     let inodes = inodes(&sockets(name), protocol, address, port);
     let either = inodes_of_all(&both, protocol, port);
     inodes.into_iter().chain(either).find_map(|inode| process(&format!("socket:[{inode}]")))
+}
+
+/// The error of a port that cannot be bound, with the process that has it. `advice`: what else may be done about that one.
+#[must_use]
+pub fn refused(
+    service: &str,
+    protocol: Protocol,
+    at: SocketAddr,
+    error: &io::Error,
+    advice: &str,
+) -> io::Error {
+    let holder = match error.kind() {
+        io::ErrorKind::AddrInUse => of(protocol, at.ip(), at.port()),
+        _ => None,
+    };
+    let holder = holder.map_or(String::new(), |Holder { pid, program }| {
+        format!("; process {pid} ({program}) has it: end that program, {advice}")
+    });
+    io::Error::new(error.kind(), format!("cannot bind {service} on {at}: {error}{holder}"))
 }
 
 /// Whether the process has this file open.
@@ -121,6 +141,16 @@ mod tests {
         let port = tcp.local_addr().unwrap().port();
         drop(tcp);
         assert_eq!(of(Protocol::Tcp, localhost, port), None);
+    }
+
+    #[test]
+    fn a_port_that_another_program_has_is_refused_and_the_program_is_named() {
+        let held = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = held.local_addr().unwrap();
+        let error = UdpSocket::bind(at).unwrap_err();
+        let told = refused("DNS", Protocol::Udp, at, &error, "or not").to_string();
+        let named = format!("process {} (", std::process::id());
+        assert!(told.contains(&named) && told.contains("end that program"), "{told}");
     }
 
     #[test]

@@ -7,29 +7,39 @@ mod tcp;
 mod udp;
 pub mod zones;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use basalt_dns::{Answer, Limits, Question, Transport, answer};
 use basalt_proto::rack_v1::DnsConcern;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
-use crate::holder::{self, Holder, Protocol};
+use crate::holder::{self, Protocol};
 use forward::{Config, Forward, PORT, Timing, nameservers};
 use zones::Held;
 
 /// The file that names the servers of this host (resolv.conf(5)).
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
+/// How often it is looked which servers the host names.
+const HOST: Duration = Duration::from_secs(60);
+/// What else may be done about a program that has the port.
+const ADVICE: &str = "or have it leave this address alone (dnsmasq: `except-interface`)";
+
 /// The DNS service of a rack.
 #[derive(Debug)]
 pub struct Dns {
     held: ArcSwap<Held>,
     others: Arc<Forward>,
+    /// The addresses that this rack answers at.
+    own: ArcSwap<BTreeSet<IpAddr>>,
 }
 
 impl Dns {
@@ -38,24 +48,60 @@ impl Dns {
     /// # Errors
     /// The system has no random numbers.
     pub fn new() -> io::Result<Self> {
-        let others = Forward::new(of_host(&[]), Limits::default(), Timing::default())?;
-        Ok(Self { held: ArcSwap::default(), others })
+        let others = Forward::new(of_host(&BTreeSet::new()), Limits::default(), Timing::default())?;
+        Ok(Self { held: ArcSwap::default(), others, own: ArcSwap::default() })
     }
 
-    /// Answers from these zones from now on, and asks these servers. `own` are the addresses that this rack answers at.
-    pub fn configure(&self, concern: &DnsConcern, own: &[IpAddr]) {
+    /// Names the addresses at which this rack answers.
+    pub fn set_own(&self, own: BTreeSet<IpAddr>) {
+        if **self.own.load() != own {
+            self.own.store(Arc::new(own));
+            self.choose_servers();
+        }
+    }
+
+    /// Follows concern `dns`, and looks now and then at the servers that this host names.
+    pub async fn follow(
+        self: Arc<Self>,
+        mut view: watch::Receiver<Option<Arc<DnsConcern>>>,
+        stop: CancellationToken,
+    ) {
+        view.mark_changed();
+        loop {
+            let is_new = tokio::select! {
+                () = stop.cancelled() => return,
+                changed = view.changed() => match changed {
+                    Ok(()) => true,
+                    Err(_) => return,
+                },
+                () = tokio::time::sleep(HOST) => false,
+            };
+            let concern = view.borrow_and_update().clone().filter(|_| is_new);
+            let dns = Arc::clone(&self);
+            // A large zone takes a while to be made.
+            let configured = tokio::task::spawn_blocking(move || match concern {
+                Some(concern) => dns.configure(&concern),
+                None => dns.choose_servers(),
+            });
+            configured.await.ok();
+        }
+    }
+
+    /// Answers from these zones from now on, and asks these servers.
+    fn configure(&self, concern: &DnsConcern) {
         let (held, left_out) = Held::new(concern, &self.held.load());
         for why in left_out {
             tracing::error!(why, "a part of the concern dns is left out");
         }
         self.held.store(Arc::new(held));
-        self.choose_servers(own);
+        self.choose_servers();
     }
 
-    /// Asks the servers of the concern from now on, or those that this host names now.
-    pub fn choose_servers(&self, own: &[IpAddr]) {
-        let held = self.held.load();
-        self.others.configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, own) });
+    /// Asks the servers of the concern from now on, or the servers that this host names now.
+    fn choose_servers(&self) {
+        let (held, own) = (self.held.load(), self.own.load());
+        self.others
+            .configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, &own) });
     }
 
     /// Serves one address until cancelled.
@@ -68,8 +114,9 @@ impl Dns {
         health: &Health,
         stop: &CancellationToken,
     ) -> io::Result<()> {
-        let sockets = udp::bind(at).map_err(|error| taken(Protocol::Udp, at, &error))?;
-        let listener = TcpListener::bind(at).await.map_err(|error| taken(Protocol::Tcp, at, &error))?;
+        let taken = |protocol, error: &io::Error| holder::refused("DNS", protocol, at, error, ADVICE);
+        let sockets = udp::bind(at).map_err(|error| taken(Protocol::Udp, &error))?;
+        let listener = TcpListener::bind(at).await.map_err(|error| taken(Protocol::Tcp, &error))?;
         health.up();
         tokio::select! {
             () = stop.cancelled() => Ok(()),
@@ -90,20 +137,8 @@ impl Dns {
     }
 }
 
-/// A port that cannot be bound, with the program that has it.
-fn taken(protocol: Protocol, at: SocketAddr, error: &io::Error) -> io::Error {
-    let holder = match error.kind() {
-        io::ErrorKind::AddrInUse => holder::of(protocol, at.ip(), at.port()),
-        _ => None,
-    };
-    let advice = holder.map_or(String::new(), |Holder { pid, program }| {
-        format!("; process {pid} ({program}) has it: end that program, or have it leave this address alone (dnsmasq: `except-interface`)")
-    });
-    io::Error::new(error.kind(), format!("cannot bind DNS on {at}: {error}{advice}"))
-}
-
 /// The servers for names of no domain: the declared servers, else the servers of this host. A rack that asks itself gets no answer.
-fn upstream(declared: &[IpAddr], own: &[IpAddr]) -> Config {
+fn upstream(declared: &[IpAddr], own: &BTreeSet<IpAddr>) -> Config {
     if declared.is_empty() {
         return of_host(own);
     }
@@ -111,24 +146,7 @@ fn upstream(declared: &[IpAddr], own: &[IpAddr]) -> Config {
     Config { upstream: others.map(|address| (*address, PORT).into()).collect(), ..Config::default() }
 }
 
-fn of_host(own: &[IpAddr]) -> Config {
+fn of_host(own: &BTreeSet<IpAddr>) -> Config {
     let named = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
     Config { upstream: nameservers(&named, own), ..Config::default() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_that_another_program_has_is_refused_and_the_program_is_named() {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let _inside = runtime.enter();
-        let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let at = holder.local_addr().unwrap();
-        let error = udp::bind(at).map(drop).unwrap_err();
-        let told = taken(Protocol::Udp, at, &error).to_string();
-        let named = format!("process {} (", std::process::id());
-        assert!(told.contains(&named) && told.contains("end that program"), "{told}");
-    }
 }

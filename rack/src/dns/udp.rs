@@ -80,3 +80,15 @@ fn take(dns: &Arc<Dns>, socket: &Arc<UdpSocket>, query: &[u8], peer: SocketAddr)
         Answer::Drop => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_another_program_has_is_refused() {
+        let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let refused = bind(holder.local_addr().unwrap()).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+    }
+}

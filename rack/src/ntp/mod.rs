@@ -31,6 +31,8 @@ const REPORT: Duration = Duration::from_secs(1);
 const TELL: Duration = Duration::from_secs(5);
 /// How often people are told other figures of a server.
 const AGAIN: Duration = Duration::from_secs(600);
+/// What else may be done about a program that has the port.
+const ADVICE: &str = "or have it serve no time (chrony: `port 0`)";
 /// How often the host's own files are read.
 const HOST: Duration = Duration::from_secs(60);
 
@@ -241,7 +243,8 @@ impl Ntp {
         stop: &CancellationToken,
     ) -> io::Result<()> {
         let at = SocketAddr::from((address, port));
-        let socket = Socket::bind(at).map_err(|error| taken(at, &error))?;
+        let socket =
+            Socket::bind(at).map_err(|error| holder::refused("NTP", Protocol::Udp, at, &error, ADVICE))?;
         health.up();
         loop {
             tokio::select! {
@@ -265,18 +268,6 @@ impl Ntp {
             }
         }
     }
-}
-
-/// A port that cannot be bound, with the program that has it.
-fn taken(at: SocketAddr, error: &io::Error) -> io::Error {
-    let holder = match error.kind() {
-        io::ErrorKind::AddrInUse => holder::of(Protocol::Udp, at.ip(), at.port()),
-        _ => None,
-    };
-    let advice = holder.map_or(String::new(), |holder::Holder { pid, program }| {
-        format!("; process {pid} ({program}) has it: end that program, or have it serve no time (chrony: `port 0`)")
-    });
-    io::Error::new(error.kind(), format!("cannot bind NTP on {at}: {error}{advice}"))
 }
 
 #[cfg(test)]
@@ -329,13 +320,14 @@ mod tests {
 
     #[test]
     fn the_program_that_has_the_port_is_named() {
-        let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let at = holder.local_addr().unwrap();
+        let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = other.local_addr().unwrap();
         let error = std::net::UdpSocket::bind(at).unwrap_err();
-        let told = taken(at, &error).to_string();
+        let taken = |error: &io::Error| holder::refused("NTP", Protocol::Udp, at, error, ADVICE);
+        let told = taken(&error).to_string();
         let named = format!("process {} (", std::process::id());
         assert!(told.contains(&named) && told.contains("port 0"), "{told}");
-        let denied = taken(at, &io::ErrorKind::PermissionDenied.into()).to_string();
+        let denied = taken(&io::ErrorKind::PermissionDenied.into()).to_string();
         assert!(
             denied.starts_with("cannot bind NTP on 127.0.0.1:") && !denied.contains("process"),
             "{denied}"

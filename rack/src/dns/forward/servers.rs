@@ -1,6 +1,6 @@
 //! Upstream servers, and which of them answer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,23 +41,17 @@ impl Servers {
 
     /// The servers in their order, those that rest after all others.
     pub(super) fn in_order(&self, servers: &[SocketAddr]) -> Vec<SocketAddr> {
-        let (now, known) = (Instant::now(), self.lock());
-        let rests = |server: &SocketAddr| {
-            known.get(server).and_then(|it| it.rests_until).is_some_and(|until| now < until)
-        };
+        let known = self.lock();
         let (last, mut first): (Vec<SocketAddr>, Vec<SocketAddr>) =
-            servers.iter().partition(|server| rests(server));
+            servers.iter().partition(|server| rests(&known, server));
         first.extend(last);
         first
     }
 
     /// True if each of them has failed lately.
     pub(super) fn all_rest(&self, servers: &[SocketAddr]) -> bool {
-        let (now, known) = (Instant::now(), self.lock());
-        let rests = |server: &SocketAddr| {
-            known.get(server).and_then(|it| it.rests_until).is_some_and(|until| now < until)
-        };
-        servers.iter().all(rests)
+        let known = self.lock();
+        servers.iter().all(|server| rests(&known, server))
     }
 
     pub(super) fn answered(&self, server: SocketAddr) {
@@ -95,9 +89,14 @@ impl Servers {
     }
 }
 
+/// True if a server has failed lately.
+fn rests(known: &HashMap<SocketAddr, Health>, server: &SocketAddr) -> bool {
+    known.get(server).and_then(|it| it.rests_until).is_some_and(|until| Instant::now() < until)
+}
+
 /// The servers of a resolv.conf(5), without addresses of our own: those would be asked by asking ourselves.
 #[must_use]
-pub fn nameservers(resolv_conf: &str, own: &[IpAddr]) -> Vec<SocketAddr> {
+pub fn nameservers(resolv_conf: &str, own: &BTreeSet<IpAddr>) -> Vec<SocketAddr> {
     let address = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let is_server = words.next() == Some("nameserver");

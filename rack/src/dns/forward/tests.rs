@@ -357,6 +357,6 @@ async fn a_forwarder_that_is_its_own_upstream_fails_at_once() {
 fn servers_of_the_system_are_asked_but_we_ourselves() {
     let text = "# nameserver 192.0.2.9\nsearch example.com\nnameserver 192.0.2.1\n\tnameserver\t10.0.0.1 # own\nnameserver 2001:db8::1\nnameserver fe80::1%eth0\nnameservers 192.0.2.8\n";
     let servers: Vec<String> =
-        nameservers(text, &[[10, 0, 0, 1].into()]).iter().map(ToString::to_string).collect();
+        nameservers(text, &[[10, 0, 0, 1].into()].into()).iter().map(ToString::to_string).collect();
     assert_eq!(servers, ["192.0.2.1:53", "[2001:db8::1]:53"]);
 }
