@@ -16,3 +16,4 @@ mod rotate;
 mod shared_leases;
 mod topology;
 mod work;
+mod zone;
