@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use basalt_api::Kind;
-use basalt_api::kinds::{BootMode, Condition, ConditionStatus, DeviceSpec, DiscoverySort, DiscoveryStatus};
+use basalt_api::kinds::{BootMode, Condition, DeviceSpec, DiscoverySort, DiscoveryStatus};
 use basalt_api::values::Timestamp;
 use basalt_db::{Key, Lease, Object, Precondition, Put, StoreError, Then, splice};
 
+use super::conditions::settled;
 use super::converge::Driver;
 use super::estate::{Net, RackSeen};
 use super::load::{Estate, readable};
@@ -162,17 +163,7 @@ fn conditions(latest: &Sighting<'_>, now: Timestamp) -> Vec<Condition> {
     } else {
         ("Gone", format!("{address} answered DHCP on {vlan}, and has not been seen since {}", latest.at))
     };
-    let truth = |holds| if holds { ConditionStatus::True } else { ConditionStatus::False };
-    [(Condition::READY, !is_there), (Condition::PROGRESSING, false), (Condition::STALLED, is_there)]
-        .map(|(kind, holds)| Condition {
-            kind: kind.to_owned(),
-            status: truth(holds),
-            reason: reason.to_owned(),
-            message: message.clone(),
-            since: now,
-            deadline: None,
-        })
-        .into()
+    settled(!is_there, reason, &message, now)
 }
 
 /// What a rack has said of servers, on networks that are declared.

@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use basalt_api::kinds::{Condition, ConditionStatus, FileRole, ImagePurpose, ImageSpec, ImageStatus};
+use basalt_api::kinds::{Condition, FileRole, ImagePurpose, ImageSpec, ImageStatus};
 use basalt_api::values::Timestamp;
 use basalt_db::{Lease, Object, StoreError, Then};
 
+use super::conditions::settled;
 use super::converge::Driver;
 use super::load::{digest, spec};
 use super::machine::to_json;
@@ -78,14 +79,5 @@ fn conditions(
         ("FilesMissing", message)
     };
     // Nothing happens by itself: somebody must upload.
-    [(Condition::READY, complete), (Condition::PROGRESSING, false), (Condition::STALLED, !complete)]
-        .map(|(kind, holds)| Condition {
-            kind: kind.to_owned(),
-            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-            reason: reason.to_owned(),
-            message: message.clone(),
-            since: now,
-            deadline: None,
-        })
-        .into()
+    settled(complete, reason, &message, now)
 }

@@ -70,21 +70,21 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         if entries::write(driver, lease, &estate, &loaded, &planned).await? {
             continue;
         }
-        let Some(step) = planned.next.first() else {
-            write(driver, lease, &estate, &object, &loaded, &planned, None, now).await?;
-            return Ok(wake(&planned, &loaded, now));
-        };
         let turn =
             Turn { driver, lease, estate: &estate, loaded: &loaded, policy: &policy, planned: &planned, now };
+        let Some(step) = planned.next.first() else {
+            turn.write(&object, None).await?;
+            return Ok(wake(&planned, &loaded, now));
+        };
         match turn.perform(step).await? {
             Did::Begun => {}
             Did::Gone => return Ok(Then::Rest),
             Did::Later => {
-                write(driver, lease, &estate, &object, &loaded, &planned, None, now).await?;
+                turn.write(&object, None).await?;
                 return Ok(Then::Again(PAUSE));
             }
             Did::Cannot(why) => {
-                write(driver, lease, &estate, &object, &loaded, &planned, Some(why), now).await?;
+                turn.write(&object, Some(why)).await?;
                 return Ok(Then::Again(PAUSE_COMPOSE));
             }
         }
@@ -146,7 +146,7 @@ async fn keep_slot(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<(
     Ok(())
 }
 
-/// One step of one machine, about to begin.
+/// One look at one machine, with its plan.
 struct Turn<'a> {
     driver: &'a Driver,
     lease: &'a Lease,
@@ -309,6 +309,26 @@ impl Turn<'_> {
         driver.kill.at(step.step.name(), "effected");
         Ok(Did::Begun)
     }
+
+    /// Writes the machine's status, where it differs, and what follows from it.
+    async fn write(&self, object: &Object, cannot: Option<String>) -> Result<(), StoreError> {
+        let &Self { driver, lease, estate, loaded, planned, now, .. } = self;
+        let before: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+        let mut status = status(loaded, planned);
+        if let Some(why) = cannot {
+            stall(&mut status.common.conditions, &why);
+        }
+        status.common.observed_generation = object.generation;
+        basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+        driver.write_status(lease, object.generation, &to_json(&status)?).await?;
+        let names =
+            zones::of_machine(estate, loaded, planned.report.installed_by.is_some(), &status.addresses);
+        zones::write_names(driver, loaded, &names).await?;
+        let input = &loaded.input;
+        let subject = tag::subject(&input.name, &input.spec, loaded.inventory.as_ref());
+        let is_news = before.inventory != loaded.inventory;
+        tag::settle(driver, input.uid, &subject, &loaded.automatic, is_news).await
+    }
 }
 
 fn power_command(
@@ -358,34 +378,6 @@ fn leased(facts: &[Fact]) -> Vec<IpAddr> {
         _ => None,
     };
     facts.iter().filter_map(address).collect()
-}
-
-/// Writes the machine's status, where it differs.
-#[allow(clippy::too_many_arguments)]
-async fn write(
-    driver: &Driver,
-    lease: &Lease,
-    estate: &Estate,
-    object: &Object,
-    loaded: &Loaded,
-    planned: &Plan,
-    cannot: Option<String>,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let before: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
-    let mut status = status(loaded, planned);
-    if let Some(why) = cannot {
-        stall(&mut status.common.conditions, &why);
-    }
-    status.common.observed_generation = object.generation;
-    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
-    driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    let names = zones::of_machine(estate, loaded, planned.report.installed_by.is_some(), &status.addresses);
-    zones::write_names(driver, loaded, &names).await?;
-    let input = &loaded.input;
-    let subject = tag::subject(&input.name, &input.spec, loaded.inventory.as_ref());
-    let is_news = before.inventory != loaded.inventory;
-    tag::settle(driver, input.uid, &subject, &loaded.automatic, is_news).await
 }
 
 /// Only a person can go on.

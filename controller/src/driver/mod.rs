@@ -32,6 +32,7 @@ pub mod allocate;
 pub mod answers;
 pub mod concerns;
 mod concerns6;
+mod conditions;
 pub mod consequences;
 pub mod converge;
 pub mod decision;

@@ -11,12 +11,11 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use basalt_api::expression::{Expression, ExpressionError, Subject};
-use basalt_api::kinds::{
-    Condition, ConditionStatus, Inventory, MachineSpec, MachineStatus, TagSpec, TagStatus,
-};
+use basalt_api::kinds::{Inventory, MachineSpec, MachineStatus, TagSpec, TagStatus};
 use basalt_api::values::{MachineId, Timestamp, Uid};
 use basalt_db::{Lease, Object, StoreError, Tagged, Then};
 
+use super::conditions::settled;
 use super::converge::Driver;
 use super::load::{readable, spec};
 use super::machine::to_json;
@@ -246,17 +245,7 @@ fn status(
     let is_refused = reason == REFUSED;
     let mut status = TagStatus::default();
     status.common.observed_generation = object.generation;
-    status.common.conditions =
-        [(Condition::READY, !is_refused), (Condition::PROGRESSING, false), (Condition::STALLED, is_refused)]
-            .map(|(kind, holds)| Condition {
-                kind: kind.to_owned(),
-                status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-                reason: reason.to_owned(),
-                message: message.clone(),
-                since: now,
-                deadline: None,
-            })
-            .into();
+    status.common.conditions = settled(!is_refused, reason, &message, now);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     status
 }

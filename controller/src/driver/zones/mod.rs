@@ -16,14 +16,13 @@ pub mod reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use basalt_api::kinds::{
-    Condition, ConditionStatus, DnsRecordSpec, DomainSpec, DomainStatus, Rdns, SettingsSpec,
-};
+use basalt_api::kinds::{DnsRecordSpec, DomainSpec, DomainStatus, Rdns, SettingsSpec};
 use basalt_api::values::{Cidr, SubnetId, Uid};
 use basalt_db::{HostAddress, Lease, Object, Published, Store, StoreError, Then};
 use basalt_proto::rack_v1::{DnsConcern, DnsForward, DnsZone};
 use prost::Message;
 
+use super::conditions::settled;
 use super::converge::Driver;
 use super::estate::Net;
 use super::load::{Estate, spec};
@@ -99,64 +98,30 @@ pub async fn reconcile_domain(driver: &Driver, lease: &Lease) -> Result<Then, St
     let declared: DomainSpec = spec(&object)?;
     let mut serial = None;
     let estate = driver.estate().await?;
-    let state = if is_internal(&estate.settings, &object.name) {
+    let (is_ready, reason, message) = if is_internal(&estate.settings, &object.name) {
         let internal = internal_domain(&estate.settings);
-        State::stalled(
-            "Internal",
-            format!(
-                "{internal} is the region's own domain: name this one otherwise, or change `internal_domain` of the Settings"
-            ),
-        )
+        let message = format!(
+            "{internal} is the region's own domain: name this one otherwise, or change `internal_domain` of the Settings"
+        );
+        (false, "Internal", message)
     } else if declared.authoritative {
         let Some(published) = publish_domain(driver, &object).await? else {
             return Ok(Then::Again(Duration::ZERO));
         };
         serial = Some(published.serial);
-        State::ready("Served", format!("{} records, serial {}", published.records, published.serial))
+        (true, "Served", format!("{} records, serial {}", published.records, published.serial))
     } else {
         let servers: Vec<String> = declared.forward_to.iter().map(ToString::to_string).collect();
-        State::ready("Forwarded", format!("racks ask {}", servers.join(", ")))
+        (true, "Forwarded", format!("racks ask {}", servers.join(", ")))
     };
     let now = driver.store.now().await?;
     let before: DomainStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
     let mut status = DomainStatus { serial, ..DomainStatus::default() };
     status.common.observed_generation = object.generation;
-    status.common.conditions = state.conditions(now);
+    status.common.conditions = settled(is_ready, reason, &message, now);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Rest)
-}
-
-/// How a domain is.
-struct State {
-    is_ready: bool,
-    reason: &'static str,
-    message: String,
-}
-
-impl State {
-    fn ready(reason: &'static str, message: String) -> Self {
-        Self { is_ready: true, reason, message }
-    }
-
-    fn stalled(reason: &'static str, message: String) -> Self {
-        Self { is_ready: false, reason, message }
-    }
-
-    fn conditions(self, now: basalt_api::values::Timestamp) -> Vec<Condition> {
-        let Self { is_ready, reason, message } = self;
-        let condition = |(kind, holds): (&str, bool)| Condition {
-            kind: kind.to_owned(),
-            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-            reason: reason.to_owned(),
-            message: message.clone(),
-            since: now,
-            deadline: None,
-        };
-        let kinds =
-            [(Condition::READY, is_ready), (Condition::PROGRESSING, false), (Condition::STALLED, !is_ready)];
-        kinds.map(condition).into()
-    }
 }
 
 /// A zone as it was published.

@@ -1,0 +1,19 @@
+//! The conditions of objects that are either as they should be, or need a person. Nothing is under way for them.
+
+use basalt_api::kinds::{Condition, ConditionStatus};
+use basalt_api::values::Timestamp;
+
+/// Ready, or stalled. All conditions have the same reason and message.
+pub(super) fn settled(is_ready: bool, reason: &str, message: &str, now: Timestamp) -> Vec<Condition> {
+    let condition = |(kind, holds): (&str, bool)| Condition {
+        kind: kind.to_owned(),
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        since: now,
+        deadline: None,
+    };
+    [(Condition::READY, is_ready), (Condition::PROGRESSING, false), (Condition::STALLED, !is_ready)]
+        .map(condition)
+        .into()
+}
