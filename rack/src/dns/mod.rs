@@ -30,7 +30,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// How often it is looked which servers the host names.
 const HOST: Duration = Duration::from_secs(60);
-/// What else may be done about a program that has the port.
+/// Another remedy, besides the end of the program that has the port.
 const ADVICE: &str = "or have it leave this address alone (dnsmasq: `except-interface`)";
 
 /// The DNS service of a rack.

@@ -31,7 +31,7 @@ const REPORT: Duration = Duration::from_secs(1);
 const TELL: Duration = Duration::from_secs(5);
 /// How often people are told other figures of a server.
 const AGAIN: Duration = Duration::from_secs(600);
-/// What else may be done about a program that has the port.
+/// Another remedy, besides the end of the program that has the port.
 const ADVICE: &str = "or have it serve no time (chrony: `port 0`)";
 /// How often the host's own files are read.
 const HOST: Duration = Duration::from_secs(60);
