@@ -29,7 +29,7 @@ pub(crate) const SHARED: Site = Site { racks: 2, machines: 2, events: 54, wishes
 /// Histories of every run, of each site.
 const SEEDS: std::ops::Range<u64> = 1..3;
 /// What has not come about by then is waited for in so many more.
-const MORE: u64 = 2;
+const MORE: u64 = 8;
 const HOUR: Duration = Duration::from_secs(3600);
 /// Faults of the hardware that a history begins with: in two of them, all come about.
 const FELT: usize = FAULTS.len() / 2;

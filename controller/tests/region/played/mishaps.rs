@@ -89,6 +89,12 @@ pub(crate) fn small(dice: &mut Dice, bound: usize) -> usize {
     usize::try_from(dice.below(bound as u64)).expect("small")
 }
 
+/// The polls that a turn has to live. Small numbers are drawn more often: on a busy host, a whole turn is polled a dozen times.
+fn polls(dice: &mut Dice) -> u64 {
+    let drawn = dice.below(POLLS);
+    1 + drawn * drawn / POLLS
+}
+
 /// One turn of a region, or as much of it as it lives to see.
 pub(crate) async fn turn(world: &mut World, seat: usize, polls: u64, tally: &mut Tally) {
     let driver = world.seats[seat].driver.clone();
@@ -159,9 +165,9 @@ pub(crate) fn drawn(dice: &mut Dice) -> &'static str {
 pub(crate) async fn mishap(world: &mut World, mishap: &'static str, dice: &mut Dice, tally: &mut Tally) {
     let (seat, rack) = (small(dice, 2), small(dice, world.racks.len()));
     match mishap {
-        CRASH => return turn(world, seat, 1 + dice.below(POLLS), tally).await,
-        BOTH => return both(world, [1 + dice.below(POLLS), 1 + dice.below(POLLS)], tally).await,
-        STALE => return stale(world, 1 + dice.below(POLLS), tally).await,
+        CRASH => return turn(world, seat, polls(dice), tally).await,
+        BOTH => return both(world, [polls(dice), polls(dice)], tally).await,
+        STALE => return stale(world, polls(dice), tally).await,
         "facts cut off" => {
             world.play().await;
             let mut racks = 0..world.racks.len();
