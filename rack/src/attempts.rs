@@ -213,6 +213,10 @@ enum Record {
     Fenced {
         id: AttemptId,
     },
+    /// The same subject begins anew: a stranger is looked into again.
+    Renewed {
+        id: AttemptId,
+    },
     /// The digest of the attempt's report token: its system can report to any rack that ever held this attempt's key, also when
     /// another one took the result.
     Reports {
@@ -288,6 +292,31 @@ impl Attempts {
                 entry.minted_for = Some(exchange);
             }
             entry.minted
+        })
+    }
+
+    /// Has an attempt begin anew if it is over. Sessions of before stay refused, since the boot counter goes on.
+    ///
+    /// # Errors
+    /// The file system's; it is over then, as before.
+    pub fn renew(&self, id: &AttemptId) -> io::Result<()> {
+        self.with(|journal, entries| {
+            if !entries.get(id).is_some_and(|entry| entry.fenced || entry.finished.is_some()) {
+                return Ok(());
+            }
+            let record = Record::Renewed { id: id.clone() };
+            journal.append(std::slice::from_ref(&record))?;
+            apply(entries, record);
+            Ok(())
+        })
+    }
+
+    /// The strangers whose results have arrived.
+    #[must_use]
+    pub fn strangers(&self) -> Vec<Mac> {
+        self.with(|_, entries| {
+            let finished = entries.iter().filter(|(_, entry)| entry.finished.is_some());
+            finished.filter_map(|(id, _)| id.subject.0.parse().ok()).collect()
         })
     }
 
@@ -452,6 +481,10 @@ fn apply(entries: &mut BTreeMap<AttemptId, Entry>, record: Record) {
             entry.claim = Some(claim);
         }
         Record::Fenced { id } => entries.entry(id).or_default().fenced = true,
+        Record::Renewed { id } => {
+            let entry = entries.entry(id).or_default();
+            (entry.fenced, entry.finished, entry.report) = (false, None, None);
+        }
         Record::Reports { id, report } => entries.entry(id).or_default().report = Some(report),
         Record::Finished { id, session, report } => {
             let entry = entries.entry(id).or_default();
@@ -589,6 +622,27 @@ mod tests {
             assert_eq!(attempts.reported_by(17, "report"), Some(id()));
             assert_eq!(attempts.reported_by(17, "forged"), None);
             assert_eq!(attempts.reported_by(18, "report"), None);
+        }
+    }
+
+    #[test]
+    fn an_attempt_of_a_stranger_begins_anew_and_its_old_session_does_not() {
+        let (dir, attempts) = open();
+        let id = AttemptId { attempt: 4, subject: Subject::mac(Mac([0x52, 0x54, 0, 0, 0, 9])) };
+        let first = attempts.next_boot(&id, 1, 1_700_000_000_000);
+        attempts.claim(&id, &claimant(first, "a", "10.0.0.5")).unwrap();
+        attempts.finish(&id, "session", "report").unwrap();
+        assert_eq!(attempts.strangers(), [Mac([0x52, 0x54, 0, 0, 0, 9])]);
+        attempts.renew(&id).unwrap();
+        let attempts = [attempts, Attempts::open(dir.path()).unwrap()];
+        for attempts in &attempts {
+            assert_eq!((attempts.over(&id), attempts.strangers()), (None, Vec::new()));
+            let again = attempts.next_boot(&id, 7, 0);
+            assert!(again > first);
+            let claim = attempts.claim(&id, &claimant(again, "b", "10.0.0.5")).unwrap();
+            assert_eq!(claim, ClaimDecision::Granted);
+            let old = attempts.claim(&id, &claimant(first, "a", "10.0.0.5")).unwrap();
+            assert_eq!(old, ClaimDecision::RefusedLoudly(Refusal::Outdated));
         }
     }
 

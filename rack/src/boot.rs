@@ -2,7 +2,8 @@
 //!
 //! | the concerns say | and | the machine boots |
 //! | --- | --- | --- |
-//! | ephemeral (or enlist, for an unknown MAC) | armed | the ephemeral environment |
+//! | ephemeral | armed | the ephemeral environment |
+//! | nothing about this MAC, and that strangers of its network are looked into | it is on the [turn](crate::strangers) | the ephemeral environment |
 //! | ephemeral | its result has arrived | its disk |
 //! | ephemeral | it was fenced | its disk |
 //! | ephemeral | its `not_after` has passed | its disk |
@@ -16,7 +17,7 @@ use std::net::IpAddr;
 use basalt_api::values::Cidr;
 use basalt_dhcp::{Architecture, Declared, Firmware, Mac, OtherArchitecture};
 use basalt_proto::rack_v1::boot_machine::Action;
-use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot, KnownConcern, LocalBoot};
+use basalt_proto::rack_v1::{BootConcern, BootMachine, EnlistTask, EphemeralBoot, KnownConcern, LocalBoot};
 
 use crate::attempts::{AttemptId, Attempts, Over, Subject};
 use crate::hash::is_sha256_hex;
@@ -35,6 +36,10 @@ pub struct BootTable {
 pub enum Decision<'a> {
     /// The ephemeral environment, for one task.
     Ephemeral(Armed<'a>),
+    /// Nobody declared it, and those of its network are looked into, when it is on the turn.
+    Stranger(Stranger<'a>),
+    /// It asks again in a few seconds.
+    Wait,
     /// Its disk.
     Local(Why),
     /// Nothing.
@@ -52,6 +57,17 @@ pub struct Armed<'a> {
     pub id: AttemptId,
 }
 
+/// A machine that nobody declared and that may be looked into.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stranger<'a> {
+    /// What it boots.
+    pub armed: Armed<'a>,
+    /// The VLAN where it stands, by one of its networks.
+    pub vlan: &'a str,
+    /// So many of one VLAN may be looked into at once.
+    pub at_once: usize,
+}
+
 /// Why a machine boots its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
@@ -59,6 +75,12 @@ pub enum Why {
     Declared,
     /// Nobody knows this MAC.
     Unknown,
+    /// Nobody knows this MAC, and no region is there that could be told of it.
+    NoRegion,
+    /// Nobody knows this MAC, and the machine was looked into less than an hour ago.
+    LookedInto,
+    /// Nobody knows this MAC, and too many others were looked into meanwhile.
+    TooMany,
     /// Its attempt has finished.
     Finished,
     /// Its attempt was claimed from two places.
@@ -76,6 +98,9 @@ impl Why {
         match self {
             Self::Declared => "boots its disk",
             Self::Unknown => "is unknown and boots its disk",
+            Self::NoRegion => "is unknown, no region is connected, and it boots its disk",
+            Self::LookedInto => "is unknown, was looked into less than an hour ago, and boots its disk",
+            Self::TooMany => "is unknown, too many others are looked into, and it boots its disk",
             Self::Finished => "has finished its task and boots its disk",
             Self::Fenced => "was claimed from two places and boots its disk",
             Self::Expired => "came too late for its task and boots its disk",
@@ -108,7 +133,8 @@ impl BootTable {
         let of = |index: &usize| Architecture::named(&concern.machines.get(*index)?.architecture);
         let declared = by_mac.iter().filter_map(|(mac, index)| Some((*mac, of(index)?)));
         let declared = Declared::new(declared.collect());
-        let boots = concern.machines.iter().filter_map(ephemeral).chain(&concern.enlist);
+        let strangers = concern.enlist.iter().flat_map(|it| &it.tasks).filter_map(|task| task.boot.as_ref());
+        let boots = concern.machines.iter().filter_map(ephemeral).chain(strangers);
         let for_firmware =
             boots.flat_map(|boot| [boot.kernel_sha256.clone(), boot.initrd_sha256.clone()]).collect();
         Self { concern, by_mac, declared, for_firmware }
@@ -140,24 +166,37 @@ impl BootTable {
         machine.networks.is_empty() || machine.networks.iter().any(holds)
     }
 
-    /// The ephemeral boot that the concern has for this MAC, armed or not.
+    /// The ephemeral boot that the concern has for this MAC, armed or not. Of a stranger `at` is the address.
     #[must_use]
-    pub fn ephemeral(&self, mac: Mac) -> Option<Armed<'_>> {
-        match self.machine(mac) {
-            Some(machine) => match &machine.action {
-                Some(Action::Ephemeral(boot)) => {
-                    let id =
-                        AttemptId { attempt: boot.attempt, subject: Subject::machine(&machine.machine_uid) };
-                    Some(Armed { machine: Some(machine), boot, id })
-                }
-                _ => None,
-            },
-            None => {
-                let boot = self.concern.enlist.as_ref()?;
-                let id = AttemptId { attempt: boot.attempt, subject: Subject::mac(mac) };
-                Some(Armed { machine: None, boot, id })
-            }
+    pub fn ephemeral(&self, mac: Mac, at: IpAddr) -> Option<Armed<'_>> {
+        let Some(machine) = self.machine(mac) else {
+            return self.stranger(mac, at, None).map(|stranger| stranger.armed);
+        };
+        let boot = ephemeral(machine)?;
+        let id = AttemptId { attempt: boot.attempt, subject: Subject::machine(&machine.machine_uid) };
+        Some(Armed { machine: Some(machine), boot, id })
+    }
+
+    /// What a machine boots that nobody declared, with an address there. `architecture`: only tasks of this one.
+    fn stranger(&self, mac: Mac, at: IpAddr, architecture: Option<Architecture>) -> Option<Stranger<'_>> {
+        let enlist = self.concern.enlist.as_ref()?;
+        let begins = |prefixes: &[String]| prefixes.iter().any(|prefix| has_prefix(mac, prefix));
+        if begins(&enlist.ignore) || (!enlist.allow.is_empty() && !begins(&enlist.allow)) {
+            return None;
         }
+        let holds = |network: &String| network.parse().is_ok_and(|it: Cidr| it.contains(at));
+        let fits = |task: &&EnlistTask| {
+            let of = Architecture::named(&task.architecture);
+            task.networks.iter().any(holds) && (architecture.is_none() || of == architecture)
+        };
+        let task = enlist.tasks.iter().find(fits)?;
+        let boot = task.boot.as_ref()?;
+        let id = AttemptId { attempt: boot.attempt, subject: Subject::mac(mac) };
+        Some(Stranger {
+            armed: Armed { machine: None, boot, id },
+            vlan: task.networks.first()?,
+            at_once: usize::try_from(enlist.at_once).unwrap_or(usize::MAX),
+        })
     }
 
     /// The machine that has this attempt.
@@ -171,17 +210,23 @@ impl BootTable {
         self.concern.machines.iter().filter_map(|machine| Some((machine, ephemeral(machine)?)))
     }
 
-    /// Decides for a MAC. `firmware` is the one that its boot loader announced by DHCP; `None`: not known.
+    /// Decides for a MAC with an address. `firmware` is the one that its boot loader announced by DHCP; `None`: not known.
     #[must_use]
     pub fn decide(
         &self,
         mac: Mac,
+        at: IpAddr,
         firmware: Option<Firmware>,
         attempts: &Attempts,
         now_ms: i64,
     ) -> Decision<'_> {
+        let Some(machine) = self.machine(mac) else {
+            let architecture = firmware.map_or(Architecture::Amd64, Firmware::architecture);
+            let stranger = self.stranger(mac, at, Some(architecture));
+            return stranger.map_or(Decision::Local(Why::Unknown), Decision::Stranger);
+        };
         let other = OtherArchitecture::between(firmware, self.declared.get(&mac).copied());
-        if let Some(armed) = self.ephemeral(mac) {
+        if let Some(armed) = self.ephemeral(mac, at) {
             return match attempts.over(&armed.id) {
                 Some(Over::Finished) => Decision::Local(Why::Finished),
                 Some(Over::Fenced) => Decision::Local(Why::Fenced),
@@ -190,12 +235,18 @@ impl BootTable {
                 None => Decision::Ephemeral(armed),
             };
         }
-        match self.machine(mac).map(|machine| &machine.action) {
-            Some(Some(Action::PowerOff(_))) => Decision::PowerOff,
-            Some(_) => Decision::Local(Why::Declared),
-            None => Decision::Local(Why::Unknown),
+        match &machine.action {
+            Some(Action::PowerOff(_)) => Decision::PowerOff,
+            _ => Decision::Local(Why::Declared),
         }
     }
+}
+
+/// Whether a MAC begins with these octets, written with colons.
+fn has_prefix(mac: Mac, prefix: &str) -> bool {
+    let mac = mac.to_string();
+    let (mac, prefix) = (mac.split(':'), prefix.split(':'));
+    prefix.clone().count() <= 6 && prefix.zip(mac).all(|(wanted, octet)| wanted.eq_ignore_ascii_case(octet))
 }
 
 fn ephemeral(machine: &BootMachine) -> Option<&EphemeralBoot> {
@@ -252,7 +303,7 @@ pub fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
 #[cfg(test)]
 pub(crate) mod fixtures {
     use super::*;
-    use basalt_proto::rack_v1::{LocalBoot, PowerOffBoot};
+    use basalt_proto::rack_v1::{Enlist, LocalBoot, PowerOffBoot};
 
     pub(crate) fn ephemeral(attempt: u64) -> EphemeralBoot {
         EphemeralBoot {
@@ -289,6 +340,16 @@ pub(crate) mod fixtures {
         BootConcern { machines, enlist: None }
     }
 
+    /// Strangers of one network are looked into, by attempt 4 or, of arm64, 5.
+    pub(crate) fn enlist() -> Enlist {
+        let task = |architecture: &str, attempt| EnlistTask {
+            networks: vec!["10.77.0.0/24".into()],
+            architecture: architecture.into(),
+            boot: Some(ephemeral(attempt)),
+        };
+        Enlist { tasks: vec![task("amd64", 4), task("arm64", 5)], at_once: 2, ..Enlist::default() }
+    }
+
     pub(crate) fn mac(number: u8) -> Mac {
         Mac([0x52, 0x54, 0, 0, 0, number])
     }
@@ -296,8 +357,11 @@ pub(crate) mod fixtures {
 
 #[cfg(test)]
 mod tests {
-    use super::fixtures::{concern, ephemeral, mac, machine};
+    use super::fixtures::{concern, enlist, ephemeral, mac, machine};
     use super::*;
+    use basalt_proto::rack_v1::Enlist;
+
+    const AT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 9));
 
     fn attempts() -> (tempfile::TempDir, Attempts) {
         let dir = tempfile::tempdir().unwrap();
@@ -310,11 +374,11 @@ mod tests {
         let (_dir, attempts) = attempts();
         let table = BootTable::new(&KnownConcern::default(), concern());
         assert!(
-            matches!(table.decide(mac(1), None, &attempts, 0), Decision::Ephemeral(armed) if armed.boot.attempt == 17)
+            matches!(table.decide(mac(1), AT, None, &attempts, 0), Decision::Ephemeral(armed) if armed.boot.attempt == 17)
         );
-        assert_eq!(table.decide(mac(2), None, &attempts, 0), Decision::Local(Why::Declared));
-        assert_eq!(table.decide(mac(3), None, &attempts, 0), Decision::PowerOff);
-        assert_eq!(table.decide(mac(9), None, &attempts, 0), Decision::Local(Why::Unknown));
+        assert_eq!(table.decide(mac(2), AT, None, &attempts, 0), Decision::Local(Why::Declared));
+        assert_eq!(table.decide(mac(3), AT, None, &attempts, 0), Decision::PowerOff);
+        assert_eq!(table.decide(mac(9), AT, None, &attempts, 0), Decision::Local(Why::Unknown));
     }
 
     #[test]
@@ -324,20 +388,20 @@ mod tests {
         machines.iter_mut().for_each(|machine| machine.action = None);
         let known = KnownConcern { machines };
         let table = BootTable::new(&known, BootConcern::default());
-        assert_eq!(table.decide(mac(1), None, &attempts, 0), Decision::Local(Why::Declared));
+        assert_eq!(table.decide(mac(1), AT, None, &attempts, 0), Decision::Local(Why::Declared));
         let mut told = concern();
         told.machines.truncate(1);
         told.machines[0].macs.extend([mac(2).to_string(), mac(7).to_string()]);
         let table = BootTable::new(&known, told);
         for number in [1, 7] {
-            assert!(matches!(table.decide(mac(number), None, &attempts, 0), Decision::Ephemeral(_)));
+            assert!(matches!(table.decide(mac(number), AT, None, &attempts, 0), Decision::Ephemeral(_)));
         }
         assert_eq!(
-            table.decide(mac(2), None, &attempts, 0),
+            table.decide(mac(2), AT, None, &attempts, 0),
             Decision::Local(Why::Declared),
             "it is another's"
         );
-        assert_eq!(table.decide(mac(3), None, &attempts, 0), Decision::Local(Why::Declared));
+        assert_eq!(table.decide(mac(3), AT, None, &attempts, 0), Decision::Local(Why::Declared));
     }
 
     #[test]
@@ -361,11 +425,11 @@ mod tests {
             boot.not_after_unix_ms = 1000;
         }
         let table = BootTable::new(&KnownConcern::default(), concern);
-        assert!(matches!(table.decide(mac(1), None, &attempts, 999), Decision::Ephemeral(_)));
-        assert_eq!(table.decide(mac(1), None, &attempts, 1000), Decision::Local(Why::Expired));
+        assert!(matches!(table.decide(mac(1), AT, None, &attempts, 999), Decision::Ephemeral(_)));
+        assert_eq!(table.decide(mac(1), AT, None, &attempts, 1000), Decision::Local(Why::Expired));
         let id = AttemptId { attempt: 17, subject: Subject::machine("uid-1") };
         attempts.finish(&id, "session", "report").unwrap();
-        assert_eq!(table.decide(mac(1), None, &attempts, 0), Decision::Local(Why::Finished));
+        assert_eq!(table.decide(mac(1), AT, None, &attempts, 0), Decision::Local(Why::Finished));
     }
 
     #[test]
@@ -375,9 +439,9 @@ mod tests {
         concern.machines[2].architecture = "arm64".into();
         let arm = machine(4, Action::Ephemeral(ephemeral(18)));
         concern.machines.push(BootMachine { architecture: "arm64".into(), ..arm });
-        concern.enlist = Some(ephemeral(4));
+        concern.enlist = Some(enlist());
         let table = BootTable::new(&KnownConcern::default(), concern);
-        let decide = |number, firmware| table.decide(mac(number), Some(firmware), &attempts, 0);
+        let decide = |number, firmware| table.decide(mac(number), AT, Some(firmware), &attempts, 0);
         let x86 = [Firmware::Bios, Firmware::EfiX64];
         for firmware in x86 {
             assert!(matches!(decide(1, firmware), Decision::Ephemeral(_)));
@@ -388,21 +452,39 @@ mod tests {
         assert!(matches!(decide(4, Firmware::EfiArm64), Decision::Ephemeral(_)));
         assert_eq!(refused.words(), "is declared as amd64, has a boot loader for arm64, and boots its disk");
         assert_eq!(decide(3, Firmware::Bios), Decision::PowerOff, "that is a script, and no program");
-        assert!(matches!(decide(9, Firmware::EfiArm64), Decision::Ephemeral(_)), "nobody declared it");
+        let task_of = |firmware| match decide(9, firmware) {
+            Decision::Stranger(stranger) => stranger.armed.boot.attempt,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((task_of(Firmware::Bios), task_of(Firmware::EfiArm64)), (4, 5), "each has its own task");
     }
 
     #[test]
-    fn each_unknown_mac_enlists_by_itself() {
+    fn strangers_are_those_of_the_networks_and_prefixes_that_the_concern_names() {
         let (_dir, attempts) = attempts();
-        let table =
-            BootTable::new(&KnownConcern::default(), BootConcern { enlist: Some(ephemeral(4)), ..concern() });
-        assert_eq!(table.decide(mac(2), None, &attempts, 0), Decision::Local(Why::Declared));
-        let id = AttemptId { attempt: 4, subject: Subject::mac(mac(8)) };
-        attempts.finish(&id, "session", "report").unwrap();
-        assert_eq!(table.decide(mac(8), None, &attempts, 0), Decision::Local(Why::Finished));
-        assert!(
-            matches!(table.decide(mac(9), None, &attempts, 0), Decision::Ephemeral(armed) if armed.machine.is_none())
-        );
+        let decided = |enlist: Enlist, number: u8, at: &str| {
+            let concern = BootConcern { enlist: Some(enlist), ..concern() };
+            let table = BootTable::new(&KnownConcern::default(), concern);
+            let decision = table.decide(mac(number), at.parse().unwrap(), None, &attempts, 0);
+            match decision {
+                Decision::Stranger(it) => {
+                    Ok((String::from(it.armed.id.subject), it.vlan.to_owned(), it.at_once))
+                }
+                Decision::Local(why) => Err(why),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(decided(enlist(), 2, "10.77.0.9"), Err(Why::Declared));
+        let stranger = (mac(9).to_string(), "10.77.0.0/24".to_owned(), 2);
+        assert_eq!(decided(enlist(), 9, "10.77.0.9"), Ok(stranger.clone()));
+        assert_eq!(decided(enlist(), 9, "10.78.0.9"), Err(Why::Unknown), "another network");
+        let prefixes = |allow: &[&str], ignore: &[&str]| {
+            let of = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
+            decided(Enlist { allow: of(allow), ignore: of(ignore), ..enlist() }, 9, "10.77.0.9")
+        };
+        assert_eq!(prefixes(&["52:54:00"], &[]), Ok(stranger));
+        assert_eq!(prefixes(&["52:54:01"], &[]), Err(Why::Unknown));
+        assert_eq!(prefixes(&["52"], &["52:54:00:00:00:09"]), Err(Why::Unknown));
     }
 
     #[test]

@@ -50,6 +50,7 @@ use crate::router_advertisement;
 use crate::settings::Settings;
 use crate::spool::writer::{Facts, SpoolThread};
 use crate::spool::{self, writer};
+use crate::strangers::Strangers;
 use crate::trace;
 
 /// How often interfaces are looked at.
@@ -193,6 +194,7 @@ impl Daemon {
         let web = Arc::new(Web {
             boot: boot.clone(),
             attempts: Arc::clone(&attempts),
+            strangers: Strangers::had(attempts.strangers(), facts.clock().now()),
             presence,
             blobs: Arc::clone(&blobs),
             admission: Admission::new(Limits { places: settings.http_bodies, ..Limits::default() }),

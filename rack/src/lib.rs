@@ -44,6 +44,7 @@ pub mod router_advertisement;
 pub mod script;
 pub mod settings;
 pub mod spool;
+pub mod strangers;
 pub mod tftp;
 pub mod token;
 pub mod trace;

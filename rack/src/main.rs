@@ -248,10 +248,9 @@ fn describe(content: &Content) -> String {
                 };
                 format!("  {} {}: {action}", it.name, it.macs.join(" "))
             };
-            let enlist = it
-                .enlist
-                .as_ref()
-                .map(|boot| format!("  unknown machines: enlist, attempt {}", boot.attempt));
+            let enlist = it.enlist.iter().flat_map(|it| &it.tasks).map(|task| {
+                format!("  unknown machines of {} ({}): enlist", task.networks.join(", "), task.architecture)
+            });
             it.machines.iter().map(machine).chain(enlist).collect::<Vec<_>>().join("\n")
         }
         Content::Power(it) => {

@@ -24,6 +24,8 @@ pub enum Script<'a> {
         /// Why, in words that follow the machine's name.
         why: &'a str,
     },
+    /// The same question again, in a few seconds.
+    Wait,
     /// Nothing.
     PowerOff,
 }
@@ -131,6 +133,13 @@ fn ipxe(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
              :bios\n\
              sanboot --no-describe --drive 0x80 || exit 1\n"
         ),
+        Script::Wait => format!(
+            "#!ipxe\n\
+             echo Basalt: {name} waits for its turn; asking again in 10 seconds\n\
+             sleep 10\n\
+             dhcp netX || reboot\n\
+             chain --replace --autofree http://{rack}/ipxe?mac={mac} || reboot\n"
+        ),
         Script::PowerOff => format!(
             "#!ipxe\n\
              echo Basalt: {name} is to be off\n\
@@ -180,6 +189,9 @@ fn grub(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
              done\n\
              exit 1\n"
         ),
+        Script::Wait => format!(
+            "echo 'Basalt: {name} waits for its turn; starting again in 10 seconds'\nsleep 10\nreboot\n"
+        ),
         Script::PowerOff => format!("echo 'Basalt: {name} is to be off'\nhalt\n"),
     }
 }
@@ -204,6 +216,8 @@ fn pxelinux(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
         }
         // The next device of the firmware.
         Script::Local { why } => ((*why).to_owned(), "LOCALBOOT -1\n".to_owned()),
+        // PXELINUX cannot wait and ask again.
+        Script::Wait => ("boots its disk".to_owned(), "LOCALBOOT -1\n".to_owned()),
         Script::PowerOff => ("is to be off".to_owned(), "COM32 poweroff.c32\n".to_owned()),
     };
     format!("SAY Basalt: {name} {says}\nDEFAULT basalt\nPROMPT 0\nTIMEOUT 0\nLABEL basalt\n{does}")
@@ -304,6 +318,7 @@ mod tests {
         let scripts = [
             Script::Ephemeral { boot: &boot, token: "TOKEN" },
             Script::Local { why: Why::Declared.words() },
+            Script::Wait,
             Script::PowerOff,
         ];
         let rendered =
@@ -331,6 +346,10 @@ mod tests {
         done
         exit 1
 
+        echo 'Basalt: m1 waits for its turn; starting again in 10 seconds'
+        sleep 10
+        reboot
+
         echo 'Basalt: m1 is to be off'
         halt
         "#);
@@ -343,6 +362,13 @@ mod tests {
         KERNEL http://10.77.0.1:5248/blobs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
         INITRD http://10.77.0.1:5248/blobs/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
         APPEND basalt.url=https://10.77.0.1:5248 basalt.token=TOKEN basalt.spki=5p basalt.root=sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc BOOTIF=01-52-54-00-00-00-01 console=tty0 console=ttyS0 quiet a='b;c'
+
+        SAY Basalt: m1 boots its disk
+        DEFAULT basalt
+        PROMPT 0
+        TIMEOUT 0
+        LABEL basalt
+        LOCALBOOT -1
 
         SAY Basalt: m1 boots its disk
         DEFAULT basalt

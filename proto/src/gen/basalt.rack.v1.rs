@@ -171,9 +171,36 @@ pub struct KnownConcern {
 pub struct BootConcern {
     #[prost(message, repeated, tag = "1")]
     pub machines: ::prost::alloc::vec::Vec<BootMachine>,
-    /// For a MAC that belongs to no machine: unset means "boot the local disk".
+    /// of machines that nobody declared; unset: these boot their disks
     #[prost(message, optional, tag = "2")]
-    pub enlist: ::core::option::Option<EphemeralBoot>,
+    pub enlist: ::core::option::Option<Enlist>,
+}
+/// Whether and how machines that nobody declared are looked into before they boot their disks. Nothing is written to them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Enlist {
+    /// the first one that fits
+    #[prost(message, repeated, tag = "1")]
+    pub tasks: ::prost::alloc::vec::Vec<EnlistTask>,
+    /// MAC addresses by their first octets, "52:54:00"; none: all
+    #[prost(string, repeated, tag = "2")]
+    pub allow: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// these never
+    #[prost(string, repeated, tag = "3")]
+    pub ignore: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// machines of one task that may be looked into at the same time
+    #[prost(uint32, tag = "4")]
+    pub at_once: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EnlistTask {
+    /// of one VLAN: "10.77.0.0/24", "2001:db8:77::/64"
+    #[prost(string, repeated, tag = "1")]
+    pub networks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// "amd64", "arm64"
+    #[prost(string, tag = "2")]
+    pub architecture: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub boot: ::core::option::Option<EphemeralBoot>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BootMachine {

@@ -64,7 +64,8 @@ pub(super) fn boot(mut whole: BootConcern) -> Sound<BootConcern> {
             machine.action = Some(Action::Local(LocalBoot {}));
         }
     }
-    if let Some(Err(why)) = whole.enlist.as_ref().map(boot::check_ephemeral) {
+    let tasks = whole.enlist.iter().flat_map(|it| &it.tasks).filter_map(|task| task.boot.as_ref());
+    if let Some(Err(why)) = tasks.map(boot::check_ephemeral).find(Result::is_err) {
         left_out.push(format!("unknown machines boot their disks: {why}"));
         whole.enlist = None;
     }
@@ -133,7 +134,9 @@ mod tests {
         let mut bad = fixtures::ephemeral(18);
         bad.kernel_options = "quiet || shell".into();
         whole.machines.push(fixtures::machine(4, Action::Ephemeral(bad.clone())));
-        whole.enlist = Some(bad);
+        let mut enlist = fixtures::enlist();
+        enlist.tasks[1].boot = Some(bad);
+        whole.enlist = Some(enlist);
         let (sound, left_out) = boot(whole.clone());
         assert_eq!(sound.machines[..3], whole.machines[..3]);
         assert_eq!(sound.machines[3].action, Some(Action::Local(LocalBoot {})));

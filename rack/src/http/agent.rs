@@ -83,7 +83,10 @@ async fn claim(
         return Err(unauthorized("the boot token is of another MAC"));
     }
     let table = web.boot.borrow().clone().unwrap_or_default();
-    let armed = table.ephemeral(mac).filter(|armed| armed.boot.attempt == token.attempt).ok_or_else(gone)?;
+    let armed = table
+        .ephemeral(mac, ends.peer.ip())
+        .filter(|armed| armed.boot.attempt == token.attempt)
+        .ok_or_else(gone)?;
     let token = BootToken::verify(&request.token, &armed.boot.attempt_key)
         .map_err(|error| unauthorized(&error.to_string()))?;
     let clock = web.facts.clock();
@@ -141,10 +144,14 @@ async fn claim(
     }
 }
 
-async fn task(State(web): State<Arc<Web>>, headers: HeaderMap) -> Result<Response, Problem> {
-    let caller = Caller::identify(&web, &headers).await?;
+async fn task(
+    State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let caller = Caller::identify(&web, &ends, &headers).await?;
     let Caller::Live { table, mac, .. } = &caller else { return Err(refused(Refusal::Finished)) };
-    let armed = table.ephemeral(*mac).ok_or_else(gone)?;
+    let armed = table.ephemeral(*mac, ends.peer.ip()).ok_or_else(gone)?;
     if web.attempts.over(&armed.id) == Some(Over::Finished) {
         return Err(refused(Refusal::Finished));
     }
@@ -156,10 +163,11 @@ async fn task(State(web): State<Arc<Web>>, headers: HeaderMap) -> Result<Respons
 
 async fn progress(
     State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
     headers: HeaderMap,
     Json(progress): Json<Progress>,
 ) -> Result<StatusCode, Problem> {
-    let caller = Caller::identify(&web, &headers).await?;
+    let caller = Caller::identify(&web, &ends, &headers).await?;
     if web.attempts.is_new_progress(caller.id(), progress.seq) {
         let Progress { seq, stage, percent, message } = progress;
         let (stage, message) = (UntrustedName::from(stage), UntrustedMessage::from(message));
@@ -183,11 +191,12 @@ struct Offset {
 
 async fn log(
     State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
     headers: HeaderMap,
     Query(Offset { offset }): Query<Offset>,
     body: Bytes,
 ) -> Result<StatusCode, Problem> {
-    let caller = Caller::identify(&web, &headers).await?;
+    let caller = Caller::identify(&web, &ends, &headers).await?;
     let known = web.attempts.known_log_bytes(caller.id(), offset, body.len() as u64);
     let new = usize::try_from(known).ok().and_then(|known| body.get(known..)).unwrap_or_default();
     if !new.is_empty() {
@@ -197,10 +206,15 @@ async fn log(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn result(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) -> Result<StatusCode, Problem> {
+async fn result(
+    State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, Problem> {
     let invalid = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "invalid", detail);
     let result: TaskResult = serde_json::from_slice(&body).map_err(|error| invalid(error.to_string()))?;
-    let caller = Caller::identify(&web, &headers).await?;
+    let caller = Caller::identify(&web, &ends, &headers).await?;
     if result.attempt != caller.id().attempt {
         return Err(invalid(format!(
             "the result is of attempt {}, the session of {}",
@@ -212,7 +226,7 @@ async fn result(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     if web.attempts.over(id) == Some(Over::Finished) {
         return Ok(StatusCode::NO_CONTENT);
     }
-    let armed = table.ephemeral(*mac).ok_or_else(gone)?;
+    let armed = table.ephemeral(*mac, ends.peer.ip()).ok_or_else(gone)?;
     let report = report::mint(&armed.boot.attempt_key, id.attempt, &about.machine_uid);
     web.facts
         .record(about.saw(Body::Result(AgentResult { json: body.to_vec() })))
@@ -220,6 +234,11 @@ async fn result(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
         .map_err(|error| Problem::disk(&error))?;
     let (attempts, id, key) = (Arc::clone(&web.attempts), id.clone(), key.clone());
     blocking(move || attempts.finish(&id, &key, &report)).await?;
+    if armed.machine.is_none() {
+        let found = result.inventory.iter().flat_map(|it| &it.nics).filter_map(|nic| nic.mac.parse().ok());
+        let now = web.facts.clock().now();
+        found.chain([*mac]).for_each(|mac| web.strangers.end(mac, now));
+    }
     tracing::info!(machine = %about.machine_uid, attempt = about.attempt, outcome = ?result.outcome, "task finished");
     Ok(StatusCode::NO_CONTENT)
 }
@@ -233,7 +252,7 @@ enum Caller {
 }
 
 impl Caller {
-    async fn identify(web: &Web, headers: &HeaderMap) -> Result<Self, Problem> {
+    async fn identify(web: &Web, ends: &Ends, headers: &HeaderMap) -> Result<Self, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "bad_session", detail);
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let key = value
@@ -242,13 +261,15 @@ impl Caller {
         let session = Session::peek(key).map_err(|error| unauthorized(&error.to_string()))?;
         let table = web.boot.borrow().clone().unwrap_or_default();
         let mac = session.mac;
-        let Some(armed) = table.ephemeral(mac).filter(|armed| armed.boot.attempt == session.attempt) else {
+        let armed = table.ephemeral(mac, ends.peer.ip());
+        let Some(armed) = armed.filter(|armed| armed.boot.attempt == session.attempt) else {
             let id = web.attempts.finished_by(key).ok_or_else(gone)?;
             let about = About { attempt: id.attempt, ..About::mac(mac, Some(&table)) };
             return Ok(Self::Past { id, about });
         };
         Session::verify(key, &armed.boot.attempt_key).map_err(|error| unauthorized(&error.to_string()))?;
         let (id, about) = (armed.id.clone(), About::attempt(mac, &armed));
+        web.strangers.heard(mac, web.facts.clock().now());
         let (attempts, of) = (Arc::clone(&web.attempts), id.clone());
         blocking(move || attempts.session(&of, &session)).await?.map_err(refused)?;
         Ok(Self::Live { table: Arc::clone(&table), mac, id, about, key: key.to_owned() })

@@ -13,12 +13,15 @@ use basalt_dhcp::Mac;
 use http::{StatusCode, header};
 use serde::Deserialize;
 
+use super::forward::Regions;
 use super::{Ends, Problem, Web};
-use crate::boot::{Armed, BootTable, Decision, Why};
+use crate::attempts::Over;
+use crate::boot::{Armed, BootTable, Decision, Stranger, Why};
 use crate::config::{self, Config};
 use crate::facts::About;
 use crate::neighbours;
 use crate::script::{Language, Scene, Script, render};
+use crate::strangers::Turn;
 use crate::token::BootToken;
 use crate::trace::{Asker, Entry, reason};
 
@@ -112,7 +115,11 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     };
     let clock = web.facts.clock();
     let firmware = web.presence.fresh(mac, asks.peer, clock.now()).and_then(|it| it.firmware);
-    let (about, answer, script) = match table.decide(mac, firmware, &web.attempts, clock.unix_now()) {
+    let decision = match table.decide(mac, asks.peer, firmware, &web.attempts, clock.unix_now()) {
+        Decision::Stranger(stranger) => turn(web, mac, stranger),
+        other => other,
+    };
+    let (about, answer, script) = match decision {
         Decision::Ephemeral(armed) => {
             let about = About::attempt(mac, &armed);
             match admitted(web, &table, asks.peer, mac, &armed) {
@@ -141,6 +148,10 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
             trace(&format!("{name} {}", why.words()), Some(reason));
             (About::mac(mac, Some(&table)), "local", render(language, scene, &script))
         }
+        Decision::Stranger(_) | Decision::Wait => {
+            trace("to ask again: other machines that nobody declared are looked into first", None);
+            (About::mac(mac, Some(&table)), "wait", render(language, scene, &Script::Wait))
+        }
         Decision::PowerOff => {
             trace("power off", None);
             (About::mac(mac, Some(&table)), "power_off", render(language, scene, &Script::PowerOff))
@@ -149,6 +160,32 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     tracing::info!(machine = %about.machine_uid, %mac, %peer, answer, "boot script");
     web.facts.tell(about.requested(service, "script", answer, &peer));
     Ok(script)
+}
+
+/// What a machine boots now that nobody declared.
+fn turn<'a>(web: &Web, mac: Mac, stranger: Stranger<'a>) -> Decision<'a> {
+    let Stranger { armed, vlan, at_once } = stranger;
+    // Without a region nobody would learn of it.
+    if !web.regions.as_ref().is_some_and(Regions::is_any_linked) {
+        return Decision::Local(Why::NoRegion);
+    }
+    match web.strangers.ask(mac, vlan, at_once, web.facts.clock().now()) {
+        Turn::Begins => match web.attempts.renew(&armed.id) {
+            Ok(()) => Decision::Ephemeral(armed),
+            Err(error) => {
+                tracing::error!(%mac, %error, "file `attempts` cannot be written; the machine boots its disk");
+                Decision::Local(Why::LookedInto)
+            }
+        },
+        Turn::GoesOn => match web.attempts.over(&armed.id) {
+            Some(Over::Finished) => Decision::Local(Why::LookedInto),
+            Some(Over::Fenced) => Decision::Local(Why::Fenced),
+            None => Decision::Ephemeral(armed),
+        },
+        Turn::Waits => Decision::Wait,
+        Turn::Had => Decision::Local(Why::LookedInto),
+        Turn::GivesUp => Decision::Local(Why::TooMany),
+    }
 }
 
 /// A token, if this client may have one; otherwise the code of why not, and in words.

@@ -87,6 +87,12 @@ impl Regions {
         Self { identity, membership, links, places: Places::new(PLACES) }
     }
 
+    /// Whether a region is linked now.
+    #[must_use]
+    pub fn is_any_linked(&self) -> bool {
+        self.links.is_any_linked()
+    }
+
     /// A connection to the first region that takes one.
     async fn dial(&self) -> Result<(String, SendRequest<Body>), Problem> {
         let config = self.identity.region_tls().map_err(|error| unavailable(error.to_string()))?;

@@ -38,6 +38,7 @@ use crate::loaders::Loaders;
 use crate::meters;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
+use crate::strangers::Strangers;
 
 pub mod admission;
 pub mod agent;
@@ -73,6 +74,8 @@ pub struct Web {
     pub boot: watch::Receiver<Option<Arc<BootTable>>>,
     /// The register of attempts.
     pub attempts: Arc<Attempts>,
+    /// Whose turn it is of the machines that nobody declared.
+    pub strangers: Strangers,
     /// Who has which address.
     pub presence: Arc<Presence>,
     /// Blobs.

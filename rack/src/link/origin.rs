@@ -43,6 +43,12 @@ impl RegionOrigin {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).contains_key(address)
     }
 
+    /// Whether there is a link to any region.
+    #[must_use]
+    pub fn is_any_linked(&self) -> bool {
+        !self.channels.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// How long there has been none, where there is none now and this rack has tried.
     #[must_use]
     pub fn unlinked_for(&self, address: &str) -> Option<Duration> {

@@ -19,6 +19,7 @@ use basalt_rack::identity::Identity;
 use basalt_rack::loaders::Loaders;
 use basalt_rack::presence::Presence;
 use basalt_rack::spool::{self, writer};
+use basalt_rack::strangers::Strangers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -52,6 +53,7 @@ impl Server {
         let web = Arc::new(Web {
             boot: watch::channel(None).1,
             attempts: Arc::new(Attempts::open(dir).unwrap()),
+            strangers: Strangers::default(),
             presence: Arc::new(Presence::default()),
             blobs: BlobStore::open(dir, Some(1 << 30), origin, watch::channel(None).1).unwrap(),
             admission: Admission::new(limits),
