@@ -2,7 +2,7 @@
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::store::Tx;
-use crate::{Store, StoreError, boot, ipam, lease};
+use crate::{Store, StoreError, boot, ipam, lease, stranger};
 use basalt_api::values::Timestamp;
 use basalt_api::values::{Attempt, RackId, Uid};
 use serde_json::Value;
@@ -118,6 +118,8 @@ impl Store {
             }
             if fact.kind == boot::BOOT_TRACE {
                 boot::insert(&mut tx, source, fact).await?;
+            } else if fact.kind == stranger::STRANGER {
+                woken.extend(stranger::note(&mut tx, rack.get(), source, fact).await?);
             } else {
                 woken.extend(insert(&mut tx, source, fact).await?);
                 ipam::block::note_in_force(&mut tx, rack, fact).await?;
@@ -269,7 +271,7 @@ impl Store {
 }
 
 /// Stores one fact; answers the object that has to look at it.
-async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<Option<Uuid>, StoreError> {
+pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<Option<Uuid>, StoreError> {
     let known = sqlx::query_scalar!(
         r#"select uid from object where uid = $1
            union all select machine from machine_mac where $1::uuid is null and mac = $2::text::macaddr limit 1"#,

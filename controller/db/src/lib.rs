@@ -18,6 +18,7 @@
 //! | `topology` | the part that most reconciliations read, with its position |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `boot` | what machines asked of racks as they booted |
+//! | `stranger` | machines that nobody declared, as their agents found them |
 //! | `operation` | what people ask of machines once |
 //! | `decision`, `fleet` | why a step was begun; how many may be at once |
 //! | `gauge` | what is measured |
@@ -76,6 +77,7 @@ mod run;
 mod seal;
 mod step;
 mod store;
+mod stranger;
 mod tagging;
 mod topology;
 mod watch;
@@ -114,6 +116,7 @@ pub use run::Run;
 pub use seal::{BadSealKey, SealKey};
 pub use step::{Announced, Announcement, StepEnd, StepRecord};
 pub use store::{Options, Store};
+pub use stranger::{STRANGER, Stranger, StrangerSeen};
 pub use tagging::{PlaceUse, TagUse, Tagged, Tagging};
 pub use topology::{TOPOLOGY_KINDS, TopologyRows};
 pub use watch::{Changed, ChangedPage};

@@ -12,6 +12,7 @@ use crate::object::unsigned;
 use crate::recover::known_schema;
 use crate::seal::{Place, SealKey};
 use crate::store::{connect, opens, sealed_check};
+use crate::stranger;
 use basalt_api::values::{Attempt, Uid};
 use sqlx::{Connection, PgConnection};
 
@@ -91,6 +92,7 @@ pub async fn rotate(
     // Copies of what is counted already.
     keys.entries(&mut tx).await?;
     count += keys.authority(&mut tx).await?;
+    count += keys.strangers(&mut tx).await?;
     let check = sealed_check(new)?;
     sqlx::query!("update region_meta set seal_check = $1", check).execute(&mut *tx).await?;
     sealed();
@@ -222,6 +224,14 @@ impl Keys<'_> {
             );
             update.execute(&mut *tx).await?;
         }
+    }
+
+    async fn strangers(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {
+        let key = sqlx::query_scalar!("select sealed from stranger_attempt for update");
+        let Some(key) = key.fetch_optional(&mut *tx).await? else { return Ok(0) };
+        let resealed = self.again(&stranger::key_place(), &key)?;
+        let update = sqlx::query!("update stranger_attempt set sealed = $1", resealed);
+        Ok(update.execute(&mut *tx).await?.rows_affected())
     }
 
     async fn authority(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {

@@ -9,7 +9,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use std::time::Duration;
 
 const RECONCILED: [&str; 3] = ["Machine", "Deployment", "Rack"];
-const WORKED_ON: [&str; 5] = ["Machine", "Deployment", "Rack", "Domain", "Subnet"];
+const WORKED_ON: [&str; 6] = ["Machine", "Deployment", "Rack", "Domain", "Subnet", "Discovery"];
 
 pub(crate) async fn store() -> Store {
     open(&basalt_db::testing::database().await, [7; 32]).await.expect("it opens")

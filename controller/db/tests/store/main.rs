@@ -14,6 +14,7 @@ mod objects;
 mod old;
 mod rotate;
 mod shared_leases;
+mod stranger;
 mod topology;
 mod work;
 mod zone;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
-const BYTES: [(&str, bool); 25] = [
+const BYTES: [(&str, bool); 26] = [
     ("_sqlx_migrations.checksum", false),
     ("address.duid", false),
     ("api_token.sha256", false),
@@ -35,6 +35,7 @@ const BYTES: [(&str, bool); 25] = [
     ("retired_rack.spki_sha256", false),
     ("secret.sealed", true),
     ("session.sha256", false),
+    ("stranger_attempt.sealed", true),
     ("zone.body", false),
 ];
 
@@ -91,6 +92,7 @@ async fn seal_everything(store: &Store) -> Sealed {
     store.put_entry(&entry).await.unwrap();
     arm(store, machine, 7).await.unwrap();
     store.authority((b"certificate", b"key")).await.unwrap();
+    store.stranger_attempt(&[5; 32]).await.unwrap();
     Sealed { machine, rack }
 }
 
@@ -102,7 +104,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     let before = sealed(&url).await;
     let keys = [[7; 32], [8; 32]].map(|bytes| SealKey::new(&bytes).unwrap());
     let rotated = rotate(&url, (&keys[0], &keys[1]), None, || ()).await.unwrap();
-    assert_eq!(rotated, Rotated::Now(6));
+    assert_eq!(rotated, Rotated::Now(7));
     let after = sealed(&url).await;
     assert_eq!(before.len(), after.len());
     for (column, _) in BYTES.iter().filter(|(_, is_sealed)| *is_sealed) {
@@ -121,6 +123,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     let key = new.attempt_key(machine, Attempt::new(7)).await.unwrap();
     assert_eq!(key.as_deref().map(Vec::as_slice), Some(b"attempt".as_slice()));
     assert_eq!(new.authority((b"", b"")).await.unwrap().1.as_slice(), b"key");
+    assert_eq!(new.stranger_attempt(&[6; 32]).await.unwrap().1.as_slice(), [5; 32]);
     assert!(matches!(open(&url, [7; 32]).await, Err(StoreError::Seal { .. })));
 
     // Whoever has the old key still seals nothing.

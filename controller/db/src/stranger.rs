@@ -1,0 +1,306 @@
+//! Machines that nobody declared, as their agents found them.
+//!
+//! A result of such a machine is no fact, since there is no object that it could be about. It is kept in a row of its own until a Machine is
+//! declared with one of its MACs. Then it becomes a fact of that Machine.
+
+use crate::fact::{NewFact, insert};
+use crate::ipam::parse;
+use crate::object::{signed, timestamp, unsigned};
+use crate::seal::Place;
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::{Attempt, MachineId, Timestamp, Uid};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// The most that are kept: anybody who boots on a network of machines can make some up.
+const MOST: i64 = 10_000;
+/// Results are noted one after the other, since two of them may be of one machine.
+const NOTING: i64 = 0x5374_7261_6e67_6572;
+/// The kind of facts that are results of such machines. Their body is a [`StrangerSeen`].
+pub const STRANGER: &str = "stranger";
+
+/// Where the key of the attempt is sealed to.
+pub(crate) fn key_place() -> Place<'static> {
+    Place { object: Uid::from(Uuid::nil()), pointer: "stranger_attempt" }
+}
+
+/// The end of a task of a machine that nobody declared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StrangerSeen {
+    /// The agent's result.
+    pub result: Value,
+    /// The MAC addresses of all its interfaces.
+    pub macs: BTreeSet<String>,
+    /// Its board, where the board can be told from others: a machine with other interfaces is the same.
+    pub board: Option<String>,
+    /// Where it was.
+    pub address: Option<IpAddr>,
+}
+
+/// A machine that nobody declared.
+#[derive(Clone, Debug)]
+pub struct Stranger {
+    /// Its number.
+    pub id: i64,
+    /// The name of its Discovery.
+    pub name: String,
+    /// The interface that it booted from.
+    pub boot_mac: String,
+    /// All of its interfaces.
+    pub macs: BTreeSet<String>,
+    /// The agent's result.
+    pub body: Value,
+    /// The rack that brought it.
+    pub source: String,
+    /// Where it was then.
+    pub address: Option<IpAddr>,
+    /// When it was first looked into.
+    pub first_seen: Timestamp,
+    /// When it was last looked into.
+    pub last_seen: Timestamp,
+}
+
+struct StrangerRow {
+    id: i64,
+    name: String,
+    boot_mac: String,
+    macs: Vec<String>,
+    body: Value,
+    source: String,
+    address: Option<String>,
+    first_us: i64,
+    last_us: i64,
+}
+
+impl StrangerRow {
+    fn stranger(self) -> Result<Stranger, StoreError> {
+        Ok(Stranger {
+            id: self.id,
+            name: self.name,
+            boot_mac: self.boot_mac,
+            macs: self.macs.into_iter().collect(),
+            body: self.body,
+            source: self.source,
+            address: self.address.as_deref().map(parse).transpose()?,
+            first_seen: timestamp(self.first_us)?,
+            last_seen: timestamp(self.last_us)?,
+        })
+    }
+}
+
+/// Notes a result of a machine that nobody declared. Answers who has to look at it: the Machines that have one of its MACs by now, or else its
+/// Discovery, or else the rack, whose reconciliation makes the Discovery.
+pub(crate) async fn note(
+    tx: &mut Tx,
+    rack: Uuid,
+    source: &str,
+    fact: &NewFact,
+) -> Result<Vec<Uuid>, StoreError> {
+    let Ok(seen) = StrangerSeen::deserialize(&fact.body) else { return Ok(Vec::new()) };
+    let armed = sqlx::query_scalar!("select attempt from stranger_attempt").fetch_optional(&mut **tx).await?;
+    let (Some(mac), true) = (&fact.mac, armed == fact.attempt.map(|it| signed(it.get()))) else {
+        return Ok(Vec::new());
+    };
+    sqlx::query_scalar!("select pg_advisory_xact_lock($1)", NOTING).fetch_one(&mut **tx).await?;
+    let macs: Vec<String> = seen.macs.iter().chain([mac]).cloned().collect();
+    let same = sqlx::query!(
+        r#"select id, discovery from stranger
+           where id in (select stranger from stranger_mac where mac = any($1::text[]::macaddr[])) or board = $2 order by id"#,
+        &macs,
+        seen.board
+    );
+    let same = same.fetch_all(&mut **tx).await?;
+    let address = seen.address.map(|it| it.to_string());
+    let id = match same.first() {
+        Some(first) => {
+            let others: Vec<i64> = same.iter().skip(1).map(|it| it.id).collect();
+            sqlx::query!("delete from stranger where id = any($1)", &others).execute(&mut **tx).await?;
+            let update = sqlx::query!(
+                "update stranger set boot_mac = $2::text::macaddr, board = $3, body = $4, source = $5,
+                   address = coalesce($6::text::inet, address), last_seen = clock_timestamp()
+                 where id = $1",
+                first.id,
+                mac,
+                seen.board,
+                seen.result,
+                source,
+                address
+            );
+            update.execute(&mut **tx).await?;
+            first.id
+        }
+        None => {
+            let insert = sqlx::query_scalar!(
+                "insert into stranger (name, boot_mac, board, body, source, address)
+                 select 'mac-' || replace($1, ':', '-'), $1::text::macaddr, $2, $3, $4, $5::text::inet
+                 where (select count(*) from stranger) < $6
+                 returning id",
+                mac,
+                seen.board,
+                seen.result,
+                source,
+                address,
+                MOST
+            );
+            let Some(id) = insert.fetch_optional(&mut **tx).await? else {
+                tracing::warn!(
+                    mac,
+                    "there are {MOST} machines that nobody declared; delete Discoveries, or accept them"
+                );
+                return Ok(Vec::new());
+            };
+            id
+        }
+    };
+    sqlx::query!("delete from stranger_mac where stranger = $1", id).execute(&mut **tx).await?;
+    let insert = sqlx::query!(
+        "insert into stranger_mac (mac, stranger)
+         select distinct mac::macaddr, $2::bigint from unnest($1::text[]) mac",
+        &macs,
+        id
+    );
+    insert.execute(&mut **tx).await?;
+    let declared = sqlx::query_scalar!(
+        "select distinct machine from machine_mac where mac = any($1::text[]::macaddr[])",
+        &macs
+    );
+    let mut woken = declared.fetch_all(&mut **tx).await?;
+    woken.extend(same.iter().filter_map(|it| it.discovery));
+    if woken.is_empty() {
+        woken.push(rack);
+    }
+    Ok(woken)
+}
+
+impl Store {
+    /// The attempt by which racks look into machines that nobody declared, and its key. It is made of `new_key` when there is none.
+    ///
+    /// # Errors
+    /// The seal key does not open it, or the database.
+    pub async fn stranger_attempt(
+        &self,
+        new_key: &[u8; 32],
+    ) -> Result<(Attempt, Zeroizing<Vec<u8>>), StoreError> {
+        loop {
+            let row = sqlx::query!("select attempt, sealed from stranger_attempt");
+            if let Some(row) = row.fetch_optional(self.pool()).await? {
+                return Ok((
+                    Attempt::new(unsigned(row.attempt)),
+                    self.seal().open(&key_place(), &row.sealed)?,
+                ));
+            }
+            let mut tx = self.begin().await?;
+            let sealed = self.seal().seal(&key_place(), new_key)?;
+            self.hold_seal(&mut tx).await?;
+            let insert = sqlx::query!(
+                "insert into stranger_attempt (attempt, sealed) values (nextval('attempt'), $1) on conflict do nothing",
+                sealed
+            );
+            insert.execute(&mut *tx).await?;
+            self.commit(tx).await?;
+        }
+    }
+
+    /// Machines that nobody declared and that have no Discovery yet; some of them, if there are many.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn new_strangers(&self) -> Result<Vec<String>, StoreError> {
+        let names = sqlx::query_scalar!(
+            "select name from stranger s where discovery is null and not exists (
+               select from stranger_mac of join machine_mac m on m.mac = of.mac where of.stranger = s.id)
+             order by id limit 100"
+        );
+        Ok(names.fetch_all(self.pool()).await?)
+    }
+
+    /// The machine that a Discovery is about. A row without a Discovery gets the one of its name.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written.
+    pub async fn stranger(&self, discovery: Uid, name: &str) -> Result<Option<Stranger>, StoreError> {
+        let found = sqlx::query!(
+            "update stranger set discovery = $1 where discovery is null and name = $2",
+            discovery.get(),
+            name
+        );
+        found.execute(self.pool()).await?;
+        let row = sqlx::query_as!(
+            StrangerRow,
+            r#"select id, name, boot_mac::text as "boot_mac!", body, source, host(address) as address,
+                 array(select mac::text from stranger_mac where stranger = s.id) as "macs!",
+                 (extract(epoch from first_seen) * 1000000)::bigint as "first_us!",
+                 (extract(epoch from last_seen) * 1000000)::bigint as "last_us!"
+               from stranger s where discovery = $1"#,
+            discovery.get()
+        );
+        row.fetch_optional(self.pool()).await?.map(StrangerRow::stranger).transpose()
+    }
+
+    /// The Machines that have one of these MACs, by name.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn machines_with(&self, macs: &BTreeSet<String>) -> Result<Vec<String>, StoreError> {
+        let macs: Vec<String> = macs.iter().cloned().collect();
+        let names = sqlx::query_scalar!(
+            "select distinct o.name from machine_mac m join object o on o.uid = m.machine
+             where m.mac = any($1::text[]::macaddr[]) order by o.name",
+            &macs
+        );
+        Ok(names.fetch_all(self.pool()).await?)
+    }
+
+    /// What was found of a Machine before it was declared becomes its own, if `takes` says so, and is forgotten otherwise. True: it has
+    /// facts by that.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written.
+    pub async fn adopt_stranger(&self, machine: MachineId, takes: bool) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let rows = sqlx::query!(
+            r#"delete from stranger where id in (
+                 select s.stranger from stranger_mac s join machine_mac m on m.mac = s.mac where m.machine = $1)
+               returning discovery, boot_mac::text as "boot_mac!", body, source, host(address) as address,
+                 (extract(epoch from last_seen) * 1000000)::bigint as "last_us!""#,
+            machine.get()
+        );
+        let mut rows = rows.fetch_all(&mut *tx).await?;
+        if rows.is_empty() {
+            return Ok(false);
+        }
+        let discoveries: Vec<Uuid> = rows.iter().filter_map(|row| row.discovery).collect();
+        self.wake_with(&mut tx, &[], &discoveries).await?;
+        rows.sort_by_key(|row| row.last_us);
+        let adopted = rows.pop().filter(|_| takes);
+        if let Some(row) = &adopted {
+            let attempt = row.body.get("attempt").and_then(Value::as_u64).map(Attempt::new);
+            let fact = |kind: &str, body| {
+                Ok::<_, StoreError>(NewFact {
+                    seq: 0,
+                    object: Some(machine.into()),
+                    mac: Some(row.boot_mac.clone()),
+                    kind: kind.to_owned(),
+                    step_key: None,
+                    attempt,
+                    body,
+                    observed_at: timestamp(row.last_us)?,
+                    wakes: true,
+                })
+            };
+            if let Some(address) = &row.address {
+                let claim = fact("claim", json!({"address": address, "boot_id": ""}))?;
+                insert(&mut tx, &row.source, &claim).await?;
+            }
+            insert(&mut tx, &row.source, &fact("result", row.body.clone())?).await?;
+            self.wake_by_facts(&mut tx, &[machine.get()]).await?;
+        }
+        self.commit(tx).await?;
+        Ok(adopted.is_some())
+    }
+}
