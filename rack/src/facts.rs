@@ -136,7 +136,8 @@ pub fn printable(fact: Fact) -> Fact {
                 names([stage]);
                 message(said);
             }
-            Body::Result(AgentResult { json }) => {
+            Body::Result(AgentResult { json, address }) => {
+                names([address]);
                 // The region raises an alarm for a result that is no JSON.
                 *json =
                     TaskResult::from_outside(json).map(|it| it.to_string().into_bytes()).unwrap_or_default();
@@ -225,7 +226,8 @@ mod tests {
     fn of_a_result_only_what_a_script_said_stays_as_it_was() {
         let sent =
             serde_json::json!({"attempt": 1, "inventory": {"dmi": {"serial": HOSTILE}}, "output": HOSTILE});
-        let Body::Result(told) = shown(Body::Result(AgentResult { json: sent.to_string().into_bytes() }))
+        let Body::Result(told) =
+            shown(Body::Result(AgentResult { json: sent.to_string().into_bytes(), address: String::new() }))
         else {
             panic!("another fact")
         };

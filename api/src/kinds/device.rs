@@ -1,9 +1,9 @@
 //! Device and Discovery: what is on the networks, and is not booted by Basalt.
 
-use super::{CommonStatus, Domain, Machine, Rack, Vlan, Zone, kind};
+use super::{Architecture, CommonStatus, Domain, Inventory, Machine, Pool, Rack, Vlan, Zone, kind};
 use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
-use crate::values::{Mac, Timestamp};
+use crate::values::{Mac, Tag, Timestamp};
 use basalt_api_derive::Model;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -82,12 +82,21 @@ pub struct DiscoveryStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// What it is. As yet the region makes those of `rogue_dhcp` alone.
+    /// What it is. As yet the region makes those of `unknown_mac` and `rogue_dhcp` alone.
     #[field(volatile)]
     pub sort: Option<DiscoverySort>,
-    /// Its MAC address.
+    /// Its MAC address. Of a machine, the one that it booted from.
     #[field(volatile)]
     pub mac: Option<Mac>,
+    /// The MAC addresses of all interfaces that were found.
+    #[field(volatile)]
+    pub macs: BTreeSet<Mac>,
+    /// What the machine is made of.
+    #[field(volatile)]
+    pub inventory: Option<Inventory>,
+    /// The Machine that can be made of it: its name, and its spec.
+    #[field(volatile)]
+    pub proposal: Option<ProposedMachine>,
     /// Its addresses.
     #[field(volatile)]
     pub addresses: BTreeSet<IpAddr>,
@@ -106,6 +115,23 @@ pub struct DiscoveryStatus {
     /// When it was seen last.
     #[field(volatile)]
     pub last_seen_at: Option<Timestamp>,
+}
+
+/// A Machine that can be made of what was found.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ProposedMachine {
+    /// What it would be called, as Settings say.
+    pub name: String,
+    /// Its processor architecture.
+    pub architecture: Architecture,
+    /// The MAC addresses of all interfaces that may boot it.
+    pub boot_macs: BTreeSet<Mac>,
+    /// The zone that a rule of Settings gives it.
+    pub zone: Option<Ref<Zone>>,
+    /// The pool that a rule of Settings gives it.
+    pub pool: Option<Ref<Pool>>,
+    /// The tags that a rule of Settings gives it.
+    pub tags: BTreeSet<Tag>,
 }
 
 /// What racks can come upon.

@@ -8,6 +8,7 @@ mod deployment;
 mod device;
 mod dhcp_options;
 mod dns;
+mod enlist;
 mod host_network;
 mod image;
 mod inventory;
@@ -45,8 +46,10 @@ pub use deployment::{
 };
 pub use device::{
     Device, DeviceSpec, DeviceStatus, Discovery, DiscoverySort, DiscoverySpec, DiscoveryStatus,
+    ProposedMachine,
 };
 pub use dns::{DnsRecord, DnsRecordSpec, DnsRecordStatus, Domain, DomainSpec, DomainStatus};
+pub use enlist::{EnlistMode, EnlistRule, Enlistment};
 pub use host_network::{
     AddressConfig, Addressing, BondConfig, BondMode, BridgeConfig, BuiltConfig, HashPolicy, InterfaceConfig,
     LacpRate, Link, LinkAddress, NetworkConfig, RouteConfig, SubnetFacts, VlanConfig, is_on_link,

@@ -1,6 +1,6 @@
 //! Fabric, Vlan, Subnet and IpRange: the network as it is cabled and addressed.
 
-use super::{Architecture, CommonStatus, Loader, Rack, Space, dhcp_options, kind};
+use super::{Architecture, CommonStatus, EnlistMode, Loader, Rack, Space, dhcp_options, kind};
 use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
 use crate::values::{Cidr, Duration, Host, Hostname, is_unicast};
@@ -57,6 +57,9 @@ pub struct VlanSpec {
     /// The loader that x86-64 UEFI machines here get. Absent: as Settings say.
     #[field(server_chosen)]
     pub loader: Option<Loader>,
+    /// What is done about machines that boot here and that nobody declared. Absent: as Settings say.
+    #[field(none, server_chosen)]
+    pub enlist: Option<EnlistMode>,
     /// Whether and how racks answer DHCP here.
     #[field(default)]
     pub dhcp: VlanDhcp,

@@ -1,6 +1,7 @@
 //! Settings: what holds for the whole region unless something nearer says otherwise.
 
-use super::{CommonStatus, Domain, EraseMethod, Image, Role, kind};
+use super::enlist::enlistment_rules;
+use super::{CommonStatus, Domain, EnlistMode, Enlistment, EraseMethod, Image, Role, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
 use crate::values::{Cidr, Duration, Host, Hostname, Url};
@@ -37,6 +38,12 @@ pub struct SettingsSpec {
     /// none. Absent: those that the NTP daemon of each rack's host is configured with.
     #[field(none)]
     pub ntp_servers: Option<Vec<Host>>,
+    /// What is done about machines that boot from the network and that nobody declared, where their Vlan says nothing else.
+    #[field(none, default = EnlistMode::Discover)]
+    pub enlist: EnlistMode,
+    /// How such machines are looked into, and what is made of them.
+    #[field(none, default)]
+    pub enlistment: Enlistment,
     /// How machines reach the web.
     #[field(default, dormant = "racks have no proxy")]
     pub proxy: ProxySettings,
@@ -213,6 +220,7 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
             );
         }
     }
+    enlistment_rules(&spec.enlistment, rule);
     if let Some(openid) = &spec.openid {
         openid_rules(openid, rule);
     }

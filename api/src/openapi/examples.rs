@@ -59,7 +59,7 @@ pub fn examples() -> Vec<Example> {
             "Vlan",
             "default.0",
             json!({"fabric": "default", "vid": 0, "description": "untagged", "mtu": 9000, "space": "inside",
-                "loader": "ipxe", "dhcp": {"enabled": true, "lease_time": "10m", "racks": ["r1"], "options": {"150": "10.77.0.5"}}}),
+                "loader": "ipxe", "enlist": "create", "dhcp": {"enabled": true, "lease_time": "10m", "racks": ["r1"], "options": {"150": "10.77.0.5"}}}),
         ),
         (
             "Vlan",
@@ -225,6 +225,9 @@ pub fn examples() -> Vec<Example> {
             json!({"default_image": "debian", "kernel_options": "quiet", "loader": "ipxe",
                 "upstream_dns": ["192.0.2.53"], "default_domain": "lab.example.com", "internal_domain": "racks.internal", "ntp_servers": ["ntp.example.com"], "erase": "quick",
                 "proxy": {"enabled": true, "upstream": "http://proxy.example.com:3128"},
+                "enlist": "discover", "enlistment": {"at_once": 8, "allow": ["52:54:00"], "ignore": ["52:54:00:ff"], "name": "{vendor}-{serial}",
+                    "rules": {"dell": {"rack": "r1", "vlan": "default.0", "vendor": "Dell*", "product": "PowerEdge R6?0", "zone": "row-1",
+                        "pool": "web", "tags": ["new"]}}},
                 "deadlines": {"claim": "20m"}, "bmc_networks": ["10.77.0.0/24"],
                 "openid": {"issuer": "https://id.example.com", "client_id": "basalt", "name_claim": "preferred_username",
                     "groups_claim": "groups", "groups": {"web": {"roles": ["web-admins"]}}},

@@ -116,7 +116,7 @@ pub use run::Run;
 pub use seal::{BadSealKey, SealKey};
 pub use step::{Announced, Announcement, StepEnd, StepRecord};
 pub use store::{Options, Store};
-pub use stranger::{STRANGER, Stranger, StrangerSeen};
+pub use stranger::{DeclaredMachine, STRANGER, Stranger, StrangerSeen};
 pub use tagging::{PlaceUse, TagUse, Tagged, Tagging};
 pub use topology::{TOPOLOGY_KINDS, TopologyRows};
 pub use watch::{Changed, ChangedPage};

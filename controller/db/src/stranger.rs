@@ -93,6 +93,33 @@ impl StrangerRow {
     }
 }
 
+/// A Machine that has a MAC.
+#[derive(Clone, Debug)]
+pub struct DeclaredMachine {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its name.
+    pub name: String,
+    /// True: its hardware was read, or a task of it has ended.
+    pub has_result: bool,
+}
+
+async fn declared(
+    database: impl sqlx::PgExecutor<'_>,
+    macs: &[String],
+) -> Result<Vec<DeclaredMachine>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select o.uid, o.name, exists(select from fact_latest f where f.object = o.uid and f.kind = 'result') as "has_result!"
+           from object o where o.uid in (select machine from machine_mac where mac = any($1::text[]::macaddr[])) order by o.name"#,
+        macs
+    );
+    let rows = rows.fetch_all(database).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| DeclaredMachine { uid: row.uid.into(), name: row.name, has_result: row.has_result })
+        .collect())
+}
+
 /// Notes a result of a machine that nobody declared. Answers who has to look at it: the Machines that have one of its MACs by now, or else its
 /// Discovery, or else the rack, whose reconciliation makes the Discovery.
 pub(crate) async fn note(
@@ -115,6 +142,14 @@ pub(crate) async fn note(
         seen.board
     );
     let same = same.fetch_all(&mut **tx).await?;
+    let mut woken: Vec<Uuid> = same.iter().filter_map(|it| it.discovery).collect();
+    let declared = declared(&mut **tx, &macs).await?;
+    if declared.iter().any(|machine| machine.has_result) {
+        // It booted by another interface than before. Nothing of it is new.
+        let all: Vec<i64> = same.iter().map(|it| it.id).collect();
+        sqlx::query!("delete from stranger where id = any($1)", &all).execute(&mut **tx).await?;
+        return Ok(woken);
+    }
     let address = seen.address.map(|it| it.to_string());
     let id = match same.first() {
         Some(first) => {
@@ -165,12 +200,7 @@ pub(crate) async fn note(
         id
     );
     insert.execute(&mut **tx).await?;
-    let declared = sqlx::query_scalar!(
-        "select distinct machine from machine_mac where mac = any($1::text[]::macaddr[])",
-        &macs
-    );
-    let mut woken = declared.fetch_all(&mut **tx).await?;
-    woken.extend(same.iter().filter_map(|it| it.discovery));
+    woken.extend(declared.iter().map(|machine| machine.uid.get()));
     if woken.is_empty() {
         woken.push(rack);
     }
@@ -242,18 +272,22 @@ impl Store {
         row.fetch_optional(self.pool()).await?.map(StrangerRow::stranger).transpose()
     }
 
-    /// The Machines that have one of these MACs, by name.
+    /// The Machines that have one of these MACs.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn machines_with(&self, macs: &BTreeSet<String>) -> Result<Vec<String>, StoreError> {
+    pub async fn machines_with(&self, macs: &BTreeSet<String>) -> Result<Vec<DeclaredMachine>, StoreError> {
         let macs: Vec<String> = macs.iter().cloned().collect();
-        let names = sqlx::query_scalar!(
-            "select distinct o.name from machine_mac m join object o on o.uid = m.machine
-             where m.mac = any($1::text[]::macaddr[]) order by o.name",
-            &macs
-        );
-        Ok(names.fetch_all(self.pool()).await?)
+        declared(self.pool(), &macs).await
+    }
+
+    /// Forgets what was found of a machine.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written.
+    pub async fn forget_stranger(&self, id: i64) -> Result<(), StoreError> {
+        sqlx::query!("delete from stranger where id = $1", id).execute(self.pool()).await?;
+        Ok(())
     }
 
     /// What was found of a Machine before it was declared becomes its own, if `takes` says so, and is forgotten otherwise. True: it has

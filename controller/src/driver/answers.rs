@@ -361,6 +361,8 @@ fn in_words(fact: &Fact) -> String {
         Some(Observed::Hello(it)) => format!("rack of version {} connected", it.version),
         Some(Observed::DhcpServer(it)) => format!("the DHCP server {} is there: {}", it.address, it.seen),
         Some(Observed::DhcpInForce(it)) => format!("leases from its DHCP blocks number {}", it.delegation),
-        Some(Observed::Log(_) | Observed::BootTrace(_)) | None => fact.body.to_string(),
+        Some(Observed::Log(_) | Observed::BootTrace(_) | Observed::Stranger(_)) | None => {
+            fact.body.to_string()
+        }
     }
 }

@@ -22,6 +22,7 @@ use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::Estate;
 use super::meters::Meters;
 use super::ntp;
+use super::strangers;
 use super::topology::Topology;
 use super::zones;
 
@@ -75,7 +76,6 @@ async fn render(
             return Ok(KnownConcern { machines: composed(&store.entries(KNOWN).await?)? }.encode_to_vec());
         }
         "dns" => return Ok(zones::concern(store, topology).await?.encode_to_vec()),
-        BOOT => return Ok(BootConcern { machines: composed(told)?, enlist: None }.encode_to_vec()),
         _ => {}
     }
     let estate = topology.estate(store).await?;
@@ -88,6 +88,10 @@ async fn render(
             dhcp(&estate, rack, &delegation, &addresses, &clients).encode_to_vec()
         }
         "images" => images(&estate).encode_to_vec(),
+        BOOT => {
+            let enlist = strangers::concern(store, &estate, rack).await?;
+            BootConcern { machines: composed(told)?, enlist }.encode_to_vec()
+        }
         "time" => ntp::time(&estate, rack).encode_to_vec(),
         _ => {
             let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);

@@ -17,6 +17,7 @@ use super::converge::Driver;
 use super::estate::{Net, RackSeen};
 use super::load::{Estate, readable};
 use super::machine::to_json;
+use super::strangers;
 use crate::racks::observed::{DhcpServer, Observed};
 
 /// What was seen this long ago is there now: racks tell of it every five minutes.
@@ -27,7 +28,9 @@ const FORGET: Duration = Duration::from_secs(7 * 86_400);
 const AROUND: Duration = Duration::from_secs(900);
 /// How often a discovery is looked at, whether or not it was seen.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
-/// The most discoveries there are: anybody on a link can make some up.
+/// Names of servers begin so.
+const SERVER: &str = "dhcp-";
+/// The most servers that are noted: anybody on a link can make some up.
 const MOST: usize = 256;
 /// The kind of facts in which racks introduce themselves.
 const HELLO: &str = "hello";
@@ -47,7 +50,7 @@ impl Sighting<'_> {
     /// What the server is called: one address may be used on several links.
     fn name(&self) -> String {
         let address = self.address.to_string().replace(['.', ':'], "-");
-        let name: String = format!("dhcp-{address}-{}", self.net.name).chars().take(LABEL).collect();
+        let name: String = format!("{SERVER}{address}-{}", self.net.name).chars().take(LABEL).collect();
         name.trim_end_matches('-').to_owned()
     }
 
@@ -71,14 +74,15 @@ pub(super) async fn note(
     let declared = declared(driver).await?;
     let racks = Racks::load(driver, estate, now).await?;
     let known = driver.store.all("Discovery").await?;
+    let servers = known.iter().filter(|object| object.name.starts_with(SERVER)).count();
     for sighting in there.iter().filter(|it| !is_known(it, &racks, &declared)) {
         let name = sighting.name();
         match known.iter().find(|object| object.name == name) {
             Some(object) => driver.store.enqueue(object.uid, Duration::ZERO).await?,
-            None if known.len() >= MOST => {
+            None if servers >= MOST => {
                 tracing::warn!(
                     name,
-                    "there are too many discoveries for another one; delete those that are dealt with"
+                    "there are too many discoveries of DHCP servers for another one; delete those that are dealt with"
                 );
             }
             None => make(driver, &name, now).await?,
@@ -87,7 +91,7 @@ pub(super) async fn note(
     Ok(())
 }
 
-async fn make(driver: &Driver, name: &str, now: Timestamp) -> Result<(), StoreError> {
+pub(super) async fn make(driver: &Driver, name: &str, now: Timestamp) -> Result<(), StoreError> {
     let corrupt = |what: String| StoreError::Corrupt(format!("Discovery {name:?}: {what}"));
     let kind = Kind::find("Discovery").ok_or_else(|| corrupt("its kind is not described".to_owned()))?;
     let spec = splice::Text::parse("{}").map_err(|error| corrupt(error.to_string()))?;
@@ -115,6 +119,9 @@ async fn make(driver: &Driver, name: &str, now: Timestamp) -> Result<(), StoreEr
 /// The database, or the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+    if let Some(stranger) = driver.store.stranger(object.uid, &object.name).await? {
+        return strangers::reconcile(driver, lease, &object, &stranger).await;
+    }
     let estate = driver.estate().await?;
     let (declared, now) = (declared(driver).await?, driver.store.now().await?);
     let mut seen = Vec::new();

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use basalt_api::agent::{BlobRef, DiskMarker};
 use basalt_api::kinds::{
-    DeploymentSpec, FabricSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec, RackSpec,
-    SettingsSpec, StaticRouteSpec, SubnetSpec, VlanSpec,
+    Architecture, DeploymentSpec, FabricSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec,
+    RackSpec, SettingsSpec, StaticRouteSpec, SubnetSpec, VlanSpec,
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
 use basalt_db::{
@@ -252,12 +252,10 @@ impl Estate {
     }
 
     /// The environment that machines of an architecture are worked on in: the newest complete one.
-    fn ephemeral(&self, machine: &MachineSpec) -> Option<EphemeralImage> {
+    pub(super) fn ephemeral(&self, architecture: Architecture) -> Option<EphemeralImage> {
         self.images.iter().find_map(|image| {
             let file = |role| image.held.contains_key(&role).then(|| image.spec.files.get(&role)).flatten();
-            if image.spec.purpose != ImagePurpose::Ephemeral
-                || image.spec.architecture != machine.architecture
-            {
+            if image.spec.purpose != ImagePurpose::Ephemeral || image.spec.architecture != architecture {
                 return None;
             }
             Some(EphemeralImage {
@@ -368,7 +366,7 @@ impl Estate {
             uid,
             name: object.name.clone(),
             generation: object.generation,
-            ephemeral: self.ephemeral(&machine),
+            ephemeral: self.ephemeral(machine.architecture),
             spec: machine,
             created_at: object.created_at,
             deletion_requested_at: object.deletion_requested_at,

@@ -23,7 +23,9 @@ use serde_json::{Value, json};
 use super::converge::Driver;
 use super::estate::RackSeen;
 use super::load::{Estate, Loaded};
-use super::{addresses, decision, entries, estate, machine_addresses, operation, report_token, tag, zones};
+use super::{
+    addresses, decision, entries, estate, machine_addresses, operation, report_token, strangers, tag, zones,
+};
 use crate::racks::observed::Observed;
 
 /// Steps in one go, before others get their turn.
@@ -55,6 +57,9 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         let estate = driver.estate().await?;
         let loaded = estate.machine(&driver.store, &object).await?;
         driver.meters.evaluated(tag::expressions(&estate.tags));
+        if strangers::adopt(driver, &estate, &object, &loaded).await? {
+            continue;
+        }
         if addresses::assign(driver, &estate, &loaded).await? {
             continue;
         }

@@ -14,7 +14,7 @@ use super::converge::Driver;
 use super::load::{readable, spec};
 use super::machine::to_json;
 use super::services::{self, Link, Said};
-use super::{concerns, discovery};
+use super::{concerns, discovery, strangers};
 use crate::racks::observed::Observed;
 
 /// While a rack is away, it is looked at again for its own sake only; a Hello wakes it at once.
@@ -55,6 +55,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
         discovery::note(driver, &estate, rack, now).await?;
     }
+    strangers::note(driver, now).await?;
     let (status, _) = status(driver, &object, now).await?;
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Again(LOOK_AGAIN))

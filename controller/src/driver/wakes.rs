@@ -26,7 +26,7 @@ const WAKES: &[(&str, &[&str])] = &[
     ("Image", &["Rack", "Machine"]),
     ("Rack", &["Machine", "Discovery"]),
     ("Script", &["Machine"]),
-    ("Settings", &["Machine", "Rack", "Subnet", "Domain"]),
+    ("Settings", &["Machine", "Rack", "Subnet", "Domain", "Discovery"]),
 ];
 
 /// Until the next try, after the database has refused one.

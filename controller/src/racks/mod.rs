@@ -8,6 +8,7 @@
 //! | [`own_address`] | where racks dial this process |
 //! | [`regions`] | where they dial the others, of which it tells them |
 //! | [`observed`] | facts, from the wire to the store |
+//! | [`stranger`] | which machine a result is of that nobody declared |
 //! | `enrolment` | enrolling, and renewing certificates |
 //! | `call` | the calls: who may make each, and how much of it is read |
 //! | [`service`] | the gRPC services: link, blobs |
@@ -26,3 +27,4 @@ pub mod own_address;
 pub mod regions;
 pub mod service;
 pub mod sessions;
+pub mod stranger;

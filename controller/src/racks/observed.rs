@@ -7,11 +7,13 @@ use std::net::IpAddr;
 
 use basalt_api::agent::TaskResult;
 use basalt_api::values::{Attempt, Mac, Timestamp, Uid, UntrustedMessage, UntrustedName};
-use basalt_db::NewFact;
+use basalt_db::{NewFact, StrangerSeen};
 use basalt_proto::rack_v1 as wire;
 use basalt_proto::rack_v1::fact::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::stranger;
 
 /// Servers of one subnet that are kept apart; anybody on a link can make some up.
 const SERVERS: u32 = 16;
@@ -46,6 +48,8 @@ pub enum Observed {
     DhcpServer(DhcpServer),
     /// What a machine asked as it booted; kept apart from other facts.
     BootTrace(BootTrace),
+    /// The end of a task of a machine that nobody declared; kept apart from other facts.
+    Stranger(Box<StrangerSeen>),
     /// A rack introduced itself.
     Hello(Hello),
 }
@@ -382,7 +386,13 @@ impl Observed {
 #[must_use]
 pub fn new_fact(fact: wire::Fact, rack_now_ms: i64) -> NewFact {
     let seq = fact.seq;
-    let observed = fact.body.and_then(|body| Observed::from_wire(body, rack_now_ms)).unwrap_or_else(|| {
+    let observed = fact.body.and_then(|body| match body {
+        Body::Result(result) if fact.machine_uid.is_empty() => {
+            stranger::seen(&result).map(|seen| Observed::Stranger(Box::new(seen)))
+        }
+        body => Observed::from_wire(body, rack_now_ms),
+    });
+    let observed = observed.unwrap_or_else(|| {
         let message =
             format!("fact {seq} of this rack cannot be understood; is the rack newer than the region?");
         Observed::Alarm(Alarm { code: "unknown_fact".into(), message: message.into() })
@@ -454,7 +464,11 @@ mod tests {
             "attempt": 1, "outcome": {"type": "failed", "code": "other", "message": hostile, "wrote": false},
             "inventory": {"dmi": {"serial": hostile}}, "output": hostile,
         });
-        let body = stored(Body::Result(wire::AgentResult { json: result.to_string().into() })).body;
+        let body = stored(Body::Result(wire::AgentResult {
+            json: result.to_string().into(),
+            address: String::new(),
+        }))
+        .body;
         assert_eq!(
             (&body["outcome"]["message"], &body["inventory"]["dmi"]["serial"]),
             (&line.into(), &line.into())

@@ -115,6 +115,16 @@ impl Linked {
         say(&self.outbox, from_rack::Message::Hello(hello)).await;
     }
 
+    /// Brings a fact of a spool of its own.
+    pub(crate) async fn brings(&self, fact: Fact) {
+        let batch = FactBatch {
+            spool_uid: uuid::Uuid::new_v4().to_string(),
+            facts: vec![Fact { seq: 1, ..fact }],
+            ..FactBatch::default()
+        };
+        say(&self.outbox, from_rack::Message::Facts(batch)).await;
+    }
+
     /// Until the region ends the link.
     pub(crate) async fn ended(&mut self) {
         (&mut self.task).await.expect("it was not cut short");

@@ -14,6 +14,7 @@ mod carried;
 mod connections;
 mod consequences;
 mod dhcp;
+mod enlistment;
 mod enrolment;
 mod examples;
 mod faults;

@@ -730,6 +730,9 @@ pub struct AgentProgress {
 pub struct AgentResult {
     #[prost(bytes = "vec", tag = "1")]
     pub json: ::prost::alloc::vec::Vec<u8>,
+    /// the machine's
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AgentLog {

@@ -229,7 +229,9 @@ async fn result(
     let armed = table.ephemeral(*mac, ends.peer.ip()).ok_or_else(gone)?;
     let report = report::mint(&armed.boot.attempt_key, id.attempt, &about.machine_uid);
     web.facts
-        .record(about.saw(Body::Result(AgentResult { json: body.to_vec() })))
+        .record(
+            about.saw(Body::Result(AgentResult { json: body.to_vec(), address: ends.peer.ip().to_string() })),
+        )
         .await
         .map_err(|error| Problem::disk(&error))?;
     let (attempts, id, key) = (Arc::clone(&web.attempts), id.clone(), key.clone());

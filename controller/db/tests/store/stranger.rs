@@ -124,11 +124,23 @@ async fn what_was_found_of_a_machine_becomes_its_own_once() {
     assert_eq!(racks.says(&found[0]).await, None);
     assert!(!racks.store.adopt_stranger(declared.into(), true).await.unwrap(), "there is nothing more");
 
+    racks.bring(&[A, C], None).await;
+    let found = racks.discover().await;
     racks.bring(&[A, B], None).await;
-    assert_eq!(racks.due().await, BTreeSet::from([declared]), "the Machine decides about it");
+    assert_eq!(racks.due().await, BTreeSet::from([found[0].1]), "it is the Machine, whose hardware is known");
+    assert_eq!(racks.says(&found[0]).await, None);
+}
+
+#[tokio::test]
+async fn a_machine_that_was_declared_meanwhile_decides_about_what_was_found() {
+    let mut racks = Racks::new().await;
+    let declared = put(&racks.store, "Machine", "m", machine(B)).await.unwrap().object.uid;
+    racks.due().await;
+    racks.bring(&[A, B], None).await;
+    assert_eq!(racks.due().await, BTreeSet::from([declared]));
     assert_eq!(racks.store.new_strangers().await.unwrap(), Vec::<String>::new());
     assert!(!racks.store.adopt_stranger(declared.into(), false).await.unwrap());
-    assert_eq!(racks.store.latest_facts(declared).await.unwrap().len(), 2);
+    assert_eq!(racks.store.latest_facts(declared).await.unwrap().len(), 0);
     assert!(!racks.store.adopt_stranger(declared.into(), true).await.unwrap(), "it was forgotten");
 }
 

@@ -328,6 +328,12 @@ fn give(
     false
 }
 
+/// Whether `*` (any text) and `?` (one character of ASCII) make the pattern the text.
+#[must_use]
+pub fn is_like(pattern: &str, text: &str) -> bool {
+    glob(pattern.as_bytes(), text.as_bytes())
+}
+
 /// Whether `*` (any bytes) and `?` (one byte) make the pattern the text. Linear in both but for one pass back a star.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut seen, mut star) = (0, 0, None);

@@ -1,0 +1,285 @@
+//! Machines that boot from the network and that nobody declared (docs/decisions/090-enlistment.md).
+//!
+//! | who | does |
+//! | --- | --- |
+//! | a rack's reconciliation | tells the rack whom it may look into ([`concern`]), and makes a Discovery of each that was found ([`note`]) |
+//! | the Discovery's | says what was found, and makes a Machine of it where Settings or the VLAN say so ([`reconcile`]) |
+//! | the Machine's | takes what was found for its own, in place of a first look ([`adopt`]) |
+
+use std::collections::BTreeMap;
+
+use basalt_api::Kind;
+use basalt_api::agent::{Task, TaskAction, TaskResult, Then as Afterwards};
+use basalt_api::kinds::{
+    Architecture, Condition, DiscoverySort, DiscoveryStatus, EnlistMode, Inventory, ProposedMachine,
+};
+use basalt_api::values::{Attempt, Mac, Timestamp};
+use basalt_db::{Key, Lease, Object, Precondition, Put, Store, StoreError, Stranger, Then, splice};
+use basalt_proto::rack_v1::{Enlist, EnlistTask, EphemeralBoot};
+
+use super::conditions::settled;
+use super::converge::Driver;
+use super::discovery;
+use super::estate::{self, Net, RackSeen};
+use super::load::{Estate, Loaded};
+use super::machine::to_json;
+use machine::{Found, name_by_mac, proposed};
+
+mod machine;
+
+/// How often a discovery is looked at, whether or not anything was found anew.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(300);
+/// Who makes Machines of machines that nobody declared.
+pub const MANAGER: &str = "enlistment";
+/// The architectures that machines have.
+const ARCHITECTURES: [Architecture; 2] = [Architecture::Amd64, Architecture::Arm64];
+
+/// What is done about strangers of a network.
+fn mode(estate: &Estate, net: &Net) -> EnlistMode {
+    net.vlan.enlist.unwrap_or(estate.settings.enlist)
+}
+
+/// Whom a rack may look into. `None`: nobody.
+///
+/// # Errors
+/// Fails if the database cannot be read.
+pub async fn concern(store: &Store, estate: &Estate, rack: &RackSeen) -> Result<Option<Enlist>, StoreError> {
+    let mut networks: BTreeMap<&str, (EnlistMode, Vec<String>)> = BTreeMap::new();
+    for net in estate.nets.iter().filter(|net| net.boots() && mode(estate, net) != EnlistMode::Off) {
+        let serving = estate::racks_of(net, &estate.nets, &estate.racks);
+        if serving.iter().any(|other| other.uid == rack.uid) {
+            let of_vlan = networks.entry(net.subnet.vlan.as_str());
+            of_vlan.or_insert((mode(estate, net), Vec::new())).1.push(net.subnet.cidr.to_string());
+        }
+    }
+    let images: Vec<_> = ARCHITECTURES.iter().filter_map(|it| Some((*it, estate.ephemeral(*it)?))).collect();
+    if networks.is_empty() || images.is_empty() {
+        return Ok(None);
+    }
+    let mut key = [0; 32];
+    aws_lc_rs::rand::fill(&mut key)
+        .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
+    let (attempt, key) = store.stranger_attempt(&key).await?;
+    let mut tasks = Vec::new();
+    for (mode, networks) in networks.into_values() {
+        for (architecture, image) in &images {
+            let options = [Some(image.kernel_options.as_str()), estate.settings.kernel_options.as_deref()];
+            tasks.push(EnlistTask {
+                networks: networks.clone(),
+                architecture: architecture.to_string(),
+                boot: Some(EphemeralBoot {
+                    attempt: attempt.get(),
+                    not_after_unix_ms: i64::MAX,
+                    kernel_sha256: image.kernel.to_string(),
+                    initrd_sha256: image.initrd.to_string(),
+                    squashfs_sha256: image.squashfs.to_string(),
+                    kernel_options: basalt_engine::render::kernel_options(options),
+                    attempt_key: key.to_vec(),
+                    task_json: to_json(&task(attempt, mode))?.to_string().into_bytes(),
+                    step_key: String::new(),
+                    claimed_by: String::new(),
+                }),
+            });
+        }
+    }
+    let settings = &estate.settings.enlistment;
+    Ok(Some(Enlist {
+        tasks,
+        allow: settings.allow.iter().cloned().collect(),
+        ignore: settings.ignore.iter().cloned().collect(),
+        at_once: settings.at_once,
+    }))
+}
+
+/// It reads the hardware and writes nothing.
+fn task(attempt: Attempt, mode: EnlistMode) -> Task {
+    Task {
+        attempt: attempt.get(),
+        not_after_unix_ms: i64::MAX,
+        machine_uid: String::new(),
+        scripts: Vec::new(),
+        action: TaskAction::Inventory,
+        then: match mode {
+            EnlistMode::Create => Afterwards::PowerOff,
+            EnlistMode::Off | EnlistMode::Discover | EnlistMode::CreateAndCommission => Afterwards::Reboot,
+        },
+    }
+}
+
+/// Makes a Discovery of each machine that was found and has none.
+///
+/// # Errors
+/// Fails if the database cannot be written.
+pub(super) async fn note(driver: &Driver, now: Timestamp) -> Result<(), StoreError> {
+    for name in driver.store.new_strangers().await? {
+        discovery::make(driver, &name, now).await?;
+    }
+    Ok(())
+}
+
+/// Works on the Discovery of a machine.
+///
+/// # Errors
+/// The database, or the lease is over.
+pub(super) async fn reconcile(
+    driver: &Driver,
+    lease: &Lease,
+    object: &Object,
+    stranger: &Stranger,
+) -> Result<Then, StoreError> {
+    let estate = driver.estate().await?;
+    let now = driver.store.now().await?;
+    let declared = driver.store.machines_with(&stranger.macs).await?;
+    if declared.iter().any(|machine| machine.has_result) {
+        driver.store.forget_stranger(stranger.id).await?;
+        let key = Key::Uid(object.uid);
+        driver.store.request_deletion("Discovery", key, Precondition::None, false).await?;
+        return Ok(Then::Rest);
+    }
+    let result: TaskResult = serde_json::from_value(stranger.body.clone())
+        .map_err(|error| StoreError::Corrupt(format!("what was found of {:?}: {error}", stranger.name)))?;
+    let boot_mac: Mac = stranger
+        .boot_mac
+        .parse()
+        .map_err(|_| StoreError::Corrupt(format!("{:?} is no MAC address", stranger.boot_mac)))?;
+    let inventory = result.inventory.unwrap_or_default();
+    let at = stranger.address;
+    let net = at.and_then(|at| estate.nets.iter().find(|net| net.subnet.cidr.contains(at)));
+    let found = Found {
+        boot_mac,
+        inventory: &inventory,
+        rack: &stranger.source,
+        vlan: net.map(|net| net.subnet.vlan.as_str()),
+    };
+    let proposal = proposed(found, &estate.settings.enlistment);
+    let creates = net
+        .map(|net| mode(&estate, net))
+        .filter(|mode| matches!(mode, EnlistMode::Create | EnlistMode::CreateAndCommission));
+    let refused = match (creates, declared.first()) {
+        (Some(_), None) => create(driver, &proposal, name_by_mac(boot_mac), now).await?,
+        _ => None,
+    };
+    let before: DiscoveryStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let mut status = DiscoveryStatus::default();
+    status.common.observed_generation = object.generation;
+    status.sort = Some(DiscoverySort::UnknownMac);
+    status.mac = Some(boot_mac);
+    status.macs = stranger.macs.iter().filter_map(|mac| mac.parse().ok()).collect();
+    status.addresses = at.into_iter().collect();
+    status.vlan = net.map(|net| net.subnet.vlan.clone());
+    status.racks = stranger.source.parse().into_iter().collect();
+    status.first_seen_at = Some(stranger.first_seen);
+    status.last_seen_at = Some(stranger.last_seen);
+    status.inventory = Some(Inventory::from_agent(&inventory, &result.markers));
+    let is_declared = declared.first().map(|machine| machine.name.as_str());
+    status.common.conditions = conditions(&object.name, &proposal, is_declared, refused.as_deref(), now);
+    status.proposal = Some(proposal);
+    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+    driver.write_status(lease, object.generation, &to_json(&status)?).await?;
+    Ok(Then::Again(LOOK_AGAIN))
+}
+
+fn conditions(
+    name: &str,
+    proposal: &ProposedMachine,
+    declared: Option<&str>,
+    refused: Option<&str>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    match (declared, refused) {
+        (Some(machine), _) => {
+            let message =
+                format!("Machine {machine:?} has one of its MAC addresses, and takes over what was found");
+            settled(true, "Declared", &message, now)
+        }
+        (None, Some(why)) => settled(false, "NotCreated", &format!("no Machine was made of it: {why}"), now),
+        (None, None) => {
+            let message = format!(
+                "it booted from the network, and nobody declared it: run `basalt accept {name}` to have Machine {:?} made of it, declare a Machine \
+                 with one of its MAC addresses, or have it ignored (enlistment.ignore of Settings)",
+                proposal.name
+            );
+            settled(false, "Undeclared", &message, now)
+        }
+    }
+}
+
+/// Makes a Machine. Answers why there is none.
+async fn create(
+    driver: &Driver,
+    proposal: &ProposedMachine,
+    second: String,
+    now: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    let kind = Kind::find("Machine").ok_or_else(|| StoreError::Corrupt("Machine is no kind".to_owned()))?;
+    let mut spec = to_json(proposal)?;
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("name");
+        fields.retain(|_, value| !value.is_null());
+    }
+    let text =
+        splice::Text::parse(&spec.to_string()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    let mut refused = None;
+    for name in [proposal.name.clone(), second] {
+        let put = Put {
+            kind,
+            key: Key::Name(&name),
+            spec: &text,
+            at: "",
+            labels: None,
+            manager: Some(MANAGER),
+            adopt: true,
+            precondition: Precondition::Absent,
+            first_status: &crate::api::first_status(kind.name, now),
+        };
+        match driver.store.put(&put).await {
+            Ok(_) => return Ok(None),
+            Err(error @ (StoreError::Exists { .. } | StoreError::Refused { .. })) => {
+                refused = Some(basalt_api::in_one_line(&error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(refused)
+}
+
+/// Takes what was found of a Machine before it was declared for its own. True: its facts have changed.
+///
+/// A Machine whose commissioning has scripts is booted for these, and one that enlistment makes may be commissioned by a boot of its own: then
+/// what was found is forgotten.
+///
+/// # Errors
+/// Fails if the database cannot be written.
+pub(super) async fn adopt(
+    driver: &Driver,
+    estate: &Estate,
+    object: &Object,
+    loaded: &Loaded,
+) -> Result<bool, StoreError> {
+    if loaded.input.facts.inventory.is_some() {
+        return Ok(false);
+    }
+    let is_enlisted = object.manager.as_deref() == Some(MANAGER);
+    let commissions = |net: &Net| mode(estate, net) == EnlistMode::CreateAndCommission;
+    let takes = loaded.input.inspection.are_none()
+        && loaded.input.recommission_requested_at.is_none()
+        && !(is_enlisted && estate.nets.iter().any(commissions));
+    driver.store.adopt_stranger(loaded.input.uid, takes).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_task_writes_nothing_and_only_a_machine_that_is_created_is_powered_off() {
+        let then = |mode| {
+            let task = task(Attempt::new(4), mode);
+            assert!(!task.changes_machine());
+            task.then
+        };
+        assert_eq!(then(EnlistMode::Discover), Afterwards::Reboot);
+        assert_eq!(then(EnlistMode::Create), Afterwards::PowerOff);
+        assert_eq!(then(EnlistMode::CreateAndCommission), Afterwards::Reboot);
+    }
+}

@@ -1,0 +1,116 @@
+//! Which machine a result is of that nobody declared: its MAC addresses, and its board where that can be told from others.
+
+use std::net::IpAddr;
+
+use basalt_api::agent::{Dmi, Nic, TaskResult};
+use basalt_api::values::Mac;
+use basalt_db::StrangerSeen;
+use basalt_proto::rack_v1::AgentResult;
+
+/// ARPHRD_ETHER of `linux/if_arp.h`.
+const ETHERNET: u16 = 1;
+/// Drivers of interfaces to the BMC of the machine itself. Their addresses are the same on all machines of a model.
+const TO_THE_BMC: [&str; 4] = ["cdc_ether", "cdc_ncm", "cdc_subset", "rndis_host"];
+/// UUIDs that firmware of many boards has, in lower case.
+const NO_UUID: [&str; 2] = ["03000200-0400-0500-0006-000700080009", "12345678-1234-5678-90ab-cddeefaabbcc"];
+/// What firmware says where nobody has set a serial number, in lower case.
+const NO_SERIAL: [&str; 12] = [
+    "0",
+    "0123456789",
+    "123456789",
+    "1234567890",
+    "default string",
+    "n/a",
+    "none",
+    "not available",
+    "not specified",
+    "system serial number",
+    "to be filled by o.e.m.",
+    "unknown",
+];
+
+/// Reads the result of a machine that nobody declared. `None`: it cannot be read.
+#[must_use]
+pub fn seen(told: &AgentResult) -> Option<StrangerSeen> {
+    let document = TaskResult::from_outside(&told.json).ok()?;
+    let result: TaskResult = serde_json::from_value(document).ok()?;
+    let inventory = result.inventory.as_ref();
+    let macs =
+        inventory.iter().flat_map(|it| &it.nics).filter_map(own_mac).map(|it| it.to_string()).collect();
+    let board = inventory.and_then(|it| board(&it.dmi));
+    let address = told.address.parse::<IpAddr>().ok();
+    Some(StrangerSeen { result: serde_json::to_value(&result).ok()?, macs, board, address })
+}
+
+/// The address of an interface that no other machine has.
+#[must_use]
+pub fn own_mac(nic: &Nic) -> Option<Mac> {
+    let mac: Mac = nic.mac.parse().ok()?;
+    let is_ethernet = nic.hardware.is_none_or(|it| it == ETHERNET);
+    let is_own = !TO_THE_BMC.contains(&nic.driver.as_str()) && !mac.is_zero() && !mac.is_multicast();
+    (is_ethernet && is_own).then_some(mac)
+}
+
+/// A serial number that tells a machine from others.
+#[must_use]
+pub fn serial(dmi: &Dmi) -> Option<&str> {
+    let serial = dmi.serial.trim();
+    let is_one =
+        !serial.is_empty() && !NO_SERIAL.contains(&serial.to_lowercase().as_str()) && is_varied(serial);
+    is_one.then_some(serial)
+}
+
+/// UUID and serial number, where both tell the board from others. Vendors give one UUID to many boards, so it does not count alone.
+fn board(dmi: &Dmi) -> Option<String> {
+    let uuid = dmi.uuid.trim().to_lowercase();
+    let is_one = uuid.len() == 36 && !NO_UUID.contains(&uuid.as_str()) && is_varied(&uuid.replace('-', ""));
+    is_one.then(|| serial(dmi).map(|serial| format!("{uuid}/{serial}"))).flatten()
+}
+
+/// More than one character again and again.
+fn is_varied(text: &str) -> bool {
+    let mut characters = text.chars();
+    let first = characters.next();
+    characters.any(|it| Some(it) != first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dmi(uuid: &str, serial: &str) -> Dmi {
+        Dmi { uuid: uuid.into(), serial: serial.into(), ..Dmi::default() }
+    }
+
+    #[test]
+    fn a_board_has_a_uuid_and_a_serial_number_of_its_own() {
+        let good = "4C4C4544-0042-3510-8052-B4C04F4A3732";
+        assert_eq!(board(&dmi(good, "5BR47J2")).unwrap(), format!("{}/5BR47J2", good.to_lowercase()));
+        for (uuid, serial) in [
+            (good, "To Be Filled By O.E.M."),
+            (good, ""),
+            (good, "00000000"),
+            ("03000200-0400-0500-0006-000700080009", "5BR47J2"),
+            ("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", "5BR47J2"),
+            ("00000000-0000-0000-0000-000000000000", "5BR47J2"),
+            ("", "5BR47J2"),
+        ] {
+            assert_eq!(board(&dmi(uuid, serial)), None, "{uuid} {serial}");
+        }
+    }
+
+    #[test]
+    fn interfaces_that_many_machines_have_tell_none_of_them() {
+        let nic = |mac: &str, driver: &str, hardware| Nic {
+            mac: mac.into(),
+            driver: driver.into(),
+            hardware,
+            ..Nic::default()
+        };
+        let own = |nic: Nic| own_mac(&nic).map(|mac| mac.to_string());
+        assert_eq!(own(nic("52:54:00:00:00:01", "e1000", Some(1))).as_deref(), Some("52:54:00:00:00:01"));
+        assert_eq!(own(nic("52:54:00:00:00:01", "cdc_ether", Some(1))), None);
+        assert_eq!(own(nic("00:00:00:00:00:00", "e1000", Some(1))), None);
+        assert_eq!(own(nic("52:54:00:00:00:01", "mlx5_core", Some(32))), None);
+    }
+}

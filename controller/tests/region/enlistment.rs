@@ -1,0 +1,198 @@
+//! Machines that nobody declared, from what a rack is told to the Machine that is made of them. The rack is played.
+
+use crate::linked::Linked;
+use crate::support::{Lab, lab};
+use crate::traces::ephemeral_image;
+use basalt_api::agent::{Dmi, Inventory, Nic, Outcome, Task, TaskAction, TaskResult, Then};
+use basalt_engine::Policy;
+use basalt_proto::rack_v1::{AgentResult, BootConcern, Enlist, Fact, fact};
+use basalt_region::controller::Controller;
+use prost::Message;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const A: &str = "52:54:00:00:00:0a";
+const B: &str = "52:54:00:00:00:0b";
+
+/// A rack at 10.77.0.2, and an image to look into machines with.
+async fn site() -> (Lab, Controller, Linked) {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    ephemeral_image(&lab).await;
+    lab.api.declare("/api/v1/fabrics/lab", "{}").await;
+    lab.api.declare("/api/v1/vlans/lab.0", r#"{"fabric":"lab","vid":0,"dhcp":{"enabled":true}}"#).await;
+    lab.api.declare("/api/v1/subnets/lab", r#"{"vlan":"lab.0","cidr":"10.77.0.0/24"}"#).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    (lab, controller, rack)
+}
+
+/// Whom the rack may look into, by what it was told last.
+fn enlist(rack: &Linked) -> Option<Enlist> {
+    let told = rack.told().concerns;
+    let version = told.iter().rfind(|version| version.concern == "boot")?;
+    BootConcern::decode(version.body.as_slice()).expect("a concern").enlist
+}
+
+async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = found().await {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn told(rack: &Linked) -> Enlist {
+    until("the rack is told whom it may look into", async || enlist(rack)).await
+}
+
+/// What the agent found of a machine with these interfaces, the first of which it booted from.
+async fn found(rack: &Linked, macs: &[&str], serial: &str) {
+    let boot = told(rack).await.tasks.remove(0).boot.expect("a boot");
+    let nic = |mac: &&str| Nic { mac: (*mac).to_owned(), hardware: Some(1), ..Nic::default() };
+    let result = TaskResult {
+        attempt: boot.attempt,
+        outcome: Outcome::Succeeded,
+        inventory: Some(Inventory {
+            architecture: "x86_64".to_owned(),
+            nics: macs.iter().map(nic).collect(),
+            dmi: Dmi { manufacturer: "Dell Inc.".into(), serial: serial.into(), ..Dmi::default() },
+            ..Inventory::default()
+        }),
+        markers: Default::default(),
+        timings: Default::default(),
+        output: None,
+        scripts: Vec::new(),
+    };
+    let json = serde_json::to_vec(&result).unwrap();
+    let result = AgentResult { json, address: "10.77.0.100".to_owned() };
+    let mac = macs[0].to_owned();
+    let (attempt, body) = (boot.attempt, Some(fact::Body::Result(result)));
+    rack.brings(Fact { mac, attempt, body, ..Fact::default() }).await;
+}
+
+async fn list(lab: &Lab, kind: &str) -> Vec<Value> {
+    let answer = lab.api.get(&format!("/api/v1/{kind}")).await;
+    answer.json()["items"].as_array().expect("items").clone()
+}
+
+/// The Discovery of a machine, once its status is there.
+async fn discovery(lab: &Lab) -> Value {
+    let is_told = |it: &Value| it["status"]["sort"] == "unknown_mac";
+    until("a Discovery", async || list(lab, "discoveries").await.into_iter().find(is_told)).await
+}
+
+#[tokio::test]
+async fn what_was_found_is_a_discovery_and_the_machine_that_is_declared_takes_it_over_without_a_boot() {
+    let (lab, _controller, rack) = site().await;
+    found(&rack, &[A, B], "5BR47J2").await;
+    let seen = discovery(&lab).await;
+    assert_eq!(seen["metadata"]["name"], "mac-52-54-00-00-00-0a");
+    let status = &seen["status"];
+    assert_eq!((&status["mac"], &status["macs"]), (&json!(A), &json!([A, B])));
+    assert_eq!((&status["vlan"], &status["racks"]), (&json!("lab.0"), &json!(["r1"])));
+    assert_eq!(status["addresses"], json!(["10.77.0.100"]));
+    assert_eq!(status["inventory"]["dmi"]["serial"], "5BR47J2");
+    let proposal = &status["proposal"];
+    assert_eq!((&proposal["name"], &proposal["boot_macs"]), (&json!("dell-inc-5br47j2"), &json!([A, B])));
+    let ready = &status["conditions"][0];
+    assert_eq!((&ready["type"], &ready["reason"]), (&json!("Ready"), &json!("Undeclared")));
+    assert!(ready["message"].as_str().unwrap().contains("basalt accept mac-52-54-00-00-00-0a"), "{ready}");
+
+    lab.api.declare("/api/v1/machines/web1", &json!({"boot_macs": [B]}).to_string()).await;
+    let machine = until("the Machine has the hardware that was found", async || {
+        let machine = lab.api.get("/api/v1/machines/web1").await.json();
+        machine["status"]["inventory"].is_object().then_some(machine)
+    })
+    .await;
+    assert_eq!(machine["status"]["inventory"]["dmi"]["serial"], "5BR47J2");
+    assert_eq!(machine["status"]["axes"]["lifecycle"], "ready", "{}", machine["status"]);
+    until("the Discovery is gone", async || list(&lab, "discoveries").await.is_empty().then_some(())).await;
+}
+
+#[tokio::test]
+async fn where_a_vlan_says_so_the_region_makes_a_machine_by_its_rules() {
+    let (lab, _controller, rack) = site().await;
+    lab.api.declare("/api/v1/zones/row-1", "{}").await;
+    let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": "create"});
+    lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
+    let rule = json!({"vendor": "Dell*", "rack": "r1", "zone": "row-1", "tags": ["new"]});
+    let settings = json!({"enlistment": {"rules": {"dell": rule}}});
+    lab.api.declare("/api/v1/settings/default", &settings.to_string()).await;
+    until("machines are powered off", async || {
+        let task = enlist(&rack)?.tasks.remove(0).boot?.task_json;
+        let task: Task = serde_json::from_slice(&task).expect("a task");
+        assert_eq!((&task.action, task.scripts.len()), (&TaskAction::Inventory, 0));
+        (task.then == Then::PowerOff).then_some(())
+    })
+    .await;
+    found(&rack, &[A], "5BR47J2").await;
+    let machine = until("the Machine", async || {
+        let machine = list(&lab, "machines").await.pop()?;
+        machine["status"]["inventory"].is_object().then_some(machine)
+    })
+    .await;
+    assert_eq!(
+        (&machine["metadata"]["name"], &machine["metadata"]["manager"]),
+        (&json!("dell-inc-5br47j2"), &json!("enlistment"))
+    );
+    let spec = &machine["spec"];
+    assert_eq!((&spec["zone"], &spec["tags"]), (&json!("row-1"), &json!(["new"])));
+    until("the Discovery is gone", async || list(&lab, "discoveries").await.is_empty().then_some(())).await;
+
+    // Another machine of the same serial number.
+    found(&rack, &[B], "5BR47J2").await;
+    let name = until("a Machine by its MAC", async || {
+        let machines = list(&lab, "machines").await;
+        machines.iter().find(|it| it["spec"]["boot_macs"] == json!([B]))?["metadata"]["name"]
+            .as_str()
+            .map(str::to_owned)
+    })
+    .await;
+    assert_eq!(name, "mac-52-54-00-00-00-0b");
+}
+
+#[tokio::test]
+async fn settings_and_vlan_say_whom_a_rack_may_look_into() {
+    let (lab, _controller, rack) = site().await;
+    let enlist = told(&rack).await;
+    let task = &enlist.tasks[0];
+    assert_eq!(
+        (task.networks.as_slice(), task.architecture.as_str()),
+        (&["10.77.0.0/24".to_owned()][..], "amd64")
+    );
+    assert_eq!((enlist.at_once, enlist.tasks.len()), (16, 1), "there is no image for arm64");
+    let settings = json!({"enlistment": {"at_once": 2, "ignore": ["52:54:01"]}});
+    lab.api.declare("/api/v1/settings/default", &settings.to_string()).await;
+    until("the rack is told the bounds", async || {
+        let enlist = self::enlist(&rack)?;
+        (enlist.at_once == 2 && enlist.ignore == ["52:54:01"]).then_some(())
+    })
+    .await;
+    let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": "off"});
+    lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
+    until("the rack may look into nobody", async || self::enlist(&rack).is_none().then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_machine_whose_commissioning_has_scripts_is_booted_for_these() {
+    let (lab, _controller, rack) = site().await;
+    let script = json!({"type": "commissioning", "content": "#!/bin/sh\ntrue\n"});
+    lab.api.declare("/api/v1/scripts/check", &script.to_string()).await;
+    found(&rack, &[A], "5BR47J2").await;
+    discovery(&lab).await;
+    let machine = json!({"boot_macs": [A], "commissioning": {"scripts": ["check"]}});
+    lab.api.declare("/api/v1/machines/web1", &machine.to_string()).await;
+    until("the Discovery is gone", async || list(&lab, "discoveries").await.is_empty().then_some(())).await;
+    let status = until("the Machine was looked at", async || {
+        let machine = lab.api.get("/api/v1/machines/web1").await.json();
+        machine["status"]["axes"].is_object().then(|| machine["status"].clone())
+    })
+    .await;
+    assert_eq!((&status["inventory"], &status["axes"]["lifecycle"]), (&Value::Null, &json!("commissioning")));
+}
