@@ -1,5 +1,6 @@
 //! basalt: the operator's command. One module a command.
 
+mod accept;
 mod apply;
 mod audit;
 mod boots;
@@ -88,6 +89,8 @@ enum Command {
     Token(token::Args),
     /// Say who changed what
     Audit(audit::Args),
+    /// Make Machines of Discoveries: of machines that booted from the network and that nobody declared
+    Accept(accept::Args),
     /// Switch a machine's power, or say if it is on
     Power(operate::PowerArgs),
     /// Read a machine's hardware again, and try again what failed on it
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Command::Whoami(args) => ended(block_on(whoami::run(args, &connection))),
         Command::Token(args) => ended(block_on(token::run(args, &connection))),
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
+        Command::Accept(args) => ended(block_on(accept::run(args, &connection))),
         Command::Power(args) => ended(block_on(operate::power(args, &connection))),
         Command::Recommission(args) => ended(block_on(operate::run(Verb::Recommission, args, &connection))),
         Command::RunScript(args) => ended(block_on(operate::script(args, &connection))),

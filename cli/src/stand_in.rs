@@ -7,7 +7,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use crate::region::Failed;
-use crate::{Cli, Command, apply, audit, delete, edit, get, operate, patch, wait};
+use crate::{Cli, Command, accept, apply, audit, delete, edit, get, operate, patch, wait};
 
 /// A Zone of which this condition is true.
 pub(crate) fn zone(condition: &str) -> Value {
@@ -33,6 +33,7 @@ where
     let connection = ["basalt", "--endpoint", &endpoint, "--token-file", token.to_str().unwrap()];
     let Cli { connection, command } = Cli::try_parse_from(connection.iter().chain(words)).unwrap();
     let ended = match command {
+        Command::Accept(args) => accept::run(args, &connection).await,
         Command::Apply(args) => apply::run(args, &connection).await,
         Command::Audit(args) => audit::run(args, &connection).await,
         Command::Get(args) => get::run(args, &connection).await,

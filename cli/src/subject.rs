@@ -76,6 +76,11 @@ fn of_kind(text: &str, wanted: &str) -> Result<String, String> {
     }
 }
 
+/// A discovery's name, or discovery/NAME.
+pub(crate) fn discovery(text: &str) -> Result<String, String> {
+    of_kind(text, "Discovery")
+}
+
 /// A machine's name, or machine/NAME.
 pub(crate) fn machine(text: &str) -> Result<String, String> {
     of_kind(text, "Machine")

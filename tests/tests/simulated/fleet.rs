@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, Precondition};
+use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, ListOptions, Precondition};
 use basalt_api::plan::TimelineKind;
 use basalt_api::wire::{Operation, OperationRequest, OperationState, PutMetadata, PutRequest, Verb};
 use basalt_api::{Kind, ProblemCode};
@@ -265,6 +265,11 @@ impl Fleet {
     /// The object's status.
     pub(crate) async fn status(&self, plural: &str, name: &str) -> Value {
         self.client.get(kind(plural), name).await.expect("the object").status
+    }
+
+    /// All objects of a kind.
+    pub(crate) async fn list(&self, plural: &str) -> Vec<basalt_api::Object> {
+        self.client.list_all(kind(plural), &ListOptions::default()).await.expect("a list")
     }
 
     /// The steps that putting this spec, or deleting the object, would lead to: their names.

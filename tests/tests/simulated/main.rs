@@ -14,4 +14,5 @@ mod racks;
 mod restore;
 mod secrets;
 mod store;
+mod strangers;
 mod terraform;
