@@ -1,11 +1,11 @@
--- The attempt by which racks look into machines that nobody declared. All of these share it.
+-- The attempt by which racks inspect undeclared machines. All of these share it.
 create table stranger_attempt (
   only_row boolean primary key default true check (only_row),
   attempt  bigint not null,
   sealed   bytea not null                   -- the key of its boot tokens
 );
 
--- Machines that nobody declared, as their agents found them. A row ends with its Discovery, or when a Machine is declared with one of its MACs.
+-- Undeclared machines, as their agents found them. A row ends with its Discovery, or when a Machine is declared with one of its MACs.
 create table stranger (
   id         bigint generated always as identity primary key,
   name       text not null unique,          -- of its Discovery

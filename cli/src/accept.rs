@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// Names of Discoveries (`basalt get discoveries`)
     #[arg(required = true, value_parser = discovery)]
     discoveries: Vec<String>,
-    /// What the Machine is called; otherwise as Settings say (enlistment.name)
+    /// The Machine's name; otherwise the one that Settings say (enlistment.name)
     #[arg(long)]
     name: Option<String>,
     /// The Machine's zone; otherwise as a rule of Settings says

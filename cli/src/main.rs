@@ -89,7 +89,7 @@ enum Command {
     Token(token::Args),
     /// Say who changed what
     Audit(audit::Args),
-    /// Make Machines of Discoveries: of machines that booted from the network and that nobody declared
+    /// Make Machines of Discoveries: of undeclared machines that booted from the network
     Accept(accept::Args),
     /// Switch a machine's power, or say if it is on
     Power(operate::PowerArgs),

@@ -213,7 +213,7 @@ enum Record {
     Fenced {
         id: AttemptId,
     },
-    /// The same subject begins anew: a stranger is looked into again.
+    /// The same subject begins anew: a stranger is inspected again.
     Renewed {
         id: AttemptId,
     },

@@ -3,7 +3,7 @@
 //! | the concerns say | and | the machine boots |
 //! | --- | --- | --- |
 //! | ephemeral | armed | the ephemeral environment |
-//! | nothing about this MAC, and that strangers of its network are looked into | it is on the [turn](crate::strangers) | the ephemeral environment |
+//! | nothing about this MAC, and that strangers of its network are inspected | it is on the [turn](crate::strangers) | the ephemeral environment |
 //! | ephemeral | its result has arrived | its disk |
 //! | ephemeral | it was fenced | its disk |
 //! | ephemeral | its `not_after` has passed | its disk |
@@ -36,7 +36,7 @@ pub struct BootTable {
 pub enum Decision<'a> {
     /// The ephemeral environment, for one task.
     Ephemeral(Armed<'a>),
-    /// Nobody declared it, and those of its network are looked into, when it is on the turn.
+    /// The ephemeral environment when it is on the turn: it is undeclared, and undeclared machines of its network are inspected.
     Stranger(Stranger<'a>),
     /// It asks again in a few seconds.
     Wait,
@@ -57,14 +57,14 @@ pub struct Armed<'a> {
     pub id: AttemptId,
 }
 
-/// A machine that nobody declared and that may be looked into.
+/// An undeclared machine that may be inspected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stranger<'a> {
-    /// What it boots.
+    /// The attempt that it boots.
     pub armed: Armed<'a>,
     /// The VLAN where it stands, by one of its networks.
     pub vlan: &'a str,
-    /// So many of one VLAN may be looked into at once.
+    /// So many of one VLAN may be inspected at once.
     pub at_once: usize,
 }
 
@@ -75,11 +75,11 @@ pub enum Why {
     Declared,
     /// Nobody knows this MAC.
     Unknown,
-    /// Nobody knows this MAC, and no region is there that could be told of it.
+    /// Nobody knows this MAC, and no region is connected.
     NoRegion,
-    /// Nobody knows this MAC, and the machine was looked into less than an hour ago.
+    /// Nobody knows this MAC, and the machine was inspected less than an hour ago.
     LookedInto,
-    /// Nobody knows this MAC, and too many others were looked into meanwhile.
+    /// Nobody knows this MAC, and too many others were inspected meanwhile.
     TooMany,
     /// Its attempt has finished.
     Finished,
@@ -99,8 +99,8 @@ impl Why {
             Self::Declared => "boots its disk",
             Self::Unknown => "is unknown and boots its disk",
             Self::NoRegion => "is unknown, no region is connected, and it boots its disk",
-            Self::LookedInto => "is unknown, was looked into less than an hour ago, and boots its disk",
-            Self::TooMany => "is unknown, too many others are looked into, and it boots its disk",
+            Self::LookedInto => "is unknown, was inspected less than an hour ago, and boots its disk",
+            Self::TooMany => "is unknown, too many others are inspected, and it boots its disk",
             Self::Finished => "has finished its task and boots its disk",
             Self::Fenced => "was claimed from two places and boots its disk",
             Self::Expired => "came too late for its task and boots its disk",
@@ -166,7 +166,7 @@ impl BootTable {
         machine.networks.is_empty() || machine.networks.iter().any(holds)
     }
 
-    /// The ephemeral boot that the concern has for this MAC, armed or not. Of a stranger `at` is the address.
+    /// The ephemeral boot that the concern has for this MAC, armed or not. `at` is the address of the machine.
     #[must_use]
     pub fn ephemeral(&self, mac: Mac, at: IpAddr) -> Option<Armed<'_>> {
         let Some(machine) = self.machine(mac) else {
@@ -177,7 +177,7 @@ impl BootTable {
         Some(Armed { machine: Some(machine), boot, id })
     }
 
-    /// What a machine boots that nobody declared, with an address there. `architecture`: only tasks of this one.
+    /// The attempt of an undeclared machine with this address. `architecture`: only tasks of this one.
     fn stranger(&self, mac: Mac, at: IpAddr, architecture: Option<Architecture>) -> Option<Stranger<'_>> {
         let enlist = self.concern.enlist.as_ref()?;
         let begins = |prefixes: &[String]| prefixes.iter().any(|prefix| has_prefix(mac, prefix));
@@ -242,7 +242,7 @@ impl BootTable {
     }
 }
 
-/// Whether a MAC begins with these octets, written with colons.
+/// True if a MAC begins with these octets, written with colons.
 fn has_prefix(mac: Mac, prefix: &str) -> bool {
     let mac = mac.to_string();
     let (mac, prefix) = (mac.split(':'), prefix.split(':'));
@@ -340,7 +340,7 @@ pub(crate) mod fixtures {
         BootConcern { machines, enlist: None }
     }
 
-    /// Strangers of one network are looked into, by attempt 4 or, of arm64, 5.
+    /// Strangers of one network are inspected, by attempt 4 or, of arm64, 5.
     pub(crate) fn enlist() -> Enlist {
         let task = |architecture: &str, attempt| EnlistTask {
             networks: vec!["10.77.0.0/24".into()],

@@ -248,8 +248,10 @@ fn describe(content: &Content) -> String {
                 };
                 format!("  {} {}: {action}", it.name, it.macs.join(" "))
             };
-            let enlist = it.enlist.iter().flat_map(|it| &it.tasks).map(|task| {
-                format!("  unknown machines of {} ({}): enlist", task.networks.join(", "), task.architecture)
+            let tasks = it.enlist.iter().flat_map(|it| it.tasks.iter().map(|task| (it.at_once, task)));
+            let enlist = tasks.map(|(at_once, task)| {
+                let (networks, architecture) = (task.networks.join(", "), &task.architecture);
+                format!("  undeclared machines of {networks} ({architecture}): enlist, {at_once} at once")
             });
             it.machines.iter().map(machine).chain(enlist).collect::<Vec<_>>().join("\n")
         }

@@ -1,6 +1,6 @@
-//! Machines that nobody declared: which of them is looked into now, and which has to wait or boots its disk.
+//! Turns of undeclared machines. A machine is inspected, waits, or boots its disk.
 //!
-//! A stranger has a *turn*: it boots the ephemeral environment once, and its disk for an hour after that. Machines of one VLAN share so many
+//! A *stranger* is an undeclared machine. A *turn* of a stranger is one boot of the ephemeral environment; for an hour after it, the stranger boots its disk. Machines of one VLAN share so many
 //! turns. A stranger that finds none free asks again every few seconds, and boots its disk when it has waited for too long.
 //!
 //! All of this is in memory. A rack that was restarted lets every stranger whose result is in the register wait an hour again.
@@ -22,7 +22,7 @@ const GONE: Duration = Duration::from_secs(60);
 /// The most MACs that are known here: anybody on a link can make some up.
 const MOST: usize = 8192;
 
-/// What a stranger is to do.
+/// The answer to an undeclared machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// It boots the ephemeral environment, for the first time in an hour.
@@ -37,7 +37,7 @@ pub enum Turn {
     GivesUp,
 }
 
-/// Who is on the turn, and who was.
+/// Undeclared machines and their turns.
 #[derive(Debug, Default)]
 pub struct Strangers {
     known: Mutex<HashMap<Mac, Known>>,
@@ -52,9 +52,9 @@ struct Known {
 
 #[derive(Debug)]
 enum State {
-    /// It is looked into, as one of this VLAN.
+    /// It is inspected, as one of this VLAN.
     On { vlan: String },
-    /// Since then.
+    /// It waits since then.
     Waits { since: Time },
     /// Its turn ended then.
     Had { at: Time },

@@ -82,19 +82,19 @@ pub struct DiscoveryStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// What it is. As yet the region makes those of `unknown_mac` and `rogue_dhcp` alone.
+    /// The sort of thing. As yet the region notes `unknown_mac` and `rogue_dhcp` alone.
     #[field(volatile)]
     pub sort: Option<DiscoverySort>,
-    /// Its MAC address. Of a machine, the one that it booted from.
+    /// The MAC address; for a machine, that of the interface that it booted from.
     #[field(volatile)]
     pub mac: Option<Mac>,
     /// The MAC addresses of all interfaces that were found.
     #[field(volatile)]
     pub macs: BTreeSet<Mac>,
-    /// What the machine is made of.
+    /// Hardware of the machine.
     #[field(volatile)]
     pub inventory: Option<Inventory>,
-    /// The Machine that can be made of it: its name, and its spec.
+    /// The Machine that `basalt accept` makes of the machine.
     #[field(volatile)]
     pub proposal: Option<ProposedMachine>,
     /// Its addresses.
@@ -120,7 +120,7 @@ pub struct DiscoveryStatus {
 /// A Machine that can be made of what was found.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ProposedMachine {
-    /// What it would be called, as Settings say.
+    /// The name, as Settings say.
     pub name: String,
     /// Its processor architecture.
     pub architecture: Architecture,

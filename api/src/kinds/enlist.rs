@@ -1,4 +1,4 @@
-//! What is done about machines that boot from the network and that nobody declared.
+//! How undeclared machines are treated that boot from the network.
 
 use super::{Pool, Rack, Vlan, Zone};
 use crate::model::Ref;
@@ -7,13 +7,13 @@ use crate::values::Tag;
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is done about a machine that boots from the network and that nobody declared. It is looked into at most once an hour, and while a
+/// How an undeclared machine is treated that boots from the network. It is inspected at most once an hour, and while a
 /// region is connected to its rack. Nothing is written to its disks or its firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum EnlistMode {
     /// Nothing: it boots its disk.
     Off,
-    /// It is looked into, and boots its disk. The result is a Discovery, which `basalt accept` makes a Machine of.
+    /// It is inspected, and boots its disk. The result is a Discovery, which `basalt accept` makes a Machine of.
     Discover,
     /// As `discover`; then the region makes a Machine of it, with the hardware that was found. It is powered off.
     Create,
@@ -21,10 +21,10 @@ pub enum EnlistMode {
     CreateAndCommission,
 }
 
-/// How machines that nobody declared are looked into, and what is made of them.
+/// How undeclared machines are inspected, and what is made of them.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Enlistment {
-    /// Machines of one VLAN that one rack may look into at the same time. Others ask again, and boot their disks after a quarter of an hour.
+    /// Machines of one VLAN that one rack may inspect at the same time. Others ask again, and boot their disks after a quarter of an hour.
     #[field(none, default = 16, min = 1, max = 1000)]
     pub at_once: u32,
     /// Only MAC addresses that begin with one of these octets: `52:54:00`. Empty: all.
@@ -42,7 +42,7 @@ pub struct Enlistment {
     pub rules: BTreeMap<String, EnlistRule>,
 }
 
-/// What holds for a machine of which each given condition is true.
+/// A rule. It holds if each given condition is true.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct EnlistRule {
     /// The rack that found it.
@@ -68,7 +68,7 @@ pub struct EnlistRule {
     pub tags: BTreeSet<Tag>,
 }
 
-/// What may stand in braces in [`Enlistment::name`].
+/// The words in braces that [`Enlistment::name`] may have.
 const PARTS: [&str; 4] = ["vendor", "product", "serial", "mac"];
 
 pub(super) fn enlistment_rules(spec: &Enlistment, rule: &mut Rule<'_>) {

@@ -57,7 +57,7 @@ pub struct VlanSpec {
     /// The loader that x86-64 UEFI machines here get. Absent: as Settings say.
     #[field(server_chosen)]
     pub loader: Option<Loader>,
-    /// What is done about machines that boot here and that nobody declared. Absent: as Settings say.
+    /// How undeclared machines are treated that boot here. Absent: as Settings say.
     #[field(none, server_chosen)]
     pub enlist: Option<EnlistMode>,
     /// Whether and how racks answer DHCP here.

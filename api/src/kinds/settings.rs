@@ -38,10 +38,10 @@ pub struct SettingsSpec {
     /// none. Absent: those that the NTP daemon of each rack's host is configured with.
     #[field(none)]
     pub ntp_servers: Option<Vec<Host>>,
-    /// What is done about machines that boot from the network and that nobody declared, where their Vlan says nothing else.
+    /// How undeclared machines are treated that boot from the network, where their Vlan says nothing else.
     #[field(none, default = EnlistMode::Discover)]
     pub enlist: EnlistMode,
-    /// How such machines are looked into, and what is made of them.
+    /// How such machines are inspected, and what is made of them.
     #[field(none, default)]
     pub enlistment: Enlistment,
     /// How machines reach the web.

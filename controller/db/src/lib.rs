@@ -18,7 +18,7 @@
 //! | `topology` | the part that most reconciliations read, with its position |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `boot` | what machines asked of racks as they booted |
-//! | `stranger` | machines that nobody declared, as their agents found them |
+//! | `stranger` | undeclared machines, as their agents found them |
 //! | `operation` | what people ask of machines once |
 //! | `decision`, `fleet` | why a step was begun; how many may be at once |
 //! | `gauge` | what is measured |

@@ -1,7 +1,7 @@
-//! Machines that nobody declared, as their agents found them.
+//! Undeclared machines, as their agents found them.
 //!
-//! A result of such a machine is no fact, since there is no object that it could be about. It is kept in a row of its own until a Machine is
-//! declared with one of its MACs. Then it becomes a fact of that Machine.
+//! A result of such a machine is no fact, since there is no object that it could be about. A row keeps the result until a Machine is declared
+//! with a MAC of the machine. Then the result becomes a fact of that Machine.
 
 use crate::fact::{NewFact, insert};
 use crate::ipam::parse;
@@ -24,12 +24,12 @@ const NOTING: i64 = 0x5374_7261_6e67_6572;
 /// The kind of facts that are results of such machines. Their body is a [`StrangerSeen`].
 pub const STRANGER: &str = "stranger";
 
-/// Where the key of the attempt is sealed to.
+/// The place that the key of the attempt is sealed to.
 pub(crate) fn key_place() -> Place<'static> {
     Place { object: Uid::from(Uuid::nil()), pointer: "stranger_attempt" }
 }
 
-/// The end of a task of a machine that nobody declared.
+/// The end of a task of an undeclared machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StrangerSeen {
     /// The agent's result.
@@ -38,14 +38,14 @@ pub struct StrangerSeen {
     pub macs: BTreeSet<String>,
     /// Its board, where the board can be told from others: a machine with other interfaces is the same.
     pub board: Option<String>,
-    /// Where it was.
+    /// The machine's address during the task.
     pub address: Option<IpAddr>,
 }
 
-/// A machine that nobody declared.
+/// An undeclared machine.
 #[derive(Clone, Debug)]
 pub struct Stranger {
-    /// Its number.
+    /// Number of the row.
     pub id: i64,
     /// The name of its Discovery.
     pub name: String,
@@ -57,11 +57,11 @@ pub struct Stranger {
     pub body: Value,
     /// The rack that brought it.
     pub source: String,
-    /// Where it was then.
+    /// The machine's address during the last task.
     pub address: Option<IpAddr>,
-    /// When it was first looked into.
+    /// When it was first inspected.
     pub first_seen: Timestamp,
-    /// When it was last looked into.
+    /// When it was last inspected.
     pub last_seen: Timestamp,
 }
 
@@ -96,9 +96,9 @@ impl StrangerRow {
 /// A Machine that has a MAC.
 #[derive(Clone, Debug)]
 pub struct DeclaredMachine {
-    /// Its uid.
+    /// Uid of the Machine.
     pub uid: Uid,
-    /// Its name.
+    /// Name of the Machine.
     pub name: String,
     /// True: its hardware was read, or a task of it has ended.
     pub has_result: bool,
@@ -120,8 +120,8 @@ async fn declared(
         .collect())
 }
 
-/// Notes a result of a machine that nobody declared. Answers who has to look at it: the Machines that have one of its MACs by now, or else its
-/// Discovery, or else the rack, whose reconciliation makes the Discovery.
+/// Notes a result of an undeclared machine. Answers the objects to wake: the Machines that have one of the MACs by now. If there is none, the
+/// Discovery; and if there is none, the rack, because the reconciliation of the rack makes the Discovery.
 pub(crate) async fn note(
     tx: &mut Tx,
     rack: Uuid,
@@ -185,7 +185,7 @@ pub(crate) async fn note(
             let Some(id) = insert.fetch_optional(&mut **tx).await? else {
                 tracing::warn!(
                     mac,
-                    "there are {MOST} machines that nobody declared; delete Discoveries, or accept them"
+                    "there are {MOST} undeclared machines; delete Discoveries, or accept them"
                 );
                 return Ok(Vec::new());
             };
@@ -208,7 +208,7 @@ pub(crate) async fn note(
 }
 
 impl Store {
-    /// The attempt by which racks look into machines that nobody declared, and its key. It is made of `new_key` when there is none.
+    /// The attempt by which racks inspect undeclared machines, and its key. It is made of `new_key` when there is none.
     ///
     /// # Errors
     /// The seal key does not open it, or the database.
@@ -236,7 +236,7 @@ impl Store {
         }
     }
 
-    /// Machines that nobody declared and that have no Discovery yet; some of them, if there are many.
+    /// Undeclared machines without a Discovery; the first 100 of them.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -290,8 +290,7 @@ impl Store {
         Ok(())
     }
 
-    /// What was found of a Machine before it was declared becomes its own, if `takes` says so, and is forgotten otherwise. True: it has
-    /// facts by that.
+    /// Ends the row of a Machine that is declared now. If `takes`, the result becomes a fact of the Machine. True: the Machine has a new fact.
     ///
     /// # Errors
     /// Fails if the database cannot be written.

@@ -23,7 +23,7 @@
 //! | [`serving`] | whether VLANs and subnets are served, as people are told |
 //! | [`decision`] | why a step was begun, and whether the same would be decided again |
 //! | [`poison`], [`unread`] | objects that cannot be worked on; those that cannot be read for others |
-//! | [`strangers`] | machines that nobody declared: whom racks look into, and what is made of them |
+//! | [`strangers`] | undeclared machines: whom racks inspect, and what is made of them |
 //! | [`zones`] | zones of the DNS, and the names of machines |
 //! | [`meters`] | what is counted |
 //! | [`kill`] | where crash tests kill the process |

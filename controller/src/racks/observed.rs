@@ -48,7 +48,7 @@ pub enum Observed {
     DhcpServer(DhcpServer),
     /// What a machine asked as it booted; kept apart from other facts.
     BootTrace(BootTrace),
-    /// The end of a task of a machine that nobody declared; kept apart from other facts.
+    /// The end of a task of an undeclared machine; kept apart from other facts.
     Stranger(Box<StrangerSeen>),
     /// A rack introduced itself.
     Hello(Hello),

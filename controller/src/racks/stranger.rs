@@ -1,4 +1,4 @@
-//! Which machine a result is of that nobody declared: its MAC addresses, and its board where that can be told from others.
+//! The identity of an undeclared machine, by the result of its agent: its MAC addresses, and its board.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ const ETHERNET: u16 = 1;
 const TO_THE_BMC: [&str; 4] = ["cdc_ether", "cdc_ncm", "cdc_subset", "rndis_host"];
 /// UUIDs that firmware of many boards has, in lower case.
 const NO_UUID: [&str; 2] = ["03000200-0400-0500-0006-000700080009", "12345678-1234-5678-90ab-cddeefaabbcc"];
-/// What firmware says where nobody has set a serial number, in lower case.
+/// Texts that stand for "no serial number" in firmware, in lower case.
 const NO_SERIAL: [&str; 12] = [
     "0",
     "0123456789",
@@ -29,7 +29,7 @@ const NO_SERIAL: [&str; 12] = [
     "unknown",
 ];
 
-/// Reads the result of a machine that nobody declared. `None`: it cannot be read.
+/// Reads the result of an undeclared machine. `None`: it cannot be read.
 #[must_use]
 pub fn seen(told: &AgentResult) -> Option<StrangerSeen> {
     let document = TaskResult::from_outside(&told.json).ok()?;

@@ -1,4 +1,4 @@
-//! Machines that nobody declared, from what a rack is told to the Machine that is made of them. The rack is played.
+//! Enlistment at a played rack: from the boot concern to the Machine.
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const A: &str = "52:54:00:00:00:0a";
 const B: &str = "52:54:00:00:00:0b";
 
-/// A rack at 10.77.0.2, and an image to look into machines with.
+/// A rack at 10.77.0.2, and an image to inspect machines with.
 async fn site() -> (Lab, Controller, Linked) {
     let lab = lab().await;
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -29,7 +29,7 @@ async fn site() -> (Lab, Controller, Linked) {
     (lab, controller, rack)
 }
 
-/// Whom the rack may look into, by what it was told last.
+/// Whom the rack may inspect, by what it was told last.
 fn enlist(rack: &Linked) -> Option<Enlist> {
     let told = rack.told().concerns;
     let version = told.iter().rfind(|version| version.concern == "boot")?;
@@ -48,10 +48,10 @@ async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 async fn told(rack: &Linked) -> Enlist {
-    until("the rack is told whom it may look into", async || enlist(rack)).await
+    until("the rack is told whom it may inspect", async || enlist(rack)).await
 }
 
-/// What the agent found of a machine with these interfaces, the first of which it booted from.
+/// Brings the result of a machine with these interfaces. It booted from the first one.
 async fn found(rack: &Linked, macs: &[&str], serial: &str) {
     let boot = told(rack).await.tasks.remove(0).boot.expect("a boot");
     let nic = |mac: &&str| Nic { mac: (*mac).to_owned(), hardware: Some(1), ..Nic::default() };
@@ -176,7 +176,7 @@ async fn settings_and_vlan_say_whom_a_rack_may_look_into() {
     .await;
     let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": "off"});
     lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
-    until("the rack may look into nobody", async || self::enlist(&rack).is_none().then_some(())).await;
+    until("the rack may inspect nobody", async || self::enlist(&rack).is_none().then_some(())).await;
 }
 
 #[tokio::test]

@@ -110,7 +110,7 @@ async fn whatever_is_referred_to_stays_says_for_whom_and_goes_after_it() {
 }
 
 /// Keys of maps in the examples.
-const KEYS: [&str; 8] = ["bond0", "bond0.7", "br0", "eth0", "front", "more", "near", "web"];
+const KEYS: [&str; 9] = ["bond0", "bond0.7", "br0", "dell", "eth0", "front", "more", "near", "web"];
 
 /// A pointer without what varies.
 fn pattern(pointer: &str) -> String {

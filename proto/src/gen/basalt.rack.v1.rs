@@ -171,11 +171,11 @@ pub struct KnownConcern {
 pub struct BootConcern {
     #[prost(message, repeated, tag = "1")]
     pub machines: ::prost::alloc::vec::Vec<BootMachine>,
-    /// of machines that nobody declared; unset: these boot their disks
+    /// of undeclared machines; unset: these boot their disks
     #[prost(message, optional, tag = "2")]
     pub enlist: ::core::option::Option<Enlist>,
 }
-/// Whether and how machines that nobody declared are looked into before they boot their disks. Nothing is written to them.
+/// Undeclared machines that are inspected before they boot their disks. An inspection writes nothing.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Enlist {
     /// the first one that fits
@@ -187,7 +187,7 @@ pub struct Enlist {
     /// these never
     #[prost(string, repeated, tag = "3")]
     pub ignore: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// machines of one task that may be looked into at the same time
+    /// machines of one task that may be inspected at the same time
     #[prost(uint32, tag = "4")]
     pub at_once: u32,
 }

@@ -149,7 +149,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
             (About::mac(mac, Some(&table)), "local", render(language, scene, &script))
         }
         Decision::Stranger(_) | Decision::Wait => {
-            trace("to ask again: other machines that nobody declared are looked into first", None);
+            trace("to ask again: other undeclared machines are inspected first", None);
             (About::mac(mac, Some(&table)), "wait", render(language, scene, &Script::Wait))
         }
         Decision::PowerOff => {
@@ -162,7 +162,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     Ok(script)
 }
 
-/// What a machine boots now that nobody declared.
+/// Decides for an undeclared machine by its turn.
 fn turn<'a>(web: &Web, mac: Mac, stranger: Stranger<'a>) -> Decision<'a> {
     let Stranger { armed, vlan, at_once } = stranger;
     // Without a region nobody would learn of it.

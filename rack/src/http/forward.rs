@@ -87,7 +87,7 @@ impl Regions {
         Self { identity, membership, links, places: Places::new(PLACES) }
     }
 
-    /// Whether a region is linked now.
+    /// True if a region is linked now.
     #[must_use]
     pub fn is_any_linked(&self) -> bool {
         self.links.is_any_linked()

@@ -74,7 +74,7 @@ pub struct Web {
     pub boot: watch::Receiver<Option<Arc<BootTable>>>,
     /// The register of attempts.
     pub attempts: Arc<Attempts>,
-    /// Whose turn it is of the machines that nobody declared.
+    /// Whose turn it is of the undeclared machines.
     pub strangers: Strangers,
     /// Who has which address.
     pub presence: Arc<Presence>,

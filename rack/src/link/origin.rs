@@ -43,7 +43,7 @@ impl RegionOrigin {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).contains_key(address)
     }
 
-    /// Whether there is a link to any region.
+    /// True if there is a link to a region.
     #[must_use]
     pub fn is_any_linked(&self) -> bool {
         !self.channels.lock().unwrap_or_else(PoisonError::into_inner).is_empty()

@@ -361,6 +361,29 @@ impl Site {
         Ok(Launched { process, name, log, logged })
     }
 
+    /// Waits until a concern that a rack holds says this, as `basalt-rack concern show` prints it.
+    ///
+    /// # Errors
+    /// [`SiteError::Late`]: it does not within a minute.
+    pub async fn rack_holds(&self, number: u8, concern: &str, words: &str) -> Result<(), SiteError> {
+        let name = format!("rack-{number}");
+        let (log, directory) = (self.directory().join(format!("{name}.log")), self.directory().join(&name));
+        let end = Instant::now() + RACK_START;
+        loop {
+            let mut show = tokio::process::Command::new(self.programs.path("basalt-rack"));
+            show.arg("--data-dir").arg(&directory).args(["concern", "show", concern]);
+            let said = show.output().await.map(|said| String::from_utf8_lossy(&said.stdout).contains(words));
+            if said.unwrap_or(false) {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                let tail = tail(&log);
+                return Err(SiteError::Late { what: "a rack's concern", limit: RACK_START, log, tail });
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
     /// Puts a rack, not the first, on another bridge of the lab: it answers machines there, at this address, and reaches regions as
     /// before.
     ///

@@ -1,4 +1,4 @@
-//! Machines that nobody declared: they are looked into, boot their disks, and become Machines.
+//! Undeclared machines: they are inspected, boot their disks, and become Machines.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use crate::fleet::{Fleet, LIMIT, machine_spec};
 /// Strangers that are switched on at once; at full length as many as a lab has addresses for.
 const MANY: u8 = 12;
 
-/// Waits until each of these was looked into and has come to its disk, on which nothing is.
+/// Waits until each of these was inspected and has come to its disk, on which nothing is.
 async fn looked_into(machine: &SimMachine, mark: usize) {
     let is_result = |event: &Event| matches!(event, Event::Delivered { outcome: Outcome::Succeeded, .. });
-    machine.wait_for_after(mark, is_result, LIMIT).await.expect("it is looked into");
+    machine.wait_for_after(mark, is_result, LIMIT).await.expect("it is inspected");
     machine
         .wait_for_after(mark, |event| *event == Event::NothingBoots, LIMIT)
         .await
@@ -46,6 +46,7 @@ async fn discoveries(fleet: &Fleet, wanted: usize) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_is_looked_into_once_and_the_machine_that_is_declared_needs_no_boot() {
     let mut fleet = Fleet::start("strangers", &[]).await;
+    fleet.site.rack_holds(1, "boot", "enlist").await.expect("the rack knows whom it may inspect");
     let machines = [fleet.machine(1, Firmware::Bios, |_| {}), fleet.machine(2, Firmware::Uefi, |_| {})];
     for machine in &machines {
         machine.press_power();
@@ -65,7 +66,7 @@ async fn a_stranger_is_looked_into_once_and_the_machine_that_is_declared_needs_n
     machines[0].wait_for_after(again, nothing, LIMIT).await.expect("it boots its disk");
     assert_eq!(claims(&machines[0]), 1, "{}", machines[0].log());
 
-    // Without a region, nobody is looked into.
+    // Without a region, nobody is inspected.
     fleet.site.kill_region();
     let third = fleet.machine(3, Firmware::Bios, |_| {});
     third.press_power();
@@ -89,12 +90,15 @@ async fn many_strangers_at_once_wait_for_their_turns_and_each_becomes_one_machin
     fleet.leases("lab", "rack-2").await;
     let settings = json!({"enlist": "create", "enlistment": {"at_once": 2, "name": "{serial}", "ignore": ["52:54:00:51:00:01"]}});
     fleet.declare("settings", "default", settings).await;
+    for rack in [1, 2] {
+        fleet.site.rack_holds(rack, "boot", "2 at once").await.expect("the rack knows the bounds");
+    }
     let strangers: Vec<_> = (1..=MANY).map(|number| fleet.machine(number, Firmware::Uefi, |_| {})).collect();
     let began = Instant::now();
     strangers.iter().for_each(SimMachine::press_power);
     for stranger in &strangers[1..] {
         let off = stranger.wait_for(|event| *event == Event::PoweredOff, LIMIT).await;
-        off.unwrap_or_else(|error| panic!("it is looked into, and powers itself off: {error}"));
+        off.unwrap_or_else(|error| panic!("it is inspected, and powers itself off: {error}"));
         assert_eq!(claims(stranger), 1, "{}", stranger.log());
     }
     let asked = |event: &Event| matches!(event, Event::DhcpAck { who: Speaker::Ipxe, .. });

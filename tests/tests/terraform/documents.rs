@@ -144,23 +144,28 @@ fn a_deployment_with_addresses_of_both_families_is_applied() {
 }
 
 #[test]
-fn the_example_of_network_services_is_applied_and_needs_no_change_then() {
-    within(async |world| {
-        let example = include_str!("../../../examples/network-services/main.tf");
-        world.config(&format!("{}{example}", provider(&world)));
-        let said = world.ok(&["apply", "-auto-approve"]).await;
-        let resources = example.matches("\nresource ").count();
-        assert!(said.contains(&format!("{resources} added, 0 changed, 0 destroyed")), "{said}");
-        world.ok(&["plan", "-detailed-exitcode"]).await;
-        world.end().await;
-    });
+fn the_examples_of_network_services_and_of_enlistment_are_applied_and_need_no_change_then() {
+    let examples = [
+        include_str!("../../../examples/network-services/main.tf"),
+        include_str!("../../../examples/enlistment/main.tf"),
+    ];
+    for example in examples {
+        within(async |world| {
+            world.config(&format!("{}{example}", provider(&world)));
+            let said = world.ok(&["apply", "-auto-approve"]).await;
+            let resources = example.matches("\nresource ").count();
+            assert!(said.contains(&format!("{resources} added, 0 changed, 0 destroyed")), "{said}");
+            world.ok(&["plan", "-detailed-exitcode"]).await;
+            world.end().await;
+        });
+    }
 }
 
 #[test]
 fn the_folders_of_examples_are_valid_as_they_are() {
     within(async |world| {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-        for example in ["dual-stack", "network-services", "quickstart", "storage"] {
+        for example in ["dual-stack", "enlistment", "network-services", "quickstart", "storage"] {
             world.ok(&[&format!("-chdir={}", examples.join(example).display()), "validate"]).await;
         }
         world.end().await;

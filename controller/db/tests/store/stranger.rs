@@ -1,4 +1,4 @@
-//! Machines that nobody declared: which results are of one machine, and what becomes of them.
+//! Undeclared machines: the results of one machine, and the end of a row.
 
 use crate::common::{machine, open, put};
 use basalt_api::values::{Attempt, RackId, Timestamp, Uid};

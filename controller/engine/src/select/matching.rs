@@ -328,7 +328,7 @@ fn give(
     false
 }
 
-/// Whether `*` (any text) and `?` (one character of ASCII) make the pattern the text.
+/// True if the pattern is the text. In the pattern, `*` stands for any text and `?` for one ASCII character.
 #[must_use]
 pub fn is_like(pattern: &str, text: &str) -> bool {
     glob(pattern.as_bytes(), text.as_bytes())

@@ -1,4 +1,4 @@
-//! The Machine that is made of one that nobody declared. Pure.
+//! The Machine that is made of an undeclared one. Pure.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use crate::racks::stranger;
 /// The longest name (RFC 1123 §2.1).
 const LABEL: usize = 63;
 
-/// What was found, and where.
+/// An undeclared machine, as its agent found it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     /// The interface that it booted from.
     pub boot_mac: Mac,
-    /// What its agent found.
+    /// The hardware, as the agent reported it.
     pub inventory: &'a agent::Inventory,
     /// The rack that brought it.
     pub rack: &'a str,

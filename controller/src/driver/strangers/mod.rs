@@ -2,7 +2,7 @@
 //!
 //! | who | does |
 //! | --- | --- |
-//! | a rack's reconciliation | tells the rack whom it may look into ([`concern`]), and makes a Discovery of each that was found ([`note`]) |
+//! | a rack's reconciliation | tells the rack whom it may inspect ([`concern`]), and makes a Discovery of each that was found ([`note`]) |
 //! | the Discovery's | says what was found, and makes a Machine of it where Settings or the VLAN say so ([`reconcile`]) |
 //! | the Machine's | takes what was found for its own, in place of a first look ([`adopt`]) |
 
@@ -29,17 +29,17 @@ mod machine;
 
 /// How often a discovery is looked at, whether or not anything was found anew.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(300);
-/// Who makes Machines of machines that nobody declared.
+/// The manager of Machines that enlistment makes.
 pub const MANAGER: &str = "enlistment";
 /// The architectures that machines have.
 const ARCHITECTURES: [Architecture; 2] = [Architecture::Amd64, Architecture::Arm64];
 
-/// What is done about strangers of a network.
+/// The mode of a network.
 fn mode(estate: &Estate, net: &Net) -> EnlistMode {
     net.vlan.enlist.unwrap_or(estate.settings.enlist)
 }
 
-/// Whom a rack may look into. `None`: nobody.
+/// Whom a rack may inspect. `None`: nobody.
 ///
 /// # Errors
 /// Fails if the database cannot be read.
@@ -245,8 +245,8 @@ async fn create(
 
 /// Takes what was found of a Machine before it was declared for its own. True: its facts have changed.
 ///
-/// A Machine whose commissioning has scripts is booted for these, and one that enlistment makes may be commissioned by a boot of its own: then
-/// what was found is forgotten.
+/// If the commissioning has scripts, the Machine is booted for them, and what was found is forgotten. The same holds if enlistment made the
+/// Machine and is to commission it.
 ///
 /// # Errors
 /// Fails if the database cannot be written.
