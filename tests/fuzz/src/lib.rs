@@ -12,6 +12,7 @@ mod files;
 mod ntp;
 mod redfish;
 mod sequence;
+mod syslog;
 
 pub use agent::dhcp6_client;
 pub use boot::{bmc, bmc_client, router, tftp, tftp_client};
@@ -21,6 +22,7 @@ pub use dns::{dns, dns_upstream};
 pub use files::{http, leases};
 pub use ntp::ntp;
 pub use redfish::redfish;
+pub use syslog::syslog;
 
 /// A target.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +86,7 @@ pub const TARGETS: &[Target] = &[
         peak_mib: PEAK_MIB,
     },
     Target { name: "ntp", holds: ntp, seeds: ntp::seeds_ntp, edges: 400, peak_mib: PEAK_MIB },
+    Target { name: "syslog", holds: syslog, seeds: syslog::seeds_syslog, edges: 200, peak_mib: PEAK_MIB },
     Target { name: "redfish", holds: redfish, seeds: redfish::seeds_redfish, edges: 60, peak_mib: PEAK_MIB },
     Target { name: "router", holds: router, seeds: boot::seeds_router, edges: 30, peak_mib: PEAK_MIB },
     Target { name: "concern", holds: concern, seeds: control::seeds_concern, edges: 600, peak_mib: PEAK_MIB },
