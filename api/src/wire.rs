@@ -7,6 +7,7 @@ mod boots;
 mod decisions;
 mod deliveries;
 mod login;
+mod logs;
 mod operations;
 mod runs;
 
@@ -23,6 +24,7 @@ pub use login::{
     GrantedRole, KnownBy, LoginAnswer, LoginRequest, MAX_ID_TOKEN_BYTES, OpenIdLogin, PasswordLogin,
     PasswordRequest, WhoAmI,
 };
+pub use logs::{LogLine, Logs, priority_names};
 
 pub use operations::{
     IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, OperationState, RESCUE_KEYS,

@@ -87,7 +87,7 @@ fn named(object: &str) -> Option<Result<(&'static Kind, &str), Failed>> {
 }
 
 /// A point in time, or how long ago it was.
-fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Failed> {
+pub(crate) fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Failed> {
     let ago = |ago: basalt_api::values::Duration| now.checked_sub(ago.get()).ok();
     text.parse().ok().or_else(|| text.parse().ok().and_then(ago)).ok_or_else(|| {
         Failed::Words(format!("{text:?} is no time: write 2026-01-31T12:00:00Z, or 30m, 12h, 7d"))

@@ -18,6 +18,7 @@ mod image;
 mod label;
 mod lint;
 mod login;
+mod logs;
 mod operate;
 mod output;
 mod patch;
@@ -77,6 +78,8 @@ enum Command {
     Watch(watch::Args),
     /// Say what an object is doing, what it waits for, and what happened; or why a machine does not boot
     Explain(explain::Args),
+    /// Show a machine's log: syslog, and its agent and scripts
+    Logs(logs::Args),
     /// Log in, with a password or an ID token; other commands use the session until it ends
     Login(login::Args),
     /// End the session
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         Command::Lint(args) => ended(lint::run(args)),
         Command::Watch(args) => ended(block_on(watch::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
+        Command::Logs(args) => ended(block_on(logs::run(args, &connection))),
         Command::Login(args) => ended(block_on(login::login(args, &connection))),
         Command::Logout => ended(block_on(login::logout(&connection))),
         Command::Passwd(args) => ended(block_on(login::passwd(args, &connection))),

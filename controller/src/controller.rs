@@ -91,7 +91,8 @@ impl Controller {
         };
         let closing = sessions.clone();
         let blobs = region.blobs().clone();
-        let racks = Racks { store, process: region.id(), sessions, authority, blobs };
+        let logs = region.logs().clone();
+        let racks = Racks { store, process: region.id(), sessions, authority, blobs, logs };
         let mut stop = region.stopping();
         let api = region.forwarded();
         let serving = async move {

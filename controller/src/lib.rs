@@ -27,6 +27,7 @@ pub mod blobs;
 pub mod controller;
 pub mod data_dir;
 pub mod driver;
+pub mod logs;
 mod openid;
 pub mod racks;
 pub mod region;

@@ -5,6 +5,7 @@ use crate::api::{self, App, Certificate, CertificateError, Forwarded, Tls};
 use crate::blobs::Blobs;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{ALSO_WORKED_ON, Machinery, PLANNED, RECONCILED};
+use crate::logs::Logs;
 use crate::racks::join_token::Joiner;
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -83,6 +84,14 @@ pub enum RegionError {
     /// The key that the provider's registry signs with.
     #[error("no key can be made to sign the provider with: {0}")]
     Registry(aws_lc_rs::error::KeyRejected),
+    /// The logs of machines.
+    #[error("cannot use the logs in {}: {source}", dir.display())]
+    Logs {
+        /// The directory of logs.
+        dir: PathBuf,
+        /// The file system's error.
+        source: std::io::Error,
+    },
     /// An address.
     #[error("cannot listen on {address}, the setting listen")]
     Listen {
@@ -99,6 +108,7 @@ pub struct Region {
     store: Store,
     follower: Follower,
     blobs: Blobs,
+    logs: Logs,
     id: Uid,
     app: App,
     address: SocketAddr,
@@ -161,6 +171,8 @@ impl Region {
         let follower =
             Follower::start(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
         let blobs = Blobs::open(data_dir.path().join("blobs"), store.clone(), (&settings).into())?;
+        let logs = data_dir.path().join("logs");
+        let logs = Logs::open(logs.clone()).map_err(|source| RegionError::Logs { dir: logs, source })?;
         let made = data_dir.path().join("provider");
         let registry = Registry::new(settings.provider_dir.clone(), made, store.registry_seed())
             .map_err(RegionError::Registry)?;
@@ -174,6 +186,7 @@ impl Region {
             store: store.clone(),
             follower: follower.clone(),
             blobs: blobs.clone(),
+            logs: logs.clone(),
             registry,
             allow_plaintext: settings.allow_plaintext,
             bookmark_every: settings.watch_bookmark,
@@ -203,6 +216,7 @@ impl Region {
             tokio::spawn(api::serve_tcp(tcp, tls, app.clone(), stop.clone())),
             tokio::spawn(api::serve_unix(unix, app.clone(), stop.clone())),
             tokio::spawn(api::tell_watchers(app.clone())),
+            tokio::spawn(logs.clone().keep(store.clone(), stop.clone())),
             tokio::spawn(keep_house(
                 store.clone(),
                 blobs.clone(),
@@ -224,6 +238,7 @@ impl Region {
             store,
             follower,
             blobs,
+            logs,
             id,
             app,
             address,
@@ -263,6 +278,12 @@ impl Region {
     #[must_use]
     pub fn blobs(&self) -> &Blobs {
         &self.blobs
+    }
+
+    /// The logs of machines.
+    #[must_use]
+    pub fn logs(&self) -> &Logs {
+        &self.logs
     }
 
     /// This process, among the regions.

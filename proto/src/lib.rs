@@ -23,6 +23,8 @@ pub const LINK: &str = "link ";
 
 /// Before an address, the service that answers DNS there.
 pub const DNS: &str = "dns ";
+/// Before an address and a port, the service that takes syslog there.
+pub const SYSLOG: &str = "syslog ";
 /// The state of an NTP server is told under this, and the server's name. No words: the server is asked no more.
 pub const TIME: &str = "time ";
 

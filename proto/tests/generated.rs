@@ -2,8 +2,12 @@
 
 use std::{env, fs, path::Path};
 
-const SOURCES: [&str; 3] =
-    ["basalt/rack/v1/concerns.proto", "basalt/rack/v1/facts.proto", "basalt/rack/v1/link.proto"];
+const SOURCES: [&str; 4] = [
+    "basalt/rack/v1/concerns.proto",
+    "basalt/rack/v1/facts.proto",
+    "basalt/rack/v1/link.proto",
+    "basalt/rack/v1/logs.proto",
+];
 const GENERATED: &str = "basalt.rack.v1.rs";
 
 #[test]

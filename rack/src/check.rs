@@ -22,7 +22,7 @@ use crate::settings::Settings;
 
 /// Capabilities that the rack needs, by their bit in `/proc/self/status` (capabilities(7)).
 const CAPABILITIES: [(u32, &str, &str); 2] = [
-    (10, "CAP_NET_BIND_SERVICE", "ports 53, 67, 69 and 123"),
+    (10, "CAP_NET_BIND_SERVICE", "ports 53, 67, 69, 123 and 514"),
     (13, "CAP_NET_RAW", "binding DHCP to its interface, and ICMPv6"),
 ];
 
@@ -79,6 +79,10 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
         findings.push(udp(rack, "DNS", address.into(), settings.dns_port));
         findings.push(tcp(rack, "DNS", address, settings.dns_port));
         findings.push(udp(rack, "NTP", address.into(), settings.ntp_port));
+        for &port in &settings.syslog_port {
+            findings.push(udp(rack, "syslog", address.into(), port));
+            findings.push(tcp(rack, "syslog", address, port));
+        }
     }
     findings.extend(others(settings, served));
     findings.push(loaders(settings));
@@ -220,6 +224,7 @@ fn taken(
     let key = match service {
         "HTTP" => "give the rack another port with --http-port",
         "TFTP" => "give the rack another port with --tftp-port",
+        "syslog" => "give the rack other ports with --syslog-port",
         "NTP" => "have it serve no time (chrony: `port 0`)",
         _ => "have this rack serve other interfaces",
     };

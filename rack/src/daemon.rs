@@ -41,6 +41,9 @@ use crate::link::join::{BadJoinToken, JoinToken};
 use crate::link::origin::RegionOrigin;
 use crate::link::{self, Context};
 use crate::loaders::Loaders;
+use crate::logs::senders::Senders;
+use crate::logs::writer::LogThread;
+use crate::logs::{self, Logs};
 use crate::meters;
 use crate::ntp::Ntp;
 use crate::power::Power;
@@ -101,8 +104,11 @@ pub struct Daemon {
     deleted: CancellationToken,
     tasks: TaskTracker,
     spool: SpoolThread,
+    log_thread: LogThread,
     /// What it tells.
     pub facts: Facts,
+    /// Lines of logs that it took.
+    pub logs: Logs,
     /// `basalt.spki` of its agent endpoint.
     pub spki_sha256: String,
     lock: std::fs::File,
@@ -118,6 +124,7 @@ enum Service {
     Dhcp6(Served6),
     RouterAdvertisements(Link),
     Ntp(IpAddr),
+    Syslog(SocketAddr),
 }
 
 /// What service tasks share.
@@ -128,6 +135,7 @@ struct Services {
     dns: Arc<Dns>,
     web: Arc<Web>,
     ntp: Arc<Ntp>,
+    logs: Logs,
     tls: TlsAcceptor,
     /// The same for all addresses, so that their connections are counted together.
     site: Site,
@@ -191,6 +199,16 @@ impl Daemon {
             tracing::warn!(name, dir = %loaders.dir().display(), "a boot loader is missing; install the package `ipxe`");
         }
         let attempts = Arc::new(Attempts::open(&dir).map_err(files)?);
+        let senders = Senders::new(
+            Arc::clone(&presence),
+            boot.clone(),
+            concerns.views.dhcp.subscribe(),
+            facts.clock().clone(),
+        );
+        let log_limits = logs::spool::Limits { total: settings.log_bytes, ..Default::default() };
+        let log_health = Health::new("logs".to_owned(), facts.clone());
+        let (logs, log_thread) =
+            Logs::start(&dir, log_limits, senders, facts.clock().clone(), log_health).map_err(files)?;
         let web = Arc::new(Web {
             boot: boot.clone(),
             attempts: Arc::clone(&attempts),
@@ -200,6 +218,7 @@ impl Daemon {
             admission: Admission::new(Limits { places: settings.http_bodies, ..Limits::default() }),
             loaders,
             facts: facts.clone(),
+            logs: logs.clone(),
             reports: http::report::Reports::default(),
             spki_sha256: identity.spki_sha256.clone(),
             regions: membership
@@ -217,6 +236,7 @@ impl Daemon {
             site: Site::new(Arc::clone(&web), tls.clone()),
             web,
             ntp: Arc::new(Ntp::new(facts.clone())),
+            logs: logs.clone(),
             tls,
             facts: facts.clone(),
             tasks: tasks.clone(),
@@ -235,6 +255,7 @@ impl Daemon {
         if let Some(address) = services.settings.metrics {
             services.start_metrics(address, stop.clone());
         }
+        tasks.spawn(logs.clone().tell_dropped(stop.clone()));
         tasks.spawn(trace::tell(facts.clone(), boot.clone(), stop.clone()));
         tasks.spawn(remember_reports(boot, attempts, stop.clone()));
         tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
@@ -243,6 +264,7 @@ impl Daemon {
         tasks.spawn(prefetch(blobs, Arc::clone(&concerns), stop.clone()));
         tasks.spawn(services.keep(stop.clone()));
         let spki_sha256 = identity.spki_sha256.clone();
+        let taken = logs.clone();
         if let Some(membership) = membership {
             let context = Context {
                 identity,
@@ -251,6 +273,7 @@ impl Daemon {
                 epochs,
                 power: Arc::new(power),
                 facts: facts.clone(),
+                logs,
                 dhcp,
                 origin: region,
                 membership,
@@ -263,7 +286,18 @@ impl Daemon {
                 "this rack has joined no region: it works from the files in its data directory alone"
             );
         }
-        Ok(Self { data_dir: dir, stop, deleted, tasks, spool, facts, spki_sha256, lock })
+        Ok(Self {
+            data_dir: dir,
+            stop,
+            deleted,
+            tasks,
+            spool,
+            log_thread,
+            facts,
+            logs: taken,
+            spki_sha256,
+            lock,
+        })
     }
 
     /// Ends when a region says that this rack is deleted.
@@ -294,6 +328,7 @@ impl Daemon {
         if tokio::time::timeout(DRAIN, self.tasks.wait()).await.is_err() {
             tracing::warn!("not everything ended within {} seconds", DRAIN.as_secs());
         }
+        self.log_thread.stop().await;
         self.spool.stop().await;
         self.lock
     }
@@ -335,6 +370,7 @@ impl fmt::Display for Service {
                 write!(f, "router advertisements {} {}", link.interface, link.address)
             }
             Self::Ntp(address) => write!(f, "ntp {address}"),
+            Self::Syslog(at) => write!(f, "{}{at}", basalt_proto::SYSLOG),
         }
     }
 }
@@ -349,6 +385,7 @@ impl Service {
             Self::Dhcp6(served) => vec![format!("dhcp6 {}", served.interface)],
             Self::RouterAdvertisements(_) => Vec::new(),
             Self::Ntp(address) => vec![format!("ntp {address}")],
+            Self::Syslog(at) => vec![format!("{}{at}", basalt_proto::SYSLOG)],
         }
     }
 }
@@ -412,6 +449,7 @@ impl Services {
                         drop(self.tasks.spawn(router_advertisement::run(link, ended)))
                     }
                     Service::Ntp(address) => self.start_ntp(address, ended),
+                    Service::Syslog(at) => self.start_syslog(at, ended),
                 }
             }
         }
@@ -471,6 +509,10 @@ impl Services {
         let addresses: BTreeSet<IpAddr> = addresses.collect();
         wanted.extend(addresses.iter().copied().map(Service::Dns));
         wanted.extend(addresses.iter().copied().map(Service::Ntp));
+        let ports = &self.settings.syslog_port;
+        let syslog =
+            addresses.iter().flat_map(|&address| ports.iter().map(move |&port| (address, port).into()));
+        wanted.extend(syslog.map(Service::Syslog));
         self.dns.set_own(addresses.clone());
         self.ntp.set_own(addresses);
         Ok(wanted)
@@ -539,6 +581,17 @@ impl Services {
         self.tasks.spawn(async move {
             while !stop.is_cancelled() {
                 let ended = ntp.serve(address, port, &health, &stop).await;
+                pause(ended, &health, &stop).await;
+            }
+        });
+    }
+
+    fn start_syslog(&self, at: SocketAddr, stop: CancellationToken) {
+        let logs = self.logs.clone();
+        let health = self.health(format!("{}{at}", basalt_proto::SYSLOG));
+        self.tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                let ended = logs.serve(at, &health, &stop).await;
                 pause(ended, &health, &stop).await;
             }
         });

@@ -34,6 +34,7 @@ mod lease_log;
 pub mod link;
 pub mod loaders;
 pub mod log_limit;
+pub mod logs;
 pub mod meters;
 pub mod neighbours;
 pub mod ntp;

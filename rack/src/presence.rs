@@ -56,10 +56,47 @@ pub struct BootExchange {
 
 type Table = HashMap<(Mac, Family), Seen>;
 
+#[derive(Debug, Default)]
+struct Inner {
+    /// Boot exchanges so far.
+    exchanges: u64,
+    table: Table,
+    /// The MAC that was last seen at an address.
+    by_address: HashMap<IpAddr, Mac>,
+}
+
+impl Inner {
+    fn insert(&mut self, key: (Mac, Family), seen: Seen) {
+        let before = self.table.insert(key, seen);
+        if let Some(before) = before.filter(|it| it.address != seen.address) {
+            self.leave(key.0, before.address);
+        }
+        self.by_address.insert(seen.address, key.0);
+    }
+
+    /// The MAC has this address no more.
+    fn leave(&mut self, mac: Mac, address: IpAddr) {
+        if self.by_address.get(&address) == Some(&mac) {
+            self.by_address.remove(&address);
+        }
+    }
+
+    /// Tells whether another one can be known. Leases that have ended make way.
+    fn has_room(&mut self, key: (Mac, Family), now: Time) -> bool {
+        let is_known = self.table.contains_key(&key);
+        if !is_known && self.table.len() >= MOST {
+            self.table.retain(|_, seen| seen.expires > now);
+            let table = &self.table;
+            self.by_address.retain(|address, mac| table.contains_key(&(*mac, Family::of(*address))));
+        }
+        is_known || self.table.len() < MOST
+    }
+}
+
 /// The table. Fed by the DHCP server.
 #[derive(Debug, Default)]
 pub struct Presence {
-    inner: Mutex<(u64, Table)>,
+    inner: Mutex<Inner>,
 }
 
 impl Presence {
@@ -67,55 +104,56 @@ impl Presence {
     pub fn leased(&self, mac: Mac, address: IpAddr, expires: Time, now: Time) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (mac, Family::of(address));
-        if has_room(&mut inner.1, key, now) {
-            let boot = inner.1.get(&key).and_then(|seen| seen.boot);
-            inner.1.insert(key, Seen { address, expires, leased: true, boot });
+        if inner.has_room(key, now) {
+            let boot = inner.table.get(&key).and_then(|seen| seen.boot);
+            inner.insert(key, Seen { address, expires, leased: true, boot });
         }
     }
 
     /// iPXE was told where its script is, or a ROM where its loader is.
     pub fn booting(&self, mac: Mac, address: IpAddr, firmware: Option<Firmware>, now: Time) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.0 += 1;
-        let (number, key) = (inner.0, (mac, Family::of(address)));
-        if !has_room(&mut inner.1, key, now) {
+        inner.exchanges += 1;
+        let (number, key) = (inner.exchanges, (mac, Family::of(address)));
+        if !inner.has_room(key, now) {
             return;
         }
-        let known = inner.1.get(&key).filter(|seen| seen.address == address);
+        let known = inner.table.get(&key).filter(|seen| seen.address == address);
         let (leased, until) = known.map_or((false, now), |seen| (seen.leased, seen.expires));
         let boot = Some(BootExchange { number, address, at: now, leased, firmware });
-        inner.1.insert(key, Seen { address, expires: until.max(now + FRESH), leased, boot });
+        inner.insert(key, Seen { address, expires: until.max(now + FRESH), leased, boot });
     }
 
     /// The lease ended.
     pub fn ended(&self, mac: Mac, address: IpAddr) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (mac, Family::of(address));
-        if inner.1.get(&key).is_some_and(|seen| seen.address == address) {
-            inner.1.remove(&key);
+        if inner.table.get(&key).is_some_and(|seen| seen.address == address) {
+            inner.table.remove(&key);
+            inner.leave(mac, address);
         }
+    }
+
+    /// The MAC that has this address.
+    pub fn mac(&self, address: IpAddr, now: Time) -> Option<Mac> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mac = *inner.by_address.get(&address)?;
+        let seen = inner.table.get(&(mac, Family::of(address)))?;
+        (seen.address == address && seen.expires > now).then_some(mac)
     }
 
     /// The address that this rack leased to the MAC and that is still its, of the family that `peer` is of.
     pub fn address(&self, mac: Mac, peer: IpAddr, now: Time) -> Option<IpAddr> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.1.get(&(mac, Family::of(peer))).filter(|seen| seen.expires > now).map(|seen| seen.address)
+        inner.table.get(&(mac, Family::of(peer))).filter(|seen| seen.expires > now).map(|seen| seen.address)
     }
 
     /// The MAC's last boot exchange over what `peer` is an address of, if it is fresh.
     pub fn fresh(&self, mac: Mac, peer: IpAddr, now: Time) -> Option<BootExchange> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let boot = inner.1.get(&(mac, Family::of(peer)))?.boot?;
+        let boot = inner.table.get(&(mac, Family::of(peer)))?.boot?;
         (boot.at + FRESH > now).then_some(boot)
     }
-}
-
-/// Whether another one can be known. What is over makes way.
-fn has_room(table: &mut Table, key: (Mac, Family), now: Time) -> bool {
-    if !table.contains_key(&key) && table.len() >= MOST {
-        table.retain(|_, seen| seen.expires > now);
-    }
-    table.contains_key(&key) || table.len() < MOST
 }
 
 #[cfg(test)]
@@ -138,6 +176,21 @@ mod tests {
         presence.booting(MAC, ADDRESS, None, Time(1_000));
         assert_eq!(presence.fresh(MAC, ADDRESS, Time(999) + FRESH).unwrap().address, ADDRESS);
         assert_eq!(presence.fresh(MAC, ADDRESS, Time(1_000) + FRESH), None);
+    }
+
+    #[test]
+    fn an_address_says_which_mac_has_it_until_the_lease_is_over_or_another_has_it() {
+        let presence = Presence::default();
+        presence.leased(MAC, ADDRESS, END, START);
+        assert_eq!(presence.mac(ADDRESS, START), Some(MAC));
+        assert_eq!(presence.mac(ADDRESS, END), None);
+        let next = Mac([2, 0, 0, 0, 0, 2]);
+        presence.leased(next, ADDRESS, END, START);
+        presence.ended(MAC, ADDRESS);
+        assert_eq!(presence.mac(ADDRESS, START), Some(next), "the lease that ended is another's");
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66));
+        presence.leased(next, elsewhere, END, START);
+        assert_eq!((presence.mac(ADDRESS, START), presence.mac(elsewhere, START)), (None, Some(next)));
     }
 
     #[test]
@@ -168,7 +221,7 @@ mod tests {
     #[test]
     fn who_is_made_up_is_forgotten_and_there_are_not_too_many() {
         let presence = Presence::default();
-        let known = || presence.inner.lock().unwrap().1.len();
+        let known = || presence.inner.lock().unwrap().table.len();
         let made_up = |number: u32, now| {
             let [a, b, c, d] = number.to_be_bytes();
             presence.booting(Mac([6, 0, a, b, c, d]), ADDRESS, None, now);

@@ -30,10 +30,10 @@ pub struct Given {
     /// The rack's name, a DNS label [default: the host's name]
     #[arg(long, env = "BASALT_RACK_NAME", value_name = "NAME", global = true)]
     pub name: Option<String>,
-    /// An interface whose clients are served: DHCP, and TFTP, HTTP, DNS and NTP on its addresses; may be repeated
+    /// An interface whose clients are served: DHCP, and TFTP, HTTP, DNS, NTP and syslog on its addresses; may be repeated
     #[arg(long, env = "BASALT_RACK_INTERFACE", value_name = "IF", value_delimiter = ',', global = true)]
     pub interface: Option<Vec<String>>,
-    /// A further address to serve TFTP, HTTP, DNS and NTP on; may be repeated [default: 127.0.0.1 when there is no --interface]
+    /// A further address to serve TFTP, HTTP, DNS, NTP and syslog on; may be repeated [default: 127.0.0.1 when there is no --interface]
     #[arg(long, env = "BASALT_RACK_ADDRESS", value_name = "ADDRESS", value_delimiter = ',', global = true)]
     pub address: Option<Vec<Ipv4Addr>>,
     /// Where the boot loaders are [default: /usr/lib/ipxe]
@@ -57,12 +57,18 @@ pub struct Given {
     /// NTP [default: 123]
     #[arg(long, env = "BASALT_RACK_NTP_PORT", value_name = "PORT", global = true)]
     pub ntp_port: Option<u16>,
+    /// Syslog, UDP and TCP; may be repeated [default: 5247 and 514]
+    #[arg(long, env = "BASALT_RACK_SYSLOG_PORT", value_name = "PORT", value_delimiter = ',', global = true)]
+    pub syslog_port: Option<Vec<u16>>,
     /// Tell machines on served interfaces that no IPv6 router is there, unless one is: iPXE waits 16 seconds for one [default: true]
     #[arg(long, env = "BASALT_RACK_ROUTER_ADVERTISEMENTS", value_name = "BOOL", global = true)]
     pub router_advertisements: Option<bool>,
     /// The most that undelivered facts may take on disk, MiB [default: 256]
     #[arg(long, env = "BASALT_RACK_SPOOL_MIB", value_name = "MIB", global = true)]
     pub spool_mib: Option<u64>,
+    /// The most that lines of logs may take on disk, MiB [default: 1024, or a twentieth of the disk where that is less]
+    #[arg(long, env = "BASALT_RACK_LOG_MIB", value_name = "MIB", global = true)]
+    pub log_mib: Option<u64>,
     /// The most that cached images may take on disk, as 800MiB, 50GiB or 2TiB [default: 50GiB, or half of the free disk where that is less]
     #[arg(long, env = "BASALT_RACK_CACHE_SIZE", value_name = "SIZE", global = true)]
     pub cache_size: Option<String>,
@@ -104,10 +110,14 @@ pub struct Settings {
     pub dns_port: u16,
     /// NTP; clients ask no other port than 123.
     pub ntp_port: u16,
+    /// Syslog, UDP and TCP.
+    pub syslog_port: Vec<u16>,
     /// Whether Router Solicitations are answered, with no router.
     pub router_advertisements: bool,
     /// Bytes that the spool may take.
     pub spool_bytes: u64,
+    /// Bytes that lines of logs may take.
+    pub log_bytes: u64,
     /// Bytes that cached blobs may take; `None`: by the disk.
     pub cache_bytes: Option<u64>,
     /// Large bodies sent at once.
@@ -169,8 +179,10 @@ impl Given {
             tftp_port: self.tftp_port.or(other.tftp_port),
             dns_port: self.dns_port.or(other.dns_port),
             ntp_port: self.ntp_port.or(other.ntp_port),
+            syslog_port: self.syslog_port.or(other.syslog_port),
             router_advertisements: self.router_advertisements.or(other.router_advertisements),
             spool_mib: self.spool_mib.or(other.spool_mib),
+            log_mib: self.log_mib.or(other.log_mib),
             cache_size: self.cache_size.or(other.cache_size),
             http_bodies: self.http_bodies.or(other.http_bodies),
             metrics: self.metrics.or(other.metrics),
@@ -225,6 +237,13 @@ impl Given {
                 problem: format!("{spool_mib} MiB is not between 8 and 1048576"),
             });
         }
+        let log_mib = self.log_mib.unwrap_or(1024);
+        if !(8..=1 << 20).contains(&log_mib) {
+            return Err(BadSetting {
+                key: "log_mib",
+                problem: format!("{log_mib} MiB is not between 8 and 1048576"),
+            });
+        }
         let cache_bytes = self
             .cache_size
             .map(|size| bytes(&size).map_err(|problem| BadSetting { key: "cache_size", problem }))
@@ -254,8 +273,12 @@ impl Given {
             tftp_port: port("tftp_port", self.tftp_port, 69)?,
             dns_port: port("dns_port", self.dns_port, 53)?,
             ntp_port: port("ntp_port", self.ntp_port, basalt_ntp::PORT)?,
+            syslog_port: (self.syslog_port.unwrap_or_else(|| vec![5247, basalt_syslog::PORT]).into_iter())
+                .map(|it| port("syslog_port", Some(it), it))
+                .collect::<Result<_, _>>()?,
             router_advertisements: self.router_advertisements.unwrap_or(true),
             spool_bytes: spool_mib << 20,
+            log_bytes: log_mib << 20,
             cache_bytes,
             http_bodies,
             metrics: self.metrics,

@@ -4,6 +4,7 @@ use super::proxies::is_this_host;
 use super::{ClientConfig, ClientError, Precondition, sending, tls};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
 use crate::values::RunId;
+use crate::watch::LAST_EVENT_ID;
 use crate::wire::{IDEMPOTENCY_HEADER, MANAGER_HEADER, RUN_HEADER};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
@@ -62,6 +63,14 @@ impl Call {
 
     pub(super) fn query(mut self, name: &'static str, value: &str) -> Self {
         self.query.push((name, value.to_owned()));
+        self
+    }
+
+    /// Goes on after this event.
+    pub(super) fn after(mut self, event: &str) -> Self {
+        if let Ok(event) = HeaderValue::from_str(event) {
+            self.headers.insert(LAST_EVENT_ID, event);
+        }
         self
     }
 

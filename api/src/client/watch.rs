@@ -41,7 +41,7 @@ pub struct Watch {
 }
 
 #[derive(Debug)]
-struct Connection {
+pub(super) struct Connection {
     response: Response,
     events: Events,
 }
@@ -122,7 +122,14 @@ impl Watch {
         if let Some(since) = &self.options.since {
             call = call.query("since", since);
         }
-        let response = self.client.transport.stream(call).await?;
+        Connection::open(&self.client, call).await
+    }
+}
+
+impl Connection {
+    /// Sends a request that is answered by events.
+    pub(super) async fn open(client: &Client, call: Call) -> Result<Self, ClientError> {
+        let response = client.transport.stream(call).await?;
         let is_stream = response
             .headers()
             .get(CONTENT_TYPE)
@@ -134,24 +141,30 @@ impl Watch {
         }
         Ok(Connection { response, events: Events::default() })
     }
-}
 
-impl Connection {
+    /// The next event that this build knows; `None`: the connection has ended.
     async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        while let Some(raw) = self.raw().await? {
+            if let Some(event) = raw.typed().map_err(|why| self.unexpected(why))? {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    fn unexpected(&self, why: String) -> ClientError {
+        let (url, status) = (self.response.url().to_string(), self.response.status().as_u16());
+        ClientError::Unexpected { url, status, why }
+    }
+
+    /// The next event, whatever it is.
+    pub(super) async fn raw(&mut self) -> Result<Option<Raw>, ClientError> {
         loop {
-            let url = || self.response.url().to_string();
-            let unexpected = |why: String| ClientError::Unexpected {
-                url: url(),
-                status: self.response.status().as_u16(),
-                why,
-            };
-            while let Some(raw) = self.events.next() {
-                if let Some(event) = raw.typed().map_err(unexpected)? {
-                    return Ok(Some(event));
-                }
+            if let Some(raw) = self.events.next() {
+                return Ok(Some(raw));
             }
             if self.events.waiting() > MAX_EVENT {
-                return Err(unexpected(format!("an event is longer than {MAX_EVENT} bytes")));
+                return Err(self.unexpected(format!("an event is longer than {MAX_EVENT} bytes")));
             }
             let broken = |why: String, url: String| ClientError::Broken { url, why };
             let url = self.response.url().to_string();
@@ -176,10 +189,10 @@ struct Events {
 
 /// An event before anybody has looked at what it says.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Raw {
-    id: String,
-    event: String,
-    data: String,
+pub(super) struct Raw {
+    pub(super) id: String,
+    pub(super) event: String,
+    pub(super) data: String,
 }
 
 impl Events {

@@ -83,8 +83,8 @@ pub use script::{
 };
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{
-    DEADLINES, FleetBudget, Loader, OpenIdGroup, OpenIdSettings, ProxySettings, Settings, SettingsSpec,
-    SettingsStatus, Weekday, Window,
+    DEADLINES, FleetBudget, Loader, LogSettings, OpenIdGroup, OpenIdSettings, ProxySettings, Settings,
+    SettingsSpec, SettingsStatus, Weekday, Window,
 };
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,

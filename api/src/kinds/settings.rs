@@ -4,7 +4,7 @@ use super::enlist::enlistment_rules;
 use super::{CommonStatus, Domain, EnlistMode, Enlistment, EraseMethod, Image, Role, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{Cidr, Duration, Host, Hostname, Url};
+use crate::values::{ByteSize, Cidr, Duration, Host, Hostname, Url};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -61,9 +61,26 @@ pub struct SettingsSpec {
     /// How much may be done at once.
     #[field(none, default)]
     pub fleet_budget: FleetBudget,
+    /// How much of the machines' logs each region keeps.
+    #[field(none, default)]
+    pub logs: LogSettings,
     /// Who vouches for people that log in by OpenID Connect. Absent: nobody logs in so.
     #[field(none)]
     pub openid: Option<OpenIdSettings>,
+}
+
+/// How much of the machines' logs each region keeps. Older lines go; lines that exceed a size go too, the oldest first.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct LogSettings {
+    /// For how long.
+    #[field(none, default = "30d")]
+    pub keep: Duration,
+    /// Bytes of one machine's log.
+    #[field(none, default = "64MiB")]
+    pub machine_size: ByteSize,
+    /// Bytes of all logs together.
+    #[field(none, default = "10GiB")]
+    pub size: ByteSize,
 }
 
 /// Who vouches for people (OpenID Connect).

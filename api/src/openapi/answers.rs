@@ -83,7 +83,11 @@ fn good(
             EVENT_STREAM => reference("WatchEvent"),
             _ => json!({"type": "string"}),
         };
-        answer.insert("content".to_owned(), json!({ (media_type(body)): {"schema": schema} }));
+        let mut content = json!({ (media_type(body)): {"schema": schema} });
+        if let Some(content) = content.as_object_mut().filter(|_| endpoint.id == "logs") {
+            content.insert(EVENT_STREAM.to_owned(), json!({"schema": reference("LogEvent")}));
+        }
+        answer.insert("content".to_owned(), content);
     }
     Value::Object(answer)
 }

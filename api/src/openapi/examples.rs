@@ -229,6 +229,7 @@ pub fn examples() -> Vec<Example> {
                     "rules": {"dell": {"rack": "r1", "vlan": "default.0", "vendor": "Dell*", "product": "PowerEdge R6?0", "zone": "row-1",
                         "pool": "web", "tags": ["new"]}}},
                 "deadlines": {"claim": "20m"}, "bmc_networks": ["10.77.0.0/24"],
+                "logs": {"keep": "90d", "machine_size": "128MiB", "size": "50GiB"},
                 "openid": {"issuer": "https://id.example.com", "client_id": "basalt", "name_claim": "preferred_username",
                     "groups_claim": "groups", "groups": {"web": {"roles": ["web-admins"]}}},
                 "fleet_budget": {"max_unavailable": 10, "max_unavailable_per_zone": 5, "destructive_per_hour": 100,

@@ -364,6 +364,16 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/api/v1/machines/{name}/logs",
+        exists_for: For::Itself,
+        id: "logs",
+        summary: "What a machine said by syslog, and what its agent and scripts said; with `follow` as server-sent events `line`, `ping` and, at the end, `cut`",
+        parameters: &["name", "since", "until", "boot", "grep", "lines", "follow", "last_line"],
+        request: None,
+        answers: &[("200", "The last lines that are asked for", Some("Logs"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/api/v1/addresses",
         exists_for: For::Itself,
         id: "addresses",

@@ -41,7 +41,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 63] {
+pub(super) fn components() -> [(&'static str, Value); 67] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -365,6 +365,38 @@ pub(super) fn components() -> [(&'static str, Value); 63] {
                     "racks": list("Listener"), "others_lost": number(),
                 }),
             ),
+        ),
+        ("Logs", object(&["lines"], json!({"lines": list("LogLine"), "more": {"type": "boolean"}}))),
+        (
+            "LogLine",
+            object(
+                &["at", "facility", "severity", "text"],
+                json!({
+                    "at": time(), "facility": text(), "severity": text(), "time": text(), "host": text(), "app": text(),
+                    "procid": text(), "msgid": text(), "structured": text(), "address": text(), "text": text(),
+                }),
+            ),
+        ),
+        (
+            "LogEvent",
+            object(
+                &["id", "event", "data"],
+                json!({
+                    "id": text(), "event": {"type": "string", "enum": ["line", "ping", "cut"]},
+                    "data": {
+                        "type": "string", "contentMediaType": "application/json",
+                        "contentSchema": reference("LogEventData"),
+                    },
+                }),
+            ),
+        ),
+        (
+            "LogEventData",
+            json!({
+                "description": "Of `line` a LogLine, of `ping` an empty object, of `cut` why.",
+                "anyOf": [reference("LogLine"), object(&["message"], json!({"message": text()})),
+                    {"type": "object", "maxProperties": 0}],
+            }),
         ),
         (
             "Boot",

@@ -4,8 +4,8 @@ use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
 use super::{
-    App, addresses, apply, audit, blobs, boots, docs, explain, layers, metrics, objects, operations, patch,
-    racks, registry, runs, session, slow, system, tokens, watch, webhooks,
+    App, addresses, apply, audit, blobs, boots, docs, explain, layers, logs, metrics, objects, operations,
+    patch, racks, registry, runs, session, slow, system, tokens, watch, webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -139,6 +139,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("POST", "/api/v1/webhooks/{name}/redeliver", ADMIN, || post(webhooks::redeliver))
         .dry_run(Role::Admin),
     Endpoint::new("GET", "/api/v1/boots/{machine}", VIEWER, || get(boots::read)),
+    Endpoint::new("GET", "/api/v1/machines/{name}/logs", VIEWER, || get(logs::read)),
     Endpoint::new("GET", "/api/v1/addresses", VIEWER, || get(addresses::list)),
     Endpoint::new("GET", "/api/v1/audit", ADMIN, || get(audit::list)),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),

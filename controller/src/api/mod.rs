@@ -20,6 +20,7 @@
 //! | `waiting` | whom a deletion waits for |
 //! | `explain` | plan, waits, timeline |
 //! | `boots` | what machines asked of racks as they booted |
+//! | `logs` | what machines logged |
 //! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
 //! | `registry` | the Terraform provider, for Terraform to install |
@@ -48,6 +49,7 @@ mod guard;
 mod guards;
 mod layers;
 mod logins;
+mod logs;
 mod metrics;
 mod names;
 mod objects;
@@ -85,6 +87,7 @@ pub(crate) use webhooks::payload;
 
 use crate::blobs::Blobs;
 use crate::driver::Machinery;
+use crate::logs::Logs;
 use crate::openid::issuer::Issuers;
 use crate::racks::join_token::Joiner;
 use crate::registry::Registry;
@@ -107,6 +110,8 @@ pub struct Parts {
     pub follower: Follower,
     /// The blobs.
     pub blobs: Blobs,
+    /// The logs of machines.
+    pub logs: Logs,
     /// The provider, for Terraform.
     pub registry: Registry,
     /// Answer plain HTTP to other hosts.
@@ -212,6 +217,10 @@ impl App {
 
     fn blobs(&self) -> &Blobs {
         &self.0.parts.blobs
+    }
+
+    fn logs(&self) -> &Logs {
+        &self.0.parts.logs
     }
 
     fn registry(&self) -> &Registry {

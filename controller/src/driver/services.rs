@@ -2,7 +2,7 @@
 //! a service that it has no more nobody takes back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use basalt_api::kinds::{RackService, ServiceState};
@@ -120,6 +120,8 @@ fn is_away(service: &str, addresses: &[IpAddr]) -> bool {
     let at = ["tftp ", "http ", basalt_proto::DNS, "ntp "]
         .iter()
         .find_map(|kind| service.strip_prefix(kind)?.parse::<IpAddr>().ok());
+    let with_port = service.strip_prefix(basalt_proto::SYSLOG).and_then(|at| at.parse::<SocketAddr>().ok());
+    let at = at.or(with_port.map(|at| at.ip()));
     at.is_some_and(|at| !addresses.contains(&at))
 }
 

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | `Enrol` | anybody | 16 KiB, within 10 seconds |
 //! | `Renew`, `FetchBlob` | racks | 16 KiB, within 10 seconds |
+//! | `StoreLogs` | racks | 1 MiB, within 60 seconds |
 //! | `Link` | racks | messages of [`MAX_FROM_RACK`](basalt_proto::MAX_FROM_RACK), as long as it lasts |
 //!
 //! A call is refused before its body is read: a message that never ends is kept in memory as far as it came.
@@ -22,6 +23,10 @@ use tonic::Status;
 pub(super) const SMALL: usize = 16 << 10;
 /// How long a small body may take, whole.
 const WITHIN: Duration = Duration::from_secs(10);
+/// A batch of lines has 128 KiB and a line.
+const BATCH: usize = 1 << 20;
+/// How long such a batch may take.
+const BATCH_WITHIN: Duration = Duration::from_secs(60);
 /// How the paths of the racks' protocol begin.
 const PROTOCOL: &str = "/basalt.rack.v1.";
 
@@ -32,26 +37,31 @@ pub(super) struct Call {
     pub(super) name: &'static str,
     /// Anybody may make it, without a certificate.
     pub(super) is_open: bool,
-    /// Its body is one small message.
-    is_small: bool,
+    /// Its body is one message of so many bytes at most, within this time. `None`: it lasts.
+    most: Option<(usize, Duration)>,
 }
 
 impl Call {
     /// The call of a path. `None`: the path is none of the racks' protocol.
     pub(super) fn of(path: &str) -> Option<Self> {
-        let (name, is_open, is_small) = match path.strip_prefix(PROTOCOL)? {
-            "Enrolment/Enrol" => ("Enrol", true, true),
-            "RackLink/Link" => ("Link", false, false),
-            "RackLink/FetchBlob" => ("FetchBlob", false, true),
-            "RackLink/Renew" => ("Renew", false, true),
-            _ => ("none", false, true),
+        let small = Some((SMALL, WITHIN));
+        let (name, is_open, most) = match path.strip_prefix(PROTOCOL)? {
+            "Enrolment/Enrol" => ("Enrol", true, small),
+            "RackLink/Link" => ("Link", false, None),
+            "RackLink/FetchBlob" => ("FetchBlob", false, small),
+            "RackLink/Renew" => ("Renew", false, small),
+            "RackLink/StoreLogs" => ("StoreLogs", false, Some((BATCH, BATCH_WITHIN))),
+            _ => ("none", false, small),
         };
-        Some(Self { name, is_open, is_small })
+        Some(Self { name, is_open, most })
     }
 
     /// The request, whose body ends in an error where it is too large or too late.
     pub(super) fn bounded(self, request: Request) -> Request {
-        if self.is_small { request.map(|body| Body::new(Small::new(body, SMALL, WITHIN))) } else { request }
+        match self.most {
+            Some((most, within)) => request.map(|body| Body::new(Small::new(body, most, within))),
+            None => request,
+        }
     }
 }
 
@@ -119,10 +129,12 @@ mod tests {
 
     #[test]
     fn enrolment_alone_is_open_and_the_link_alone_is_long() {
-        let open = |path: &str| Call::of(path).map(|call| (call.is_open, call.is_small));
+        let open = |path: &str| Call::of(path).map(|call| (call.is_open, call.most.is_some()));
         assert_eq!(open("/basalt.rack.v1.Enrolment/Enrol"), Some((true, true)));
         assert_eq!(open("/basalt.rack.v1.RackLink/Link"), Some((false, false)));
-        for path in ["RackLink/Renew", "RackLink/FetchBlob", "Enrolment/enrol", "RackLink/Next"] {
+        for path in
+            ["RackLink/Renew", "RackLink/StoreLogs", "RackLink/FetchBlob", "Enrolment/enrol", "RackLink/Next"]
+        {
             assert_eq!(open(&format!("{PROTOCOL}{path}")), Some((false, true)), "{path}");
         }
         assert_eq!(Call::of("/api/v1/zones"), None);

@@ -15,7 +15,7 @@ use basalt_proto::rack_v1::rack_lease::Grantor;
 use basalt_proto::rack_v1::rack_link_server::RackLink;
 use basalt_proto::rack_v1::{
     BlobChunk, ConcernReply, ConcernVersion, FactAck, FactBatch, FetchBlobRequest, Forget, FromRack,
-    FromRegion, Hello, Leases, RackLease, RenewReply, RenewRequest, Welcome,
+    FromRegion, Hello, Leases, LogAck, LogBatch, RackLease, RenewReply, RenewRequest, Welcome,
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
@@ -28,6 +28,7 @@ use super::listener::{Enrolled, Peer, Retired};
 use super::observed::{self, Observed};
 use super::sessions::{BACKLOG, Known, Sessions};
 use crate::blobs::Blobs;
+use crate::logs::{LogError, Logs};
 use crate::telemetry::Context;
 
 /// How often facts are stored again when their transaction met another one.
@@ -60,6 +61,8 @@ pub struct Racks {
     pub authority: Arc<Authority>,
     /// The bytes of images.
     pub blobs: Blobs,
+    /// The logs of machines.
+    pub logs: Logs,
 }
 
 impl std::fmt::Debug for Racks {
@@ -119,6 +122,10 @@ impl RackLink for Racks {
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
         self.sessions.meters().rpc("Renew", self.renewed(request)).await
     }
+
+    async fn store_logs(&self, request: Request<LogBatch>) -> Result<Response<LogAck>, Status> {
+        self.sessions.meters().rpc("StoreLogs", self.logged(request)).await
+    }
 }
 
 impl Racks {
@@ -144,6 +151,20 @@ impl Racks {
         let session = Session { racks: self.clone(), rack, spki, name: object.name, sender };
         tokio::spawn(session.run(hello, said));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn logged(&self, request: Request<LogBatch>) -> Result<Response<LogAck>, Status> {
+        let (rack, logs) = (caller(&request)?, self.logs.clone());
+        let batch = request.into_inner();
+        if batch.spool_uid.parse::<uuid::Uuid>().is_err() {
+            return Err(Status::invalid_argument("the spool of logs has no readable uid"));
+        }
+        let stored = tokio::task::spawn_blocking(move || logs.store(rack, batch)).await;
+        match stored.map_err(|error| Status::internal(error.to_string()))? {
+            Ok(through_seq) => Ok(Response::new(LogAck { through_seq })),
+            Err(error @ LogError::Full { .. }) => Err(Status::resource_exhausted(error.to_string())),
+            Err(error) => Err(Status::unavailable(error.to_string())),
+        }
     }
 
     async fn blob(

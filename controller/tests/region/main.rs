@@ -30,6 +30,7 @@ mod layers;
 mod leases;
 mod leaving;
 mod linked;
+mod logs;
 mod metrics;
 mod objects;
 mod openid;

@@ -769,6 +769,56 @@ pub struct BootAlarm {
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LogBatch {
+    /// a new one whenever a rack starts without its spool
+    #[prost(string, tag = "1")]
+    pub spool_uid: ::prost::alloc::string::String,
+    /// none: the rack asks how far this region is
+    #[prost(message, repeated, tag = "2")]
+    pub lines: ::prost::alloc::vec::Vec<LogLine>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogAck {
+    /// the region has everything of this spool up to here
+    #[prost(uint64, tag = "1")]
+    pub through_seq: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogLine {
+    #[prost(uint64, tag = "1")]
+    pub seq: u64,
+    /// when the rack heard it, as the rack counts the region's time
+    #[prost(int64, tag = "2")]
+    pub at_unix_ms: i64,
+    /// by the sender's address when it came; empty: the rack does not know it
+    #[prost(string, tag = "3")]
+    pub machine_uid: ::prost::alloc::string::String,
+    /// the sender's; empty: the rack itself says it
+    #[prost(string, tag = "4")]
+    pub address: ::prost::alloc::string::String,
+    /// facility * 8 + severity (RFC 5424 section 6.2.1)
+    #[prost(uint32, tag = "5")]
+    pub priority: u32,
+    /// the sender's own date, as it wrote it
+    #[prost(string, tag = "6")]
+    pub time: ::prost::alloc::string::String,
+    /// as the sender calls itself
+    #[prost(string, tag = "7")]
+    pub host: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub app: ::prost::alloc::string::String,
+    #[prost(string, tag = "9")]
+    pub procid: ::prost::alloc::string::String,
+    #[prost(string, tag = "10")]
+    pub msgid: ::prost::alloc::string::String,
+    /// structured data (RFC 5424 section 6.3), in brackets
+    #[prost(string, tag = "11")]
+    pub structured: ::prost::alloc::string::String,
+    /// printable, at most 8 KiB
+    #[prost(string, tag = "12")]
+    pub text: ::prost::alloc::string::String,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EnrolRequest {
     /// from the join token
@@ -1661,6 +1711,28 @@ pub mod rack_link_client {
                 .insert(GrpcMethod::new("basalt.rack.v1.RackLink", "Renew"));
             self.inner.unary(req, path, codec).await
         }
+        /// Stores lines of logs. A call of its own, so that no fact waits behind them.
+        pub async fn store_logs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LogBatch>,
+        ) -> std::result::Result<tonic::Response<super::LogAck>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/basalt.rack.v1.RackLink/StoreLogs",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("basalt.rack.v1.RackLink", "StoreLogs"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1702,6 +1774,11 @@ pub mod rack_link_server {
             &self,
             request: tonic::Request<super::RenewRequest>,
         ) -> std::result::Result<tonic::Response<super::RenewReply>, tonic::Status>;
+        /// Stores lines of logs. A call of its own, so that no fact waits behind them.
+        async fn store_logs(
+            &self,
+            request: tonic::Request<super::LogBatch>,
+        ) -> std::result::Result<tonic::Response<super::LogAck>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct RackLinkServer<T> {
@@ -1897,6 +1974,49 @@ pub mod rack_link_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RenewSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/basalt.rack.v1.RackLink/StoreLogs" => {
+                    #[allow(non_camel_case_types)]
+                    struct StoreLogsSvc<T: RackLink>(pub Arc<T>);
+                    impl<T: RackLink> tonic::server::UnaryService<super::LogBatch>
+                    for StoreLogsSvc<T> {
+                        type Response = super::LogAck;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LogBatch>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RackLink>::store_logs(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StoreLogsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

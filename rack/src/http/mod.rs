@@ -35,6 +35,7 @@ use crate::blobs::BlobStore;
 use crate::boot::BootTable;
 use crate::health::Health;
 use crate::loaders::Loaders;
+use crate::logs::Logs;
 use crate::meters;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
@@ -86,6 +87,8 @@ pub struct Web {
     pub loaders: Loaders,
     /// Where facts go.
     pub facts: Facts,
+    /// Lines of logs.
+    pub logs: Logs,
     /// What installed systems reported lately.
     pub reports: report::Reports,
     /// `basalt.spki`.

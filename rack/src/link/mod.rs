@@ -20,6 +20,7 @@ use crate::dhcp::Dhcp;
 use crate::epochs::Epochs;
 use crate::facts::health;
 use crate::identity::{Identity, IdentityError, Membership};
+use crate::logs::Logs;
 use crate::power::Power;
 use crate::settings::Settings;
 use crate::spool::writer::Facts;
@@ -53,6 +54,8 @@ pub struct Context {
     pub power: Arc<Power>,
     /// Its spool.
     pub facts: Facts,
+    /// Its lines of logs.
+    pub logs: Logs,
     /// Its DHCP server, told which leases a region has stored.
     pub dhcp: Arc<Dhcp>,
     /// Where blobs come from: filled with living links.

@@ -19,6 +19,7 @@ use tracing::Instrument;
 use super::{Context, hello, join, renew, tls};
 use crate::facts::health;
 use crate::identity::IdentityError;
+use crate::logs::deliver;
 
 /// How long the region may take to welcome this rack.
 const WELCOME: Duration = Duration::from_secs(10);
@@ -100,7 +101,8 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
         ended = listen(context, (address, me), &mut inbox, &outbox, &acknowledge) => ended,
         ended = deliver(context, &outbox, acknowledged, welcome.boot_traces) => ended,
         ended = hello::again(context, me, hello, &outbox) => ended,
-        never = renew::keep_valid(context, channel) => match never {},
+        never = renew::keep_valid(context, channel.clone()) => match never {},
+        never = deliver::deliver(&context.logs, address, channel) => match never {},
         // What it would still take of the spool, nobody would know.
         () = context.epochs.replaced(&welcome.incarnation) => Err(LinkError::Retired(welcome.incarnation)),
     }

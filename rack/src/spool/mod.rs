@@ -220,7 +220,7 @@ impl Spool {
             let mut offset = start.map_or(0, |cursor| cursor.offset);
             let content = content(&segment.path, offset, segment.bytes)?;
             let mut rest = content.as_slice();
-            while let Some((fact, length)) = record::decode(rest) {
+            while let Some((fact, length)) = record::decode::<Fact>(rest) {
                 if facts.len() >= max_facts || bytes >= max_bytes {
                     return Ok(facts);
                 }
@@ -336,7 +336,7 @@ fn recover(path: PathBuf) -> io::Result<Segment> {
     let content = fs::read(&path)?;
     let mut rest = content.as_slice();
     let mut next = first;
-    while let Some((_, length)) = record::decode(rest).filter(|(fact, _)| fact.seq == next) {
+    while let Some((_, length)) = record::decode::<Fact>(rest).filter(|(fact, _)| fact.seq == next) {
         rest = rest.get(length..).unwrap_or_default();
         next += 1;
     }

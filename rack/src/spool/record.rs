@@ -4,20 +4,19 @@
 //! | --- | --- |
 //! | 4 | length of the payload, little-endian |
 //! | 8 | first bytes of the payload's SHA-256 |
-//! | n | payload: one `Fact`, protobuf |
+//! | n | payload: one message, protobuf |
 
-use basalt_proto::rack_v1::Fact;
 use prost::Message;
 
 use crate::hash::sha256;
 
 const HEADER: usize = 12;
-/// No fact is larger.
+/// No message is larger.
 pub const MAX_PAYLOAD: usize = 4 << 20;
 
-/// Appends a record. `false`: the fact is too large for one.
-pub fn encode(bytes: &mut Vec<u8>, fact: &Fact) -> bool {
-    let payload = fact.encode_to_vec();
+/// Appends a record. `false`: the message is too large for one.
+pub fn encode(bytes: &mut Vec<u8>, message: &impl Message) -> bool {
+    let payload = message.encode_to_vec();
     let Some(length) = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= MAX_PAYLOAD) else {
         return false;
     };
@@ -27,9 +26,9 @@ pub fn encode(bytes: &mut Vec<u8>, fact: &Fact) -> bool {
     true
 }
 
-/// Reads the record at the start of the bytes: the fact and the record's length. `None`: there is no whole record.
+/// Reads the record at the start of the bytes: the message and the record's length. `None`: there is no whole record.
 #[must_use]
-pub fn decode(bytes: &[u8]) -> Option<(Fact, usize)> {
+pub fn decode<M: Message + Default>(bytes: &[u8]) -> Option<(M, usize)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (sum, rest) = rest.split_first_chunk::<8>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok().filter(|&length| length <= MAX_PAYLOAD)?;
@@ -37,5 +36,5 @@ pub fn decode(bytes: &[u8]) -> Option<(Fact, usize)> {
     if sha256(payload).first_chunk() != Some(sum) {
         return None;
     }
-    Some((Fact::decode(payload).ok()?, HEADER + length))
+    Some((M::decode(payload).ok()?, HEADER + length))
 }

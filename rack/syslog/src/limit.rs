@@ -1,4 +1,4 @@
-//! Messages of each sender: so many at once, and so many a second. What is dropped is counted, so that the log says how much it lacks.
+//! Messages of each sender: so many at once, and so many a second. Dropped messages are counted, so that the log says how much it lacks.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -43,6 +43,16 @@ impl Limiter {
         false
     }
 
+    /// Counts a message that is kept in any case, as one of a stream. Answers how long its sender is to wait before the next one.
+    pub fn wait(&mut self, sender: IpAddr, now: Duration) -> Duration {
+        if self.buckets.len() >= SENDERS && !self.buckets.contains_key(&sender) {
+            return INTERVAL;
+        }
+        let bucket = self.buckets.entry(sender).or_default();
+        bucket.full_at = bucket.full_at.max(now) + INTERVAL;
+        (bucket.full_at - now).saturating_sub(INTERVAL * BURST)
+    }
+
     /// How many messages of each sender were dropped since this was last asked.
     pub fn dropped(&mut self, now: Duration) -> Vec<(IpAddr, u64)> {
         let counts = self.buckets.iter_mut().filter(|(_, bucket)| bucket.dropped > 0);
@@ -78,6 +88,15 @@ mod tests {
         assert_eq!(limiter.dropped(now), [(sender(1), 800)]);
         assert_eq!(limiter.dropped(now), []);
         assert!(limiter.admit(sender(2), now), "another sender is not limited by it");
+    }
+
+    #[test]
+    fn a_stream_waits_for_what_it_sent_too_early() {
+        let mut limiter = Limiter::default();
+        let mut waits = (0..BURST + 10).map(|_| limiter.wait(sender(1), Duration::ZERO));
+        assert!(waits.by_ref().take(4000).all(|wait| wait.is_zero()));
+        assert_eq!(waits.last(), Some(INTERVAL * 10));
+        assert_eq!(limiter.dropped(Duration::ZERO), []);
     }
 
     #[test]

@@ -24,7 +24,7 @@ const NAME: usize = 128;
 const MSGID: usize = 32;
 /// Octets of structured data that are kept.
 const STRUCTURED: usize = 1024;
-/// What begins the text of RFC 5424 that is UTF-8.
+/// A text of RFC 5424 that is UTF-8 begins with this mark.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// A message, printable in all its parts.
@@ -36,15 +36,15 @@ pub struct Message {
     pub time: Option<String>,
     /// The host, as the sender calls it.
     pub host: Option<String>,
-    /// The program.
+    /// The program's name.
     pub app: Option<String>,
-    /// The process.
+    /// The process, mostly by its number.
     pub procid: Option<String>,
     /// The type of message (RFC 5424).
     pub msgid: Option<String>,
     /// Structured data (RFC 5424 section 6.3), in brackets.
     pub structured: Option<String>,
-    /// The text.
+    /// The text, without the header.
     pub text: String,
 }
 
@@ -56,7 +56,7 @@ impl Message {
         Self::parse(Frame { octets: read, is_cut: read.len() < octets.len() })
     }
 
-    /// Reads a message. What follows no standard is text.
+    /// Reads a message. Everything that follows no standard is text.
     #[must_use]
     pub fn parse(frame: Frame<'_>) -> Self {
         let octets = frame.octets.trim_ascii_end();

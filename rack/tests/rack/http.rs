@@ -12,11 +12,14 @@ use basalt_rack::attempts::Attempts;
 use basalt_rack::blobs::{BlobOrigin, BlobStore, BlobStream, NoOrigin, OriginError};
 use basalt_rack::clock::Clock;
 use basalt_rack::hash::sha256;
+use basalt_rack::health::Health;
 use basalt_rack::http::admission::{Admission, Limits};
 use basalt_rack::http::report::Reports;
 use basalt_rack::http::{Site, Web, serve_on};
 use basalt_rack::identity::Identity;
 use basalt_rack::loaders::Loaders;
+use basalt_rack::logs::Logs;
+use basalt_rack::logs::senders::Senders;
 use basalt_rack::presence::Presence;
 use basalt_rack::spool::{self, writer};
 use basalt_rack::strangers::Strangers;
@@ -50,15 +53,21 @@ impl Server {
     async fn serve(dir: &Path, name: String, origin: Arc<dyn BlobOrigin>, limits: Limits) -> Self {
         let (facts, _) = writer::start(dir, spool::Limits::default(), Clock::default()).unwrap();
         let identity = Identity::open(dir).unwrap();
+        let presence = Arc::new(Presence::default());
+        let senders =
+            Senders::new(presence.clone(), watch::channel(None).1, watch::channel(None).1, Clock::default());
+        let health = Health::new("logs".into(), facts.clone());
+        let (logs, _) = Logs::start(dir, Default::default(), senders, Clock::default(), health).unwrap();
         let web = Arc::new(Web {
             boot: watch::channel(None).1,
             attempts: Arc::new(Attempts::open(dir).unwrap()),
             strangers: Strangers::default(),
-            presence: Arc::new(Presence::default()),
+            presence,
             blobs: BlobStore::open(dir, Some(1 << 30), origin, watch::channel(None).1).unwrap(),
             admission: Admission::new(limits),
             loaders: Loaders::new(dir),
             facts,
+            logs,
             reports: Reports::default(),
             spki_sha256: identity.spki_sha256.clone(),
             regions: None,

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -13,8 +14,8 @@ use basalt_proto::rack_v1::fact::Body;
 use basalt_proto::rack_v1::rack_link_server::{RackLink, RackLinkServer};
 use basalt_proto::rack_v1::{
     BlobChunk, DhcpConcern, DhcpInForceFact, EnrolReply, EnrolRequest, Fact, FactAck, FetchBlobRequest,
-    FromRack, FromRegion, ImagesConcern, PowerCommand, RenewReply, RenewRequest, Welcome, from_rack,
-    from_region,
+    FromRack, FromRegion, ImagesConcern, LogAck, LogBatch, LogLine, PowerCommand, RenewReply, RenewRequest,
+    Welcome, from_rack, from_region,
 };
 use basalt_rack::clock::{Clock, wall_ms};
 use basalt_rack::concern::store::write_concern;
@@ -29,7 +30,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -211,11 +212,29 @@ pub(super) struct Region {
     /// Whether racks take the place of others.
     replaces: bool,
     links: mpsc::Sender<Linked>,
+    /// Lines of logs that it has stored.
+    pub(super) logs: Arc<watch::Sender<Vec<LogLine>>>,
+    /// Batches of lines that it will store and not acknowledge.
+    pub(super) loses_answers: Arc<AtomicUsize>,
     /// What it answers to requests that are no call of the racks' protocol.
     pub(super) api: axum::Router,
 }
 
 impl Region {
+    /// Is at an address again where it was before.
+    pub(super) async fn serve_again(&self, address: SocketAddr, stop: CancellationToken) {
+        let bound = async {
+            loop {
+                match TcpListener::bind(address).await {
+                    Ok(listener) => return listener,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let listener = tokio::time::timeout(DEADLINE, bound).await.expect("the address is taken");
+        serve_on(listener, self.clone(), REGION_SERVER_NAME, stop);
+    }
+
     fn signed(&self, csr_der: Vec<u8>) -> Vec<u8> {
         let csr = CertificateSigningRequestParams::from_der(&csr_der.into()).unwrap();
         csr.signed_by(&Issuer::from_params(&self.ca.params, &self.ca.key)).unwrap().der().to_vec()
@@ -280,6 +299,22 @@ impl RackLink for Region {
         renewed.lock().unwrap().push(certificate_der.clone());
         Ok(Response::new(RenewReply { certificate_der, not_after_unix_ms: i64::MAX }))
     }
+
+    async fn store_logs(&self, request: Request<LogBatch>) -> Result<Response<LogAck>, Status> {
+        proven(&request)?;
+        let lines = request.into_inner().lines;
+        let is_batch = !lines.is_empty();
+        self.logs.send_modify(|stored| {
+            let through = stored.last().map_or(0, |line| line.seq);
+            stored.extend(lines.into_iter().filter(|line| line.seq > through));
+        });
+        let loses = |left: usize| left.checked_sub(1).filter(|_| is_batch);
+        if self.loses_answers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, loses).is_ok() {
+            return Err(Status::unavailable("the answer is lost"));
+        }
+        let through_seq = self.logs.borrow().last().map_or(0, |line| line.seq);
+        Ok(Response::new(LogAck { through_seq }))
+    }
 }
 
 /// Serves a region until the token is cancelled. Returns its address.
@@ -334,6 +369,8 @@ pub(super) fn region() -> (Region, mpsc::Receiver<Linked>) {
         renewed: Some(Arc::default()),
         replaces: false,
         links,
+        logs: Arc::new(watch::Sender::new(Vec::new())),
+        loses_answers: Arc::default(),
         api: axum::Router::new(),
     };
     (region, linked)

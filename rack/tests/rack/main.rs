@@ -17,6 +17,7 @@ mod forward;
 mod guest;
 mod http;
 mod link;
+mod logs;
 mod loopback;
 mod names;
 mod namespace;

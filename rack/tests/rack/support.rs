@@ -46,6 +46,7 @@ pub(crate) fn settings(dir: &Path) -> Settings {
         tftp_port: Some(udp()),
         dns_port: Some(udp()),
         ntp_port: Some(udp()),
+        syslog_port: Some(vec![udp()]),
         metrics: Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()),
         ..Given::default()
     };

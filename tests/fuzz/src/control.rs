@@ -48,10 +48,10 @@ pub(crate) fn seeds_concern() -> Vec<Vec<u8>> {
 /// A segment of the spool as it is read from disk.
 pub fn spool(data: &[u8]) {
     let mut rest = data;
-    while let Some((fact, length)) = record::decode(rest) {
+    while let Some((fact, length)) = record::decode::<Fact>(rest) {
         let mut again = Vec::new();
         assert!(record::encode(&mut again, &fact), "what was read can be written");
-        let (read, _) = record::decode(&again).expect("and read again");
+        let (read, _) = record::decode::<Fact>(&again).expect("and read again");
         assert_eq!(read, fact);
         rest = &rest[length..];
     }

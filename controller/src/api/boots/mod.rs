@@ -16,7 +16,7 @@ use crate::racks::observed::BootTrace;
 use axum::Json;
 use axum::extract::{Path, State};
 use basalt_api::kinds::{MachineSpec, RackStatus};
-use basalt_api::values::{Mac, Name, Timestamp, UntrustedName};
+use basalt_api::values::{Mac, Name, Timestamp, Uid, UntrustedName};
 use basalt_api::wire::{Boot, BootEntry, Boots, Listener};
 use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::Key;
@@ -66,14 +66,7 @@ pub(super) async fn read(
         }
     }
     let texts: Vec<String> = macs.iter().map(ToString::to_string).collect();
-    let mut boots = Vec::new();
-    for mac in &macs {
-        let own = mac.to_string();
-        let traces = store.boot_traces(&[own]).await?;
-        let told =
-            traces.into_iter().filter_map(|it| Some((it.source, serde_json::from_value(it.body).ok()?)));
-        boots.extend(told_apart(*mac, told.collect()));
-    }
+    let mut boots = of_macs(&app, &macs).await?;
     boots.sort_by_key(|boot| std::cmp::Reverse(boot.began));
     boots.truncate(MOST);
     look_into_subnets(&app, &mut boots).await?;
@@ -94,6 +87,28 @@ pub(super) async fn read(
         false => None,
     };
     Ok(Json(Boots { machine, macs, boots, judgement, racks, others_lost }))
+}
+
+/// When the boots of a machine began, the newest first.
+pub(super) async fn began(app: &App, machine: Uid) -> Answer<Vec<Timestamp>> {
+    let macs: Vec<Mac> =
+        app.store().macs_of(machine).await?.iter().filter_map(|mac| mac.parse().ok()).collect();
+    let mut began: Vec<Timestamp> = of_macs(app, &macs).await?.iter().map(|boot| boot.began).collect();
+    began.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
+    began.truncate(MOST);
+    Ok(began)
+}
+
+/// The boots by these MACs.
+async fn of_macs(app: &App, macs: &[Mac]) -> Answer<Vec<Boot>> {
+    let mut boots = Vec::new();
+    for mac in macs {
+        let traces = app.store().boot_traces(&[mac.to_string()]).await?;
+        let told =
+            traces.into_iter().filter_map(|it| Some((it.source, serde_json::from_value(it.body).ok()?)));
+        boots.extend(told_apart(*mac, told.collect()));
+    }
+    Ok(boots)
 }
 
 /// Says of boots for which racks had no subnet why they had none.

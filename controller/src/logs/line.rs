@@ -1,0 +1,89 @@
+//! A line as the files have it: JSON, so that people can read a file without a region.
+
+use basalt_api::values::{Timestamp, printable_lines};
+use basalt_api::wire::{LogLine, priority_names};
+use basalt_proto::rack_v1 as wire;
+use serde::{Deserialize, Serialize};
+
+/// Characters of a text, at most. A rack sends no more than 8 KiB.
+const TEXT: usize = 16 << 10;
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stored {
+    /// Names the numbering of `seq`.
+    pub(super) spool: String,
+    pub(super) seq: u64,
+    /// Milliseconds since 1970.
+    pub(super) at: i64,
+    priority: u8,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    address: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    time: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    host: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    app: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    procid: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    msgid: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    structured: String,
+    text: String,
+}
+
+impl Stored {
+    /// A line that a rack sent. A rack is not trusted with people's terminals.
+    pub(super) fn new(spool: &str, line: wire::LogLine) -> Self {
+        Self {
+            spool: spool.to_owned(),
+            seq: line.seq,
+            at: line.at_unix_ms,
+            priority: u8::try_from(line.priority).unwrap_or(13),
+            address: clean(&line.address),
+            time: clean(&line.time),
+            host: clean(&line.host),
+            app: clean(&line.app),
+            procid: clean(&line.procid),
+            msgid: clean(&line.msgid),
+            structured: clean(&line.structured),
+            text: clean(&line.text),
+        }
+    }
+
+    /// Tells whether text, program or host have these words in them.
+    pub(super) fn has(&self, text: &str) -> bool {
+        [&self.text, &self.app, &self.host].into_iter().any(|it| it.contains(text))
+    }
+
+    /// Bytes of it in an answer, about.
+    pub(super) fn size(&self) -> usize {
+        200 + self.text.len() + self.structured.len()
+    }
+
+    /// As people are told.
+    pub(super) fn told(self) -> LogLine {
+        let (facility, severity) = priority_names(self.priority);
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        LogLine {
+            at: Timestamp::from_millisecond(self.at).unwrap_or(Timestamp::UNIX_EPOCH),
+            facility: facility.to_owned(),
+            severity: severity.to_owned(),
+            time: some(self.time),
+            host: some(self.host),
+            app: some(self.app),
+            procid: some(self.procid),
+            msgid: some(self.msgid),
+            structured: some(self.structured),
+            address: some(self.address),
+            text: self.text,
+        }
+    }
+}
+
+fn clean(text: &str) -> String {
+    let text: String = text.chars().take(TEXT).map(|c| if c == '\n' { ' ' } else { c }).collect();
+    printable_lines(&text).into_owned()
+}

@@ -1,0 +1,439 @@
+//! Logs of machines: lines that racks deliver, in files below the data directory (docs/decisions/094-logs.md).
+//!
+//! ```text
+//! DIR/logs/machines/UID/0000000001.jsonl   a machine's log; `unknown` has lines of senders that no rack knows
+//! DIR/logs/cursors                         how far each rack's spool is on this disk
+//! ```
+//! A rack delivers to each region by itself, so each has all lines. A region says how far it has a spool, and the rack sends the lines after that. The
+//! rack keeps a line for an hour more. So a line is acknowledged as soon as it is written, and the cursors say only what the disk has for sure. After a power cut
+//! the rack sends some lines again, and readers pass over those that are there twice.
+
+mod files;
+mod line;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use basalt_api::kinds::{LogSettings, SettingsSpec};
+use basalt_api::values::{RackId, Timestamp, Uid};
+use basalt_api::wire::LogLine;
+use basalt_db::Store;
+use basalt_proto::rack_v1::LogBatch;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+pub use files::Position;
+use files::{Reader, Segment, Tail, segments};
+use line::Stored;
+
+/// So many bytes of the disk stay free: PostgreSQL may be on the same one.
+const RESERVE: u64 = 1 << 30;
+/// A log has at least so many files, so that its oldest part can go alone.
+const PARTS: u64 = 8;
+/// Files that are held open.
+const OPEN: usize = 256;
+/// How often files are synced.
+const SYNC: Duration = Duration::from_secs(5);
+/// How often limits are enforced.
+const TIDY: Duration = Duration::from_secs(60);
+/// Lines that are read back for one request, and the bytes of their texts.
+pub(crate) const MOST: usize = 10_000;
+const MOST_BYTES: usize = 8 << 20;
+/// Logs that are followed at once.
+const FOLLOWED: usize = 256;
+/// Clocks of racks and of this host may differ by this.
+const SLACK: Duration = Duration::from_secs(3600);
+/// The directory of senders that no rack knows.
+const UNKNOWN: &str = "unknown";
+
+/// Why lines are not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The disk is full, but for a reserve.
+    #[error("{} has {free} bytes left, and {RESERVE} of them stay free for the database; make room", path.display())]
+    Full {
+        /// The directory of logs.
+        path: PathBuf,
+        /// Room on the disk, in bytes.
+        free: u64,
+    },
+    /// A file cannot be written or read.
+    #[error("the log cannot be written or read: {0}")]
+    File(#[from] io::Error),
+}
+
+/// The lines that are asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query {
+    pub(crate) since: Option<Timestamp>,
+    /// Lines before this.
+    pub(crate) until: Option<Timestamp>,
+    /// With this text.
+    pub(crate) grep: Option<String>,
+    pub(crate) limit: usize,
+}
+
+impl Query {
+    fn takes(&self, line: &Stored) -> bool {
+        let is_since = self.since.is_none_or(|since| line.at >= since.as_millisecond());
+        let is_until = self.until.is_none_or(|until| line.at < until.as_millisecond());
+        is_since && is_until && self.grep.as_ref().is_none_or(|text| line.has(text))
+    }
+}
+
+/// Lines that were read back.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) lines: Vec<LogLine>,
+    /// There are earlier ones.
+    pub(crate) more: bool,
+    /// The place behind them.
+    pub(crate) position: Position,
+}
+
+/// How far a rack's spool is here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Cursor {
+    spool: String,
+    through: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cursors: BTreeMap<RackId, Cursor>,
+    /// The cursors on disk.
+    synced: BTreeMap<RackId, Cursor>,
+    tails: HashMap<String, Tail>,
+    /// Logs with lines that are not synced.
+    dirty: Vec<String>,
+}
+
+/// The logs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Logs(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    dir: PathBuf,
+    state: Mutex<State>,
+    limits: Mutex<LogSettings>,
+    /// Changes when lines come.
+    news: watch::Sender<u64>,
+    followed: Arc<Semaphore>,
+}
+
+impl Logs {
+    /// Opens the directory, or makes it.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(dir: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(dir.join("machines"))?;
+        let cursors: BTreeMap<RackId, Cursor> = match fs::read(dir.join("cursors")) {
+            // Without it, racks send again what they still have.
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(error),
+        };
+        let state = State { synced: cursors.clone(), cursors, ..State::default() };
+        Ok(Self(Arc::new(Inner {
+            dir,
+            state: Mutex::new(state),
+            limits: Mutex::new(LogSettings::default()),
+            news: watch::Sender::new(0),
+            followed: Arc::new(Semaphore::new(FOLLOWED)),
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn limits(&self) -> LogSettings {
+        self.0.limits.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn of(&self, log: &str) -> PathBuf {
+        self.0.dir.join("machines").join(log)
+    }
+
+    /// Stores a rack's lines. Answers up to which number this region has all of its spool. Blocks on the disk.
+    ///
+    /// # Errors
+    /// They cannot be written; the rack sends them again.
+    pub fn store(&self, rack: RackId, batch: LogBatch) -> Result<u64, LogError> {
+        let mut state = self.state();
+        let known = state.cursors.get(&rack).filter(|cursor| cursor.spool == batch.spool_uid);
+        let through = known.map_or(0, |cursor| cursor.through);
+        let mut last = through;
+        let mut logs: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        for line in batch.lines.into_iter().filter(|line| line.seq > through) {
+            last = last.max(line.seq);
+            // A rack names a machine, and no path.
+            let log = line.machine_uid.parse::<Uid>().map_or(UNKNOWN.to_owned(), |uid| uid.to_string());
+            let lines = logs.entry(log).or_default();
+            serde_json::to_writer(&mut *lines, &Stored::new(&batch.spool_uid, line))
+                .map_err(io::Error::from)?;
+            lines.push(b'\n');
+        }
+        if logs.is_empty() {
+            return Ok(through);
+        }
+        self.has_room()?;
+        let part = (self.limits().machine_size.bytes() / PARTS).max(1);
+        for (log, lines) in logs {
+            let appended = self.tail(&mut state, &log).and_then(|tail| tail.append(&lines, part));
+            if !state.dirty.contains(&log) {
+                state.dirty.push(log.clone());
+            }
+            if let Err(error) = appended {
+                state.tails.remove(&log);
+                return Err(error.into());
+            }
+        }
+        state.cursors.insert(rack, Cursor { spool: batch.spool_uid, through: last });
+        drop(state);
+        self.0.news.send_modify(|number| *number += 1);
+        Ok(last)
+    }
+
+    fn tail<'a>(&self, state: &'a mut State, log: &str) -> io::Result<&'a mut Tail> {
+        if state.tails.len() >= OPEN && !state.tails.contains_key(log) {
+            for tail in std::mem::take(&mut state.tails).into_values() {
+                tail.sync()?;
+            }
+        }
+        match state.tails.entry(log.to_owned()) {
+            std::collections::hash_map::Entry::Occupied(tail) => Ok(tail.into_mut()),
+            std::collections::hash_map::Entry::Vacant(place) => Ok(place.insert(Tail::open(&self.of(log))?)),
+        }
+    }
+
+    fn has_room(&self) -> Result<(), LogError> {
+        let disk = rustix::fs::statvfs(&self.0.dir).map_err(io::Error::from)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free > RESERVE { Ok(()) } else { Err(LogError::Full { path: self.0.dir.clone(), free }) }
+    }
+
+    /// Makes durable what has come, and then the cursors. Blocks on the disk.
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state();
+        for log in std::mem::take(&mut state.dirty) {
+            if let Some(tail) = state.tails.get(&log) {
+                tail.sync()?;
+            }
+        }
+        if state.cursors == state.synced {
+            return Ok(());
+        }
+        let cursors = state.cursors.clone();
+        let path = self.0.dir.join("cursors");
+        let beside = path.with_extension("new");
+        let mut file = fs::File::create(&beside)?;
+        file.write_all(&serde_json::to_vec(&cursors)?)?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)?;
+        state.synced = cursors;
+        Ok(())
+    }
+
+    /// The last lines of a machine's log that fit. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn read(&self, machine: Uid, query: &Query) -> io::Result<Page> {
+        let dir = self.of(&machine.to_string());
+        let all = segments(&dir)?;
+        let mut page = Page { position: end(&all), ..Page::default() };
+        let (mut lines, mut bytes) = (VecDeque::new(), 0);
+        let earliest = query.since.and_then(|since| SystemTime::from(since).checked_sub(SLACK));
+        for segment in all.iter().rev() {
+            if earliest.is_some_and(|earliest| segment.written < earliest) {
+                break;
+            }
+            let mut here = Vec::new();
+            let mut reader = Reader::new(dir.clone(), at(segment));
+            while reader.position.same_file(&at(segment)) {
+                let next = reader.next()?;
+                if next.is_empty() {
+                    break;
+                }
+                let is_here = |(_, position): &(Stored, Position)| position.same_file(&at(segment));
+                here.extend(
+                    next.into_iter().filter(is_here).map(|(line, _)| line).filter(|line| query.takes(line)),
+                );
+            }
+            while let Some(line) = here.pop() {
+                bytes += line.size();
+                if lines.len() >= query.limit || bytes > MOST_BYTES {
+                    page.more = true;
+                    page.lines = lines.into_iter().map(Stored::told).collect();
+                    return Ok(page);
+                }
+                lines.push_front(line);
+            }
+        }
+        page.lines = lines.into_iter().map(Stored::told).collect();
+        Ok(page)
+    }
+
+    /// Follows a machine's log from a position on. `None`: too many are followed.
+    pub(crate) fn follow(&self, machine: Uid, position: Position, query: Query) -> Option<Follow> {
+        let place = Arc::clone(&self.0.followed).try_acquire_owned().ok()?;
+        let reader = Reader::new(self.of(&machine.to_string()), position);
+        Some(Follow { reader: Some(reader), query, news: self.0.news.subscribe(), _place: place })
+    }
+
+    /// Syncs files, and removes what exceeds the limits of Settings, until the region stops.
+    pub(crate) async fn keep(self, store: Store, mut stop: watch::Receiver<bool>) {
+        let (mut sync, mut tidy) = (tokio::time::interval(SYNC), tokio::time::interval(TIDY));
+        loop {
+            let is_over = tokio::select! {
+                _ = stop.changed() => true,
+                _ = sync.tick() => false,
+                _ = tidy.tick() => {
+                    if let Err(error) = self.enforce(&store).await {
+                        tracing::warn!(%error, "old logs cannot be removed");
+                    }
+                    false
+                }
+            };
+            let logs = self.clone();
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.sync()).await {
+                tracing::error!(%error, "logs cannot be made durable");
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Removes what exceeds the limits of Settings.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub async fn enforce(&self, store: &Store) -> io::Result<()> {
+        self.follow_settings(store).await;
+        let logs = self.clone();
+        tokio::task::spawn_blocking(move || logs.tidy()).await.map_err(io::Error::other)?
+    }
+
+    /// Takes the limits of Settings. If they cannot be read, the ones before stay.
+    async fn follow_settings(&self, store: &Store) {
+        let Ok(settings) = store.all("Settings").await else { return };
+        let limits = match settings.first() {
+            Some(settings) => match serde_json::from_str::<SettingsSpec>(settings.spec.get()) {
+                Ok(spec) => spec.logs,
+                Err(_) => return,
+            },
+            None => LogSettings::default(),
+        };
+        *self.0.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// Removes the oldest files of each log, and then of all, until the limits hold. Blocks on the disk.
+    fn tidy(&self) -> io::Result<()> {
+        let limits = self.limits();
+        let now = SystemTime::now();
+        let mut kept: Vec<Segment> = Vec::new();
+        for entry in fs::read_dir(self.0.dir.join("machines"))? {
+            let dir = entry?.path();
+            let mut own = segments(&dir)?;
+            let mut bytes: u64 = own.iter().map(|it| it.bytes).sum();
+            let is_old =
+                |it: &Segment| now.duration_since(it.written).is_ok_and(|age| age > limits.keep.get());
+            while let Some(first) = own.first()
+                && (is_old(first) || bytes > limits.machine_size.bytes() && own.len() > 1)
+            {
+                let gone = own.remove(0);
+                bytes -= gone.bytes;
+                self.remove(&dir, &gone)?;
+            }
+            kept.append(&mut own);
+        }
+        let mut bytes: u64 = kept.iter().map(|it| it.bytes).sum();
+        kept.sort_by_key(|it| it.written);
+        for segment in kept {
+            if bytes <= limits.size.bytes() {
+                break;
+            }
+            bytes -= segment.bytes;
+            if let Some(dir) = segment.path.parent() {
+                self.remove(dir, &segment)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, dir: &Path, segment: &Segment) -> io::Result<()> {
+        let mut state = self.state();
+        let log = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if state.tails.get(log).is_some_and(|tail| tail.path == segment.path) {
+            // Lines that come now begin the next file: a number is not given again while somebody follows.
+            if let Some(mut tail) = state.tails.remove(log) {
+                tail.append(b"", 0)?;
+                state.tails.insert(log.to_owned(), tail);
+            }
+        }
+        fs::remove_file(&segment.path)?;
+        // The directory of a machine that is long gone goes with its last file.
+        fs::remove_dir(dir).ok();
+        Ok(())
+    }
+}
+
+fn at(segment: &Segment) -> Position {
+    Position::start(segment.number)
+}
+
+fn end(segments: &[Segment]) -> Position {
+    segments.last().map_or(Position::default(), |it| at(it).behind(it.bytes))
+}
+
+/// A log that is followed.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    reader: Option<Reader>,
+    query: Query,
+    news: watch::Receiver<u64>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Follow {
+    /// The next lines, each with the position behind it. It waits until there are some.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) async fn next(&mut self) -> io::Result<Vec<(LogLine, Position)>> {
+        loop {
+            self.news.borrow_and_update();
+            let Some(mut reader) = self.reader.take() else {
+                return Err(io::Error::other("the log is being read already"));
+            };
+            let (reader, lines) = tokio::task::spawn_blocking(move || {
+                let lines = reader.next();
+                (reader, lines)
+            })
+            .await
+            .map_err(io::Error::other)?;
+            let position = reader.position;
+            self.reader = Some(reader);
+            let lines = lines?;
+            let were_some = !lines.is_empty();
+            let lines: Vec<_> = lines.into_iter().filter(|(line, _)| self.query.takes(line)).collect();
+            if !lines.is_empty() {
+                return Ok(lines.into_iter().map(|(line, position)| (line.told(), position)).collect());
+            }
+            if !were_some && self.news.changed().await.is_err() {
+                return Err(io::Error::other(format!("the region stops; go on from {position}")));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

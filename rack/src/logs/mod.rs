@@ -1,0 +1,257 @@
+//! Logs of machines: received by syslog ([`serve`]), kept on disk ([`spool`]), delivered to the regions ([`deliver`]). The agent's log, which
+//! has the words of its scripts, comes here too.
+//!
+//! Nothing here waits for a region, and no fact waits for a line. Lines that cannot be kept are counted, and the count is a line of the same log.
+
+pub mod deliver;
+pub mod senders;
+mod serve;
+pub mod spool;
+pub mod writer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use basalt_proto::budget::{Budget, Spent};
+use basalt_proto::rack_v1::LogLine;
+use basalt_syslog::limit::{BURST, INTERVAL};
+use basalt_syslog::{Frame, Limiter, MAX_OCTETS, MAX_TEXT, Message, printable};
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::facts::About;
+use crate::health::Health;
+use senders::Senders;
+use spool::{Limits, LogSpool};
+use writer::{Command, LogThread};
+
+/// Facility `user`, severity `info`.
+const USER_INFO: u32 = 14;
+/// Facility `syslog`, severity `warning`.
+const SYSLOG_WARNING: u32 = 44;
+/// How often dropped messages are told of.
+const TELL: Duration = Duration::from_secs(1);
+/// The budget of an agent, in KiB: 16 MiB at once, then 10 KiB a second.
+const AGENT: Budget = Budget { most: 16_384, every_ms: 100 };
+/// Agents whose budgets are remembered.
+const AGENTS: usize = 4096;
+
+/// Follows a number of lines.
+pub(crate) const LOST: &str = "lines of this log were lost: the rack had no room to keep them";
+
+/// Takes lines of logs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Logs(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    commands: SyncSender<Command>,
+    durable: watch::Receiver<u64>,
+    uid: String,
+    senders: Senders,
+    clock: Clock,
+    started: Instant,
+    limiter: Mutex<Limiter>,
+    /// Lines that the queue did not take, by machine.
+    lost: Mutex<spool::Lost>,
+    agents: Mutex<HashMap<String, Spent>>,
+    /// How far each linked region is, by its address.
+    regions: Mutex<BTreeMap<String, u64>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A line that the rack itself says.
+fn own_line(machine_uid: String, address: String, text: String, at_unix_ms: i64) -> LogLine {
+    LogLine {
+        at_unix_ms,
+        machine_uid,
+        address,
+        priority: SYSLOG_WARNING,
+        app: "basalt-rack".to_owned(),
+        text,
+        ..LogLine::default()
+    }
+}
+
+impl Logs {
+    /// Opens the spool and starts its thread.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn start(
+        data_dir: &Path,
+        limits: Limits,
+        senders: Senders,
+        clock: Clock,
+        health: Health,
+    ) -> io::Result<(Self, LogThread)> {
+        let spool = LogSpool::open(data_dir, limits)?;
+        let uid = spool.uid().to_owned();
+        let (commands, durable, thread) = writer::start(spool, clock.clone(), health)?;
+        let inner = Inner {
+            commands,
+            durable,
+            uid,
+            senders,
+            clock,
+            started: Instant::now(),
+            limiter: Mutex::default(),
+            lost: Mutex::default(),
+            agents: Mutex::default(),
+            regions: Mutex::default(),
+        };
+        Ok((Self(Arc::new(inner)), thread))
+    }
+
+    /// Takes a datagram, if its sender has not sent too many.
+    fn datagram(&self, octets: &[u8], from: IpAddr) {
+        if lock(&self.0.limiter).admit(from, self.0.started.elapsed()) {
+            self.keep(Message::datagram(octets), from);
+        }
+    }
+
+    /// Takes a message of a stream. Answers how long its sender is to wait before its next one.
+    fn frame(&self, frame: Frame<'_>, from: IpAddr) -> Duration {
+        self.keep(Message::parse(frame), from);
+        lock(&self.0.limiter).wait(from, self.0.started.elapsed())
+    }
+
+    fn keep(&self, message: Message, from: IpAddr) {
+        if message.text.is_empty() {
+            return;
+        }
+        let Message { priority, time, host, app, procid, msgid, structured, text } = message;
+        self.push(LogLine {
+            seq: 0,
+            at_unix_ms: self.0.clock.unix_now(),
+            machine_uid: self.0.senders.machine(from).unwrap_or_default(),
+            address: from.to_canonical().to_string(),
+            priority: priority.into(),
+            time: time.unwrap_or_default(),
+            host: host.unwrap_or_default(),
+            app: app.unwrap_or_default(),
+            procid: procid.unwrap_or_default(),
+            msgid: msgid.unwrap_or_default(),
+            structured: structured.unwrap_or_default(),
+            text,
+        });
+    }
+
+    /// Takes whole lines that a machine's agent says.
+    pub fn agent(&self, about: &About, from: IpAddr, octets: &[u8]) {
+        let now = self.0.clock.unix_now();
+        let kibibytes = i64::try_from(octets.len().div_ceil(1024)).unwrap_or(i64::MAX);
+        let lines = octets.split(|&octet| octet == b'\n').filter(|line| !line.is_empty());
+        if !self.agent_may(&about.mac, kibibytes, now) {
+            let dropped = lines.count();
+            self.push(own_line(
+                about.machine_uid.clone(),
+                from.to_string(),
+                format!("{dropped} lines of the agent were dropped: it sends more than 10 KiB a second"),
+                now,
+            ));
+            return;
+        }
+        for line in lines {
+            self.push(LogLine {
+                at_unix_ms: now,
+                machine_uid: about.machine_uid.clone(),
+                address: from.to_string(),
+                priority: USER_INFO,
+                app: "basalt-agent".to_owned(),
+                text: printable(line, MAX_TEXT, false),
+                ..LogLine::default()
+            });
+        }
+    }
+
+    fn agent_may(&self, mac: &str, kibibytes: i64, now_ms: i64) -> bool {
+        let mut agents = lock(&self.0.agents);
+        if agents.len() >= AGENTS && !agents.contains_key(mac) {
+            agents.retain(|_, spent| !spent.is_whole(AGENT, now_ms));
+        }
+        agents.entry(mac.to_owned()).or_default().take_units(AGENT, kibibytes, now_ms)
+    }
+
+    fn push(&self, line: LogLine) {
+        let machine = line.machine_uid.clone();
+        if self.0.commands.try_send(Command::Push(Box::new(line))).is_err() {
+            *lock(&self.0.lost).entry(machine).or_default() += 1;
+        }
+    }
+
+    /// Tells, until the rack stops, of messages that were dropped.
+    pub async fn tell_dropped(self, stop: CancellationToken) {
+        let mut timer = tokio::time::interval(TELL);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = timer.tick() => {}
+            }
+            let dropped = lock(&self.0.limiter).dropped(self.0.started.elapsed());
+            for (from, count) in dropped {
+                let text = format!(
+                    "{count} messages were dropped: their sender exceeded {BURST} at once and {} a second",
+                    Duration::from_secs(1).as_millis() / INTERVAL.as_millis()
+                );
+                let machine = self.0.senders.machine(from).unwrap_or_default();
+                self.push(own_line(machine, from.to_canonical().to_string(), text, self.0.clock.unix_now()));
+            }
+            let lost = std::mem::take(&mut *lock(&self.0.lost));
+            for (machine, lines) in lost {
+                if self.0.commands.try_send(Command::Lose(machine.clone(), lines)).is_err() {
+                    *lock(&self.0.lost).entry(machine).or_default() += lines;
+                }
+            }
+        }
+    }
+
+    /// Durable lines from this number on, of about so many bytes.
+    ///
+    /// # Errors
+    /// The file system's, or the rack is stopping.
+    pub async fn read(&self, from: u64, bytes: usize) -> io::Result<Vec<LogLine>> {
+        let closed = || io::Error::other("the spool of logs is closed");
+        let (reply, answer) = oneshot::channel();
+        let (commands, command) = (self.0.commands.clone(), Command::Read { from, bytes, reply });
+        let sent = tokio::task::spawn_blocking(move || commands.send(command)).await;
+        sent.map_err(io::Error::other)?.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Changes when lines become durable: the number after the last one.
+    #[must_use]
+    pub fn durable(&self) -> watch::Receiver<u64> {
+        self.0.durable.clone()
+    }
+
+    /// Names the numbering.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.0.uid
+    }
+
+    /// A linked region has everything up to here; `None`: the link has ended.
+    fn stored(&self, region: &str, through: Option<u64>) {
+        let mut regions = lock(&self.0.regions);
+        match through {
+            Some(through) => drop(regions.insert(region.to_owned(), through)),
+            None => drop(regions.remove(region)),
+        }
+        let (any, all) = (regions.values().max().copied(), regions.values().min().copied());
+        if let (Some(any), Some(all)) = (any, all) {
+            self.0.commands.try_send(Command::Stored { any, all }).ok();
+        }
+    }
+}
+
+const _: () = assert!(MAX_TEXT < MAX_OCTETS);
