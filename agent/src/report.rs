@@ -141,8 +141,31 @@ fn send_log(session: &Session, offset: u64) -> u64 {
         file.seek(SeekFrom::Start(offset))?;
         file.take(LOG_PART).read_to_end(&mut bytes)
     });
+    let whole = whole_lines(&bytes);
     match read {
-        Ok(read) if read > 0 && session.log(offset, &bytes).is_ok() => read as u64,
+        Ok(_) if !whole.is_empty() && session.log(offset, whole).is_ok() => whole.len() as u64,
         _ => 0,
+    }
+}
+
+/// The bytes up to the end of their last line: the rack keeps lines. A line that is longer than a part is sent in pieces.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+    match end {
+        0 if bytes.len() as u64 == LOG_PART => bytes,
+        end => bytes.get(..end).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_lines_are_sent_and_what_is_longer_than_a_part_in_pieces() {
+        assert_eq!(whole_lines(b"one\ntwo\nth"), b"one\ntwo\n");
+        assert_eq!(whole_lines(b"thr"), b"");
+        let long = vec![b'x'; usize::try_from(LOG_PART).unwrap()];
+        assert_eq!(whole_lines(&long), long);
     }
 }

@@ -4,9 +4,9 @@ use basalt_api::agent::TaskResult;
 use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::{
-    AgentClaim, AgentLog, AgentProgress, AgentResult, BootAlarm, BootMachine, BootRequestFact,
-    BootTraceEntry, BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact, PowerResult,
-    ReadinessFact, ServiceHealth, fact::Body,
+    AgentClaim, AgentProgress, AgentResult, BootAlarm, BootMachine, BootRequestFact, BootTraceEntry,
+    BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact, PowerResult, ReadinessFact,
+    ServiceHealth, fact::Body,
 };
 
 use crate::boot::{Armed, BootTable};
@@ -97,8 +97,7 @@ fn uid(machine: Option<&BootMachine>) -> String {
     machine.map(|machine| machine.machine_uid.clone()).unwrap_or_default()
 }
 
-/// Makes every text of a fact printable and of bounded length ([`UntrustedName`], [`UntrustedMessage`]). The bytes of an agent's log are left
-/// alone: the command makes them printable on a terminal.
+/// Makes every text of a fact printable and of bounded length ([`UntrustedName`], [`UntrustedMessage`]).
 #[must_use]
 pub fn printable(fact: Fact) -> Fact {
     let body = fact.body.map(|mut body| {
@@ -154,7 +153,6 @@ pub fn printable(fact: Fact) -> Fact {
                 names([level, address]);
                 message(said);
             }
-            Body::Log(AgentLog { offset: _, data: _ }) => {}
             Body::DhcpInForce(DhcpInForceFact { delegation: _, leftover: _, unsure_ms: _ }) => {}
             Body::DhcpServer(DhcpServerFact { address, subnet_uid, seen }) => {
                 names([address, subnet_uid]);
@@ -234,7 +232,5 @@ mod tests {
         let told: serde_json::Value = serde_json::from_slice(&told.json).unwrap();
         assert_eq!(told["output"], HOSTILE);
         assert_eq!(told["inventory"]["dmi"]["serial"], UntrustedMessage::new(HOSTILE).as_str());
-        let log = AgentLog { offset: 0, data: HOSTILE.into() };
-        assert_eq!(shown(Body::Log(log.clone())), Body::Log(log));
     }
 }

@@ -11,7 +11,6 @@
 //! | claim | 256, one each 10 s | 64, one each 10 s | left out: the first is told |
 //! | progress | 1,024, one each second | 128, one each second | left out |
 //! | report of an installed system | 256, one each 30 s | none is told | left out |
-//! | log, in KiB | 16,384, one each 100 ms | the same | left out |
 //! | DHCP server nobody declared | | 64, one each 60 s | left out |
 //!
 //! Each kind has a budget of its own: refusals, which a stranger can cause in any machine's name, leave room for the answer that the
@@ -40,7 +39,6 @@ enum Class {
     Claim,
     Progress,
     Report,
-    Log,
     Server,
 }
 
@@ -56,7 +54,6 @@ impl Class {
             Body::Claim(_) => Self::Claim,
             Body::Progress(_) => Self::Progress,
             Body::Readiness(_) => Self::Report,
-            Body::Log(_) => Self::Log,
             Body::DhcpServer(_) => Self::Server,
             Body::Power(_)
             | Body::Result(_)
@@ -76,7 +73,6 @@ impl Class {
             (Self::Report, true) => (256, 30_000),
             (Self::Progress, true) => (1_024, 1_000),
             (Self::Progress, false) => (128, 1_000),
-            (Self::Log, _) => (16_384, 100),
             (Self::Server, _) => (64, 60_000),
             (Self::Answer | Self::Refusal | Self::Dhcp | Self::Report, false) => (0, 1),
             (_, false) => (64, 10_000),
@@ -111,11 +107,7 @@ impl Gate {
     pub(crate) fn pass(&self, fact: Fact, now_ms: i64) -> Option<Fact> {
         let Some(class) = fact.body.as_ref().and_then(Class::of) else { return Some(fact) };
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let units = match &fact.body {
-            Some(Body::Log(log)) => i64::try_from(log.data.len().div_ceil(1024)).unwrap_or(i64::MAX),
-            _ => 1,
-        };
-        let may_pass = inner.take((fact.machine_uid.clone(), class), units, now_ms);
+        let may_pass = inner.take((fact.machine_uid.clone(), class), now_ms);
         if let Some(Body::Lease(lease)) = &fact.body {
             let key = (fact.machine_uid.clone(), lease.address.clone());
             // A state from before is outdated; its turn is kept.
@@ -137,7 +129,7 @@ impl Gate {
         waiting.sort_unstable();
         let mut due = Vec::new();
         for (_, key) in waiting {
-            if inner.take((key.0.clone(), Class::Lease), 1, now_ms) {
+            if inner.take((key.0.clone(), Class::Lease), now_ms) {
                 due.extend(inner.deferred.remove(&key).map(|it| it.fact));
             }
         }
@@ -152,13 +144,13 @@ impl Gate {
 }
 
 impl Inner {
-    fn take(&mut self, key: (String, Class), units: i64, now_ms: i64) -> bool {
+    fn take(&mut self, key: (String, Class), now_ms: i64) -> bool {
         if self.spent.len() >= REMEMBERED && !self.spent.contains_key(&key) {
             self.spent
                 .retain(|(machine, class), spent| !spent.is_whole(class.budget(!machine.is_empty()), now_ms));
         }
         let budget = key.1.budget(!key.0.is_empty());
-        self.spent.entry(key).or_default().take_units(budget, units, now_ms)
+        self.spent.entry(key).or_default().take(budget, now_ms)
     }
 }
 
@@ -166,7 +158,7 @@ impl Inner {
 mod tests {
     use super::*;
     use crate::facts::About;
-    use basalt_proto::rack_v1::{AgentLog, AgentProgress, LeaseFact, ServiceHealth};
+    use basalt_proto::rack_v1::{AgentProgress, LeaseFact, ServiceHealth};
     use prost::Message;
 
     fn machine() -> About {
@@ -229,11 +221,6 @@ mod tests {
             assert!(bytes <= of_others * 128, "{kind}: {bytes} bytes");
             assert!(gate.0.lock().unwrap().spent.len() <= 4, "{kind}");
         }
-        // A day of it, from a machine whose session was stolen.
-        let gate = Gate::default();
-        let log = || machine().saw(Body::Log(AgentLog { offset: 0, data: vec![0; 256 << 10] }));
-        let told = (0..86_400).filter_map(|second| gate.pass(log(), second * 1_000)).count();
-        assert!(told * 256 <= 16_384 + 864_000 + 256, "{told} pieces of 256 KiB");
     }
 
     #[test]

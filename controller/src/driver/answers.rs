@@ -211,7 +211,7 @@ impl Driver {
         let mut entries = Vec::new();
         for uid in [Some(object.uid), machine].into_iter().flatten() {
             let facts = self.store.recent_facts(uid, HISTORY).await?;
-            entries.extend(facts.iter().filter(|fact| fact.kind != "log").map(of_fact));
+            entries.extend(facts.iter().map(of_fact));
             entries.extend(self.store.steps(uid, HISTORY).await?.iter().map(of_step));
             let operations = self.store.operations(uid.into(), HISTORY).await?;
             entries.extend(operations.iter().flat_map(operation::entries));
@@ -361,8 +361,6 @@ fn in_words(fact: &Fact) -> String {
         Some(Observed::Hello(it)) => format!("rack of version {} connected", it.version),
         Some(Observed::DhcpServer(it)) => format!("the DHCP server {} is there: {}", it.address, it.seen),
         Some(Observed::DhcpInForce(it)) => format!("leases from its DHCP blocks number {}", it.delegation),
-        Some(Observed::Log(_) | Observed::BootTrace(_) | Observed::Stranger(_)) | None => {
-            fact.body.to_string()
-        }
+        Some(Observed::BootTrace(_) | Observed::Stranger(_)) | None => fact.body.to_string(),
     }
 }

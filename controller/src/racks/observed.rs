@@ -40,8 +40,6 @@ pub enum Observed {
     Alarm(Alarm),
     /// An installed system reported.
     Readiness(Readiness),
-    /// A part of an agent's log.
-    Log(Log),
     /// Which blocks a rack leases from.
     DhcpInForce(DhcpInForce),
     /// A DHCP server that a rack was not told of.
@@ -170,14 +168,6 @@ pub struct Readiness {
     pub address: UntrustedName,
 }
 
-/// See [`wire::AgentLog`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the wire message says it")]
-pub struct Log {
-    pub offset: u64,
-    pub text: String,
-}
-
 /// See [`wire::DhcpInForceFact`]. The store reads it (`basalt_db`'s `ipam`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
@@ -288,10 +278,10 @@ impl Observed {
         (kind, whole.get_mut("body").map(Value::take).unwrap_or_default())
     }
 
-    /// Whether the planner has to look. A log is for people.
+    /// Tells whether the planner has to look. Traces of boots are for people.
     #[must_use]
     pub fn wakes(&self) -> bool {
-        !matches!(self, Self::Log(_) | Self::BootTrace(_))
+        !matches!(self, Self::BootTrace(_))
     }
 
     fn from_wire(body: Body, rack_now_ms: i64) -> Option<Self> {
@@ -372,11 +362,6 @@ impl Observed {
                 };
                 let entries = it.entries.into_iter().map(entry).collect();
                 Self::BootTrace(BootTrace { entries, lost: it.lost, others_lost: it.others_lost })
-            }
-            Body::Log(it) => {
-                // PostgreSQL's JSON cannot hold NUL.
-                let text = String::from_utf8_lossy(&it.data).replace('\0', "\u{fffd}");
-                Self::Log(Log { offset: it.offset, text })
             }
         })
     }

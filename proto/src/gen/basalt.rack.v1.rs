@@ -536,7 +536,7 @@ pub struct Fact {
     pub attempt: u64,
     #[prost(
         oneof = "fact::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22"
     )]
     pub body: ::core::option::Option<fact::Body>,
 }
@@ -562,8 +562,6 @@ pub mod fact {
         Alarm(super::BootAlarm),
         #[prost(message, tag = "18")]
         Readiness(super::ReadinessFact),
-        #[prost(message, tag = "19")]
-        Log(super::AgentLog),
         #[prost(message, tag = "20")]
         DhcpInForce(super::DhcpInForceFact),
         #[prost(message, tag = "21")]
@@ -733,13 +731,6 @@ pub struct AgentResult {
     /// the machine's
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AgentLog {
-    #[prost(uint64, tag = "1")]
-    pub offset: u64,
-    #[prost(bytes = "vec", tag = "2")]
-    pub data: ::prost::alloc::vec::Vec<u8>,
 }
 /// The installed system reported that it booted (NoCloud seed's report-only token).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

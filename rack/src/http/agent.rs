@@ -20,7 +20,7 @@ use axum::{Extension, Json, Router};
 use basalt_api::agent::{ClaimReply, ClaimRequest, Progress, TaskResult};
 use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
-use basalt_proto::rack_v1::{AgentClaim, AgentLog, AgentProgress, AgentResult, fact::Body};
+use basalt_proto::rack_v1::{AgentClaim, AgentProgress, AgentResult, fact::Body};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 
@@ -199,10 +199,7 @@ async fn log(
     let caller = Caller::identify(&web, &ends, &headers).await?;
     let known = web.attempts.known_log_bytes(caller.id(), offset, body.len() as u64);
     let new = usize::try_from(known).ok().and_then(|known| body.get(known..)).unwrap_or_default();
-    if !new.is_empty() {
-        let offset = offset.saturating_add(known);
-        web.facts.tell(caller.about().saw(Body::Log(AgentLog { offset, data: new.to_vec() })));
-    }
+    web.logs.agent(caller.about(), ends.peer.ip(), new);
     Ok(StatusCode::NO_CONTENT)
 }
 

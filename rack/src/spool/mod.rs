@@ -303,7 +303,7 @@ impl Spool {
 
 /// Whether a region can do without the fact.
 fn tells_progress(fact: &Fact) -> bool {
-    matches!(fact.body, Some(fact::Body::Log(_) | fact::Body::Progress(_) | fact::Body::BootRequest(_)))
+    matches!(fact.body, Some(fact::Body::Progress(_) | fact::Body::BootRequest(_)))
 }
 
 fn segment_paths(dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -361,7 +361,7 @@ fn content(path: &Path, offset: u64, end: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_proto::rack_v1::{AgentLog, BootAlarm, BootTraceFact};
+    use basalt_proto::rack_v1::{AgentProgress, BootAlarm, BootTraceFact};
     use proptest::prelude::*;
 
     const SMALL: Limits = Limits { total: 1 << 30, segment: 300 };
@@ -439,13 +439,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut spool =
             Spool::open(dir.path(), Limits { total: 4000, segment: 500 }, Clock::default()).unwrap();
-        let log = || Fact { body: Some(fact::Body::Log(AgentLog::default())), ..Fact::default() };
-        assert!(matches!(spool.push(log()), Taken::Numbered(_)));
+        let progress =
+            || Fact { body: Some(fact::Body::Progress(AgentProgress::default())), ..Fact::default() };
+        assert!(matches!(spool.push(progress()), Taken::Numbered(_)));
         let mut skipped = false;
         for number in 0..200 {
             spool.push(alarm(&number.to_string()));
             spool.sync().unwrap();
-            skipped |= spool.push(log()) == Taken::Skipped;
+            skipped |= spool.push(progress()) == Taken::Skipped;
             assert!(spool.size() <= 4000 + 500);
         }
         assert!(skipped);

@@ -63,7 +63,7 @@ async fn health(rack: &Daemon, port: u16, wanted: impl Fn(&ServiceHealth) -> boo
 }
 
 /// Waits until the rack has kept a line of this text, and answers all lines up to it.
-async fn kept(rack: &Daemon, last: &str) -> Vec<LogLine> {
+pub(super) async fn kept(rack: &Daemon, last: &str) -> Vec<LogLine> {
     let waited = async {
         let (mut durable, mut lines) = (rack.logs.durable(), Vec::<LogLine>::new());
         loop {

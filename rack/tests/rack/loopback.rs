@@ -18,6 +18,7 @@ use basalt_rack::token::report;
 use dhcproto::v4::{MessageType, OptionCode};
 use tokio::net::UdpSocket;
 
+use super::logs::kept;
 use super::support::{Client, DEADLINE, KEY, MAC, MACHINE, boot_concern, fact, settings, traced};
 
 const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -323,7 +324,11 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     let progress = r#"{"seq":1,"stage":"unpack","percent":50,"message":"half"}"#;
     assert_eq!(agent.post("/agent/v1/progress", session, progress).await.status, 204);
     assert_eq!(agent.post("/agent/v1/log?offset=0", session, "line\n").await.status, 204);
-    fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Log(log)) if log.data == b"line\n")).await;
+    // A part that comes again is known already.
+    assert_eq!(agent.post("/agent/v1/log?offset=0", session, "line\nnext\x1b[1m\n").await.status, 204);
+    let lines = kept(&rack, "[1m").await;
+    let lines: Vec<_> = lines.iter().map(|it| (&*it.machine_uid, &*it.app, &*it.text)).collect();
+    assert_eq!(lines, [("uid-1", "basalt-agent", "line"), ("uid-1", "basalt-agent", "next<U+001B>[1m")]);
 
     // The result, after which the machine boots its disk though the concern has not changed.
     let result = TaskResult {
