@@ -218,7 +218,7 @@ async fn create(
         fields.retain(|_, value| !value.is_null());
     }
     let text =
-        splice::Text::parse(&spec.to_string()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        splice::Text::parse(spec.to_string()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
     let mut refused = None;
     for name in [proposal.name.clone(), second] {
         let put = Put {
