@@ -1,0 +1,133 @@
+//! Two emulated undeclared machines, one with BIOS and one with UEFI firmware: switched on, they become Discoveries, and one of
+//! them a Machine by `basalt accept`.
+//!
+//! Needs root, the programs in the target directory and the ephemeral image (`make end-to-end` brings all of them).
+#![expect(clippy::print_stdout, reason = "what happened is read by people")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use basalt_api::client::{Client, ListOptions, Precondition};
+use basalt_api::wire::PutRequest;
+use basalt_api::{Kind, Object};
+use basalt_bmc::PowerVerb;
+use basalt_lab::images;
+use basalt_lab::site::{Site, quickstart_machines};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+/// Firmware and Linux under emulation, twice at once, on a busy host.
+const PATIENCE: Duration = Duration::from_secs(1200);
+
+fn ephemeral_image() -> PathBuf {
+    let cache = std::env::var_os("BASALT_CACHE_DIR").map(PathBuf::from);
+    let default = || Path::new(&std::env::var_os("HOME").expect("a home directory")).join(".cache/basalt");
+    cache.unwrap_or_else(default).join("images/ephemeral")
+}
+
+async fn declare(client: &Client, kind: &str, name: &str, spec: Value) {
+    let request = PutRequest { spec, ..PutRequest::default() };
+    let put = client.put(Kind::find(kind).expect("a kind"), name, &request, Precondition::None).await;
+    put.unwrap_or_else(|error| panic!("{kind} {name}: {error}"));
+}
+
+async fn list(client: &Client, kind: &str) -> Vec<Object> {
+    client.list_all(Kind::find(kind).expect("a kind"), &ListOptions::default()).await.expect("a list")
+}
+
+/// Uploads the ephemeral image; its spec.
+async fn uploaded(client: &Client) -> Value {
+    let image = ephemeral_image();
+    images::upload(client, &image).await.expect("an image; `make images` builds it");
+    let manifest = std::fs::read(image.join("image.json")).expect("a manifest");
+    let mut spec: Value = serde_json::from_slice(&manifest).expect("JSON");
+    for (_, file) in spec["files"].as_object_mut().expect("files") {
+        file.as_object_mut().expect("a file").remove("file");
+    }
+    let fields = spec.as_object_mut().expect("an object");
+    fields.retain(|name, _| ["os", "release", "architecture", "files"].contains(&name.as_str()));
+    fields.insert("purpose".to_owned(), json!("ephemeral"));
+    spec
+}
+
+/// The Discovery of the machine with this serial number, once it is there.
+async fn discovery(site: &Site, client: &Client, machine: &str, serial: &str) -> Object {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let found = list(client, "Discovery").await;
+        if let Some(found) = found.into_iter().find(|it| it.status["inventory"]["dmi"]["serial"] == serial) {
+            return found;
+        }
+        let log = site.machine(machine).expect("a machine").serial_log_path();
+        assert!(
+            Instant::now() < end,
+            "{machine} is not found; its console:\n{}",
+            basalt_lab::site::tail(&log)
+        );
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_that_nobody_declared_are_found_and_one_is_accepted() {
+    let mut site = Site::create("enlistment").expect("root, and the programs");
+    site.add_machines(quickstart_machines()).await.expect("machines");
+    site.start_region().await.expect("a region");
+    site.start_rack(1).await.expect("a rack");
+    let client = site.client().expect("a client");
+    declare(&client, "Image", "ephemeral", uploaded(&client).await).await;
+    declare(&client, "Fabric", "lab", json!({})).await;
+    declare(&client, "Vlan", "lab.0", json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}})).await;
+    declare(&client, "Subnet", "lab", json!({"vlan": "lab.0", "cidr": "10.77.0.0/24"})).await;
+    declare(
+        &client,
+        "IpRange",
+        "lab",
+        json!({"subnet": "lab", "start": "10.77.0.150", "end": "10.77.0.199"}),
+    )
+    .await;
+
+    site.rack_holds(1, "boot", "enlist").await.expect("the rack knows whom it may inspect");
+
+    let machines = [("bios", "BASALT-0001", "bios"), ("uefi", "BASALT-0002", "uefi")];
+    let began = Instant::now();
+    let disk = |name: &str| {
+        let disk = std::fs::metadata(site.machine(name).expect("a machine").disk_path()).expect("a disk");
+        std::os::unix::fs::MetadataExt::blocks(&disk)
+    };
+    let before = machines.map(|(name, ..)| disk(name));
+    for (name, ..) in machines {
+        site.machine(name).expect("a machine").power(PowerVerb::On).await.expect("it is switched on");
+    }
+    let mut found = Vec::new();
+    for (name, serial, firmware) in machines {
+        let discovery = discovery(&site, &client, name, serial).await;
+        println!("{name} is found {:.0?} after it was switched on", began.elapsed());
+        let inventory = &discovery.status["inventory"];
+        assert_eq!((&inventory["firmware"], &inventory["cpu"]["cores"]), (&json!(firmware), &json!(1)));
+        assert!(inventory["disks"].as_object().is_some_and(|disks| disks.len() == 1), "{inventory:#}");
+        found.push(discovery.metadata.name.to_string());
+    }
+    assert_eq!(machines.map(|(name, ..)| disk(name)), before, "nothing is written to their disks");
+    assert_eq!(list(&client, "Machine").await.len(), 0);
+
+    let mut command = Command::new(site.programs().path("basalt"));
+    command.args(["accept", &found[1], "--name", "db1"]).env("BASALT_ENDPOINT", site.endpoint());
+    let said = command.output().await.expect("basalt");
+    assert!(said.status.success(), "{said:?}");
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let machines = list(&client, "Machine").await;
+        let status = &machines[0].status;
+        if status["axes"]["lifecycle"] == "ready" {
+            assert_eq!(machines[0].metadata.name.as_str(), "db1");
+            assert_eq!(status["inventory"]["dmi"]["serial"], "BASALT-0002");
+            break;
+        }
+        assert!(Instant::now() < end, "{status:#}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let left: Vec<String> =
+        list(&client, "Discovery").await.iter().map(|it| it.metadata.name.to_string()).collect();
+    assert_eq!(left, [found[0].clone()], "the other one still waits for somebody");
+}
