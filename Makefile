@@ -58,7 +58,7 @@ python-tools: setup
 
 .PHONY: test
 test: ## Formatting, lints, unit, integration and end-to-end tests
-	@tests/stages setup fmt lint deny package-tfplugin unit fuzz end-to-end
+	@tests/stages setup fmt lint deny package-tfplugin ui-test unit fuzz end-to-end
 
 .PHONY: fmt
 fmt:
@@ -97,6 +97,26 @@ fuzz: setup ## Every codec for a short while under libFuzzer, the same each time
 .PHONY: openapi
 openapi: ## Write docs/reference/openapi.json anew, after a change of the API
 	cargo run -q -p basalt-api --example openapi > docs/reference/openapi.json
+
+UI := controller/ui
+.PHONY: ui
+ui: ## Build the console anew into controller/ui/dist, after a change of controller/ui
+	$(UI)/with-node npm run --silent types
+	$(UI)/with-node npm run --silent check
+	$(UI)/with-node npm run --silent build
+
+.PHONY: ui-test
+ui-test: ## The console's types and unit tests; and dist is what its sources make
+	$(UI)/with-node npm run --silent types
+	$(UI)/with-node npm run --silent check
+	$(UI)/with-node npm run --silent unit
+	$(UI)/with-node npm run --silent build -- --outDir build/dist --emptyOutDir
+	@diff -r $(UI)/build/dist $(UI)/dist || { echo "ui: $(UI)/dist is not what its sources make: run make ui, and commit it" >&2; exit 1; }
+
+.PHONY: ui-screenshots
+ui-screenshots: binaries ## Pictures of each page of the console in both themes, into target/screenshots
+	mkdir -p $(TARGET)/screenshots
+	BASALT_SCREENSHOTS=$(TARGET)/screenshots cargo test -p basalt-tests --test console -- --nocapture
 
 .PHONY: agent
 agent:

@@ -22,7 +22,7 @@ pub use decisions::{Decision, DecisionDetail, Decisions, Replay, ReplayDifferenc
 pub use deliveries::{DeliveryInfo, DeliveryPage, DeliveryState, RedeliverRequest, Redelivered};
 pub use login::{
     GrantedRole, KnownBy, LoginAnswer, LoginRequest, MAX_ID_TOKEN_BYTES, OpenIdLogin, PasswordLogin,
-    PasswordRequest, WhoAmI,
+    PasswordRequest, TokenLogin, WhoAmI,
 };
 pub use logs::{LogLine, Logs, priority_names};
 

@@ -20,7 +20,7 @@ const MORE: &[(&str, &[u16])] = &[
     ("rename{Kind}", &[412]),
     ("addresses", &[404]),
     ("apply", &[404, 409]),
-    ("login", &[401, 429]),
+    ("login", &[401, 403, 429]),
     ("logout", &[404]),
     ("changePassword", &[404, 409, 429]),
     ("watch", &[404, 410]),
@@ -31,6 +31,8 @@ const HEADERS: &[(&str, &str, &[&str])] = &[
     ("headBlob", "200", &["Content-Length"]),
     ("headBlob", "202", &[RECEIVED_HEADER]),
     ("getBlob", "200", &["Content-Length"]),
+    ("login", "204", &["Set-Cookie"]),
+    ("changePassword", "204", &["Set-Cookie"]),
     ("getBlob", "206", &["Content-Length", "Content-Range"]),
 ];
 
@@ -174,6 +176,7 @@ pub(super) fn headers() -> Value {
         ("Content-Length", number(), "Its bytes", true),
         ("Content-Range", text("^bytes [0-9]+-[0-9]+/[0-9]+$"), "Which bytes of it these are", true),
         (RECEIVED_HEADER, number(), "Bytes that are there, from the start: go on behind them", true),
+        ("Set-Cookie", json!({"type": "string"}), "The session's token, which no script reads", true),
         ("Retry-After", number(), "Seconds after which to try again", true),
         ("WWW-Authenticate", json!({"const": "Bearer"}), "How to say who asks", true),
         ("Upgrade", json!({"type": "string"}), "What to speak instead", true),

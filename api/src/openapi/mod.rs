@@ -58,6 +58,7 @@ const LIVING: &[&str] = &["Machine", "Deployment"];
 /// Operations that anybody may call, without a token, beside those of the provider's registry.
 const OPEN: &[&str] = &[
     "home",
+    "console",
     "docs",
     "pages",
     "page",
@@ -72,7 +73,7 @@ const OPEN: &[&str] = &[
 
 /// Operations that are answered without looking at anything.
 const CONSTANT: &[&str] =
-    &["home", "docs", "pages", "openapi", "version", "versionAtTheRoot", "healthz", "registry"];
+    &["home", "console", "docs", "pages", "openapi", "version", "versionAtTheRoot", "healthz", "registry"];
 
 /// Every operation of the API.
 const ENDPOINTS: &[Endpoint] = &[
@@ -262,16 +263,19 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Itself,
         id: "login",
         summary: "Log in, with a password or by OpenID Connect, for a session's token",
-        parameters: &[],
+        parameters: &["cookie"],
         request: Some("LoginRequest"),
-        answers: &[("201", "The session's token", Some("LoginAnswer"))],
+        answers: &[
+            ("201", "The session's token", Some("LoginAnswer")),
+            ("204", "The same as a cookie", None),
+        ],
     },
     Endpoint {
         method: "post",
         path: "/api/v1/logout",
         exists_for: For::Itself,
         id: "logout",
-        summary: "End the session whose token this is",
+        summary: "End the session whose token this is, and the cookie",
         parameters: &[],
         request: None,
         answers: &[("204", "It has ended", None)],
@@ -284,7 +288,10 @@ const ENDPOINTS: &[Endpoint] = &[
         summary: "Change one's own password, in a session: all of the user's end, and another one begins",
         parameters: &[],
         request: Some("PasswordRequest"),
-        answers: &[("201", "The next session's token", Some("LoginAnswer"))],
+        answers: &[
+            ("201", "The next session's token", Some("LoginAnswer")),
+            ("204", "The same as a cookie, where a cookie said who asks", None),
+        ],
     },
     Endpoint {
         method: "get",
@@ -398,7 +405,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Itself,
         id: "watch",
         summary: "What changes, as it changes: server-sent events `put`, `delete`, `bookmark` and, at the end, `cut`; each `id` is a position",
-        parameters: &["position", "last_event_id", "kinds", "labels"],
+        parameters: &["position", "last_event_id", "kinds", "labels", "fields"],
         request: None,
         answers: &[("200", "The events, without end", Some("text/event-stream"))],
     },
@@ -487,10 +494,20 @@ const ENDPOINTS: &[Endpoint] = &[
         path: "/",
         exists_for: For::Itself,
         id: "home",
-        summary: "Where things are, as a page for people",
+        summary: "The console",
         parameters: &[],
         request: None,
         answers: &[("200", "The page", Some("text/html"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/ui/{path}",
+        exists_for: For::Itself,
+        id: "console",
+        summary: "The console's own pages and files",
+        parameters: &["path"],
+        request: None,
+        answers: &[("200", "The page, or the file", Some("text/html"))],
     },
     Endpoint {
         method: "get",

@@ -90,6 +90,14 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             like("^[0-9A-Za-z._-]+$"),
             "The page's name: its path in the repository, with full stops: `concepts.racks`, `provider.resources.machine`",
         ),
+        ("path", "path", "path", text(), "What is behind /ui/, with slashes"),
+        (
+            "cookie",
+            "cookie",
+            "query",
+            truth(),
+            "The token comes as a cookie, for a browser, and not in the body; only to a page of the region",
+        ),
         (
             "layer_manager",
             "manager",

@@ -136,15 +136,20 @@ pub(super) fn components() -> [(&'static str, Value); 67] {
                     "password": {"type": "string", "maxLength": 1024, "writeOnly": true},
                     "id_token": {"type": "string", "maxLength": MAX_ID_TOKEN_BYTES, "writeOnly": true},
                     "nonce": {"type": ["string", "null"], "maxLength": 1024},
+                    "token": {"type": "string", "maxLength": 1024, "writeOnly": true},
                 },
                 "oneOf": [
                     {
                         "title": "With a password", "required": ["user", "password"],
-                        "properties": {"id_token": false, "nonce": false},
+                        "properties": {"id_token": false, "nonce": false, "token": false},
                     },
                     {
                         "title": "With an ID token of the issuer that Settings name", "required": ["id_token"],
-                        "properties": {"user": false, "password": false},
+                        "properties": {"user": false, "password": false, "token": false},
+                    },
+                    {
+                        "title": "With a token that is there already, for a cookie", "required": ["token"],
+                        "properties": {"user": false, "password": false, "id_token": false, "nonce": false},
                     },
                 ],
             }),

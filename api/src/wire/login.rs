@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the longest ID token that is read: one with many groups has some kilobytes.
 pub const MAX_ID_TOKEN_BYTES: usize = 64 << 10;
 
-/// Body of `POST /api/v1/login`: with a password, or by OpenID Connect.
+/// Body of `POST /api/v1/login`: with a password, by OpenID Connect, or with a token for a cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LoginRequest {
@@ -14,6 +14,8 @@ pub enum LoginRequest {
     Password(PasswordLogin),
     /// With what the issuer that Settings name says of somebody.
     OpenId(OpenIdLogin),
+    /// With a token that is there already.
+    Token(TokenLogin),
 }
 
 /// A login with a password.
@@ -46,6 +48,20 @@ pub struct OpenIdLogin {
 impl std::fmt::Debug for OpenIdLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpenIdLogin").finish_non_exhaustive()
+    }
+}
+
+/// A login with the token of an ApiToken or a session, which a browser keeps as a cookie from then on.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenLogin {
+    /// The token's text.
+    pub token: String,
+}
+
+impl std::fmt::Debug for TokenLogin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenLogin").finish_non_exhaustive()
     }
 }
 

@@ -4,8 +4,8 @@ use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
 use super::{
-    App, addresses, apply, audit, blobs, boots, docs, explain, layers, logs, metrics, objects, operations,
-    patch, racks, registry, runs, session, slow, system, tokens, watch, webhooks,
+    App, addresses, apply, audit, blobs, boots, console, docs, explain, layers, logs, metrics, objects,
+    operations, patch, racks, registry, runs, session, slow, system, tokens, watch, webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -85,7 +85,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/readyz", OPEN, || get(system::readyz)),
     Endpoint::new("GET", "/version", OPEN, || get(system::version)),
     Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
-    Endpoint::new("GET", "/", OPEN, || get(docs::home)),
+    Endpoint::new("GET", "/", OPEN, || get(console::home)),
+    Endpoint::new("GET", "/ui/{path}", OPEN, || get(console::page)),
     Endpoint::new("GET", "/docs", OPEN, || get(docs::docs)),
     Endpoint::new("GET", "/pages", OPEN, || get(docs::pages)),
     Endpoint::new("GET", "/pages/{page}", OPEN, || get(docs::page)),
@@ -166,7 +167,8 @@ pub(super) fn router(app: App) -> Router {
         let handler = handler.layer(middleware::from_fn_with_state(guard, guard::authorise));
         let measured = (app.clone(), place);
         let handler = handler.layer(middleware::from_fn_with_state(measured, metrics::measure));
-        router = router.route(endpoint.path, handler);
+        // The rest of a path, with slashes.
+        router = router.route(&endpoint.path.replace("{path}", "{*path}"), handler);
     }
     router
         .fallback(|uri: Uri| async move {

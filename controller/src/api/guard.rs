@@ -5,7 +5,7 @@ use super::endpoints::Endpoint;
 use super::problem::{REQUEST, Refusal};
 use super::query;
 use super::rights::{ACCESS, Grant, POOLED, Rights, Role, SETTINGS, Scopes};
-use super::{App, body, names};
+use super::{App, body, cookie, names};
 use crate::telemetry::Context;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -82,6 +82,10 @@ pub(super) async fn arrive(
     if let Ok(id) = header::HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", id);
     }
+    // A browser shows what was uploaded or declared as what it is said to be, and as nothing else.
+    response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -237,8 +241,33 @@ fn enough(endpoint: &Endpoint, path: &RawPathParams, needed: Role, has: Option<R
     Err(Refusal::new(ProblemCode::Forbidden, detail))
 }
 
-/// The token of a request.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// How a request says who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credential<'a> {
+    /// By the header Authorization.
+    Bearer(&'a str),
+    /// By the cookie that a login gave a browser.
+    Cookie(&'a str),
+}
+
+impl<'a> Credential<'a> {
+    /// The credential of a request. A header that cannot be read is not made up for by a cookie.
+    pub(super) fn of(headers: &'a HeaderMap) -> Option<Self> {
+        match headers.contains_key(header::AUTHORIZATION) {
+            true => bearer(headers).map(Self::Bearer),
+            false => cookie::token(headers).map(Self::Cookie),
+        }
+    }
+
+    pub(super) fn token(self) -> &'a str {
+        match self {
+            Self::Bearer(token) | Self::Cookie(token) => token,
+        }
+    }
+}
+
+/// The token of the header Authorization.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
@@ -251,7 +280,8 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
         Arc::new(Actor { name, address: peer.to_string(), request })
     };
     let unknown = |detail: &str| Refusal::new(ProblemCode::Unauthenticated, detail);
-    if !headers.contains_key(header::AUTHORIZATION) {
+    let credential = Credential::of(headers);
+    if credential.is_none() && !headers.contains_key(header::AUTHORIZATION) {
         return match peer {
             Peer::Unix { uid: Some(0) } => Ok(Caller {
                 bearer: None,
@@ -265,10 +295,13 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
             _ => Err(unknown("no token: send Authorization: Bearer TOKEN")),
         };
     }
-    let Some(token) = bearer(headers) else {
+    let Some(credential) = credential else {
         return Err(unknown("the header Authorization is not of the form: Bearer TOKEN"));
     };
-    let Some(holder) = app.store().holder(token).await? else {
+    if matches!(credential, Credential::Cookie(_)) && !matches!(endpoint.method, "GET" | "HEAD") {
+        cookie::same_origin(headers)?;
+    }
+    let Some(holder) = app.store().holder(credential.token()).await? else {
         return Err(unknown("this token is not known, or its time is over"));
     };
     Ok(Caller {
@@ -292,7 +325,7 @@ fn granted(grants: Vec<RoleGrant>) -> Rights {
 
 /// Whether the caller has the same rights still.
 pub(super) async fn is_unchanged(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<bool, Refusal> {
-    let Some(token) = bearer(headers) else { return Ok(true) };
-    let holder = app.store().holder_now(token).await?;
+    let Some(credential) = Credential::of(headers) else { return Ok(true) };
+    let holder = app.store().holder_now(credential.token()).await?;
     Ok(holder.is_some_and(|now| granted(now.grants) == caller.rights && now.rests_on == caller.rests_on))
 }

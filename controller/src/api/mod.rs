@@ -5,7 +5,7 @@
 //! | [`endpoints`] | the table of endpoints, and which role each needs |
 //! | `guard`, `caller` | who asks, and whether they may |
 //! | [`rights`] | roles and pools: what somebody may do and see |
-//! | `session`, `logins`, `bucket`, `tokens` | logins and how often they may be tried; the texts of ApiTokens |
+//! | `session`, `cookie`, `logins`, `bucket`, `tokens` | logins, also of browsers, and how often they may be tried; the texts of ApiTokens |
 //! | `audit` | who wrote what |
 //! | `guards` | what stands against a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
@@ -25,6 +25,7 @@
 //! | `blobs` | uploads and downloads |
 //! | `registry` | the Terraform provider, for Terraform to install |
 //! | `system`, `docs`, `metrics` | health, version, OpenAPI; the same for people; what is counted |
+//! | `console` | the web UI's page and files |
 //! | `forwarded` | the same for what racks pass on |
 //! | `serve`, `stall` | the listeners; connections whose other end does not read |
 //! | `problem`, `caught` | errors, all of them; handlers that panic |
@@ -42,6 +43,8 @@ mod boots;
 mod bucket;
 mod caller;
 mod caught;
+mod console;
+mod cookie;
 mod docs;
 mod explain;
 mod forwarded;

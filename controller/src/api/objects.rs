@@ -74,7 +74,7 @@ pub(super) async fn list(
         pools: pools.as_deref(),
     };
     if let Some(fields) = &parameters.fields {
-        query::fields(kind, fields)?;
+        query::fields(&[kind], fields)?;
     }
     let mut page = app.store().list(&query).await?;
     utilisation::fill(&app, &caller.rights, &mut page.objects).await?;

@@ -30,6 +30,15 @@ impl<S: Send + Sync> FromRequestParts<S> for NoParameters {
     }
 }
 
+/// Parameters of logins.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LoginParameters {
+    /// The token goes out as a cookie, and not in the body.
+    #[serde(default)]
+    pub(super) cookie: bool,
+}
+
 /// Of writes.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,8 +124,8 @@ pub(super) fn labels(text: Option<&str>) -> Answer<BTreeMap<String, String>> {
 /// Members that a list can be asked for: each is copied from each object.
 const MAX_FIELDS: usize = 64;
 
-/// `metadata.name,status.conditions`: members that objects of the kind can have.
-pub(super) fn fields(kind: &Kind, text: &str) -> Answer<()> {
+/// Checks `metadata.name,status.conditions`: each member is one that objects of a kind can have. One kind that has it is enough.
+pub(super) fn fields(kinds: &[&Kind], text: &str) -> Answer<()> {
     let named = text.split(',').count();
     if named > MAX_FIELDS {
         let message = format!("fields names {named} members");
@@ -125,13 +134,17 @@ pub(super) fn fields(kind: &Kind, text: &str) -> Answer<()> {
     for path in text.split(',').filter(|path| !path.is_empty()) {
         let mut words = path.split('.');
         let known = match (words.next(), words.next()) {
-            (Some("spec"), Some(field)) => kind.spec.field(field).is_some(),
-            (Some("status"), Some(field)) => kind.status.field(field).is_some(),
+            (Some("spec"), Some(field)) => kinds.iter().any(|kind| kind.spec.field(field).is_some()),
+            (Some("status"), Some(field)) => kinds.iter().any(|kind| kind.status.field(field).is_some()),
             (Some("kind"), None) | (Some("metadata" | "spec" | "status"), _) => true,
             _ => false,
         };
         if !known {
-            let message = format!("{path:?} in fields is no member of a {}", kind.name);
+            let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+            let message = match names.len() {
+                ..=5 => format!("{path:?} in fields is no member of a {}", names.join(" or ")),
+                _ => format!("{path:?} in fields is no member of any kind"),
+            };
             let hint = "like metadata.name,spec,status.conditions; /docs has them all";
             return Err(Refusal::field("/fields", FieldCode::UnknownField, message, hint));
         }
@@ -146,6 +159,7 @@ pub(super) struct WatchParameters {
     pub(super) since: Option<String>,
     pub(super) kinds: Option<String>,
     pub(super) labels: Option<String>,
+    pub(super) fields: Option<String>,
 }
 
 /// Of reads.
@@ -195,6 +209,7 @@ const FORMS: &[(&str, &str)] = &[
     ("force", TRUTH),
     ("if_unused", TRUTH),
     ("layers", TRUTH),
+    ("cookie", TRUTH),
     ("replay", TRUTH),
 ];
 

@@ -234,12 +234,17 @@ impl Rendered {
         let whole = serde_json::to_value(self).map_err(|error| {
             Refusal::new(ProblemCode::Internal, format!("the object is no JSON: {error}"))
         })?;
-        let mut sparse = Value::Object(Map::new());
-        for path in fields.split(',').filter(|p| !p.is_empty()) {
-            copy(&whole, &mut sparse, path);
-        }
-        Ok(sparse)
+        Ok(sparse(&whole, fields))
     }
+}
+
+/// The same of an object that is JSON already.
+pub(super) fn sparse(whole: &Value, fields: &str) -> Value {
+    let mut sparse = Value::Object(Map::new());
+    for path in fields.split(',').filter(|p| !p.is_empty()) {
+        copy(whole, &mut sparse, path);
+    }
+    sparse
 }
 
 /// Copies one member, making the objects around it.

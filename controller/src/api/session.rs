@@ -1,4 +1,5 @@
-//! Logging in with a password, for a session's token; and out. Who one is, and another password.
+//! Logging in with a password, for a session's token; and out. It also says who one is, and changes passwords. A browser is given the
+//! token as a [`cookie`].
 //!
 //! A wrong password, an unknown user, a disabled user and a user without a password get the same answer after the same work: a hash
 //! is always computed. [`logins`](super::logins) counts tries.
@@ -6,11 +7,12 @@
 use super::App;
 use super::body;
 use super::caller::Caller;
-use super::guard::{Peer, bearer};
+use super::cookie;
+use super::guard::{Credential, Peer};
 use super::logins::Tries;
 use super::patch;
 use super::problem::{Answer, Refusal};
-use super::query::NoParameters;
+use super::query::{LoginParameters, NoParameters, parameters};
 use super::rights::Grant;
 use crate::openid::account::{self, NoUser};
 use crate::openid::issuer::Unreachable;
@@ -18,10 +20,13 @@ use crate::openid::token::{BadToken, Expected, verify};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::{Settings, SettingsSpec, User};
+use basalt_api::values::Timestamp;
 use basalt_api::wire::{
-    GrantedRole, KnownBy, LoginAnswer, LoginRequest, OpenIdLogin, PasswordRequest, WhoAmI,
+    GrantedRole, KnownBy, LoginAnswer, LoginRequest, OpenIdLogin, PasswordLogin, PasswordRequest, TokenLogin,
+    WhoAmI,
 };
 use basalt_api::{FieldCode, KindOf, ProblemCode};
 use basalt_db::{
@@ -78,40 +83,89 @@ pub(crate) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
     Ok(Zeroizing::new(format!("basalt_{}", hex::encode(SealKey::generate()?.as_slice()))))
 }
 
+/// A login that succeeded.
+#[derive(Debug)]
+struct LoggedIn {
+    token: Zeroizing<String>,
+    /// A token that is no session may have none.
+    expires_at: Option<Timestamp>,
+}
+
 pub(super) async fn login(
     State(app): State<App>,
     peer: ConnectInfo<Peer>,
-    _: NoParameters,
+    uri: Uri,
+    headers: HeaderMap,
     sent: Bytes,
-) -> Answer<(StatusCode, Json<LoginAnswer>)> {
-    let (user, password) = match body::json(&sent).map_err(|_| malformed())? {
-        LoginRequest::Password(login) => (login.user, Zeroizing::new(login.password)),
-        LoginRequest::OpenId(login) => return openid(&app, &peer.0.to_string(), &login).await,
+) -> Answer<Response> {
+    let LoginParameters { cookie } = parameters(&uri)?;
+    // No other site gives somebody's browser a session of its own choice.
+    if cookie {
+        cookie::same_origin(&headers)?;
+    }
+    let address = peer.0.to_string();
+    let LoggedIn { token, expires_at } = match body::json(&sent).map_err(|_| malformed())? {
+        LoginRequest::Password(login) => password(&app, &address, login).await?,
+        LoginRequest::OpenId(login) => openid(&app, &address, &login).await?,
+        LoginRequest::Token(login) if cookie => by_token(&app, &address, login).await?,
+        LoginRequest::Token(_) => {
+            let message = "a token is exchanged for a cookie alone, and cookie is not true";
+            return Err(Refusal::field("/cookie", FieldCode::Rule, message, "?cookie=true"));
+        }
     };
+    match expires_at {
+        until if cookie => {
+            let given = cookie::given(peer.0, &token, until)?;
+            Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, given)]).into_response())
+        }
+        Some(expires_at) => {
+            let answer = LoginAnswer { token: token.to_string(), expires_at };
+            Ok((StatusCode::CREATED, Json(answer)).into_response())
+        }
+        None => Err(Refusal::new(ProblemCode::Internal, "the session has no end")),
+    }
+}
+
+async fn password(app: &App, address: &str, login: PasswordLogin) -> Answer<LoggedIn> {
+    let (user, password) = (login.user, Zeroizing::new(login.password));
     if user.len() > LONGEST || password.len() > LONGEST || user.contains('\0') {
         return Err(malformed());
     }
-    let address = peer.0.to_string();
     let logins = &app.0.logins;
-    logins.tries.admit(&address, &user).await?;
+    logins.tries.admit(address, &user).await?;
     let account = app.store().account(&user).await?;
-    let Some(account) = verified(&app, account, password).await? else {
+    let Some(account) = verified(app, account, password).await? else {
         tracing::warn!(user, address, "a login was refused");
         return Err(Refusal::new(ProblemCode::Unauthenticated, "the user or the password is wrong"));
     };
-    let actor = logging_in(&user, &address);
+    let actor = logging_in(&user, address);
     let token = fresh_token()?;
     let expires_at = app
         .store()
         .acting(Arc::new(actor))
         .open_session(account.uid, &RestsOn::Password(account.revision), &token)
         .await?;
-    logins.tries.succeeded(&address, &user);
-    Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
+    logins.tries.succeeded(address, &user);
+    Ok(LoggedIn { token, expires_at: Some(expires_at) })
+}
+
+/// A login with a token that is there already: nothing begins, it only becomes a cookie.
+async fn by_token(app: &App, address: &str, login: TokenLogin) -> Answer<LoggedIn> {
+    app.0.logins.tries.admit_address(address)?;
+    let token = Zeroizing::new(login.token);
+    let Some(holder) = app.store().holder(&token).await? else {
+        tracing::warn!(address, "a login with a token was refused");
+        return Err(Refusal::new(
+            ProblemCode::Unauthenticated,
+            "this token is not known, or its time is over",
+        ));
+    };
+    app.0.logins.tries.came_in(address);
+    Ok(LoggedIn { token, expires_at: holder.bearer.until })
 }
 
 /// A login with what the issuer that Settings name says of somebody.
-async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<(StatusCode, Json<LoginAnswer>)> {
+async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<LoggedIn> {
     app.0.logins.tries.admit_address(address)?;
     let settings = app.store().all(Settings::KIND.name).await?;
     let settings = settings.first().and_then(|it| serde_json::from_str::<SettingsSpec>(it.spec.get()).ok());
@@ -145,12 +199,13 @@ async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<(Status
     let rests_on = RestsOn::OpenId { issuer: &settings.issuer.canonical(), subject };
     let expires_at = store.open_session(uid, &rests_on, &token).await?;
     app.0.logins.tries.came_in(address);
-    Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
+    Ok(LoggedIn { token, expires_at: Some(expires_at) })
 }
 
 /// The body may hold a password: what is wrong with it is not shown.
 fn malformed() -> Refusal {
-    let hint = "{\"user\": \"NAME\", \"password\": \"PASSWORD\"}, neither longer than 1024 bytes; or {\"id_token\": \"…\", \"nonce\": \"…\"}";
+    let hint = "{\"user\": \"NAME\", \"password\": \"PASSWORD\"}, neither longer than 1024 bytes; or {\"id_token\": \"…\", \"nonce\": \"…\"}; or \
+                {\"token\": \"TOKEN\"} for a cookie";
     Refusal::field("", FieldCode::Type, "the body is no login", hint)
 }
 
@@ -174,13 +229,20 @@ async fn verified(
 
 pub(super) async fn logout(
     State(app): State<App>,
+    peer: ConnectInfo<Peer>,
     caller: Caller,
     _: NoParameters,
     headers: HeaderMap,
-) -> Answer<StatusCode> {
-    let token = bearer(&headers).unwrap_or_default();
-    match caller.store(&app).close_session(token).await? {
-        true => Ok(StatusCode::NO_CONTENT),
+) -> Answer<Response> {
+    let credential = Credential::of(&headers);
+    let token = credential.map(Credential::token).unwrap_or_default();
+    let has_ended = caller.store(&app).close_session(token).await?;
+    if let Some(Credential::Cookie(_)) = credential {
+        // An ApiToken in a cookie goes on elsewhere.
+        return Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie::taken(peer.0)?)]).into_response());
+    }
+    match has_ended {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => {
             let detail = "this token is no session; `basalt token revoke NAME` ends an ApiToken";
             Err(Refusal::new(ProblemCode::NotFound, detail))
@@ -191,10 +253,12 @@ pub(super) async fn logout(
 /// Another password of one's own, and a session under it; all others end with the password before.
 pub(super) async fn change_password(
     State(app): State<App>,
+    peer: ConnectInfo<Peer>,
     caller: Caller,
     _: NoParameters,
+    headers: HeaderMap,
     sent: Bytes,
-) -> Answer<(StatusCode, Json<LoginAnswer>)> {
+) -> Answer<Response> {
     let changed: PasswordRequest = body::json(&sent).map_err(|_| no_change())?;
     let (present, fresh) = (Zeroizing::new(changed.present), Zeroizing::new(changed.password));
     if present.len() > LONGEST {
@@ -245,7 +309,11 @@ pub(super) async fn change_password(
     let token = fresh_token()?;
     let expires_at =
         store.open_session(*uid, &RestsOn::Password(password_revision(&written)?), &token).await?;
-    Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
+    if let Some(Credential::Cookie(_)) = Credential::of(&headers) {
+        let given = cookie::given(peer.0, &token, Some(expires_at))?;
+        return Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, given)]).into_response());
+    }
+    Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })).into_response())
 }
 
 /// As little is shown of this body as of a login's.

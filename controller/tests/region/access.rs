@@ -31,6 +31,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/version", "/version", ANYBODY),
     ("GET", "/openapi.json", "/openapi.json", ANYBODY),
     ("GET", "/", "/", ANYBODY),
+    ("GET", "/ui/{path}", "/ui/machines/web1", ANYBODY),
     ("GET", "/docs", "/docs", ANYBODY),
     ("GET", "/pages", "/pages", ANYBODY),
     ("GET", "/pages/{page}", "/pages/provider.index", ANYBODY),

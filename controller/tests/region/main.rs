@@ -13,6 +13,7 @@ mod boots;
 mod carried;
 mod connections;
 mod consequences;
+mod console;
 mod dhcp;
 mod enlistment;
 mod enrolment;

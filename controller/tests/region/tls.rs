@@ -59,6 +59,23 @@ async fn who_speaks_tls_is_answered_in_tls_and_who_does_not_is_answered_too() {
 }
 
 #[tokio::test]
+async fn the_cookie_of_a_browser_is_for_tls_alone_where_it_was_given_under_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let lab = lab_with(|settings| settings.tls = Some(files.clone())).await;
+    let body = format!("{{\"token\":\"{}\"}}", crate::support::admin_token(lab.dir.path()));
+    let own = [("sec-fetch-site", "same-origin")];
+    let stream = connect(&lab, &files.certificate).await.unwrap();
+    let answer = exchange(stream, "POST", "/api/v1/login?cookie=true", &own, None, body.into()).await;
+    let set = answer.headers["set-cookie"].to_str().unwrap();
+    assert!(set.starts_with("__Host-basalt-session=") && set.contains("; Secure"), "{set}");
+    let cookie = set.split(';').next().unwrap();
+    let stream = connect(&lab, &files.certificate).await.unwrap();
+    let known = exchange(stream, "GET", "/api/v1/whoami", &[("cookie", cookie)], None, "".into()).await;
+    assert_eq!(known.status, 200);
+}
+
+#[tokio::test]
 async fn who_speaks_tls_to_a_region_without_a_certificate_is_hung_up_on_and_others_are_answered() {
     let (lab, dir) = (lab().await, tempfile::tempdir().unwrap());
     connect(&lab, &certificate(dir.path()).certificate).await.unwrap_err();

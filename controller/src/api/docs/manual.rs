@@ -33,7 +33,7 @@ const FOLDERS: &[(&str, &str)] = &[
 
 /// All pages, by folder.
 pub(super) fn contents() -> String {
-    let mut body = "<h1>The manual</h1>".to_owned();
+    let mut body = format!("<h1>Basalt {}: the manual</h1>{}", env!("CARGO_PKG_VERSION"), whereabouts());
     let is_listed = |folder: &str| FOLDERS.iter().any(|(listed, _)| *listed == folder);
     let others: BTreeSet<&str> =
         PAGES.iter().map(|(path, _)| folder_of(path)).filter(|it| !is_listed(it)).collect();
@@ -47,6 +47,27 @@ pub(super) fn contents() -> String {
         body.push_str("</nav>");
     }
     layout("Basalt: manual", &body)
+}
+
+/// A table of everything else that people read in this region.
+fn whereabouts() -> String {
+    format!(
+        "<table>\
+         <tr><th>where<th>what\
+         <tr><td><a href=\"/\">/</a><td>the console\
+         <tr><td><a href=\"/docs\">/docs</a><td>the API: each endpoint, field, answer and error, with examples\
+         <tr><td><a href=\"/openapi.json\">/openapi.json</a><td>the same for programs (OpenAPI 3.1)\
+         <tr><td><a href=\"{PROVIDER}\">{PROVIDER}</a><td>the Terraform provider: resources, data sources, actions, functions and guides\
+         <tr><td><a href=\"/version\">/version</a>, <a href=\"/healthz\">/healthz</a>, <a href=\"/readyz\">/readyz</a><td>\
+         the version; whether the process runs, and can serve requests\
+         <tr><td><code>/metrics</code><td>counts for Prometheus; needs a token\
+         <tr><td><code>/api/v1</code><td>the API itself; needs a token\
+         </table>\
+         <h2>To begin with</h2>\
+         <pre>export BASALT_ENDPOINT=https://HOST:5240\nbasalt login NAME\nbasalt get machines</pre>\
+         <p>Terraform installs the provider from here, where the region has a certificate:</p>\
+         <pre>terraform {{\n  required_providers {{\n    basalt = {{ source = \"HOST:5240/basalt-metal/basalt\" }}\n  }}\n}}</pre>"
+    )
 }
 
 /// The page of this name, as HTML.
@@ -137,6 +158,14 @@ mod tests {
         }
         let refused = page("no.such.page").unwrap_err();
         assert!(format!("{refused:?}").contains("/pages lists them"), "{refused:?}");
+    }
+
+    #[test]
+    fn the_contents_lead_to_everything_else_that_people_read() {
+        let contents = contents();
+        for path in ["/", "/docs", "/openapi.json", PROVIDER, "/healthz"] {
+            assert!(contents.contains(&format!("href=\"{path}\"")), "{path}");
+        }
     }
 
     #[test]

@@ -345,8 +345,10 @@ pub(super) struct Rendering {
     position: i64,
     kind: Option<&'static Kind>,
     frame: Bytes,
-    /// The object, where it may name what some readers do not see.
-    text: Option<String>,
+    /// The object as JSON.
+    text: String,
+    /// It may name what some readers do not see.
+    may_name: bool,
     /// The names in it, asked for the first of these readers, and kept for all.
     names: OnceCell<Names>,
 }
@@ -354,11 +356,19 @@ pub(super) struct Rendering {
 impl Rendering {
     /// The frame as this reader may read it.
     pub(super) async fn for_reader(&self, app: &App, view: &View) -> Result<Bytes, StoreError> {
-        let Some(text) = self.text.as_ref().filter(|_| view.is_limited()) else {
-            return Ok(self.frame.clone());
+        let reworded = match self.may_name && view.is_limited() {
+            true => {
+                let names =
+                    self.names.get_or_try_init(|| Names::of(app.store(), self.kind, &self.text)).await?;
+                names.reworded(&|pool| view.sees(pool), &|_| false)
+            }
+            false => None,
         };
-        let names = self.names.get_or_try_init(|| Names::of(app.store(), self.kind, text)).await?;
-        let reworded = names.reworded(&|pool| view.sees(pool), &|_| false);
+        if let Some(fields) = view.fields() {
+            let text = reworded.as_ref().unwrap_or(&self.text);
+            let whole = serde_json::from_str(text).unwrap_or_default();
+            return Ok(self.frames.put(self.position, &render::sparse(&whole, fields).to_string()));
+        }
         Ok(reworded.map_or_else(|| self.frame.clone(), |text| self.frames.put(self.position, &text)))
     }
 }
@@ -380,8 +390,8 @@ pub(super) async fn put(
     match render::render(object, &waits_for).and_then(|rendered| rendered.text()) {
         Ok(text) => {
             let (kind, frame) = (Kind::find(&kind), frames.put(position, &text));
-            let text = names::may_name(kind, &text).then_some(text);
-            Ok(Some(Rendering { frames, position, kind, frame, text, names: OnceCell::new() }))
+            let may_name = names::may_name(kind, &text);
+            Ok(Some(Rendering { frames, position, kind, frame, text, may_name, names: OnceCell::new() }))
         }
         Err(refusal) => {
             tracing::error!(kind, name, ?refusal, "an object cannot be rendered, and watchers do not see it");

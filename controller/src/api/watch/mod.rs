@@ -40,7 +40,7 @@ pub(super) async fn watch(
     uri: Uri,
 ) -> Answer<Response> {
     let parameters: WatchParameters = parameters(&uri)?;
-    let view = Arc::new(View::new(&caller, parameters.kinds.as_deref(), parameters.labels.as_deref())?);
+    let view = Arc::new(View::new(&caller, &parameters)?);
     // A client that resumes by itself repeats its first request; only the header says where it is.
     let resumed = headers.get(LAST_EVENT_ID).map(|v| v.to_str().unwrap_or("?").to_owned());
     parameters.since.as_deref().map(parts).transpose()?;

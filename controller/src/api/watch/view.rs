@@ -3,7 +3,7 @@
 use super::super::body;
 use super::super::caller::Caller;
 use super::super::problem::{Answer, Refusal};
-use super::super::query::labels;
+use super::super::query::{self, WatchParameters, labels};
 use super::super::rights::{ACCESS, Rights, Role};
 use basalt_api::values::Uid;
 use basalt_api::{FieldCode, Kind, ProblemCode};
@@ -16,6 +16,8 @@ pub(super) struct View {
     /// `None`: every kind.
     kinds: Option<Vec<String>>,
     labels: BTreeMap<String, String>,
+    /// Only these members of each object; `None`: all.
+    fields: Option<String>,
     /// What its reader may see.
     rights: Rights,
     /// The objects that say so.
@@ -25,9 +27,10 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Of `caller`, from `kinds=a,b` and `labels=a=b,c=d`.
-    pub(super) fn new(caller: &Caller, kinds: Option<&str>, selector: Option<&str>) -> Answer<Self> {
-        let words = kinds.map(|kinds| kinds.split(',').map(str::trim).filter(|w| !w.is_empty()));
+    /// The view of `caller`, from `kinds=a,b`, `labels=a=b,c=d` and `fields=a.b,c`.
+    pub(super) fn new(caller: &Caller, asked: &WatchParameters) -> Answer<Self> {
+        let words =
+            asked.kinds.as_deref().map(|kinds| kinds.split(',').map(str::trim).filter(|w| !w.is_empty()));
         let kinds = words.map(|words| words.map(kind).collect::<Answer<Vec<_>>>()).transpose()?;
         if kinds.as_ref().is_some_and(Vec::is_empty) {
             let hint = "name some, like kinds=machines,deployments, or leave kinds out";
@@ -42,9 +45,16 @@ impl View {
             let detail = format!("a {kind} is seen by those with a role for everywhere");
             return Err(Refusal::new(ProblemCode::Forbidden, detail));
         }
+        if let Some(text) = &asked.fields {
+            let is_told =
+                |kind: &&&Kind| kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|it| it == kind.name));
+            let of: Vec<&Kind> = basalt_api::KINDS.iter().filter(is_told).copied().collect();
+            query::fields(&of, text)?;
+        }
         Ok(Self {
             kinds,
-            labels: labels(selector)?,
+            labels: labels(asked.labels.as_deref())?,
+            fields: asked.fields.clone(),
             rights,
             rests_on: caller.rests_on.clone(),
             holder: caller.holder(),
@@ -65,6 +75,11 @@ impl View {
     /// The reader is an admin of the whole region.
     pub(super) fn is_of_admin(&self) -> bool {
         self.rights.unlimited() >= Some(Role::Admin)
+    }
+
+    /// The members of an object that its reader is told; `None`: all.
+    pub(super) fn fields(&self) -> Option<&str> {
+        self.fields.as_deref()
     }
 
     /// For the log: only changes of these kinds matter.

@@ -1,0 +1,108 @@
+//! Sessions of browsers: the token comes in a cookie, which no script reads.
+//!
+//! A browser sends a cookie whoever made it ask. `SameSite=Strict` keeps it from requests that other sites cause, and every write that a
+//! cookie makes has to come from a page of this region: the browser says so in `Sec-Fetch-Site`, or in `Origin` (RFC 6454 §7).
+
+use super::guard::Peer;
+use super::problem::{Answer, Refusal};
+use axum::http::{HeaderMap, HeaderValue, header};
+use basalt_api::ProblemCode;
+use basalt_api::values::Timestamp;
+
+/// Under TLS. The prefix makes browsers refuse it from other hosts and from plain HTTP (RFC 6265bis §4.1.3.2).
+const GUARDED: &str = "__Host-basalt-session";
+
+/// Over plain HTTP.
+const PLAIN: &str = "basalt-session";
+
+/// The token in the cookie of a request.
+pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
+    [GUARDED, PLAIN].into_iter().find_map(|name| named(headers, name))
+}
+
+fn named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value).filter(|value| !value.is_empty())
+}
+
+/// The header that gives a browser its cookie. Without an end, it ends with the browser.
+pub(super) fn given(peer: Peer, token: &str, until: Option<Timestamp>) -> Answer<HeaderValue> {
+    let lasts = until.map(|until| until.duration_since(Timestamp::now()).as_secs().max(0));
+    written(peer, token, lasts)
+}
+
+/// The header that takes the cookie away.
+pub(super) fn taken(peer: Peer) -> Answer<HeaderValue> {
+    written(peer, "", Some(0))
+}
+
+fn written(peer: Peer, value: &str, lasts: Option<i64>) -> Answer<HeaderValue> {
+    let is_secure = matches!(peer, Peer::Tls(_));
+    let name = if is_secure { GUARDED } else { PLAIN };
+    let secure = if is_secure { "; Secure" } else { "" };
+    let lasts = lasts.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
+    let text = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}{lasts}");
+    HeaderValue::from_str(&text).map_err(|_| {
+        Refusal::new(ProblemCode::Unauthenticated, "this token has characters that no token has")
+    })
+}
+
+/// Whether a page of this region asks.
+pub(super) fn same_origin(headers: &HeaderMap) -> Answer<()> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text("host");
+    let is_own = match (text("sec-fetch-site"), text("origin")) {
+        (Some(site), _) => site == "same-origin",
+        (None, Some(origin)) => origin.split_once("://").is_some_and(|(_, from)| Some(from) == host),
+        (None, None) => false,
+    };
+    if is_own {
+        return Ok(());
+    }
+    let detail = "a request with a cookie writes from pages of this region alone (Sec-Fetch-Site, Origin); programs send \
+                  Authorization: Bearer TOKEN";
+    Err(Refusal::new(ProblemCode::Forbidden, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).parse().unwrap(), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn the_token_is_found_among_other_cookies() {
+        let of = |line| token(&headers(&[("cookie", line)])).map(str::to_owned);
+        assert_eq!(of("a=b; basalt-session=t1;c=d"), Some("t1".to_owned()));
+        assert_eq!(of("basalt-session=t1; __Host-basalt-session=t2"), Some("t2".to_owned()));
+        assert_eq!((of("basalt-session="), of("xbasalt-session=t"), of("")), (None, None, None));
+    }
+
+    #[test]
+    fn no_script_and_no_other_site_uses_the_cookie_and_no_plain_http_under_tls() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let plain = given(Peer::Tcp(address), "t", None).unwrap();
+        assert_eq!(plain, "basalt-session=t; HttpOnly; SameSite=Strict; Path=/");
+        let taken = taken(Peer::Tls(address)).unwrap();
+        assert_eq!(taken, "__Host-basalt-session=; HttpOnly; SameSite=Strict; Path=/; Secure; Max-Age=0");
+    }
+
+    #[test]
+    fn only_pages_of_the_region_are_of_its_origin() {
+        let is = |pairs: &[(&'static str, &'static str)]| same_origin(&headers(pairs)).is_ok();
+        assert!(is(&[("sec-fetch-site", "same-origin")]));
+        for site in ["same-site", "cross-site", "none", ""] {
+            assert!(!is(&[("host", "r"), ("origin", "http://r"), ("sec-fetch-site", site)]), "{site}");
+        }
+        assert!(is(&[("host", "r:5240"), ("origin", "https://r:5240")]));
+        assert!(!is(&[("host", "r:5240"), ("origin", "https://r:5241")]));
+        assert!(!is(&[("host", "r:5240"), ("origin", "null")]) && !is(&[("host", "r:5240")]));
+    }
+}

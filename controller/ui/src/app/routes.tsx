@@ -1,0 +1,92 @@
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
+import { Failure, Loading, Notice } from '../parts/Notice';
+import { Machines } from '../pages/Machines';
+import { Shell } from './Shell';
+
+/** The view of a list: its filter, its order, its columns. */
+export interface View {
+  q?: string;
+  sort?: string;
+  cols?: string;
+}
+
+function view(search: Record<string, unknown>): View {
+  const text = (name: keyof View) => (typeof search[name] === 'string' && search[name] ? search[name] : undefined);
+  return { q: text('q'), sort: text('sort'), cols: text('cols') };
+}
+
+const more = () => import('../pages/more');
+const page = (name: Exclude<keyof Awaited<ReturnType<typeof more>>, 'Declare'>) => lazyRouteComponent(more, name);
+
+const root = createRootRoute({
+  component: Shell,
+  notFoundComponent: () => <Notice title="There is no such page." />,
+  errorComponent: ({ error }) => <Failure error={error} again={() => location.reload()} />,
+});
+
+const home = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  beforeLoad: () => {
+    throw redirect({ to: '/machines' });
+  },
+});
+
+const machines = createRoute({ getParentRoute: () => root, path: '/machines', validateSearch: view, component: Machines });
+
+const machine = createRoute({
+  getParentRoute: () => root,
+  path: '/machines/$name',
+  component: page('Machine'),
+});
+
+const TABS = ['Overview', 'Timeline', 'Boots', 'Hardware', 'Network', 'Storage', 'Configuration', 'Decisions'] as const;
+export const MACHINE_TABS = TABS.map((title) => ({ title, path: title === 'Overview' ? '' : title.toLowerCase() }));
+
+const tabs = MACHINE_TABS.map(({ title, path }) =>
+  createRoute({
+    getParentRoute: () => machine,
+    path: path || '/',
+    component: page(title),
+  }),
+);
+
+const boots = createRoute({
+  getParentRoute: () => root,
+  path: '/boots',
+  validateSearch: ({ of }: Record<string, unknown>): { of?: string } => ({ of: typeof of === 'string' && of ? of : undefined }),
+  component: page('BootsOf'),
+});
+
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: '/audit',
+  component: page('Audit'),
+});
+
+const objects = createRoute({
+  getParentRoute: () => root,
+  path: '/$plural',
+  validateSearch: view,
+  component: page('List'),
+});
+
+const object = createRoute({
+  getParentRoute: () => root,
+  path: '/$plural/$name',
+  component: page('Detail'),
+});
+
+const tree = root.addChildren([home, machines, machine.addChildren(tabs), boots, audit, objects, object]);
+
+export const router = createRouter({
+  routeTree: tree,
+  basepath: '/ui',
+  defaultPendingComponent: Loading,
+  defaultPreload: 'intent',
+  notFoundMode: 'root',
+  defaultNotFoundComponent: () => <Notice title="There is no such page." />,
+  defaultErrorComponent: ({ error }) => <Failure error={error} />,
+  scrollRestoration: false,
+});
+

@@ -1,0 +1,71 @@
+// What machines can be asked for.
+import type { Machine } from '../api/object';
+import { stateOf } from '../parts/state';
+import { bytes, bytesOf } from '../parts/size';
+import type { Field, Rows } from './language';
+
+const some = (...values: (string | null | undefined)[]): string[] => values.filter((value): value is string => !!value);
+
+const WORDS = { ok: 'ok', busy: 'working', wait: 'waiting', bad: 'failed', off: 'off' };
+
+export const addresses = (machine: Machine): string[] => Object.values(machine.status.addresses ?? {}).map(String);
+
+const FIELDS: Field<Machine>[] = [
+  { key: 'name', aliases: ['hostname'], says: 'its name', values: ({ metadata }) => [metadata.name] },
+  {
+    key: 'status',
+    says: 'how it is: Deployed, waiting, failed …',
+    values: (machine) => {
+      const { word, tone } = stateOf(machine);
+      return [...new Set(some(word, WORDS[tone], machine.status.axes?.operation))];
+    },
+  },
+  { key: 'zone', says: 'its failure domain', values: ({ spec }) => [spec.zone ?? 'default'] },
+  { key: 'pool', says: 'its pool', values: ({ spec }) => [spec.pool ?? 'default'] },
+  { key: 'tags', aliases: ['tag'], says: 'its tags', values: ({ status }) => status.tags ?? [] },
+  { key: 'deployment', says: 'the deployment that owns it', values: ({ status }) => some(status.deployment) },
+  { key: 'power', says: 'on, off, unknown', values: ({ status }) => some(status.power?.state) },
+  { key: 'arch', says: 'amd64, arm64', values: ({ spec, status }) => some(status.inventory?.architecture ?? spec.architecture ?? 'amd64') },
+  {
+    key: 'cores',
+    aliases: ['cpu'],
+    says: 'cores of its processors',
+    values: ({ status }) => some(status.inventory?.cpu?.cores?.toString()),
+    number: ({ status }) => status.inventory?.cpu?.cores ?? undefined,
+  },
+  {
+    key: 'ram',
+    aliases: ['memory'],
+    says: 'memory, in GiB',
+    values: ({ status }) => some(status.inventory?.memory_bytes ? bytes(status.inventory.memory_bytes) : undefined),
+    number: ({ status }) => status.inventory?.memory_bytes ?? undefined,
+    read: bytesOf,
+  },
+  { key: 'mac', says: 'a MAC that it boots by', values: ({ spec }) => (spec.boot_macs ?? []).map(String) },
+  { key: 'ip', aliases: ['ip_addresses', 'address'], says: 'an address of its system', values: addresses },
+  { key: 'bmc', says: 'the address of its BMC', values: ({ spec }) => some(spec.bmc?.address) },
+  { key: 'domain', says: 'the domain that it has a name in', values: ({ spec }) => some(spec.domain) },
+  { key: 'vendor', says: 'who made it', values: ({ status }) => some(status.inventory?.dmi?.manufacturer) },
+  { key: 'model', says: 'its product name', values: ({ status }) => some(status.inventory?.dmi?.product) },
+  { key: 'serial', says: 'its serial number', values: ({ status }) => some(status.inventory?.dmi?.serial) },
+  { key: 'manager', aliases: ['owner'], says: 'the tool that declared it', values: ({ metadata }) => some(metadata.manager) },
+  { key: 'mode', says: 'managed, rescue, broken, retired', values: ({ spec }) => [spec.mode ?? 'managed'] },
+  { key: 'locked', says: 'true, false', values: ({ spec }) => [String(spec.locked ?? false)] },
+  { key: 'health', says: 'ok, degraded, critical, unknown', values: ({ status }) => some(status.axes?.health) },
+  { key: 'description', says: 'words about it', values: ({ spec }) => some(spec.description) },
+];
+
+const texts = new WeakMap<Machine, string>();
+
+/** All that its row and its hardware say, once for each state of it. */
+function text(machine: Machine): string {
+  const known = texts.get(machine);
+  if (known !== undefined) return known;
+  const { reason } = stateOf(machine);
+  const labels = Object.entries(machine.metadata.labels ?? {}).map((pair) => pair.join('='));
+  const made = [...FIELDS.flatMap((field) => field.values(machine)), reason, machine.metadata.uid, ...labels].join(' ').toLowerCase();
+  texts.set(machine, made);
+  return made;
+}
+
+export const MACHINES: Rows<Machine> = { fields: FIELDS, text, labels: ({ metadata }) => metadata.labels ?? {} };

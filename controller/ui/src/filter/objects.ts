@@ -1,0 +1,34 @@
+// What objects of any kind can be asked for: their state, their manager, and each plain field of their spec.
+import type { BasaltObject, Json } from '../api/object';
+import { stateOf } from '../parts/state';
+import type { Field, Rows } from './language';
+
+const texts = new WeakMap<BasaltObject, string>();
+
+function text(object: BasaltObject): string {
+  const known = texts.get(object);
+  if (known !== undefined) return known;
+  const { word, reason } = stateOf(object);
+  const made = `${word} ${reason} ${JSON.stringify([object.metadata, object.spec])}`.toLowerCase();
+  texts.set(object, made);
+  return made;
+}
+
+/** A plain value as text; nothing of what has parts. */
+export function scalars(value: Json | undefined): string[] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap(scalars);
+  return typeof value === 'object' ? [] : [String(value)];
+}
+
+export function rowsOf(spec: readonly { name: string; says: string }[]): Rows<BasaltObject> {
+  const fields: Field<BasaltObject>[] = [
+    { key: 'name', says: 'its name', values: ({ metadata }) => [metadata.name] },
+    { key: 'status', says: 'how it is', values: (object) => [stateOf(object).word] },
+    { key: 'manager', says: 'the tool that declared it', values: ({ metadata }) => (metadata.manager ? [metadata.manager] : []) },
+    ...spec
+      .filter(({ name }) => !['name', 'status', 'manager'].includes(name))
+      .map(({ name, says }) => ({ key: name, says, values: (object: BasaltObject) => scalars(object.spec[name]) })),
+  ];
+  return { fields, text, labels: ({ metadata }) => metadata.labels ?? {} };
+}

@@ -1,0 +1,72 @@
+import { type FormEvent, useState } from 'react';
+import { byPassword, byToken } from '../api/session';
+import { Icon } from '../app/icons';
+import { Failure } from '../parts/Notice';
+import css from './Login.module.css';
+import parts from '../parts/parts.module.css';
+
+export function Login({ ended, done }: { ended: boolean; done: () => void }) {
+  const [withToken, setWithToken] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const login = async (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget);
+    const text = (name: string) => String(given.get(name) ?? '');
+    setBusy(true);
+    setError(undefined);
+    try {
+      await (withToken ? byToken(text('token').trim()) : byPassword(text('user').trim(), text('password')));
+      done();
+    } catch (error) {
+      setError(error);
+      setBusy(false);
+    }
+  };
+  return (
+    <main className={css.page}>
+      <form className={css.form} onSubmit={login}>
+        <h1>
+          <Icon name="mark" /> Basalt
+        </h1>
+        {ended && <p className="muted">The session has ended. Log in to go on where you were.</p>}
+        {withToken ? (
+          <label key="token">
+            Token
+            <input name="token" type="password" autoComplete="off" autoFocus required />
+          </label>
+        ) : (
+          <>
+            <label>
+              User
+              <input name="user" autoComplete="username" autoFocus required />
+            </label>
+            <label>
+              Password
+              <input name="password" type="password" autoComplete="current-password" required />
+            </label>
+          </>
+        )}
+        {error !== undefined && <Failure error={error} />}
+        <button type="submit" className={`${parts.button} ${parts.primary}`} aria-disabled={busy || undefined}>
+          {busy ? 'Logging in…' : 'Log in'}
+        </button>
+        <button
+          type="button"
+          className={css.other}
+          onClick={() => {
+            setWithToken(!withToken);
+            setError(undefined);
+          }}
+        >
+          {withToken ? 'Log in with a password' : 'Log in with a token'}
+        </button>
+        {withToken && (
+          <p className="muted">
+            The first one is in <code>DIR/admin-token</code> on the region's host; <code>basalt token issue NAME</code> makes others.
+          </p>
+        )}
+      </form>
+    </main>
+  );
+}

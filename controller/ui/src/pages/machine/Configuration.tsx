@@ -1,0 +1,6 @@
+import { useMachine } from './Machine';
+import { ConfigurationOf } from '../objects/Configuration';
+
+export function Configuration() {
+  return <ConfigurationOf plural="machines" object={useMachine() as never} />;
+}

@@ -1,0 +1,74 @@
+import { useState } from 'react';
+import { type Schemas, ask, path } from '../../api/client';
+import { useObject } from '../../api/objects';
+import { Button } from '../../parts/Button';
+import { Failure, Loading, Notice } from '../../parts/Notice';
+import { Time } from '../../parts/Time';
+import { plain } from '../../parts/state';
+import { useMachine } from './Machine';
+import css from './Machine.module.css';
+import parts from '../../parts/parts.module.css';
+
+type Decision = Schemas['Decision'];
+
+export function Decisions() {
+  const { name } = useMachine().metadata;
+  return <DecisionsOf kind="Machine" plural="machines" name={name} />;
+}
+
+/** Why it was done: each decision, and whether this version of the planner would decide so again. */
+export function DecisionsOf({ kind, plural, name }: { kind: string; plural: string; name: string }) {
+  const { data, error, refetch } = useObject<Schemas['Decisions']>(kind, plural, name, 'decisions');
+  const [replayed, setReplayed] = useState<ReadonlyMap<number, Schemas['Replay']>>(new Map());
+  const [failed, setFailed] = useState<unknown>();
+  if (error) return <Failure error={error} again={() => void refetch()} />;
+  if (!data) return <Loading inside />;
+  if (data.decisions.length === 0) return <Notice inside title="Nothing has been decided about it yet." />;
+  const replay = async () => {
+    setFailed(undefined);
+    try {
+      const { decisions } = await ask<Schemas['Decisions']>(`${path(plural, name, 'decisions')}?replay=true`);
+      setReplayed(new Map(decisions.flatMap((it) => (it.detail?.replay ? [[it.id, it.detail.replay] as const] : []))));
+    } catch (error) {
+      setFailed(error);
+    }
+  };
+  return (
+    <>
+      <div className={css.row}>
+        <Button onClick={() => void replay()}>Decide again</Button>
+        <span className="muted">The planner of this version is given what each decision was made from. Nothing changes.</span>
+      </div>
+      {failed !== undefined && <Failure error={failed} />}
+      <div className={parts.scroll} role="region" aria-label="Decisions" tabIndex={0}>
+        <table className={parts.grid}>
+          <thead>
+            <tr>
+              <th>when</th>
+              <th>decided</th>
+              <th>step</th>
+              <th>generation</th>
+              <th>again</th>
+            </tr>
+          </thead>
+          <tbody>
+            {data.decisions.map((it: Decision) => (
+              <tr key={it.id}>
+                <td className={css.when}>
+                  <Time at={it.at} />
+                </td>
+                <td>{plain(it.message)}</td>
+                <td className="mono muted">{it.step_key}</td>
+                <td className="muted">{it.generation}</td>
+                <td className="muted">
+                  {replayed.get(it.id)?.verdict}
+                  {replayed.get(it.id)?.message && ` · ${replayed.get(it.id)?.message}`}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,153 @@
+import type { Schemas } from '../../api/client';
+import { Copy, Facts } from '../../parts/Facts';
+import { Notice } from '../../parts/Notice';
+import { Dot } from '../../parts/State';
+import { bytes, speed } from '../../parts/size';
+import { useMachine } from './Machine';
+import css from './Machine.module.css';
+import parts from '../../parts/parts.module.css';
+
+function Unknown({ what }: { what: string }) {
+  return (
+    <Notice inside title={`${what} is not known yet.`}>
+      <p className="muted">The agent reads it when the machine is commissioned: when it boots by the network for the first time, or when it is asked to recommission.</p>
+    </Notice>
+  );
+}
+
+export function Hardware() {
+  const { inventory } = useMachine().status;
+  if (!inventory) return <Unknown what="Its hardware" />;
+  const { cpu, dmi, memory_bytes, pci, gpus } = inventory;
+  return (
+    <>
+      <Facts
+        of={[
+          ['Architecture', inventory.architecture],
+          ['Firmware', inventory.firmware?.toUpperCase()],
+          ['Processor', cpu?.model],
+          ['Sockets, cores, threads', cpu && [cpu.sockets, cpu.cores, cpu.threads].map((it) => it ?? '?').join(', ')],
+          ['Memory', memory_bytes && bytes(memory_bytes)],
+          ['Manufacturer', dmi?.manufacturer],
+          ['Product', dmi?.product],
+          ['Serial', dmi?.serial && <Copy text={dmi.serial} />],
+          ['BIOS', dmi?.bios_version],
+          ['BMC', inventory.bmc_present === true ? 'present' : inventory.bmc_present === false ? 'none' : undefined],
+        ]}
+      />
+      <Devices title="GPUs" of={gpus} />
+      <Devices title="PCI devices" of={pci} />
+    </>
+  );
+}
+
+function Devices({ title, of }: { title: string; of: object | null | undefined }) {
+  const devices = Object.entries((of ?? {}) as Record<string, Record<string, unknown>>);
+  if (devices.length === 0) return null;
+  return (
+    <section className={css.part}>
+      <h2>{title}</h2>
+      <ul className={css.list}>
+        {devices.map(([address, device]) => (
+          <li key={address} className={css.row}>
+            <span className="mono">{address}</span>
+            <span className="muted">{Object.values(device).filter((it) => it !== null && typeof it !== 'object').join(' · ')}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+export function Network() {
+  const { spec, status } = useMachine();
+  const interfaces = Object.entries((status.inventory?.interfaces ?? {}) as Record<string, Schemas['Interface']>);
+  const others = Object.entries((status.inventory?.other_interfaces ?? {}) as Record<string, Schemas['OtherInterface']>);
+  const addresses = Object.entries((status.addresses ?? {}) as Record<string, string>);
+  if (interfaces.length + others.length === 0) return <Unknown what="Its network" />;
+  const boots = (mac: string) => (spec.boot_macs ?? []).some((it) => it.toLowerCase() === mac.toLowerCase());
+  return (
+    <div className={parts.scroll} role="region" aria-label="Interfaces" tabIndex={0}>
+      <table className={parts.grid}>
+        <thead>
+          <tr>
+            <th>interface</th>
+            <th>link</th>
+            <th>MAC</th>
+            <th>addresses</th>
+            <th>driver</th>
+          </tr>
+        </thead>
+        <tbody>
+          {interfaces.map(([name, it]) => (
+            <tr key={name}>
+              <td className="mono">{name}</td>
+              <td>
+                <Link up={it.link} mbps={it.speed_mbps} />
+              </td>
+              <td>
+                <Copy text={it.mac} /> {boots(it.mac) && <span className={parts.chip}>boots</span>}
+              </td>
+              <td>
+                {addresses
+                  .filter(([of]) => of === name || of.startsWith(`${name}/`))
+                  .map(([of, address]) => (
+                    <Copy key={of} text={address} />
+                  ))}
+              </td>
+              <td className="muted">{it.driver}</td>
+            </tr>
+          ))}
+          {others.map(([name, it]) => (
+            <tr key={name}>
+              <td className="mono">{name}</td>
+              <td>
+                <Link up={it.link} mbps={it.speed_mbps} />
+              </td>
+              <td>{it.hardware_address && <Copy text={it.hardware_address} />}</td>
+              <td className="muted">{it.technology}</td>
+              <td className="muted">{it.driver}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Link({ up, mbps }: { up?: boolean | null; mbps?: number | null }) {
+  if (up === null || up === undefined) return <span className="faint">unknown</span>;
+  return (
+    <span className={css.row}>
+      <Dot tone={up ? 'ok' : 'off'} /> {up ? (mbps ? speed(mbps) : 'up') : 'down'}
+    </span>
+  );
+}
+
+export function Storage() {
+  const { status } = useMachine();
+  const disks = Object.entries((status.inventory?.disks ?? {}) as Record<string, Schemas['Disk']>);
+  if (disks.length === 0) return <Unknown what="Its storage" />;
+  const largest = Math.max(...disks.map(([, disk]) => disk.size_bytes));
+  return (
+    <ul className={css.disks}>
+      {disks.map(([name, disk]) => (
+        <li key={name} className={css.disk}>
+          <p className={css.diskname}>
+            <b className="mono">{name}</b>
+            <span>{bytes(disk.size_bytes)}</span>
+            <span className="muted">{[disk.model, disk.transport, disk.rotational === true && 'rotational', disk.rotational === false && 'flash'].filter(Boolean).join(' · ')}</span>
+            {disk.serial && <Copy text={disk.serial} />}
+          </p>
+          <div className={css.bar} style={{ width: `${Math.max(4, (100 * disk.size_bytes) / largest)}%` }} />
+          <p className="muted">
+            {disk.marker
+              ? `Basalt's marker: ${disk.marker.state}, attempt ${disk.marker.attempt}`
+              : "No marker of Basalt's: what is on it is not ours, and is not erased without a word"}
+            {disk.marker && <Copy text={disk.marker.machine} shown={` of machine ${disk.marker.machine}`} />}
+          </p>
+        </li>
+      ))}
+    </ul>
+  );
+}

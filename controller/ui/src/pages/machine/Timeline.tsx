@@ -1,0 +1,71 @@
+import { useState } from 'react';
+import type { Schemas } from '../../api/client';
+import { useObject } from '../../api/objects';
+import { Failure, Loading, Notice } from '../../parts/Notice';
+import { Time } from '../../parts/Time';
+import { capital, plain } from '../../parts/state';
+import { useMachine } from './Machine';
+import css from './Machine.module.css';
+import parts from '../../parts/parts.module.css';
+
+type Entry = Schemas['TimelineEntry'];
+const KINDS: Entry['kind'][] = ['change', 'fact', 'step', 'condition'];
+
+export function Timeline() {
+  const { name } = useMachine().metadata;
+  return <TimelineOf kind="Machine" plural="machines" name={name} />;
+}
+
+/** What happened, the latest first. */
+export function TimelineOf({ kind, plural, name }: { kind: string; plural: string; name: string }) {
+  const { data, error, refetch } = useObject<Schemas['Timeline']>(kind, plural, name, 'timeline');
+  const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
+  if (error) return <Failure error={error} again={() => void refetch()} />;
+  if (!data) return <Loading inside />;
+  if (data.entries.length === 0) return <Notice inside title="Nothing has happened to it yet." />;
+  const entries = data.entries.filter((entry) => !hidden.has(entry.kind)).sort((a, b) => b.at.localeCompare(a.at));
+  const turn = (kind: string) => {
+    const next = new Set(hidden);
+    if (!next.delete(kind)) next.add(kind);
+    setHidden(next);
+  };
+  return (
+    <>
+      <fieldset className={css.row} style={{ border: 0, padding: 0, margin: 0 }}>
+        <legend className="unseen">What is shown</legend>
+        {KINDS.map((kind) => (
+          <label key={kind} className={css.row}>
+            <input type="checkbox" checked={!hidden.has(kind)} onChange={() => turn(kind)} />
+            {capital(kind)}s
+          </label>
+        ))}
+      </fieldset>
+      <div className={parts.scroll} role="region" aria-label="Timeline" tabIndex={0}>
+        <table className={parts.grid}>
+          <thead>
+            <tr>
+              <th className={css.when}>when</th>
+              <th>what</th>
+              <th>happened</th>
+              <th>source</th>
+              <th>took</th>
+            </tr>
+          </thead>
+          <tbody>
+            {entries.map((entry, place) => (
+              <tr key={`${entry.at} ${entry.reason} ${place}`}>
+                <td className={css.when}>
+                  <Time at={entry.at} />
+                </td>
+                <td className="muted">{entry.kind}</td>
+                <td>{plain(entry.message)}</td>
+                <td className="muted">{entry.source}</td>
+                <td className="muted">{entry.took}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,13 @@
+// All pages but the first one, in one piece of the build.
+export { Audit } from './Audit';
+export { BootsOf } from './Boots';
+export { Machine } from './machine/Machine';
+export { Overview } from './machine/Overview';
+export { Timeline } from './machine/Timeline';
+export { Boots } from './machine/Boots';
+export { Hardware, Network, Storage } from './machine/Inventory';
+export { Configuration } from './machine/Configuration';
+export { Decisions } from './machine/Decisions';
+export { Declare } from './objects/Declare';
+export { Detail } from './objects/Detail';
+export { List } from './objects/List';

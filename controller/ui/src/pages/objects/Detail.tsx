@@ -1,0 +1,174 @@
+import { Link, useParams } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { Schemas } from '../../api/client';
+import { type Kind, useKinds } from '../../api/kinds';
+import type { BasaltObject, Json } from '../../api/object';
+import { useObject } from '../../api/objects';
+import { type Place, pageOf, placeOf, placeOfKind } from '../../app/sections';
+import { useWrites } from '../../app/who';
+import { Button } from '../../parts/Button';
+import { Chips, Copy, Facts } from '../../parts/Facts';
+import { Failure, Loading, Notice } from '../../parts/Notice';
+import { StateLine } from '../../parts/State';
+import { Time } from '../../parts/Time';
+import { Plan, type Proposal } from '../../parts/plan/Plan';
+import { plain, spaced, stateOf } from '../../parts/state';
+import { DeclareButton } from '../DeclareButton';
+import { DecisionsOf } from '../machine/Decisions';
+import { Conditions } from '../machine/Overview';
+import { Steps } from '../machine/Steps';
+import { TimelineOf } from '../machine/Timeline';
+import css from '../machine/Machine.module.css';
+import parts from '../../parts/parts.module.css';
+import { ConfigurationOf } from './Configuration';
+import { RackServices } from './Rack';
+import { Addresses } from './Subnet';
+import { Value } from './Value';
+
+export function Detail() {
+  const { plural = '', name = '' } = useParams({ strict: false }) as { plural?: string; name?: string };
+  const place = placeOf(plural);
+  if (!place) return <Notice title={`There is no page ${plural}.`} />;
+  return <Shown key={`${plural} ${name}`} place={place} name={name} />;
+}
+
+/** Kinds that are driven: their plan and their history are told. */
+const LIVING = ['deployments'];
+
+function Shown({ place: { kind, plural }, name }: { place: Place; name: string }) {
+  const { data: object, error, refetch } = useObject(kind, plural, name);
+  const described = useKinds()?.find((it) => it.plural === plural);
+  const { may, off } = useWrites();
+  const [proposal, setProposal] = useState<Proposal>();
+  const [tab, setTab] = useState('Overview');
+  if (error) return <Failure error={error} again={() => void refetch()} />;
+  if (!object) return <Loading />;
+  const tabs = ['Overview', ...(LIVING.includes(plural) ? ['Timeline', 'Decisions'] : []), 'Configuration'];
+  return (
+    <>
+      <header className={css.head}>
+        <div className={css.line}>
+          <h1 className="mono">{name}</h1>
+          {object.metadata.manager && <span className="muted">managed by {object.metadata.manager}</span>}
+          {plural === 'discoveries' && typeof object.status.mac === 'string' && (
+            <DeclareButton plural="machines" title="Declare as machine…" name={String(object.status.hostname ?? name)} spec={{ boot_macs: [object.status.mac] }} />
+          )}
+          {may && described?.declarable !== false && (
+            <span className={css.actions}>
+              <Button danger off={off} onClick={() => setProposal({ kind: 'delete', of: kind, plural, name })}>
+                Delete…
+              </Button>
+            </span>
+          )}
+        </div>
+        <StateLine state={stateOf(object)} whole />
+      </header>
+      <div className={parts.tabs} role="tablist" aria-label={`About ${name}`}>
+        {tabs.map((title) => (
+          <button key={title} type="button" role="tab" className={parts.tab} aria-selected={tab === title} onClick={() => setTab(title)}>
+            {title}
+          </button>
+        ))}
+      </div>
+      <div className={css.body} role="tabpanel" aria-label={tab}>
+        {tab === 'Overview' && <Overview object={object} plural={plural} described={described} />}
+        {tab === 'Timeline' && <TimelineOf kind={kind} plural={plural} name={name} />}
+        {tab === 'Decisions' && <DecisionsOf kind={kind} plural={plural} name={name} />}
+        {tab === 'Configuration' && <ConfigurationOf plural={plural} object={object} />}
+      </div>
+      {proposal && <Plan proposal={proposal} close={() => setProposal(undefined)} />}
+    </>
+  );
+}
+
+/** Said elsewhere on the page. */
+const TOLD = ['conditions', 'effective', 'observed_generation', 'phase', 'axes', 'services', 'concerns'];
+
+function Overview({ object, plural, described }: { object: BasaltObject; plural: string; described: Kind | undefined }) {
+  const { metadata, spec, status } = object;
+  const says = (of: 'spec' | 'status', name: string) => described?.[of].find((field) => field.name === name)?.says;
+  const refers = (name: string) => described?.spec.find((field) => field.name === name)?.refersTo;
+  const named = (of: 'spec' | 'status', name: string) => spacedField(name, says(of, name));
+  const told = Object.entries(status).filter(([name, value]) => !TOLD.includes(name) && !isEmpty(value as Json));
+  return (
+    <>
+      {LIVING.includes(plural) && <NextSteps plural={plural} kind={object.kind} name={metadata.name} />}
+      {plural === 'racks' && <RackServices rack={object} />}
+      {plural === 'subnets' && <Addresses subnet={metadata.name} />}
+      <div className={css.columns}>
+        <section className={css.part} aria-labelledby="spec">
+          <h2 id="spec">Declared</h2>
+          {Object.keys(spec).length === 0 && <p className="muted">Nothing beyond its name.</p>}
+          <dl className={parts.facts}>
+            {Object.entries(spec).map(([name, value]) => (
+              <div key={name} style={{ display: 'contents' }}>
+                <dt>{named('spec', name)}</dt>
+                <dd>
+                  <Reference kind={refers(name)} value={value} />
+                </dd>
+              </div>
+            ))}
+          </dl>
+        </section>
+        <section className={css.part} aria-labelledby="status">
+          <h2 id="status">How it is</h2>
+          <dl className={parts.facts}>
+            {told.map(([name, value]) => (
+              <div key={name} style={{ display: 'contents' }}>
+                <dt>{named('status', name)}</dt>
+                <dd>
+                  <Value of={value as Json} />
+                </dd>
+              </div>
+            ))}
+          </dl>
+          <Facts
+            of={[
+              ['Labels', Object.keys(metadata.labels ?? {}).length > 0 && <Chips of={Object.entries(metadata.labels ?? {}).map((pair) => pair.join('='))} />],
+              ['Declared', <><Time at={metadata.created_at} />{metadata.manager && <> by {metadata.manager}</>}</>],
+              ['Changed', <><Time at={metadata.updated_at} /> <span className="muted">· generation {metadata.generation}</span></>],
+              ['Uid', <Copy key="uid" text={metadata.uid} />],
+            ]}
+          />
+        </section>
+      </div>
+      <Conditions of={status.conditions ?? []} />
+    </>
+  );
+}
+
+function NextSteps({ plural, kind, name }: { plural: string; kind: string; name: string }) {
+  const { data: plan, error } = useObject<Schemas['PlanReport']>(kind, plural, name, 'plan');
+  return (
+    <section className={css.part} aria-labelledby="next">
+      <h2 id="next">Next steps</h2>
+      {error ? <Failure error={error} /> : plan ? <Steps steps={plan.steps} none={plain(plan.summary)} /> : <Loading inside />}
+    </section>
+  );
+}
+
+function spacedField(name: string, says: string | undefined) {
+  return <span title={says}>{spaced(name)}</span>;
+}
+
+function isEmpty(value: Json | undefined): boolean {
+  return value === undefined || value === null || (typeof value === 'object' && Object.keys(value).length === 0);
+}
+
+/** The name of another object leads to it. */
+function Reference({ kind, value }: { kind: string | undefined; value: Json | undefined }) {
+  const place = kind ? placeOfKind(kind) : undefined;
+  if (place && typeof value === 'string') return <Link to={pageOf(place.plural, value)}>{value}</Link>;
+  if (place && Array.isArray(value)) {
+    return (
+      <>
+        {value.map((name) => (
+          <span key={String(name)}>
+            <Link to={pageOf(place.plural, String(name))}>{String(name)}</Link>{' '}
+          </span>
+        ))}
+      </>
+    );
+  }
+  return <Value of={value} />;
+}

@@ -1,0 +1,159 @@
+import { Link, useNavigate, useParams } from '@tanstack/react-router';
+import { useCallback, useDeferredValue, useMemo } from 'react';
+import { reload, useList } from '../../api/live';
+import { type Kind, useKinds } from '../../api/kinds';
+import { Refused } from '../../api/client';
+import type { BasaltObject, Json } from '../../api/object';
+import { type Place, pageOf, placeOf, sectionOf } from '../../app/sections';
+import { useView } from '../../app/view';
+import { FilterBox } from '../../filter/FilterBox';
+import { matcher, parse } from '../../filter/language';
+import { rowsOf, scalars } from '../../filter/objects';
+import { Failure, Loading, Notice } from '../../parts/Notice';
+import { StateLine } from '../../parts/State';
+import { Time } from '../../parts/Time';
+import { type Column, Table } from '../../parts/Table';
+import { spaced, stateOf } from '../../parts/state';
+import { DeclareButton } from '../DeclareButton';
+import { NoMatch } from '../NoMatch';
+import css from '../List.module.css';
+import parts from '../../parts/parts.module.css';
+
+export function List() {
+  const { plural = '' } = useParams({ strict: false }) as { plural?: string };
+  const place = placeOf(plural);
+  if (!place) return <Notice title={`There is no page ${plural}.`} />;
+  const siblings = sectionOf(plural)?.places ?? [];
+  return (
+    <>
+      <h1 className="unseen">{place.title}</h1>
+      {siblings.length > 1 && (
+        <nav className={parts.tabs} aria-label="Kinds">
+          {siblings.map((it) => (
+            <Link key={it.plural} to="/$plural" params={{ plural: it.plural }} activeProps={{ 'aria-current': 'page' }}>
+              {it.title}
+            </Link>
+          ))}
+        </nav>
+      )}
+      <Objects key={plural} place={place} />
+    </>
+  );
+}
+
+function Objects({ place: { kind, plural, title } }: { place: Place }) {
+  const navigate = useNavigate();
+  const { view, text, setText, change } = useView();
+  const { objects, phase, error } = useList(kind, plural);
+  const described = useKinds()?.find((it) => it.plural === plural);
+  const rows = useMemo(() => rowsOf(described?.spec ?? []), [described]);
+  const columns = useMemo(() => columnsOf(plural, described, objects), [plural, described, objects]);
+  const asked = useDeferredValue(text);
+  const matches = useMemo(() => objects.filter(matcher(parse(asked), rows)), [objects, asked, rows]);
+  const open = useCallback((object: BasaltObject) => void navigate({ to: pageOf(plural, object.metadata.name) }), [navigate, plural]);
+  if (phase === 'loading') return <Loading />;
+  if (phase === 'failed') {
+    if (error instanceof Refused && error.status === 403) {
+      return (
+        <Notice title={`${title} are not yours to see.`}>
+          <p>{error.message}. An admin can give the role: Access, Users.</p>
+        </Notice>
+      );
+    }
+    return <Failure error={error} again={() => reload(kind, plural)} />;
+  }
+  if (objects.length === 0) return <Empty title={title} plural={plural} described={described} />;
+  const every = matches.length === objects.length;
+  return (
+    <>
+      <div className={css.bar}>
+        <FilterBox text={text} change={setText} rows={rows} all={objects} />
+        {described?.declarable && <DeclareButton plural={plural} />}
+      </div>
+      <p className={css.answer} role="status">
+        <b>{every ? objects.length : `${matches.length} of ${objects.length}`}</b> <span className="muted">{described?.says}</span>
+      </p>
+      {matches.length === 0 ? (
+        <NoMatch text={asked} rows={rows} all={objects} change={setText} />
+      ) : (
+        <Table
+          label={title}
+          rows={matches}
+          columns={columns}
+          sort={view.sort ?? 'name'}
+          changeSort={(sort) => change({ sort: sort === 'name' ? undefined : sort })}
+          of={`${plural} ${asked}`}
+          open={open}
+        />
+      )}
+    </>
+  );
+}
+
+function Empty({ title, plural, described }: { title: string; plural: string; described: Kind | undefined }) {
+  return (
+    <Notice title={`There are no ${title.toLowerCase()}.`}>
+      <p className="muted">{described?.says}</p>
+      {described?.declarable && (
+        <>
+          <p>
+            Declare one here, with <code>basalt apply -f FILE</code>, or with Terraform. <a href="/docs">The API</a> shows an example of each kind.
+          </p>
+          <DeclareButton plural={plural} />
+        </>
+      )}
+    </Notice>
+  );
+}
+
+/** Fields of the status that a row shows, where there are any. */
+const STATUS: Record<string, string[]> = {
+  deployments: ['machine', 'address'],
+  racks: ['version', 'last_seen'],
+  discoveries: ['sort', 'mac', 'addresses', 'vlan', 'last_seen_at'],
+  subnets: ['used', 'free'],
+};
+const MOST = 5;
+
+/** As heads of columns are written; what is said by its letters stays as it is. */
+const low = (title: string): string => (/^[A-Z]{2}/.test(title) ? title : title.charAt(0).toLowerCase() + title.slice(1));
+
+function columnsOf(plural: string, described: Kind | undefined, objects: readonly BasaltObject[]): Column<BasaltObject>[] {
+  const has = (name: string) => objects.some(({ spec }) => scalars(spec[name]).length > 0);
+  const spec = (described?.spec ?? []).filter(({ name }) => has(name) && name !== 'description');
+  const text = (value: Json | undefined) => {
+    const all = value && typeof value === 'object' && !Array.isArray(value) ? Object.values(value).flatMap(scalars) : scalars(value);
+    return all.join(', ');
+  };
+  const described_ = has('description') ? [{ name: 'description' }] : [];
+  return [
+    {
+      key: 'name',
+      title: 'name',
+      width: 200,
+      by: ({ metadata }) => metadata.name,
+      cell: ({ metadata }) => (
+        <Link to={pageOf(plural, metadata.name)} className="mono" tabIndex={-1} preload={false}>
+          {metadata.name}
+        </Link>
+      ),
+    },
+    { key: 'state', title: 'state', width: 240, grows: true, by: (it) => stateOf(it).word, cell: (it) => <StateLine state={stateOf(it)} /> },
+    ...(STATUS[plural] ?? []).map((name) => ({
+      key: name,
+      title: low(spaced(name)),
+      width: 120,
+      by: ({ status }: BasaltObject) => text(status[name] as Json) || undefined,
+      cell: ({ status }: BasaltObject) =>
+        /(_at|_seen)$/.test(name) ? <Time at={status[name] as string} /> : <span className="mono">{text(status[name] as Json)}</span>,
+    })),
+    ...[...spec, ...described_].slice(0, MOST).map(({ name }) => ({
+      key: name,
+      title: low(spaced(name)),
+      width: name === 'description' ? 200 : 128,
+      by: (it: BasaltObject) => text(it.spec[name]) || undefined,
+      cell: (it: BasaltObject) => <span title={text(it.spec[name])}>{text(it.spec[name])}</span>,
+    })),
+    { key: 'manager', title: 'manager', width: 88, by: ({ metadata }) => metadata.manager, cell: ({ metadata }) => <span className="muted">{metadata.manager}</span> },
+  ];
+}

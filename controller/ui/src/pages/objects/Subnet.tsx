@@ -1,0 +1,56 @@
+import { Link } from '@tanstack/react-router';
+import type { Schemas } from '../../api/client';
+import { useRead } from '../../api/objects';
+import { pageOf } from '../../app/sections';
+import { Copy } from '../../parts/Facts';
+import { Failure, Loading } from '../../parts/Notice';
+import { Time } from '../../parts/Time';
+import { spaced } from '../../parts/state';
+import css from '../machine/Machine.module.css';
+import parts from '../../parts/parts.module.css';
+
+const EVERY = 10_000;
+const MOST = 1000;
+
+/** Who has which address of a subnet, from every source. */
+export function Addresses({ subnet }: { subnet: string }) {
+  const { data, error } = useRead<Schemas['AddressPage']>(`/api/v1/addresses?subnet=${encodeURIComponent(subnet)}&limit=${MOST}`, EVERY);
+  return (
+    <section className={css.part} aria-labelledby="addresses">
+      <h2 id="addresses">Addresses in use</h2>
+      {error ? <Failure error={error} /> : !data && <Loading inside />}
+      {data?.items.length === 0 && <p className="muted">Nobody has one.</p>}
+      {data && data.items.length > 0 && (
+        <div className={parts.scroll} role="region" aria-label="Table of addresses" tabIndex={0}>
+          <table className={parts.grid}>
+            <thead>
+              <tr>
+                <th>address</th>
+                <th>from</th>
+                <th>owner</th>
+                <th>MAC</th>
+                <th>host name</th>
+                <th>ends</th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.items.map((it) => (
+                <tr key={`${it.address} ${it.source} ${it.owner ?? it.mac ?? ''}`}>
+                  <td>
+                    <Copy text={it.address} />
+                  </td>
+                  <td className="muted">{spaced(it.source)}</td>
+                  <td>{it.machine ? <Link to={pageOf('machines', it.machine)}>{it.machine}</Link> : (it.device ?? it.owner ?? it.rack)}</td>
+                  <td className="mono">{it.mac}</td>
+                  <td>{it.hostname}</td>
+                  <td className="muted">{it.ends_at && <Time at={it.ends_at} />}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {data?.continue && <p className="muted">These are the first {MOST}.</p>}
+    </section>
+  );
+}

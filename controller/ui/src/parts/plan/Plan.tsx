@@ -1,0 +1,258 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { useCallback, useEffect, useState } from 'react';
+import { Refused, type Schemas } from '../../api/client';
+import { useWrites } from '../../app/who';
+import { Steps } from '../../pages/machine/Steps';
+import { Button } from '../Button';
+import { Failure, Loading } from '../Notice';
+import { Sheet } from '../Sheet';
+import { Dot } from '../State';
+import { plain } from '../state';
+import { type Outcome, type Proposal, type Tried, carryOut, doingOf, tryOut, verbOf } from './proposal';
+import css from './Plan.module.css';
+import parts from '../parts.module.css';
+
+export type { Proposal } from './proposal';
+
+interface Props {
+  proposal: Proposal;
+  close: () => void;
+  /** After it was done. */
+  done?: () => void;
+}
+
+const titleOf = (proposal: Proposal): string => {
+  if (proposal.kind === 'apply') return 'Plan';
+  if (proposal.kind === 'delete') return `Plan: delete ${proposal.name}`;
+  return `Plan: ${doingOf(proposal.verb).toLowerCase()}`;
+};
+
+/** Another tool manages it: it has to be taken over, or left alone. */
+const managed = (error: unknown): boolean => error instanceof Refused && / is managed by /.test(error.message);
+
+/** What would be done, before anything is; and one button, which does exactly that. */
+export function Plan({ proposal, close, done }: Props) {
+  const queries = useQueryClient();
+  const { off } = useWrites();
+  const [adopt, setAdopt] = useState(false);
+  const [tried, setTried] = useState<Tried>();
+  const [error, setError] = useState<unknown>();
+  const [stale, setStale] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [outcomes, setOutcomes] = useState<Outcome[]>();
+
+  const compute = useCallback(async () => {
+    setTried(undefined);
+    setError(undefined);
+    try {
+      setTried(await tryOut(proposal, adopt));
+    } catch (error) {
+      setError(error);
+    }
+  }, [proposal, adopt]);
+  useEffect(() => void compute(), [compute]);
+
+  const apply = async () => {
+    if (!tried || busy) return;
+    setBusy(true);
+    setError(undefined);
+    setStale(false);
+    try {
+      const became = await carryOut(proposal, tried, adopt);
+      void queries.invalidateQueries();
+      done?.();
+      if (became.some(({ refused }) => refused)) setOutcomes(became);
+      else close();
+    } catch (error) {
+      const other = error instanceof Refused && (error.code === 'stale_plan' || error.status === 412);
+      if (other) {
+        setStale(true);
+        await compute();
+      } else setError(error);
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  const nothing = tried && tried.outcomes.every(({ action, refused }) => refused || action === 'unchanged');
+  const why = off || (!tried ? 'the plan is not there yet' : nothing ? 'there is nothing to do' : busy && 'it is being done');
+  const hurts = (tried?.disks.length ?? 0) > 0 || proposal.kind === 'delete';
+  return (
+    <Sheet
+      title={titleOf(proposal)}
+      close={close}
+      foot={
+        outcomes ? (
+          <Button primary onClick={close}>
+            Close
+          </Button>
+        ) : (
+          <>
+            <Button primary danger={hurts} off={why} onClick={() => void apply()}>
+              {busy ? 'Doing it…' : tried && !nothing ? verbOf(proposal, tried) : 'Apply'}
+            </Button>
+            <Button onClick={close}>Leave it</Button>
+          </>
+        )
+      }
+    >
+      {stale && <p className={css.stale}>Things have changed since the plan was made: this is the plan as it is now.</p>}
+      {error !== undefined && <Failure error={error} again={managed(error) ? undefined : () => void compute()} />}
+      {(managed(error) || adopt) && (
+        <label className={css.adopt}>
+          <input type="checkbox" checked={adopt} onChange={() => setAdopt(!adopt)} />
+          Take it over. The tool that manages it will see a difference, and may change it back.
+        </label>
+      )}
+      {!tried && error === undefined && <Loading />}
+      {outcomes ? <Results of={outcomes} /> : tried && <Shown tried={tried} />}
+    </Sheet>
+  );
+}
+
+/** So many are shown whole; of more, each opens by itself. */
+const FEW = 3;
+
+function Shown({ tried }: { tried: Tried }) {
+  const refused = tried.outcomes.filter((outcome) => outcome.refused);
+  const changing = tried.outcomes.filter(({ action, refused }) => !refused && action !== 'unchanged');
+  return (
+    <>
+      {tried.summary && <p className={css.summary}>{tried.summary}</p>}
+      <ul className={css.follows}>
+        {tried.disks.length > 0 && (
+          <li>
+            <Dot tone="bad" /> <b>Disks are written or erased</b> of {count(tried.disks)}
+          </li>
+        )}
+        {tried.power.length > 0 && (
+          <li>
+            <Dot tone="wait" /> <b>Power is switched</b> of {count(tried.power)}
+          </li>
+        )}
+      </ul>
+      {tried.advisories.length > 0 && <Advisories of={tried.advisories} />}
+      {refused.length > 0 && (
+        <section className={css.part}>
+          <h2>{refused.length === 1 ? 'One cannot take it' : `${refused.length} cannot take it`}</h2>
+          <Results of={refused} />
+        </section>
+      )}
+      {changing.map((outcome) =>
+        changing.length <= FEW ? (
+          <Change key={`${outcome.of} ${outcome.name}`} of={outcome} />
+        ) : (
+          <details key={`${outcome.of} ${outcome.name}`}>
+            <summary>
+              <span className="mono">{outcome.name}</span> <span className="muted">{plain(outcome.plan?.summary ?? outcome.action)}</span>
+            </summary>
+            <Change of={outcome} />
+          </details>
+        ),
+      )}
+      <Consequences of={tried.consequences} />
+    </>
+  );
+}
+
+const count = (names: string[]): string => (names.length <= 3 ? names.join(', ') : `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`);
+
+function Change({ of: { of, name, action, plan } }: { of: Outcome }) {
+  return (
+    <section className={css.part}>
+      <h2>
+        {of} <span className="mono">{name}</span> <span className="muted">is {action}</span>
+      </h2>
+      {plan?.taken_from && <p>It is taken over from {plan.taken_from}.</p>}
+      {plan?.interrupts && <p>{plan.interrupts}</p>}
+      {plan && plan.changes.length > 0 && (
+        <div className={parts.scroll}>
+          <table className={parts.grid}>
+            <thead>
+              <tr>
+                <th>field</th>
+                <th>before</th>
+                <th>after</th>
+                <th>takes</th>
+              </tr>
+            </thead>
+            <tbody>
+              {plan.changes.map(({ pointer, old, new: next, effect }) => (
+                <tr key={pointer}>
+                  <td className="mono">{pointer}</td>
+                  <td className={css.old}>{shown(old)}</td>
+                  <td className={css.new}>{shown(next)}</td>
+                  <td className="muted">{effect === 'live' || effect === 'none' ? 'effect at once' : `a ${effect}`}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {plan && plan.steps.length > 0 && (
+        <>
+          <h3>Then</h3>
+          <Steps steps={plan.steps} none="" />
+        </>
+      )}
+      {plan?.waits.map((wait) => (
+        <p key={wait.message} className="muted">
+          {plain(wait.message)}. {wait.human && `To do: ${wait.human}.`}
+        </p>
+      ))}
+      {plan?.notes?.map((note) => (
+        <p key={note} className="muted">
+          {note}
+        </p>
+      ))}
+    </section>
+  );
+}
+
+function shown(value: unknown): string {
+  if (value === undefined || value === null) return '—';
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+function Advisories({ of }: { of: Schemas['Advisory'][] }) {
+  return (
+    <ul className={css.stale} aria-label="Advisories">
+      {of.map(({ pointer, message, hint }) => (
+        <li key={pointer + message}>
+          {pointer && <code>{pointer}</code>} {message}
+          {hint && <span className="muted"> · {hint}</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Consequences({ of }: { of: Schemas['Consequences'] | undefined }) {
+  if (!of || of.machines.length === 0) return null;
+  return (
+    <section className={css.part}>
+      <h2>What follows for other machines</h2>
+      {of.machines.map(({ machine, summary, steps }) => (
+        <div key={machine}>
+          <p>{summary}</p>
+          <Steps steps={steps} none="" />
+        </div>
+      ))}
+      {of.not_told > 0 && <p className="muted">And for {of.not_told} more.</p>}
+    </section>
+  );
+}
+
+function Results({ of }: { of: Outcome[] }) {
+  return (
+    <ul className={css.results}>
+      {of.map(({ name, action, refused }) => (
+        <li key={name}>
+          <Dot tone={refused ? 'bad' : 'ok'} />
+          <span className="mono">{name}</span>
+          <span className="muted">{refused ? (refused instanceof Error ? refused.message : String(refused)) : action}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,252 @@
+// The console in a browser, against a real region: what people do all day, from login to logout.
+//   REGION_URL, REGION, REGION_ARGS: see region.mjs. TOKEN: an admin's. CHROMIUM: the browser. SCREENSHOTS: a folder for pictures of each page.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { accessible, browser, login, person, says } from './page.mjs';
+import { Region, api } from './region.mjs';
+
+const { REGION_URL: url, TOKEN, SCREENSHOTS } = process.env;
+const PASSWORD = 'correct horse battery';
+const region = new Region(process.env);
+const admin = api(url, TOKEN);
+let chrome;
+
+before(async () => {
+  await region.start();
+  chrome = await browser();
+});
+
+after(async () => {
+  await chrome?.close();
+  await region.kill();
+});
+
+const rows = (page) => page.getByRole('grid').getByRole('row');
+const filter = (page) => page.getByRole('combobox', { name: 'Filter' });
+
+test('from login to logout: list, filter, a machine, a plan that is applied', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await page.goto('/ui/machines?q=zone%3Arow-1');
+  await page.getByLabel('User').fill('ann');
+  await page.getByLabel('Password').fill('wrong horse battery');
+  await page.getByRole('button', { name: 'Log in', exact: true }).click();
+  await says(page.getByRole('alert'), 'the user or the password is wrong');
+  await page.getByLabel('Password').fill(PASSWORD);
+  await page.getByRole('button', { name: 'Log in', exact: true }).click();
+
+  // The page that was asked for, with its view.
+  await page.getByRole('grid').waitFor();
+  assert.equal(await filter(page).inputValue(), 'zone:row-1');
+  const [cookie] = await context.cookies();
+  assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite], ['basalt-session', true, 'Strict']);
+
+  await filter(page).fill('status:fail');
+  await page.getByRole('option', { name: 'failed' }).click();
+  await says(page.getByRole('status'), 'of ');
+  await page.waitForURL(/q=status/);
+  await filter(page).fill('');
+  await page.keyboard.type('name:(=web1)');
+  await says(page.getByRole('status'), '1 of ');
+  await page.keyboard.press('Escape');
+  await page.getByRole('grid').focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'web1' }).waitFor();
+  assert.match(page.url(), /\/ui\/machines\/web1$/);
+
+  await page.getByRole('link', { name: 'Configuration' }).click();
+  await page.getByRole('button', { name: 'Edit' }).click();
+  const yaml = page.getByRole('textbox', { name: 'As YAML' });
+  await yaml.fill((await yaml.inputValue()).replace('description: first', 'description: by the door'));
+  await page.getByRole('button', { name: 'Show the plan' }).click();
+  const plan = page.getByRole('dialog', { name: 'Plan' });
+  await says(plan.getByRole('row'), '/description');
+  await picture(page, 'plan');
+  await accessible(page, 'a plan');
+  assert.equal((await admin('GET', 'machines/web1')).spec.description, 'first', 'nothing changes before the plan is applied');
+
+  // Somebody else is faster: the plan is computed again, and says so.
+  await admin('PATCH', 'machines/web1', { description: 'second' });
+  await plan.getByRole('button', { name: 'Apply 1 change' }).click();
+  await says(plan, 'Things have changed since the plan was made');
+  await says(plan.getByRole('row'), 'second');
+  await plan.getByRole('button', { name: 'Apply 1 change' }).click();
+  await plan.waitFor({ state: 'detached' });
+  await says(page.locator('pre'), 'by the door');
+  assert.equal((await admin('GET', 'machines/web1')).spec.description, 'by the door');
+
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByLabel('User').waitFor();
+  assert.equal((await page.request.get('/api/v1/whoami')).status(), 401);
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a list is live, and stands still when a row changes', async () => {
+  const { page, context } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await filter(page).fill('live');
+  await says(page.getByText('Nothing matches.'), '');
+  await admin('PUT', 'machines/live1', { spec: { zone: 'row-1', boot_macs: ['52:54:00:ff:00:01'], commissioning: { skip: true } } });
+  await says(rows(page), 'live1');
+  await admin('PATCH', 'machines/live1', { mode: 'broken' });
+  await says(rows(page), 'Broken');
+  await admin('DELETE', 'machines/live1');
+  await says(page.getByText('Nothing matches.'), '');
+  await context.close();
+});
+
+test('a region that is killed under an open page: a banner, and then live again', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await filter(page).fill('name:(=web2)');
+  await says(rows(page), 'web2');
+  await region.kill();
+  await says(page.getByRole('status'), 'Live data stopped at');
+  await says(rows(page), 'web2');
+  await page.getByRole('link', { name: 'web2' }).waitFor();
+  await picture(page, 'region-away');
+  await accessible(page, 'a page without its region');
+  await region.start();
+  await page.getByText('Live data stopped at').waitFor({ state: 'detached' });
+  await admin('PATCH', 'machines/web2', { mode: 'broken' });
+  await says(rows(page), 'Broken');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('eight tabs are as live as one', async () => {
+  const { page, context } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  const tabs = [page];
+  while (tabs.length < 8) tabs.push(await context.newPage());
+  await Promise.all(tabs.map((tab) => tab.goto('/ui/zones')));
+  await Promise.all(tabs.map((tab) => says(rows(tab), 'row-1')));
+  await admin('PUT', 'zones/everywhere', { spec: {} });
+  await Promise.all(tabs.map((tab) => says(rows(tab), 'everywhere')));
+  await tabs[0].getByRole('button', { name: 'Log out' }).click();
+  await Promise.all(tabs.map((tab) => tab.getByLabel('User').waitFor()));
+  await context.close();
+});
+
+test('whoever only looks sees no button that changes anything', async () => {
+  const { page, context } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.getByRole('grid').waitFor();
+  assert.equal(await page.getByRole('checkbox').count(), 0);
+  await page.goto('/ui/machines/web3');
+  await page.getByRole('heading', { name: 'Next steps' }).waitFor();
+  for (const name of ['On', 'Off', 'Cycle', 'Recommission', 'Abort', 'Delete…']) {
+    assert.equal(await page.getByRole('button', { name, exact: true }).count(), 0, name);
+  }
+  await page.goto('/ui/machines/web3/configuration');
+  await page.getByRole('heading', { name: 'Declared' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Edit' }).count(), 0);
+  await page.goto('/ui/audit');
+  await says(page.locator('main'), 'The audit log is not yours to see.');
+  await context.close();
+});
+
+test('what many machines are asked for is told of each, and why some cannot take it', async () => {
+  const { page, context } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await filter(page).fill('name:(=web3,=web4)');
+  await says(page.getByRole('status'), '2 of ');
+  await page.getByLabel('Select all that match').check();
+  const bar = page.getByRole('toolbar', { name: 'Selected machines' });
+  await bar.getByRole('button', { name: 'Recommission…' }).click();
+  const plan = page.getByRole('dialog');
+  await plan.getByRole('heading', { name: 'One cannot take it' }).waitFor();
+  await says(plan, 'web4');
+  await picture(page, 'bulk');
+  await plan.getByRole('button', { name: 'Recommission 1 machine' }).click();
+  await plan.waitFor({ state: 'detached' });
+  const { items } = await admin('GET', 'machines/web3/operations');
+  assert.equal(items[0].verb, 'recommission');
+  await context.close();
+});
+
+const ROUTES = [
+  'machines',
+  'machines?q=nothing-has-this',
+  'machines/web1',
+  ...['timeline', 'boots', 'hardware', 'network', 'storage', 'configuration', 'decisions'].map((tab) => `machines/web1/${tab}`),
+  'machines/web3',
+  'boots',
+  'boots?of=52:54:00:00:00:99',
+  'deployments',
+  'deployments/shop',
+  'discoveries',
+  'subnets',
+  'subnets/lab-10',
+  'racks',
+  'racks/r1',
+  'zones/row-1',
+  'static_routes',
+  'users',
+  'webhooks',
+  'audit',
+  'nothing',
+];
+
+test('every page can be read by everybody, in both themes, and keeps to the policy', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await page.goto('/');
+  await page.getByLabel('User').waitFor();
+  await picture(page, 'login');
+  await accessible(page, 'login');
+  await login(page, 'root', PASSWORD);
+  for (const route of ROUTES) {
+    await page.goto(`/ui/${route}`);
+    await page.locator('main').locator('h1, h2').first().waitFor({ state: 'attached' });
+    await page.waitForFunction(() => !document.body.textContent.includes('Reading…'));
+    await picture(page, route.replace(/\W+/g, '-'));
+    await accessible(page, route);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+    assert.ok(!wide, `${route} scrolls sideways`);
+  }
+  await page.keyboard.press('Control+k');
+  await page.getByRole('dialog', { name: 'Commands' }).waitFor();
+  await page.keyboard.type('52:54:00:00:01:01');
+  await says(page.getByRole('option'), 'web1');
+  await picture(page, 'commands');
+  await accessible(page, 'commands');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'web1' }).waitFor();
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('thousands of machines: few rows are drawn, and a filter is quick', async () => {
+  const machine = (at) => ({
+    kind: 'Machine',
+    metadata: { name: `bulk-${at}` },
+    spec: { zone: `row-${(at % 4) + 1}`, boot_macs: [`02:00:00:${[at >> 16, (at >> 8) & 255, at & 255].map((byte) => byte.toString(16).padStart(2, '0')).join(':')}`], commissioning: { skip: true }, mode: 'retired' },
+  });
+  await admin('POST', 'apply', { documents: Array.from({ length: 2_000 }, (_, at) => machine(at)) });
+  const { page, context } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await says(page.getByRole('status'), /^2\d{3} machines/);
+  assert.ok((await rows(page).count()) < 80, 'only rows on the screen are in the document');
+  const took = await page.evaluate(async () => {
+    const input = document.getElementById('filter');
+    const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set;
+    const begun = performance.now();
+    set.call(input, 'bulk-1777');
+    input.dispatchEvent(new Event('input', { bubbles: true }));
+    while (document.querySelector('[role=grid]')?.getAttribute('aria-rowcount') !== '2') await new Promise(requestAnimationFrame);
+    return performance.now() - begun;
+  });
+  assert.ok(took < 1000, `the filter took ${took} ms`);
+  await context.close();
+});
+
+async function picture(page, name) {
+  if (!SCREENSHOTS) return;
+  for (const theme of ['light', 'dark']) {
+    await page.evaluate((theme) => {
+      document.documentElement.dataset.theme = theme;
+    }, theme);
+    await page.screenshot({ path: `${SCREENSHOTS}/${name}-${theme}.png` });
+  }
+}

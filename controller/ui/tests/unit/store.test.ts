@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Page, RowStore } from '../../src/api/store';
+import { Events, type Told } from '../../src/api/stream';
+
+interface Zone {
+  kind: 'Zone';
+  metadata: { uid: string; name: string };
+  is: number;
+}
+
+const zone = (uid: string, is: number): Zone => ({ kind: 'Zone', metadata: { uid, name: uid }, is });
+const put = (at: number, uid: string, is: number): Told => ({ type: 'put', position: `a:${at}`, object: zone(uid, is) });
+const gone = (at: number, uid: string): Told => ({ type: 'delete', position: `a:${at}`, object: { kind: 'Zone', metadata: { uid, name: uid } } });
+
+/** A store whose pages are answered by the test. */
+function made(): { store: RowStore<Zone>; answer: (page: Page<Zone>) => Promise<void>; fail: () => Promise<void>; shown: () => string } {
+  let waiting: { resolve: (page: Page<Zone>) => void; reject: (error: Error) => void } | undefined;
+  const store = new RowStore<Zone>('Zone', () => new Promise((resolve, reject) => (waiting = { resolve, reject })), (flush) => flush());
+  const settled = () => new Promise<void>((resolve) => setTimeout(resolve, 0));
+  return {
+    store,
+    answer: (page) => (waiting?.resolve(page), settled()),
+    fail: () => (waiting?.reject(new Error('no')), settled()),
+    shown: () => store.snapshot().map((row) => `${row.metadata.uid}${row.is}`).sort().join(' '),
+  };
+}
+
+test('a list comes page by page, and is shown when it is whole', async () => {
+  const { store, answer, shown } = made();
+  void store.load();
+  await answer({ items: [zone('a', 1)], continue: 'a', position: 'a:5' });
+  assert.equal(store.phase, 'loading');
+  await answer({ items: [zone('b', 1)], position: 'a:6' });
+  assert.equal(store.phase, 'ready');
+  assert.equal(shown(), 'a1 b1');
+});
+
+test('what is told while a list is read counts where it is newer than its page', async () => {
+  const { store, answer, shown } = made();
+  store.covered('a:4');
+  store.hear(put(5, 'a', 0));
+  store.hear(put(8, 'b', 3));
+  store.hear(put(9, 'c', 1));
+  store.hear(gone(10, 'd'));
+  await answer({ items: [zone('a', 2), zone('b', 2), zone('d', 1)], position: 'a:7' });
+  assert.equal(shown(), 'a2 b3 c1');
+});
+
+test('no row goes back', async () => {
+  const { store, answer, shown } = made();
+  void store.load();
+  await answer({ items: [zone('a', 3)], position: 'a:9' });
+  store.hear(put(8, 'a', 1));
+  store.hear(gone(9, 'a'));
+  assert.equal(shown(), 'a3');
+  store.hear(put(10, 'a', 4));
+  assert.equal(shown(), 'a4');
+  store.hear({ ...put(11, 'x', 1), object: { kind: 'Pool', metadata: { uid: 'x', name: 'x' } } } as Told);
+  assert.equal(shown(), 'a4', 'rows of other kinds are of other stores');
+});
+
+test('a list older than the stream is read again', async () => {
+  const { store, answer, shown } = made();
+  store.covered('a:9');
+  await answer({ items: [zone('a', 1)], position: 'a:5' });
+  assert.equal(shown(), '');
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  await answer({ items: [zone('a', 2)], position: 'a:9' });
+  assert.equal(shown(), 'a2');
+  store.covered('a:8');
+  store.hear(put(10, 'a', 3));
+  assert.equal(shown(), 'a3', 'a stream that has gone on from before the list misses nothing');
+});
+
+test('the old list stays while a new one is read, also of another life of the database, and when that fails', async () => {
+  const { store, answer, fail, shown } = made();
+  void store.load();
+  await answer({ items: [zone('a', 1)], position: 'a:900' });
+  store.covered('b:3');
+  assert.equal(shown(), 'a1');
+  await fail();
+  assert.equal(store.phase, 'ready');
+  assert.equal(shown(), 'a1');
+  void store.load();
+  await answer({ items: [zone('b', 1)], position: 'b:3' });
+  assert.equal(shown(), 'b1');
+});
+
+test('events that come in pieces are whole events', () => {
+  const events = new Events();
+  const text = 'id: a:1\nevent: put\ndata: {"a":\ndata: 1}\n\nid: a:2\nevent: bookmark\ndata: {}\n\n';
+  const found = [...text].flatMap((sign) => events.take(sign));
+  assert.deepEqual(found, [
+    { id: 'a:1', event: 'put', data: '{"a":\n1}' },
+    { id: 'a:2', event: 'bookmark', data: '{}' },
+  ]);
+});
