@@ -14,7 +14,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // Of all that is in the build; those of the fonts are in public.
+    // The licences of all code in the build. The licences of the fonts are in public.
     license: { fileName: 'licences.md' },
     chunkSizeWarningLimit: 1000,
     rolldownOptions: {

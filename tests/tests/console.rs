@@ -1,6 +1,6 @@
 //! The console in Debian's Chromium, against a real region: what people do, from login to logout.
 //!
-//! `controller/ui/tests/browser` has the steps. Here is the estate that they meet, and the region as a process that they may kill.
+//! `controller/ui/tests/browser` has the steps. This file makes the estate and names the region's program, which the steps start and kill.
 //! With `BASALT_SCREENSHOTS` set to a folder, pictures of each page are put there (`make ui-screenshots`).
 
 use std::collections::BTreeMap;
@@ -124,7 +124,7 @@ fn documents() -> Vec<Document> {
             spec["bmc"] =
                 json!({"driver": "redfish", "address": address, "username": "admin", "password": "s"});
         }
-        // What has no BMC cannot be asked to be read again where it is broken.
+        // A broken machine is not read again: the steps ask for that.
         match number {
             1 => spec["description"] = json!("first"),
             4 | 20 => spec["mode"] = json!("broken"),

@@ -9,7 +9,7 @@ use basalt_api::ProblemCode;
 /// Path below `/ui/`, and bytes, of each file of the build.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
-/// What names its content by a hash.
+/// Below here, each file's name has a hash of its content.
 const HASHED: &str = "assets/";
 
 /// Nothing but what this region serves is loaded or asked, and no other site shows the console in a frame.

@@ -1,7 +1,7 @@
 //! Sessions of browsers: the token comes in a cookie, which no script reads.
 //!
-//! A browser sends a cookie whoever made it ask. `SameSite=Strict` keeps it from requests that other sites cause, and every write that a
-//! cookie makes has to come from a page of this region: the browser says so in `Sec-Fetch-Site`, or in `Origin` (RFC 6454 §7).
+//! A browser sends a cookie whoever made it ask. `SameSite=Strict` keeps it from requests that other sites cause. Beyond that, a request
+//! that writes with a cookie has to come from a page of this region. The browser says so in `Sec-Fetch-Site`, or in `Origin` (RFC 6454 §7).
 
 use super::guard::Peer;
 use super::problem::{Answer, Refusal};
@@ -48,7 +48,7 @@ fn written(peer: Peer, value: &str, lasts: Option<i64>) -> Answer<HeaderValue> {
     })
 }
 
-/// Whether a page of this region asks.
+/// Refuses requests that no page of this region makes.
 pub(super) fn same_origin(headers: &HeaderMap) -> Answer<()> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text("host");

@@ -1,4 +1,4 @@
-//! What browsers need: the console's page, a session in a cookie, writes from its own pages alone, and a watch of few fields.
+//! The region for browsers: the console's page, a session in a cookie, writes from its own pages alone, and a watch of few fields.
 
 use crate::accounts::issue;
 use crate::support::{Answer, Client, Lab, lab};
@@ -173,7 +173,7 @@ async fn another_password_is_another_cookie() {
     assert_eq!(send(&lab, "GET", "/api/v1/whoami", &[("cookie", &before)]).await.status, 401);
 }
 
-/// What a watch says up to its first event of an object.
+/// Reads a watch up to its first event of an object.
 async fn first_put(lab: &Lab, query: &str, cookie: &str) -> String {
     let mut stream = TcpStream::connect(lab.region.address()).await.unwrap();
     let request = format!("GET /api/v1/watch?{query} HTTP/1.1\r\nhost: region\r\ncookie: {cookie}\r\n\r\n");

@@ -1,4 +1,4 @@
-// What the stream tells, for this tab: out of the worker that all tabs share, or where a browser has none, out of a stream of its own.
+// The stream for this tab. It comes out of the worker that all tabs share. A browser without shared workers has a stream in each tab.
 import { tellEnded } from './client';
 import { Stream, type Told } from './stream';
 import type { Command } from './worker';

@@ -1,4 +1,4 @@
-// What kinds there are and what their fields mean, as the region describes them (/openapi.json).
+// The kinds and the meaning of their fields, as the region describes them (/openapi.json).
 import { useQuery } from '@tanstack/react-query';
 import { ask } from './client';
 

@@ -12,7 +12,7 @@ const stores = new Map<string, RowStore<BasaltObject>>();
 export function store(kind: string, plural: string): RowStore<BasaltObject> {
   const known = stores.get(plural);
   if (known) return known;
-  // Of machines, what rows show; of the rest, everything.
+  // A list of machines is read without their inventories.
   const fields = plural === 'machines' ? `&fields=${MACHINE_FIELDS}` : '';
   const read = (after: string | undefined) =>
     ask<Page<BasaltObject>>(

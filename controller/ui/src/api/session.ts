@@ -1,4 +1,4 @@
-// Who is logged in.
+// Logging in and out, and the person who is logged in.
 import { type Schemas, ask } from './client';
 import { feed } from './feed';
 

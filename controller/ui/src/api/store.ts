@@ -111,7 +111,7 @@ export class RowStore<T extends Named> {
     const object = told.object as T;
     const at = position(told.position).number;
     const row = rows.get(object.metadata.uid);
-    // What a list has read later than this is newer.
+    // The list was read later than this happened.
     if (row && row.at >= at) return;
     if (told.type === 'delete') rows.delete(object.metadata.uid);
     else rows.set(object.metadata.uid, { object, at });

@@ -1,4 +1,4 @@
-// What Ctrl-K offers: the pages, and whatever the page that is shown adds.
+// Ctrl-K offers the pages, and commands that the shown page adds.
 import { useEffect, useSyncExternalStore } from 'react';
 
 export interface Command {

@@ -1,4 +1,4 @@
-// Where things are: the side bar's sections, each with its kinds.
+// The side bar's sections, each with its kinds.
 
 export interface Place {
   kind: string;

@@ -12,7 +12,7 @@ export function useView(): { view: View; text: string; setText: (text: string) =
     (more: View) => void navigate({ to: '.', search: (before: View) => ({ ...before, ...more }), replace: true } as never),
     [navigate],
   );
-  // What is typed is here at once; the address follows when the typing pauses.
+  // A typed letter is shown at once. The address follows when the typing pauses.
   const [text, show] = useState(view.q ?? '');
   const pushed = useRef(view.q ?? '');
   useEffect(() => {

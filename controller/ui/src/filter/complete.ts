@@ -1,4 +1,4 @@
-// What can stand where the caret is: keys, and values that exist.
+// Completion at the caret: keys, and values that exist.
 import { type Field, type Rows, fieldOf, quoted } from './language';
 
 export interface Choice {

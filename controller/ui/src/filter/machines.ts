@@ -1,4 +1,4 @@
-// What machines can be asked for.
+// The keys by which machines are filtered.
 import type { Machine } from '../api/object';
 import { stateOf } from '../parts/state';
 import { bytes, bytesOf } from '../parts/size';

@@ -1,4 +1,4 @@
-// What objects of any kind can be asked for: their state, their manager, and each plain field of their spec.
+// The keys by which objects of any kind are filtered: their state, their manager, and each plain field of their spec.
 import type { BasaltObject, Json } from '../api/object';
 import { stateOf } from '../parts/state';
 import type { Field, Rows } from './language';

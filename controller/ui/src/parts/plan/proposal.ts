@@ -1,4 +1,4 @@
-// What somebody proposes, tried out and then done: writes by the digest of the plan that was shown, deletions by the generation.
+// A proposal is tried out, shown, and then done. A write is bound to the digest of the plan that was shown, a deletion to the generation.
 import { type Schemas, ask, path } from '../../api/client';
 import type { BasaltObject, Json } from '../../api/object';
 
