@@ -50,9 +50,7 @@ function Shown({ place: { kind, plural }, name }: { place: Place; name: string }
         <div className={css.line}>
           <h1 className="mono">{name}</h1>
           {object.metadata.manager && <span className="muted">managed by {object.metadata.manager}</span>}
-          {plural === 'discoveries' && typeof object.status.mac === 'string' && (
-            <DeclareButton plural="machines" title="Declare as machine…" name={String(object.status.hostname ?? name)} spec={{ boot_macs: [object.status.mac] }} />
-          )}
+          {plural === 'discoveries' && <Accept status={object.status} />}
           {may && described?.declarable !== false && (
             <span className={css.actions}>
               <Button danger off={off} onClick={() => setProposal({ kind: 'delete', of: kind, plural, name })}>
@@ -79,6 +77,14 @@ function Shown({ place: { kind, plural }, name }: { place: Place; name: string }
       {proposal && <Plan proposal={proposal} close={() => setProposal(undefined)} />}
     </>
   );
+}
+
+/** Makes a Machine of what was found, as the region proposes it. A Discovery of anything else has no button. */
+function Accept({ status }: { status: BasaltObject['status'] }) {
+  const proposal = status.proposal;
+  if (!proposal || typeof proposal !== 'object' || Array.isArray(proposal)) return null;
+  const { name, ...spec } = proposal;
+  return <DeclareButton plural="machines" title="Accept as machine…" name={String(name)} spec={spec} />;
 }
 
 /** Said elsewhere on the page. */
