@@ -57,7 +57,7 @@ resource "basalt_settings" "default" {
   }
 }
 
-# A Machine that is declared with one of the MACs takes over what was found, and needs no boot for it. The Discovery ends then, so a
+# A Machine that is declared with the MAC that the machine booted from takes over what was found, and needs no boot for it. The Discovery ends then, so a
 # configuration names the MAC and does not depend on the Discovery.
 resource "basalt_machine" "web1" {
   name      = "web1"

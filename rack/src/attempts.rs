@@ -484,6 +484,10 @@ fn apply(entries: &mut BTreeMap<AttemptId, Entry>, record: Record) {
         Record::Renewed { id } => {
             let entry = entries.entry(id).or_default();
             (entry.fenced, entry.finished, entry.report) = (false, None, None);
+            // A boot that nobody can have: sessions of earlier boots are outdated.
+            if let Some(claim) = &mut entry.claim {
+                (claim.boot, claim.boot_id, claim.address) = (claim.boot.saturating_add(1), [0; 16], None);
+            }
         }
         Record::Reports { id, report } => entries.entry(id).or_default().report = Some(report),
         Record::Finished { id, session, report } => {
@@ -637,6 +641,13 @@ mod tests {
         let attempts = [attempts, Attempts::open(dir.path()).unwrap()];
         for attempts in &attempts {
             assert_eq!((attempts.over(&id), attempts.strangers()), (None, Vec::new()));
+            let session = Session {
+                attempt: 4,
+                mac: Mac([0x52, 0x54, 0, 0, 0, 9]),
+                boot: first,
+                boot_id: boot_id_digest("a"),
+            };
+            assert_eq!(attempts.session(&id, &session).unwrap(), Err(Refusal::Outdated));
             let again = attempts.next_boot(&id, 7, 0);
             assert!(again > first);
             let claim = attempts.claim(&id, &claimant(again, "b", "10.0.0.5")).unwrap();

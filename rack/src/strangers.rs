@@ -17,8 +17,8 @@ const REST: Duration = Duration::from_secs(3600);
 const SILENT: Duration = Duration::from_secs(600);
 /// A stranger that waits for a turn waits this long at most.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// A stranger that waits asks again within this time, or it has gone.
-const GONE: Duration = Duration::from_secs(60);
+/// A stranger that waits asks again within this time, or it has gone. Firmware that starts anew takes minutes.
+const GONE: Duration = PATIENCE;
 /// The most MACs that are known here: anybody on a link can make some up.
 const MOST: usize = 8192;
 
@@ -168,7 +168,7 @@ mod tests {
         let mut now = START;
         let turns: Vec<_> = std::iter::from_fn(|| {
             let turn = ask(5, "lab", now);
-            now = now + GONE / 2;
+            now = now + Duration::from_secs(30);
             strangers.heard(mac(2), now);
             strangers.heard(mac(3), now);
             (turn == Turn::Waits).then_some(turn)

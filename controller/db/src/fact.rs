@@ -119,7 +119,18 @@ impl Store {
             if fact.kind == boot::BOOT_TRACE {
                 boot::insert(&mut tx, source, fact).await?;
             } else if fact.kind == stranger::STRANGER {
-                woken.extend(stranger::note(&mut tx, rack.get(), source, fact).await?);
+                // It costs no other fact, whatever is in it.
+                let mut point = sqlx::Connection::begin(&mut *tx).await?;
+                match stranger::note(&mut point, rack.get(), source, fact).await {
+                    Ok(to_wake) => {
+                        point.commit().await?;
+                        woken.extend(to_wake);
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, source, "what was found of an undeclared machine is not kept");
+                        point.rollback().await?;
+                    }
+                }
             } else {
                 woken.extend(insert(&mut tx, source, fact).await?);
                 ipam::block::note_in_force(&mut tx, rack, fact).await?;

@@ -7,11 +7,11 @@ use crate::fact::{NewFact, insert};
 use crate::ipam::parse;
 use crate::object::{signed, timestamp, unsigned};
 use crate::seal::Place;
-use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Attempt, MachineId, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use uuid::Uuid;
@@ -122,39 +122,44 @@ async fn declared(
 
 /// Notes a result of an undeclared machine. Answers the objects to wake: the Machines that have one of the MACs by now. If there is none, the
 /// Discovery; and if there is none, the rack, because the reconciliation of the rack makes the Discovery.
+///
+/// A result proves the MAC that the machine booted from; its other words are the machine's own. So a row is of the same machine only if each of
+/// the two has the other's boot MAC, or if they have one board.
 pub(crate) async fn note(
-    tx: &mut Tx,
+    tx: &mut PgConnection,
     rack: Uuid,
     source: &str,
     fact: &NewFact,
 ) -> Result<Vec<Uuid>, StoreError> {
     let Ok(seen) = StrangerSeen::deserialize(&fact.body) else { return Ok(Vec::new()) };
-    let armed = sqlx::query_scalar!("select attempt from stranger_attempt").fetch_optional(&mut **tx).await?;
+    let armed = sqlx::query_scalar!("select attempt from stranger_attempt").fetch_optional(&mut *tx).await?;
     let (Some(mac), true) = (&fact.mac, armed == fact.attempt.map(|it| signed(it.get()))) else {
         return Ok(Vec::new());
     };
-    sqlx::query_scalar!("select pg_advisory_xact_lock($1)", NOTING).fetch_one(&mut **tx).await?;
+    sqlx::query_scalar!("select pg_advisory_xact_lock($1)", NOTING).fetch_one(&mut *tx).await?;
     let macs: Vec<String> = seen.macs.iter().chain([mac]).cloned().collect();
     let same = sqlx::query!(
         r#"select id, discovery from stranger
-           where id in (select stranger from stranger_mac where mac = any($1::text[]::macaddr[])) or board = $2 order by id"#,
+           where board = $2 or (boot_mac = any($1::text[]::macaddr[])
+             and id = (select stranger from stranger_mac where mac = $3::text::macaddr)) order by id"#,
         &macs,
-        seen.board
+        seen.board,
+        mac
     );
-    let same = same.fetch_all(&mut **tx).await?;
+    let same = same.fetch_all(&mut *tx).await?;
     let mut woken: Vec<Uuid> = same.iter().filter_map(|it| it.discovery).collect();
-    let declared = declared(&mut **tx, &macs).await?;
+    let declared = declared(&mut *tx, &macs).await?;
     if declared.iter().any(|machine| machine.has_result) {
         // It booted by another interface than before. Nothing of it is new.
         let all: Vec<i64> = same.iter().map(|it| it.id).collect();
-        sqlx::query!("delete from stranger where id = any($1)", &all).execute(&mut **tx).await?;
+        sqlx::query!("delete from stranger where id = any($1)", &all).execute(&mut *tx).await?;
         return Ok(woken);
     }
     let address = seen.address.map(|it| it.to_string());
     let id = match same.first() {
         Some(first) => {
             let others: Vec<i64> = same.iter().skip(1).map(|it| it.id).collect();
-            sqlx::query!("delete from stranger where id = any($1)", &others).execute(&mut **tx).await?;
+            sqlx::query!("delete from stranger where id = any($1)", &others).execute(&mut *tx).await?;
             let update = sqlx::query!(
                 "update stranger set boot_mac = $2::text::macaddr, board = $3, body = $4, source = $5,
                    address = coalesce($6::text::inet, address), last_seen = clock_timestamp()
@@ -166,13 +171,15 @@ pub(crate) async fn note(
                 source,
                 address
             );
-            update.execute(&mut **tx).await?;
+            update.execute(&mut *tx).await?;
             first.id
         }
         None => {
             let insert = sqlx::query_scalar!(
                 "insert into stranger (name, boot_mac, board, body, source, address)
-                 select 'mac-' || replace($1, ':', '-'), $1::text::macaddr, $2, $3, $4, $5::text::inet
+                 select case when exists (select from stranger o where o.name = n.name) then n.name || '-' || nextval('attempt') else n.name end,
+                   $1::text::macaddr, $2, $3, $4, $5::text::inet
+                 from (select 'mac-' || replace($1, ':', '-') as name) n
                  where (select count(*) from stranger) < $6
                  returning id",
                 mac,
@@ -182,7 +189,7 @@ pub(crate) async fn note(
                 address,
                 MOST
             );
-            let Some(id) = insert.fetch_optional(&mut **tx).await? else {
+            let Some(id) = insert.fetch_optional(&mut *tx).await? else {
                 tracing::warn!(
                     mac,
                     "there are {MOST} undeclared machines; delete Discoveries, or accept them"
@@ -192,14 +199,16 @@ pub(crate) async fn note(
             id
         }
     };
-    sqlx::query!("delete from stranger_mac where stranger = $1", id).execute(&mut **tx).await?;
+    let delete =
+        sqlx::query!("delete from stranger_mac where stranger = $1 or mac = $2::text::macaddr", id, mac);
+    delete.execute(&mut *tx).await?;
     let insert = sqlx::query!(
         "insert into stranger_mac (mac, stranger)
-         select distinct mac::macaddr, $2::bigint from unnest($1::text[]) mac",
+         select distinct mac::macaddr, $2::bigint from unnest($1::text[]) mac on conflict do nothing",
         &macs,
         id
     );
-    insert.execute(&mut **tx).await?;
+    insert.execute(&mut *tx).await?;
     woken.extend(declared.iter().map(|machine| machine.uid.get()));
     if woken.is_empty() {
         woken.push(rack);
@@ -290,7 +299,22 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the row of a Machine that is declared now. If `takes`, the result becomes a fact of the Machine. True: the Machine has a new fact.
+    /// The address at which an undeclared machine was that has a MAC of this Machine.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn stranger_address(&self, machine: MachineId) -> Result<Option<IpAddr>, StoreError> {
+        let row = sqlx::query_scalar!(
+            r#"select host(s.address) from stranger s where s.address is not null and s.id in (
+                 select of.stranger from stranger_mac of join machine_mac m on m.mac = of.mac where m.machine = $1)
+               order by s.last_seen desc limit 1"#,
+            machine.get()
+        );
+        row.fetch_optional(self.pool()).await?.flatten().as_deref().map(parse).transpose()
+    }
+
+    /// Ends the row of a Machine that is declared now. The result becomes a fact of the Machine, if `takes`, and if the machine booted from
+    /// a MAC of the Machine. True: the Machine has a new fact.
     ///
     /// # Errors
     /// Fails if the database cannot be written.
@@ -299,7 +323,8 @@ impl Store {
         let rows = sqlx::query!(
             r#"delete from stranger where id in (
                  select s.stranger from stranger_mac s join machine_mac m on m.mac = s.mac where m.machine = $1)
-               returning discovery, boot_mac::text as "boot_mac!", body, source, host(address) as address,
+               returning discovery, boot_mac::text as "boot_mac!",
+                 boot_mac in (select mac from machine_mac where machine = $1) as "is_proven!", body, source, host(address) as address,
                  (extract(epoch from last_seen) * 1000000)::bigint as "last_us!""#,
             machine.get()
         );
@@ -310,6 +335,7 @@ impl Store {
         let discoveries: Vec<Uuid> = rows.iter().filter_map(|row| row.discovery).collect();
         self.wake_with(&mut tx, &[], &discoveries).await?;
         rows.sort_by_key(|row| row.last_us);
+        rows.retain(|row| row.is_proven);
         let adopted = rows.pop().filter(|_| takes);
         if let Some(row) = &adopted {
             let attempt = row.body.get("attempt").and_then(Value::as_u64).map(Attempt::new);

@@ -60,6 +60,7 @@ pub(super) async fn read(
         (lines, more, from) = (page.lines, page.more, page.position);
     }
     if !parameters.follow {
+        let lines = lines.into_iter().map(|(line, _)| line).collect();
         return Ok(Json(Logs { lines, more }).into_response());
     }
     let follow = app.logs().follow(machine, from, query).ok_or_else(|| {
@@ -71,7 +72,7 @@ pub(super) async fn read(
     let mut ping = tokio::time::interval(app.0.parts.bookmark_every);
     ping.reset();
     let stream = Stream {
-        ready: lines.iter().map(|line| event("line", from, &json(line))).collect(),
+        ready: lines.iter().map(|(line, behind)| event("line", *behind, &json(line))).collect(),
         follow,
         position: from,
         ping,

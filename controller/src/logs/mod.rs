@@ -88,7 +88,8 @@ impl Query {
 /// Lines that were read back.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    pub(crate) lines: Vec<LogLine>,
+    /// Each with the place behind it.
+    pub(crate) lines: Vec<(LogLine, Position)>,
     /// There are earlier ones.
     pub(crate) more: bool,
     /// The place behind them.
@@ -186,7 +187,15 @@ impl Logs {
         self.has_room()?;
         let part = (self.limits().machine_size.bytes() / PARTS).max(1);
         for (log, lines) in logs {
-            let appended = self.tail(&mut state, &log).and_then(|tail| tail.append(&lines, part));
+            let tail = match self.tail(&mut state, &log) {
+                Ok(tail) => tail,
+                // The lines of other logs are not held up by it.
+                Err(error) => {
+                    tracing::error!(%error, log, "a log cannot be opened; lines of it are lost");
+                    continue;
+                }
+            };
+            let appended = tail.append(&lines, part);
             if !state.dirty.contains(&log) {
                 state.dirty.push(log.clone());
             }
@@ -203,9 +212,9 @@ impl Logs {
 
     fn tail<'a>(&self, state: &'a mut State, log: &str) -> io::Result<&'a mut Tail> {
         if state.tails.len() >= OPEN && !state.tails.contains_key(log) {
-            for tail in std::mem::take(&mut state.tails).into_values() {
-                tail.sync()?;
-            }
+            // Another one is closed. What was written to it is dirty, and is synced in its turn.
+            let closed = state.tails.keys().next().cloned();
+            closed.and_then(|closed| state.tails.remove(&closed));
         }
         match state.tails.entry(log.to_owned()) {
             std::collections::hash_map::Entry::Occupied(tail) => Ok(tail.into_mut()),
@@ -222,10 +231,12 @@ impl Logs {
     /// Makes durable what has come, and then the cursors. Blocks on the disk.
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
-        for log in std::mem::take(&mut state.dirty) {
-            if let Some(tail) = state.tails.get(&log) {
-                tail.sync()?;
+        while let Some(log) = state.dirty.last().cloned() {
+            match state.tails.get(&log) {
+                Some(tail) => tail.sync()?,
+                None => Tail::open(&self.of(&log))?.sync()?,
             }
+            state.dirty.pop();
         }
         if state.cursors == state.synced {
             return Ok(());
@@ -262,22 +273,23 @@ impl Logs {
                 if next.is_empty() {
                     break;
                 }
-                let is_here = |(_, position): &(Stored, Position)| position.same_file(&at(segment));
-                here.extend(
-                    next.into_iter().filter(is_here).map(|(line, _)| line).filter(|line| query.takes(line)),
-                );
+                // Later lines are for whoever follows from there.
+                let last = at(segment).behind(segment.bytes);
+                let is_here =
+                    |(_, position): &(Stored, Position)| position.same_file(&last) && *position <= last;
+                here.extend(next.into_iter().filter(is_here).filter(|(line, _)| query.takes(line)));
             }
             while let Some(line) = here.pop() {
-                bytes += line.size();
+                bytes += line.0.size();
                 if lines.len() >= query.limit || bytes > MOST_BYTES {
                     page.more = true;
-                    page.lines = lines.into_iter().map(Stored::told).collect();
+                    page.lines = told(lines);
                     return Ok(page);
                 }
                 lines.push_front(line);
             }
         }
-        page.lines = lines.into_iter().map(Stored::told).collect();
+        page.lines = told(lines);
         Ok(page)
     }
 
@@ -285,7 +297,13 @@ impl Logs {
     pub(crate) fn follow(&self, machine: Uid, position: Position, query: Query) -> Option<Follow> {
         let place = Arc::clone(&self.0.followed).try_acquire_owned().ok()?;
         let reader = Reader::new(self.of(&machine.to_string()), position);
-        Some(Follow { reader: Some(reader), query, news: self.0.news.subscribe(), _place: place })
+        Some(Follow {
+            reader: Some(reader),
+            reading: None,
+            query,
+            news: self.0.news.subscribe(),
+            _place: place,
+        })
     }
 
     /// Syncs files, and removes what exceeds the limits of Settings, until the region stops.
@@ -386,6 +404,10 @@ impl Logs {
     }
 }
 
+fn told(lines: VecDeque<(Stored, Position)>) -> Vec<(LogLine, Position)> {
+    lines.into_iter().map(|(line, position)| (line.told(), position)).collect()
+}
+
 fn at(segment: &Segment) -> Position {
     Position::start(segment.number)
 }
@@ -398,10 +420,15 @@ fn end(segments: &[Segment]) -> Position {
 #[derive(Debug)]
 pub(crate) struct Follow {
     reader: Option<Reader>,
+    /// It has the reader. It stays when whoever waits for it goes away.
+    reading: Option<tokio::task::JoinHandle<Read>>,
     query: Query,
     news: watch::Receiver<u64>,
     _place: OwnedSemaphorePermit,
 }
+
+/// A reader, and what it has read.
+type Read = (Reader, io::Result<Vec<(Stored, Position)>>);
 
 impl Follow {
     /// The next lines, each with the position behind it. It waits until there are some.
@@ -410,16 +437,19 @@ impl Follow {
     /// The file system's.
     pub(crate) async fn next(&mut self) -> io::Result<Vec<(LogLine, Position)>> {
         loop {
-            self.news.borrow_and_update();
-            let Some(mut reader) = self.reader.take() else {
-                return Err(io::Error::other("the log is being read already"));
+            if let Some(mut reader) = self.reader.take() {
+                self.news.borrow_and_update();
+                self.reading = Some(tokio::task::spawn_blocking(move || {
+                    let lines = reader.next();
+                    (reader, lines)
+                }));
+            }
+            let Some(reading) = &mut self.reading else {
+                return Err(io::Error::other("the log could not be read before"));
             };
-            let (reader, lines) = tokio::task::spawn_blocking(move || {
-                let lines = reader.next();
-                (reader, lines)
-            })
-            .await
-            .map_err(io::Error::other)?;
+            let read = reading.await;
+            self.reading = None;
+            let (reader, lines) = read.map_err(io::Error::other)?;
             let position = reader.position;
             self.reader = Some(reader);
             let lines = lines?;

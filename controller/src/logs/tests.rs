@@ -36,7 +36,7 @@ fn all() -> Query {
 }
 
 fn texts(logs: &Logs, query: &Query) -> Vec<String> {
-    logs.read(machine(), query).unwrap().lines.into_iter().map(|line| line.text).collect()
+    logs.read(machine(), query).unwrap().lines.into_iter().map(|(line, _)| line.text).collect()
 }
 
 fn lines(seqs: impl IntoIterator<Item = u64>) -> Vec<String> {
@@ -90,7 +90,7 @@ fn a_part_of_a_log_is_found_by_time_text_and_number() {
     let some = Query { grep: Some("line 4".into()), ..all() };
     assert_eq!(texts(&logs, &some), lines([4].into_iter().chain(40..=49)));
     let page = logs.read(machine(), &Query { limit: 3, ..all() }).unwrap();
-    assert_eq!((page.lines[0].text.as_str(), page.more), ("line 98", true));
+    assert_eq!((page.lines[0].0.text.as_str(), page.more), ("line 98", true));
     assert!(!logs.read(machine(), &all()).unwrap().more);
     assert_eq!(logs.read(Uid::generate(), &all()).unwrap().lines, []);
 }
@@ -102,7 +102,7 @@ fn a_line_is_told_in_words() {
     let mut batch = batch(1..=1);
     batch.lines[0].text = "a\u{1b}[2J\nb".into();
     logs.store(rack(), batch).unwrap();
-    let line = logs.read(machine(), &all()).unwrap().lines.remove(0);
+    let (line, _) = logs.read(machine(), &all()).unwrap().lines.remove(0);
     assert_eq!((&*line.facility, &*line.severity, line.app.as_deref()), ("daemon", "info", Some("sshd")));
     assert_eq!((&*line.text, line.host), ("a<U+001B>[2J b", None));
 }

@@ -29,14 +29,19 @@ const NO_SERIAL: [&str; 12] = [
     "unknown",
 ];
 
+/// Serial numbers are no longer than this, in bytes.
+const LONGEST_SERIAL: usize = 128;
+/// Interfaces of one machine that count.
+const INTERFACES: usize = 64;
+
 /// Reads the result of an undeclared machine. `None`: it cannot be read.
 #[must_use]
 pub fn seen(told: &AgentResult) -> Option<StrangerSeen> {
     let document = TaskResult::from_outside(&told.json).ok()?;
     let result: TaskResult = serde_json::from_value(document).ok()?;
     let inventory = result.inventory.as_ref();
-    let macs =
-        inventory.iter().flat_map(|it| &it.nics).filter_map(own_mac).map(|it| it.to_string()).collect();
+    let own = inventory.iter().flat_map(|it| &it.nics).filter_map(own_mac).take(INTERFACES);
+    let macs = own.map(|it| it.to_string()).collect();
     let board = inventory.and_then(|it| board(&it.dmi));
     let address = told.address.parse::<IpAddr>().ok();
     Some(StrangerSeen { result: serde_json::to_value(&result).ok()?, macs, board, address })
@@ -55,8 +60,9 @@ pub fn own_mac(nic: &Nic) -> Option<Mac> {
 #[must_use]
 pub fn serial(dmi: &Dmi) -> Option<&str> {
     let serial = dmi.serial.trim();
-    let is_one =
-        !serial.is_empty() && !NO_SERIAL.contains(&serial.to_lowercase().as_str()) && is_varied(serial);
+    let is_one = (1..=LONGEST_SERIAL).contains(&serial.len())
+        && !NO_SERIAL.contains(&serial.to_lowercase().as_str())
+        && is_varied(serial);
     is_one.then_some(serial)
 }
 
@@ -90,6 +96,7 @@ mod tests {
             (good, "To Be Filled By O.E.M."),
             (good, ""),
             (good, "00000000"),
+            (good, &"5BR47J2".repeat(20)),
             ("03000200-0400-0500-0006-000700080009", "5BR47J2"),
             ("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", "5BR47J2"),
             ("00000000-0000-0000-0000-000000000000", "5BR47J2"),

@@ -104,7 +104,7 @@ async fn what_was_found_is_a_discovery_and_the_machine_that_is_declared_takes_it
     assert_eq!((&ready["type"], &ready["reason"]), (&json!("Ready"), &json!("Undeclared")));
     assert!(ready["message"].as_str().unwrap().contains("basalt accept mac-52-54-00-00-00-0a"), "{ready}");
 
-    lab.api.declare("/api/v1/machines/web1", &json!({"boot_macs": [B]}).to_string()).await;
+    lab.api.declare("/api/v1/machines/web1", &json!({"boot_macs": [A]}).to_string()).await;
     let machine = until("the Machine has the hardware that was found", async || {
         let machine = lab.api.get("/api/v1/machines/web1").await.json();
         machine["status"]["inventory"].is_object().then_some(machine)

@@ -172,7 +172,7 @@ pub struct BootConcern {
     #[prost(message, repeated, tag = "1")]
     pub machines: ::prost::alloc::vec::Vec<BootMachine>,
     /// of undeclared machines; unset: these boot their disks
-    #[prost(message, optional, tag = "2")]
+    #[prost(message, optional, tag = "3")]
     pub enlist: ::core::option::Option<Enlist>,
 }
 /// Undeclared machines that are inspected before they boot their disks. An inspection writes nothing.

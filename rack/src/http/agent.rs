@@ -36,6 +36,8 @@ const SMALL: usize = 16 << 10;
 const LOG: usize = 256 << 10;
 /// A result with its inventory.
 const RESULT: usize = 2 << 20;
+/// A result of an undeclared machine: anybody on a network of machines can send one.
+const STRANGER: usize = 256 << 10;
 /// The longest boot id.
 const MAX_BOOT_ID: usize = 128;
 
@@ -224,6 +226,13 @@ async fn result(
         return Ok(StatusCode::NO_CONTENT);
     }
     let armed = table.ephemeral(*mac, ends.peer.ip()).ok_or_else(gone)?;
+    if armed.machine.is_none() && body.len() > STRANGER {
+        return Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            format!("the result has {} bytes; that of an undeclared machine may have {STRANGER}", body.len()),
+        ));
+    }
     let report = report::mint(&armed.boot.attempt_key, id.attempt, &about.machine_uid);
     web.facts
         .record(

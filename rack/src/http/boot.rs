@@ -20,6 +20,7 @@ use crate::boot::{Armed, BootTable, Decision, Stranger, Why};
 use crate::config::{self, Config};
 use crate::facts::About;
 use crate::neighbours;
+use crate::presence::BootExchange;
 use crate::script::{Language, Scene, Script, render};
 use crate::strangers::Turn;
 use crate::token::BootToken;
@@ -116,6 +117,10 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let clock = web.facts.clock();
     let firmware = web.presence.fresh(mac, asks.peer, clock.now()).and_then(|it| it.firmware);
     let decision = match table.decide(mac, asks.peer, firmware, &web.attempts, clock.unix_now()) {
+        // Who is not admitted takes no turn.
+        Decision::Stranger(stranger) if exchange(web, asks.peer, mac).is_err() => {
+            Decision::Ephemeral(stranger.armed)
+        }
         Decision::Stranger(stranger) => turn(web, mac, stranger),
         other => other,
     };
@@ -202,11 +207,11 @@ fn admitted(
     token(web, peer, mac, armed).map_err(|why| (reason::TOKEN_REFUSED, why))
 }
 
-fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String, &'static str> {
-    let clock = web.facts.clock();
+/// The boot exchange of a MAC, if this client is the one that made it.
+fn exchange(web: &Web, peer: IpAddr, mac: Mac) -> Result<BootExchange, &'static str> {
     let exchange = web
         .presence
-        .fresh(mac, peer, clock.now())
+        .fresh(mac, peer, web.facts.clock().now())
         .ok_or("no boot exchange by DHCP with this MAC in the last two minutes")?;
     if peer != exchange.address {
         return Err("the request does not come from the address leased to this MAC");
@@ -215,6 +220,12 @@ fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String,
     if !exchange.leased && neighbours::mac_of(peer) != Some(mac) {
         return Err("the host at this address has another MAC");
     }
+    Ok(exchange)
+}
+
+fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String, &'static str> {
+    let clock = web.facts.clock();
+    let exchange = exchange(web, peer, mac)?;
     let boot = web.attempts.next_boot(&armed.id, exchange.number, clock.unix_now());
     // Counted from the exchange, so that a retry of the script gets the very same token.
     let expires = clock.unix(exchange.at).saturating_add(TOKEN_LIFE_MS).min(armed.boot.not_after_unix_ms);

@@ -260,10 +260,15 @@ pub(super) async fn adopt(
         return Ok(false);
     }
     let is_enlisted = object.manager.as_deref() == Some(MANAGER);
-    let commissions = |net: &Net| mode(estate, net) == EnlistMode::CreateAndCommission;
+    let at = match is_enlisted {
+        true => driver.store.stranger_address(loaded.input.uid).await?,
+        false => None,
+    };
+    let net = at.and_then(|at| estate.nets.iter().find(|net| net.subnet.cidr.contains(at)));
+    let commissions = net.is_some_and(|net| mode(estate, net) == EnlistMode::CreateAndCommission);
     let takes = loaded.input.inspection.are_none()
         && loaded.input.recommission_requested_at.is_none()
-        && !(is_enlisted && estate.nets.iter().any(commissions));
+        && !commissions;
     driver.store.adopt_stranger(loaded.input.uid, takes).await
 }
 
