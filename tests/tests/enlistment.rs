@@ -1,5 +1,4 @@
-//! Two emulated undeclared machines, one with BIOS and one with UEFI firmware: switched on, they become Discoveries, and one of
-//! them a Machine by `basalt accept`.
+//! Two emulated undeclared machines, with BIOS and with UEFI firmware. Both become Discoveries, and `basalt accept` makes a Machine of one.
 //!
 //! Needs root, the programs in the target directory and the ephemeral image (`make end-to-end` brings all of them).
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]

@@ -117,7 +117,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let clock = web.facts.clock();
     let firmware = web.presence.fresh(mac, asks.peer, clock.now()).and_then(|it| it.firmware);
     let decision = match table.decide(mac, asks.peer, firmware, &web.attempts, clock.unix_now()) {
-        // Who is not admitted takes no turn.
+        // Without admission, no turn is taken.
         Decision::Stranger(stranger) if exchange(web, asks.peer, mac).is_err() => {
             Decision::Ephemeral(stranger.armed)
         }
@@ -207,7 +207,7 @@ fn admitted(
     token(web, peer, mac, armed).map_err(|why| (reason::TOKEN_REFUSED, why))
 }
 
-/// The boot exchange of a MAC, if this client is the one that made it.
+/// The boot exchange of a MAC, made by this client.
 fn exchange(web: &Web, peer: IpAddr, mac: Mac) -> Result<BootExchange, &'static str> {
     let exchange = web
         .presence
