@@ -449,16 +449,20 @@ mod tests {
             "attempt": 1, "outcome": {"type": "failed", "code": "other", "message": hostile, "wrote": false},
             "inventory": {"dmi": {"serial": hostile}}, "output": hostile,
         });
-        let body = stored(Body::Result(wire::AgentResult {
-            json: result.to_string().into(),
-            address: String::new(),
-        }))
-        .body;
-        assert_eq!(
-            (&body["outcome"]["message"], &body["inventory"]["dmi"]["serial"]),
-            (&line.into(), &line.into())
-        );
-        assert_eq!(body["output"], hostile, "what a script said can be piped as it was");
+        let json: Vec<u8> = result.to_string().into();
+        let of = |machine_uid: &str| {
+            let result = wire::AgentResult { json: json.clone(), address: String::new() };
+            let (machine_uid, body) = (machine_uid.to_owned(), Some(Body::Result(result)));
+            new_fact(wire::Fact { seq: 1, machine_uid, body, ..wire::Fact::default() }, 0).body
+        };
+        let (declared, undeclared) = (of("0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e"), of(""));
+        for body in [&declared, &undeclared["result"]] {
+            assert_eq!(
+                (&body["outcome"]["message"], &body["inventory"]["dmi"]["serial"]),
+                (&line.into(), &line.into())
+            );
+            assert_eq!(body["output"], hostile, "what a script said can be piped as it was");
+        }
     }
 
     #[test]
