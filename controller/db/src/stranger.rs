@@ -120,8 +120,8 @@ async fn declared(
         .collect())
 }
 
-/// Notes a result of an undeclared machine. Answers the objects to wake: the Machines that have one of the MACs by now. If there is none, the
-/// Discovery; and if there is none, the rack, because the reconciliation of the rack makes the Discovery.
+/// Notes a result of an undeclared machine. Answers the objects to wake: its Discovery, and the Machines that have one of the MACs by now. If
+/// there are none, the rack is woken, because the reconciliation of the rack makes the Discovery.
 ///
 /// A result proves the MAC that the machine booted from; its other words are the machine's own. So a row is of the same machine only if each of
 /// the two has the other's boot MAC, or if they have one board.

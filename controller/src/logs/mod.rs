@@ -212,7 +212,7 @@ impl Logs {
 
     fn tail<'a>(&self, state: &'a mut State, log: &str) -> io::Result<&'a mut Tail> {
         if state.tails.len() >= OPEN && !state.tails.contains_key(log) {
-            // Another one is closed. What was written to it is dirty, and is synced in its turn.
+            // Closes another file. Its log stays in `dirty`, so the next sync makes its lines durable.
             let closed = state.tails.keys().next().cloned();
             closed.and_then(|closed| state.tails.remove(&closed));
         }
