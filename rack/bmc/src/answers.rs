@@ -1,8 +1,10 @@
 //! What a BMC answers to each command: a table, and one small function for each that needs more than a line.
 
+use crate::accounts::{Accounts, LAN_CHANNEL};
 use crate::command::{self, BootOverride, PowerVerb, boot_parameter};
 use crate::credentials::Privilege;
-use crate::message::{self, CommandId, CompletionCode, Response, WireRequest};
+use crate::manage::{self, Manage};
+use crate::message::{self, CommandId, CompletionCode, Response};
 use crate::server::{ChassisRequest, ServerConfig};
 
 /// What a BMC does with a command in a session.
@@ -17,6 +19,27 @@ pub(crate) enum Action {
     ChassisControl,
     SetBootOptions,
     GetBootOptions,
+    /// Interrupts and events of the machine's own interface: there are none.
+    Quiet(&'static [u8]),
+    Manage(Manage),
+}
+
+/// Where a command came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// A session over LAN, by its number.
+    Session(u32),
+    /// The machine itself.
+    Machine,
+}
+
+impl From {
+    fn channel(self) -> u8 {
+        match self {
+            Self::Session(_) => LAN_CHANNEL,
+            Self::Machine => 0x0f,
+        }
+    }
 }
 
 /// A command that a session may send.
@@ -28,7 +51,7 @@ pub(crate) struct Served {
 }
 
 /// Every command a BMC serves.
-static COMMANDS: [Served; 10] = [
+static COMMANDS: [Served; 24] = [
     serve(command::GET_DEVICE_ID, Privilege::User, Action::DeviceId),
     serve(command::GET_SYSTEM_GUID, Privilege::User, Action::Guid),
     serve(command::GET_CHANNEL_AUTH_CAPABILITIES, Privilege::Callback, Action::Capabilities),
@@ -39,7 +62,25 @@ static COMMANDS: [Served; 10] = [
     serve(command::CHASSIS_CONTROL, Privilege::Operator, Action::ChassisControl),
     serve(command::SET_BOOT_OPTIONS, Privilege::Operator, Action::SetBootOptions),
     serve(command::GET_BOOT_OPTIONS, Privilege::Operator, Action::GetBootOptions),
+    serve(command::SET_GLOBAL_ENABLES, Privilege::Administrator, Action::Quiet(&[])),
+    serve(command::GET_GLOBAL_ENABLES, Privilege::User, Action::Quiet(&[0])),
+    serve(command::CLEAR_MESSAGE_FLAGS, Privilege::Administrator, Action::Quiet(&[])),
+    serve(command::GET_MESSAGE_FLAGS, Privilege::Administrator, Action::Quiet(&[0])),
+    manage(command::SET_CHANNEL_ACCESS, Privilege::Administrator, Manage::SetChannelAccess),
+    manage(command::GET_CHANNEL_ACCESS, Privilege::User, Manage::GetChannelAccess),
+    manage(command::GET_CHANNEL_INFO, Privilege::User, Manage::GetChannelInfo),
+    manage(command::SET_USER_ACCESS, Privilege::Administrator, Manage::SetUserAccess),
+    manage(command::GET_USER_ACCESS, Privilege::Operator, Manage::GetUserAccess),
+    manage(command::SET_USER_NAME, Privilege::Administrator, Manage::SetUserName),
+    manage(command::GET_USER_NAME, Privilege::Operator, Manage::GetUserName),
+    manage(command::SET_USER_PASSWORD, Privilege::Administrator, Manage::SetUserPassword),
+    manage(command::SET_LAN_PARAMETER, Privilege::Administrator, Manage::SetLan),
+    manage(command::GET_LAN_PARAMETER, Privilege::Operator, Manage::GetLan),
 ];
+
+const fn manage(id: CommandId, privilege: Privilege, what: Manage) -> Served {
+    serve(id, privilege, Action::Manage(what))
+}
 
 const fn serve(id: CommandId, privilege: Privilege, action: Action) -> Served {
     Served { id, privilege, action }
@@ -54,8 +95,8 @@ pub(crate) enum Outcome {
 }
 
 /// The command of a request.
-pub(crate) fn find(request: &WireRequest<'_>) -> Option<&'static Served> {
-    COMMANDS.iter().find(|served| (served.id.net_fn, served.id.command) == (request.net_fn, request.command))
+pub(crate) fn find(net_fn: u8, command: u8) -> Option<&'static Served> {
+    COMMANDS.iter().find(|served| (served.id.net_fn, served.id.command) == (net_fn, command))
 }
 
 pub(crate) fn ok(data: Vec<u8>) -> Response {
@@ -69,7 +110,7 @@ pub(crate) fn refuse(code: CompletionCode) -> Response {
 /// Answers one of the few commands allowed outside a session.
 pub(crate) fn sessionless(config: &ServerConfig, message: &[u8]) -> Option<Vec<u8>> {
     let request = message::decode_request(message).ok()?;
-    let response = match find(&request)?.action {
+    let response = match find(request.net_fn, request.command)?.action {
         Action::Capabilities => capabilities(request.data),
         Action::CipherSuites => cipher_suites(config, request.data),
         Action::Guid => ok(config.guid.to_vec()),
@@ -79,14 +120,26 @@ pub(crate) fn sessionless(config: &ServerConfig, message: &[u8]) -> Option<Vec<u
 }
 
 /// Carries `action` out, or says what the chassis has to do first.
-pub(crate) fn run(config: &ServerConfig, action: &Action, session: u32, data: &[u8]) -> Outcome {
+pub(crate) fn run(
+    config: &ServerConfig,
+    accounts: &mut Accounts,
+    action: &Action,
+    from: From,
+    data: &[u8],
+) -> Outcome {
     match action {
+        Action::Quiet(answer) => Outcome::Answer(ok(answer.to_vec())),
+        Action::Manage(what) => Outcome::Answer(manage::run(accounts, *what, from.channel(), data)),
         Action::DeviceId => Outcome::Answer(ok(config.device.encode())),
         Action::Guid => Outcome::Answer(ok(config.guid.to_vec())),
         Action::Capabilities => Outcome::Answer(capabilities(data)),
         Action::CipherSuites => Outcome::Answer(cipher_suites(config, data)),
-        Action::Close if data.first_chunk() == Some(&session.to_le_bytes()) => Outcome::Closed(ok(vec![])),
-        Action::Close => Outcome::Answer(refuse(CompletionCode(0x87))),
+        Action::Close => match (from, data.first_chunk()) {
+            (From::Session(session), Some(named)) if *named == session.to_le_bytes() => {
+                Outcome::Closed(ok(vec![]))
+            }
+            _ => Outcome::Answer(refuse(CompletionCode(0x87))),
+        },
         Action::ChassisStatus => Outcome::Chassis(ChassisRequest::Status, 0),
         Action::ChassisControl => match data.first().copied().and_then(PowerVerb::from_code) {
             Some(verb) => Outcome::Chassis(ChassisRequest::Control(verb), 0),

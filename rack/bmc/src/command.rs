@@ -8,6 +8,7 @@ use crate::wire::Reader;
 
 const CHASSIS: u8 = 0x00;
 const APP: u8 = 0x06;
+const TRANSPORT: u8 = 0x0c;
 
 macro_rules! commands {
     ($($constant:ident = $net_fn:ident / $command:literal, $name:literal;)*) => {
@@ -27,6 +28,20 @@ commands! {
     CHASSIS_CONTROL = CHASSIS / 0x02, "Chassis Control";
     SET_BOOT_OPTIONS = CHASSIS / 0x08, "Set System Boot Options";
     GET_BOOT_OPTIONS = CHASSIS / 0x09, "Get System Boot Options";
+    SET_GLOBAL_ENABLES = APP / 0x2e, "Set BMC Global Enables";
+    GET_GLOBAL_ENABLES = APP / 0x2f, "Get BMC Global Enables";
+    CLEAR_MESSAGE_FLAGS = APP / 0x30, "Clear Message Flags";
+    GET_MESSAGE_FLAGS = APP / 0x31, "Get Message Flags";
+    SET_CHANNEL_ACCESS = APP / 0x40, "Set Channel Access";
+    GET_CHANNEL_ACCESS = APP / 0x41, "Get Channel Access";
+    GET_CHANNEL_INFO = APP / 0x42, "Get Channel Info";
+    SET_USER_ACCESS = APP / 0x43, "Set User Access";
+    GET_USER_ACCESS = APP / 0x44, "Get User Access";
+    SET_USER_NAME = APP / 0x45, "Set User Name";
+    GET_USER_NAME = APP / 0x46, "Get User Name";
+    SET_USER_PASSWORD = APP / 0x47, "Set User Password";
+    SET_LAN_PARAMETER = TRANSPORT / 0x01, "Set LAN Configuration Parameters";
+    GET_LAN_PARAMETER = TRANSPORT / 0x02, "Get LAN Configuration Parameters";
 }
 
 /// Whether a chassis has power.

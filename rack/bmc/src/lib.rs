@@ -25,6 +25,8 @@
 //! | `window` | which sequence numbers are new (§6.12.13) |
 //! | [`client`], [`server`] | the cores |
 //! | `answers` | what the server answers to each command |
+//! | [`accounts`], `manage` | the server's users and LAN settings, and the commands that change them (§22, §23) |
+//! | `inside` | the server as its own machine sees it, for QEMU's `ipmi-bmc-extern` |
 //! | [`transport`], [`shell`] | the tokio shells |
 //!
 //! Never spoken: IPMI 1.5 sessions, cipher suites without integrity or confidentiality, anonymous logins.
@@ -34,6 +36,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod accounts;
 mod answers;
 pub mod client;
 pub mod command;
@@ -41,6 +44,8 @@ pub mod credentials;
 mod crypto;
 pub mod error;
 pub mod faults;
+mod inside;
+mod manage;
 pub mod message;
 mod packet;
 mod rakp;
@@ -52,6 +57,7 @@ pub mod transport;
 mod window;
 mod wire;
 
+pub use accounts::{Accounts, Lan, Lockout, PasswordPolicy};
 pub use command::{BootDevice, BootOverride, DeviceId, PowerState, PowerVerb};
 pub use credentials::{CredentialError, Credentials, Password, Privilege, Username};
 pub use error::{BmcError, Failure};

@@ -50,6 +50,8 @@ impl CompletionCode {
     pub const INVALID_COMMAND: Self = Self(0xc1);
     /// The request data has the wrong length.
     pub const BAD_LENGTH: Self = Self(0xc7);
+    /// A parameter of the request has a value that does not exist here.
+    pub const OUT_OF_RANGE: Self = Self(0xc9);
     /// A field of the request has a value it may not have.
     pub const INVALID_FIELD: Self = Self(0xcc);
     /// The session's privilege does not suffice.
@@ -125,7 +127,7 @@ pub(crate) struct WireResponse<'a> {
 }
 
 /// Two's complement of the sum: all octets with it add up to zero.
-fn checksum(bytes: &[u8]) -> u8 {
+pub(crate) fn checksum(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)).wrapping_neg()
 }
 

@@ -6,7 +6,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::answers::{self, Action, Outcome, Served, find, ok, refuse};
+use crate::accounts::Accounts;
+use crate::answers::{self, Action, From, Outcome, Served, find, ok, refuse};
 use crate::command::{self, BootOverride, DeviceId, PowerState, PowerVerb};
 use crate::credentials::{Password, Privilege, Username};
 use crate::crypto::{Exchange, SessionKeys, same};
@@ -24,6 +25,8 @@ const MAX_SESSIONS: usize = 16;
 const SESSION_IDLE: Duration = Duration::from_secs(60);
 /// A handshake that does not go on is freed after this.
 const HANDSHAKE_IDLE: Duration = Duration::from_secs(10);
+/// Places for users, the anonymous one included.
+const USER_SLOTS: usize = 10;
 /// How long a request is remembered as repeated.
 const REPEAT: Duration = Duration::from_secs(10);
 
@@ -41,8 +44,8 @@ pub struct User {
 /// What a BMC is.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Its users.
-    pub users: Vec<User>,
+    /// Its users, and what else can be changed of it, as they are at first.
+    pub accounts: Accounts,
     /// The cipher suites it accepts.
     pub suites: Vec<&'static CipherSuite>,
     /// The GUID of RAKP 2 and Get System GUID.
@@ -56,7 +59,10 @@ impl ServerConfig {
     #[must_use]
     pub fn new(name: Username, password: Password, guid: [u8; 16]) -> Self {
         Self {
-            users: vec![User { name, password, privilege: Privilege::Administrator }],
+            accounts: Accounts::new(
+                USER_SLOTS,
+                vec![User { name, password, privilege: Privilege::Administrator }],
+            ),
             suites: crate::suite::SUITES.iter().collect(),
             guid,
             device: DeviceId {
@@ -95,6 +101,25 @@ pub enum ChassisAnswer {
     Done,
     /// It was not.
     Refused(CompletionCode),
+}
+
+impl ChassisAnswer {
+    /// `parameter`: what Get System Boot Options has to repeat.
+    pub(crate) fn response(self, parameter: u8) -> Response {
+        match self {
+            Self::Power(state) => ok(state.encode()),
+            Self::Boot(boot) => ok([&[1, parameter][..], &boot.encode()].concat()),
+            Self::Done => ok(vec![]),
+            Self::Refused(code) => refuse(code),
+        }
+    }
+}
+
+/// What a request of the machine itself led to.
+pub(crate) enum FromInside {
+    Answer(Response),
+    /// Ask the chassis; with the boot option parameter to repeat in the answer.
+    Chassis(ChassisRequest, u8),
 }
 
 /// What a datagram led to.
@@ -153,6 +178,7 @@ struct Answered {
 /// The BMC's side of all its sessions.
 pub struct ServerCore {
     config: ServerConfig,
+    accounts: Accounts,
     sessions: Vec<Session>,
 }
 
@@ -160,7 +186,7 @@ impl ServerCore {
     /// A BMC without sessions.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
-        Self { config, sessions: Vec::new() }
+        Self { accounts: config.accounts.clone(), config, sessions: Vec::new() }
     }
 
     /// How many sessions and handshakes it holds.
@@ -203,6 +229,17 @@ impl ServerCore {
         }
     }
 
+    /// Takes a request from the machine itself: its kernel may do all that an administrator may.
+    pub(crate) fn from_inside(&mut self, net_fn: u8, command: u8, data: &[u8]) -> FromInside {
+        let Some(served) = find(net_fn, command) else {
+            return FromInside::Answer(refuse(CompletionCode::INVALID_COMMAND));
+        };
+        match answers::run(&self.config, &mut self.accounts, &served.action, From::Machine, data) {
+            Outcome::Answer(response) | Outcome::Closed(response) => FromInside::Answer(response),
+            Outcome::Chassis(ask, parameter) => FromInside::Chassis(ask, parameter),
+        }
+    }
+
     /// The chassis's answer to a [`Reaction::Chassis`]; the datagram to send, unless the session is gone.
     ///
     /// # Errors
@@ -217,12 +254,7 @@ impl ServerCore {
         else {
             return Ok(None);
         };
-        let response = match answer {
-            ChassisAnswer::Power(state) => ok(state.encode()),
-            ChassisAnswer::Boot(boot) => ok([&[1, ticket.parameter][..], &boot.encode()].concat()),
-            ChassisAnswer::Done => ok(vec![]),
-            ChassisAnswer::Refused(code) => Response { code, data: vec![] },
-        };
+        let response = answer.response(ticket.parameter);
         let bytes = message::encode_response(ticket.id.net_fn, ticket.id.command, ticket.rq_seq, &response);
         session.answer(bytes, random)
     }
@@ -290,20 +322,20 @@ impl ServerCore {
         let Some(rakp1) = Rakp1::decode(payload) else {
             return Ok(Reaction::None);
         };
-        let (users, guid) = (&self.config.users, self.config.guid);
+        let (accounts, guid) = (&self.accounts, self.config.guid);
         let found = self.sessions.iter_mut().find(|s| s.bmc_session == rakp1.bmc_session && s.peer == peer);
         let Some(session) = found else {
             return Ok(refuse_rakp(Payload::Rakp2, rakp1.tag, status::INVALID_SESSION, 0));
         };
         session.last_heard = now;
         let console_session = session.console_session;
-        let bmc_random = match &session.phase {
+        let (bmc_random, is_new) = match &session.phase {
             Phase::Active(_) => return Ok(Reaction::None),
-            Phase::Opened => random.array()?,
+            Phase::Opened => (random.array()?, true),
             // A repetition gets the same challenge: the console may act on either answer.
-            Phase::Challenged { bmc_random, .. } => *bmc_random,
+            Phase::Challenged { bmc_random, .. } => (*bmc_random, false),
         };
-        let Some(user) = users.iter().find(|user| user.name.as_bytes() == rakp1.username) else {
+        let Some(user) = accounts.who(&rakp1.username, now) else {
             self.forget(rakp1.bmc_session);
             return Ok(refuse_rakp(Payload::Rakp2, rakp1.tag, status::UNAUTHORIZED_NAME, console_session));
         };
@@ -312,11 +344,14 @@ impl ServerCore {
             self.forget(rakp1.bmc_session);
             return Ok(refuse_rakp(Payload::Rakp2, rakp1.tag, status::UNAUTHORIZED_ROLE, console_session));
         }
-        let code = exchange(session.suite, user, console_session, &rakp1, bmc_random, guid).rakp2_code();
+        let code = exchange(session.suite, &user, console_session, &rakp1, bmc_random, guid).rakp2_code();
         let body = [&bmc_random[..], &guid, &code].concat();
         let answer = Rakp { tag: rakp1.tag, status: status::OK, session: console_session, body: &body };
         let reply = packet::plain(Payload::Rakp2, &answer.encode());
-        session.phase = Phase::Challenged { user: user.clone(), rakp1, bmc_random };
+        if is_new {
+            self.accounts.challenged(&rakp1.username, now);
+        }
+        session.phase = Phase::Challenged { user, rakp1, bmc_random };
         Ok(Reaction::Reply(reply))
     }
 
@@ -349,6 +384,7 @@ impl ServerCore {
             self.forget(rakp3.session);
             return Ok(refuse_rakp(Payload::Rakp4, rakp3.tag, status::INVALID_CODE, console_session));
         }
+        self.accounts.logged_in(&rakp1.username);
         let proof = exchange.rakp4_code();
         let reply = rakp4(rakp3.tag, console_session, &proof);
         let limit = Privilege::from_code(rakp1.role).unwrap_or(Privilege::User).min(user.privilege);
@@ -402,7 +438,7 @@ impl ServerCore {
             return Ok(session.answer(response, random)?.map_or(Reaction::None, Reaction::Reply));
         }
         active.last = Some(Answered { request: bytes.clone(), at: now, response: None });
-        let outcome = match find(&request) {
+        let outcome = match find(request.net_fn, request.command) {
             None => Outcome::Answer(refuse(CompletionCode::INVALID_COMMAND)),
             Some(served) if served.privilege > active.privilege => {
                 Outcome::Answer(refuse(CompletionCode::INSUFFICIENT_PRIVILEGE))
@@ -410,7 +446,10 @@ impl ServerCore {
             Some(Served { action: Action::SetPrivilege, .. }) => {
                 Outcome::Answer(active.set_privilege(request.data))
             }
-            Some(served) => answers::run(&self.config, &served.action, sealed.session, request.data),
+            Some(served) => {
+                let from = From::Session(sealed.session);
+                answers::run(&self.config, &mut self.accounts, &served.action, from, request.data)
+            }
         };
         let encode =
             |response| message::encode_response(request.net_fn, request.command, request.sequence, &response);
@@ -423,7 +462,8 @@ impl ServerCore {
                 Ok(reply.map_or(Reaction::None, Reaction::Reply))
             }
             Outcome::Chassis(ask, parameter) => {
-                let id = find(&request).map_or(command::GET_DEVICE_ID, |served| served.id);
+                let id =
+                    find(request.net_fn, request.command).map_or(command::GET_DEVICE_ID, |served| served.id);
                 let ticket = Ticket { session: sealed.session, id, rq_seq: request.sequence, parameter };
                 Ok(Reaction::Chassis(ticket, ask))
             }

@@ -6,14 +6,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UdpSocket, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 use crate::command::{BootOverride, PowerState, PowerVerb};
 use crate::faults::Faults;
+use crate::inside::{self, Decoder, FromMachine};
 use crate::message::CompletionCode;
 use crate::random::SystemRandom;
-use crate::server::{ChassisAnswer, ChassisRequest, Reaction, ServerConfig, ServerCore};
+use crate::server::{ChassisAnswer, ChassisRequest, FromInside, Reaction, ServerConfig, ServerCore};
 
 /// The largest datagram we accept; IPMI's own are below 300 octets.
 const MAX_DATAGRAM: usize = 1024;
@@ -60,6 +62,29 @@ impl BmcServer {
         config: ServerConfig,
         chassis: Arc<B>,
     ) -> io::Result<Self> {
+        Self::begin(address, None, config, chassis).await
+    }
+
+    /// As [`BmcServer::start`]; and a machine that connects to `inside` has the BMC as its own: the chardev of QEMU's
+    /// `ipmi-bmc-extern`. One machine at a time, the latest.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub async fn start_inside<B: ChassisBackend>(
+        address: SocketAddr,
+        inside: UnixListener,
+        config: ServerConfig,
+        chassis: Arc<B>,
+    ) -> io::Result<Self> {
+        Self::begin(address, Some(inside), config, chassis).await
+    }
+
+    async fn begin<B: ChassisBackend>(
+        address: SocketAddr,
+        inside: Option<UnixListener>,
+        config: ServerConfig,
+        chassis: Arc<B>,
+    ) -> io::Result<Self> {
         let socket = UdpSocket::bind(address).await?;
         let address = socket.local_addr()?;
         let faults = Arc::new(Faults::default());
@@ -68,6 +93,7 @@ impl BmcServer {
             core: ServerCore::new(config),
             chassis,
             faults: Arc::clone(&faults),
+            machine: inside.map(|listener| Machine { listener, stream: None, decoder: Decoder::default() }),
         };
         Ok(Self { address, faults, task: tokio::spawn(shell.run()) })
     }
@@ -96,14 +122,75 @@ struct Shell<B> {
     core: ServerCore,
     chassis: Arc<B>,
     faults: Arc<Faults>,
+    machine: Option<Machine>,
+}
+
+/// The way from the machine to its BMC.
+struct Machine {
+    listener: UnixListener,
+    stream: Option<UnixStream>,
+    decoder: Decoder,
+}
+
+impl Machine {
+    /// The requests that come next.
+    async fn requests(&mut self) -> Vec<FromMachine> {
+        let mut octets = [0; MAX_DATAGRAM];
+        let read = async {
+            match &mut self.stream {
+                Some(stream) => stream.read(&mut octets).await.unwrap_or(0),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            connected = self.listener.accept() => {
+                if let Ok((stream, _)) = connected {
+                    self.decoder = Decoder::default();
+                    self.stream = Some(stream);
+                    self.write(&inside::GREETING).await;
+                }
+                Vec::new()
+            }
+            length = read => {
+                if length == 0 {
+                    self.stream = None;
+                }
+                octets.iter().take(length).filter_map(|octet| self.decoder.take(*octet)).collect()
+            }
+        }
+    }
+
+    async fn write(&mut self, octets: &[u8]) {
+        // A machine that is gone needs no answer.
+        if let Some(stream) = &mut self.stream
+            && stream.write_all(octets).await.is_err()
+        {
+            self.stream = None;
+        }
+    }
 }
 
 impl<B: ChassisBackend> Shell<B> {
     async fn run(mut self) {
         let mut buffer = [0; MAX_DATAGRAM];
         loop {
+            let from_machine = async {
+                match &mut self.machine {
+                    Some(machine) => machine.requests().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let received = tokio::select! {
+                requests = from_machine => {
+                    for request in requests {
+                        self.answer_machine(&request).await;
+                    }
+                    continue;
+                }
+                received = self.socket.recv_from(&mut buffer) => received,
+            };
             // An error here is an earlier answer's ICMP; the socket stays good.
-            let Ok((length, peer)) = self.socket.recv_from(&mut buffer).await else {
+            let Ok((length, peer)) = received else {
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -115,6 +202,17 @@ impl<B: ChassisBackend> Shell<B> {
             {
                 self.send(peer, answer);
             }
+        }
+    }
+
+    async fn answer_machine(&mut self, request: &FromMachine) {
+        let response = match self.core.from_inside(request.net_fn, request.command, &request.data) {
+            FromInside::Answer(response) => response,
+            FromInside::Chassis(ask, parameter) => self.ask_chassis(ask).await.response(parameter),
+        };
+        let octets = inside::encode(request, response.code.0, &response.data);
+        if let Some(machine) = &mut self.machine {
+            machine.write(&octets).await;
         }
     }
 

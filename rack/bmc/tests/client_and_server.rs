@@ -5,8 +5,8 @@ mod support;
 use std::time::Duration;
 
 use basalt_bmc::{
-    BmcClient, BootDevice, BootOverride, CipherSuite, CompletionCode, Credentials, Failure, Fault,
-    PowerState, PowerVerb, Privilege,
+    Accounts, BmcClient, BootDevice, BootOverride, CipherSuite, CompletionCode, Credentials, Failure, Fault,
+    PowerState, PowerVerb, Privilege, User,
 };
 use support::{Chassis, bmc, bmc_with, client, client_config, server_config};
 
@@ -85,7 +85,8 @@ async fn a_wrong_password_is_told_from_a_wrong_user_name() {
 #[tokio::test]
 async fn a_users_limit_refuses_more_privilege() {
     let mut limited = server_config();
-    limited.users[0].privilege = Privilege::User;
+    let Credentials { username: name, password } = Credentials::new("admin", "secret").unwrap();
+    limited.accounts = Accounts::new(4, vec![User { name, password, privilege: Privilege::User }]);
     let server = bmc_with(&Chassis::off(), limited).await;
     let mut config = client_config(server.address());
     let error = BmcClient::new(config.clone()).power_status().await.unwrap_err();

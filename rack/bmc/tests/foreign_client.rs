@@ -5,14 +5,25 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use basalt_bmc::{BmcServer, BootDevice, BootOverride};
-use support::{Chassis, bmc};
+use basalt_bmc::{
+    Accounts, BmcServer, BootDevice, BootOverride, Credentials, Lan, Lockout, PasswordPolicy, Privilege, User,
+};
+use support::{Chassis, bmc, bmc_with, server_config};
 
 /// Runs ipmitool; its output, and whether it succeeded.
 async fn ipmitool(address: SocketAddr, suite: &str, password: &str, arguments: &str) -> (bool, String) {
+    as_user(address, suite, ("admin", password), arguments).await
+}
+
+async fn as_user(
+    address: SocketAddr,
+    suite: &str,
+    (user, password): (&str, &str),
+    arguments: &str,
+) -> (bool, String) {
     let mut command = tokio::process::Command::new("ipmitool");
     command.args(["-I", "lanplus", "-N", "1", "-R", "2", "-C", suite, "-H", &address.ip().to_string()]);
-    command.args(["-p", &address.port().to_string(), "-U", "admin", "-P", password]);
+    command.args(["-p", &address.port().to_string(), "-U", user, "-P", password]);
     command.args(arguments.split(' ')).kill_on_drop(true);
     let output = tokio::time::timeout(Duration::from_secs(30), command.output())
         .await
@@ -75,4 +86,53 @@ async fn ipmitool_with_a_wrong_password_or_suite_gets_no_session() {
         let (success, output) = ipmitool(server.address(), suite, password, "chassis power status").await;
         assert!(!success, "-C {suite} -P {password}: {output}");
     }
+}
+
+/// A BMC with one administrator, four slots, an address, rules for passwords, and a lock after two bad logins.
+async fn strict() -> BmcServer {
+    let mut config = server_config();
+    let Credentials { username: name, password } = Credentials::new("admin", "secret").unwrap();
+    let lan = Lan {
+        address: [10, 77, 0, 101].into(),
+        mask: [255, 255, 255, 0].into(),
+        mac: [0x52, 0x54, 0, 0x99, 0, 1],
+        ..Lan::default()
+    };
+    config.accounts = Accounts::new(4, vec![User { name, password, privilege: Privilege::Administrator }])
+        .with_lan(lan)
+        .with_policy(PasswordPolicy { min: 10, max: 16, mixed: true })
+        .with_lockout(Lockout { tries: 2, lasts: Duration::from_secs(3600) });
+    bmc_with(&Chassis::off(), config).await
+}
+
+#[tokio::test]
+async fn ipmitool_makes_a_user_who_then_logs_in() {
+    let server = strict().await;
+    succeeds(&server, "17", "user set name 3 basalt").await;
+    let refused = ipmitool(server.address(), "17", "secret", "user set password 3 simple").await;
+    assert!(!refused.0, "{}", refused.1);
+    succeeds(&server, "17", "user set password 3 Ab3-efghij 16").await;
+    succeeds(&server, "17", "user test 3 16 Ab3-efghij").await;
+    succeeds(&server, "17", "channel setaccess 1 3 ipmi=on privilege=4").await;
+    let who = ("basalt", "Ab3-efghij");
+    assert!(!as_user(server.address(), "17", who, "chassis power status").await.0, "it is not enabled yet");
+    succeeds(&server, "17", "user enable 3").await;
+    let users = succeeds(&server, "17", "user list 1").await;
+    assert!(users.contains("basalt") && users.contains("ADMINISTRATOR"), "{users}");
+    let (well, said) = as_user(server.address(), "17", who, "chassis power status").await;
+    assert!(well, "{said}");
+    let lan = succeeds(&server, "17", "lan print 1").await;
+    for line in ["10.77.0.101", "Static Address", "52:54:00:99:00:01", "255.255.255.0"] {
+        assert!(lan.contains(line), "{line} in {lan}");
+    }
+}
+
+#[tokio::test]
+async fn who_guesses_is_locked_out() {
+    let server = strict().await;
+    for _ in 0..2 {
+        assert!(!ipmitool(server.address(), "3", "wrong", "chassis power status").await.0);
+    }
+    let (well, said) = ipmitool(server.address(), "3", "secret", "chassis power status").await;
+    assert!(!well, "the right password comes too late: {said}");
 }

@@ -139,6 +139,13 @@ impl MachineConfig {
         Err(LabError::BadMachine { machine: self.name.clone(), problem })
     }
 
+    /// The MAC address of its BMC: that of its NIC in another half of the locally administered ones.
+    #[must_use]
+    pub const fn bmc_mac(&self) -> Mac {
+        let [a, b, c, d, e, g] = self.mac.0;
+        Mac([a, b, c, d ^ 0x80, e, g])
+    }
+
     /// Where its BMC answers.
     #[must_use]
     pub fn bmc_socket(&self) -> SocketAddr {

@@ -1,10 +1,12 @@
 //! The BMC program (`basalt-lab bmc --config FILE`): our IPMI server in front of one QEMU machine.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use basalt_bmc::{BmcServer, ServerConfig};
+use basalt_bmc::{BmcServer, Lan, ServerConfig};
 use serde::{Deserialize, Serialize};
+use tokio::net::UnixListener;
 
 use crate::chassis::QemuChassis;
 use crate::error::LabError;
@@ -48,6 +50,11 @@ impl BmcProgramConfig {
     pub(crate) fn qmp_path(&self) -> PathBuf {
         self.directory.join("qmp.sock")
     }
+
+    /// Where the machine speaks to its BMC.
+    pub(crate) fn inside_path(&self) -> PathBuf {
+        self.directory.join("bmc.sock")
+    }
 }
 
 /// Answers IPMI until the process is ended.
@@ -63,9 +70,19 @@ pub async fn run(config: BmcProgramConfig) -> Result<(), LabError> {
         *to = from;
     }
     let address = machine.bmc_socket();
-    let server = ServerConfig::new(credentials.username, credentials.password, guid);
+    let mut server = ServerConfig::new(credentials.username, credentials.password, guid);
+    server.accounts = server.accounts.with_lan(Lan {
+        address: machine.bmc_address,
+        mask: Ipv4Addr::new(255, 255, 255, 255),
+        mac: machine.bmc_mac().0,
+        ..Lan::default()
+    });
+    let path = config.inside_path();
+    // One that a program which was killed has left.
+    let _unbound = std::fs::remove_file(&path);
+    let inside = UnixListener::bind(&path).map_err(LabError::file(&path))?;
     let chassis = Arc::new(QemuChassis::start(config));
-    let _server = BmcServer::start(address, server, chassis)
+    let _server = BmcServer::start_inside(address, inside, server, chassis)
         .await
         .map_err(|error| bad(format!("its BMC cannot bind {address}: {error}")))?;
     tracing::info!("the BMC of {} answers at {address}", machine.name);

@@ -71,7 +71,9 @@ pub(crate) fn command_line(config: &BmcProgramConfig, boot: BiosBoot) -> Vec<Str
     option("-drive", format!("file={},format=qcow2,if=none,id=disk", file("disk.qcow2")));
     option("-device", format!("virtio-blk-pci,drive=disk,serial={},addr={DISK_SLOT:#x}", machine.serial));
     option("-device", "virtio-rng-pci".to_owned());
-    option("-device", "ipmi-bmc-sim,id=bmc".to_owned());
+    // The BMC that the machine sees is the one on the network.
+    option("-chardev", format!("socket,id=ipmi,path={}", escape(&config.inside_path())));
+    option("-device", "ipmi-bmc-extern,id=bmc,chardev=ipmi".to_owned());
     option("-device", "isa-ipmi-kcs,bmc=bmc".to_owned());
     match machine.firmware {
         Firmware::Bios => {

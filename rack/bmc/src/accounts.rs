@@ -1,0 +1,260 @@
+//! What a BMC's manager can change: users by slot, the LAN channel's access, its addresses; and what a BMC does against guesses.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use crate::credentials::{MAX_PASSWORD, MAX_USERNAME, Password, Privilege, Username};
+use crate::crypto::same;
+use crate::message::CompletionCode;
+use crate::server::User;
+
+/// The channel of the LAN interface.
+pub const LAN_CHANNEL: u8 = 1;
+/// Set User Password: the password is another (§22.30).
+const PASSWORD_DIFFERS: CompletionCode = CompletionCode(0x80);
+/// Set User Password: it was stored with another length (§22.30).
+const PASSWORD_SIZE: CompletionCode = CompletionCode(0x81);
+
+/// Which passwords a BMC takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordPolicy {
+    /// Fewest characters.
+    pub min: usize,
+    /// Most characters; more than 16 need the form of 20 octets.
+    pub max: usize,
+    /// A capital letter, a small one, a digit and another character are needed, and no character twice in a row.
+    pub mixed: bool,
+}
+
+impl Default for PasswordPolicy {
+    fn default() -> Self {
+        Self { min: 0, max: MAX_PASSWORD, mixed: false }
+    }
+}
+
+impl PasswordPolicy {
+    fn takes(&self, password: &[u8]) -> bool {
+        let has = |class: fn(&u8) -> bool| password.iter().any(class);
+        let mixed = has(u8::is_ascii_uppercase)
+            && has(u8::is_ascii_lowercase)
+            && has(u8::is_ascii_digit)
+            && has(u8::is_ascii_punctuation)
+            && password.windows(2).all(|pair| pair.first() != pair.last());
+        (self.min..=self.max).contains(&password.len()) && (mixed || !self.mixed)
+    }
+}
+
+/// How a BMC treats guesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lockout {
+    /// Failed logins until a user is locked.
+    pub tries: u32,
+    /// For how long.
+    pub lasts: Duration,
+}
+
+/// The LAN interface's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lan {
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Its network mask.
+    pub mask: Ipv4Addr,
+    /// The router.
+    pub gateway: Ipv4Addr,
+    /// Whether the address comes from DHCP.
+    pub dhcp: bool,
+    /// Its own MAC address.
+    pub mac: [u8; 6],
+    /// Whether sessions are taken over LAN at all (access mode "always available").
+    pub enabled: bool,
+}
+
+impl Default for Lan {
+    fn default() -> Self {
+        Self {
+            address: Ipv4Addr::UNSPECIFIED,
+            mask: Ipv4Addr::UNSPECIFIED,
+            gateway: Ipv4Addr::UNSPECIFIED,
+            dhcp: false,
+            mac: [0; 6],
+            enabled: true,
+        }
+    }
+}
+
+/// A place for a user. Slot 1 is the anonymous one, and nobody's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) name: Option<Username>,
+    password: Option<Password>,
+    /// How many octets the password was set with.
+    form: usize,
+    pub(crate) enabled: bool,
+    /// On the LAN channel.
+    pub(crate) privilege: Option<Privilege>,
+    /// Whether it may open sessions over LAN.
+    pub(crate) messaging: bool,
+    failures: u32,
+    locked_until: Option<Instant>,
+}
+
+/// Users, LAN settings and rules of a BMC.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    slots: Vec<Slot>,
+    pub(crate) lan: Lan,
+    policy: PasswordPolicy,
+    lockout: Option<Lockout>,
+}
+
+impl Accounts {
+    /// So many slots, slot 1 included; the users from slot 2 on.
+    #[must_use]
+    pub fn new(slots: usize, users: Vec<User>) -> Self {
+        let mut all = vec![Slot::default(); slots.max(users.len() + 1)];
+        for (slot, user) in all.iter_mut().skip(1).zip(users) {
+            *slot = Slot {
+                name: Some(user.name),
+                password: Some(user.password),
+                form: MAX_PASSWORD,
+                enabled: true,
+                privilege: Some(user.privilege),
+                messaging: true,
+                ..Slot::default()
+            };
+        }
+        Self { slots: all, lan: Lan::default(), policy: PasswordPolicy::default(), lockout: None }
+    }
+
+    /// With these LAN settings.
+    #[must_use]
+    pub fn with_lan(mut self, lan: Lan) -> Self {
+        self.lan = lan;
+        self
+    }
+
+    /// With rules for passwords.
+    #[must_use]
+    pub fn with_policy(mut self, policy: PasswordPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// With a lock after failed logins.
+    #[must_use]
+    pub fn with_lockout(mut self, lockout: Lockout) -> Self {
+        self.lockout = Some(lockout);
+        self
+    }
+
+    /// How many slots there are.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many users may log in.
+    pub(crate) fn enabled(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.enabled).count()
+    }
+
+    /// The slot of that number, from 1 on.
+    pub(crate) fn slot(&mut self, id: u8) -> Result<&mut Slot, CompletionCode> {
+        let index = usize::from(id & 0x3f).checked_sub(1);
+        index.and_then(|index| self.slots.get_mut(index)).ok_or(CompletionCode::OUT_OF_RANGE)
+    }
+
+    /// The user of that name, if it may open a session over LAN now.
+    pub(crate) fn who(&self, name: &[u8], now: Instant) -> Option<User> {
+        let slot = self.named(name)?;
+        let may = self.lan.enabled && slot.enabled && slot.messaging;
+        let locked = slot.locked_until.is_some_and(|until| now < until);
+        (may && !locked).then(|| {
+            Some(User {
+                name: slot.name.clone()?,
+                password: slot.password.clone()?,
+                privilege: slot.privilege?,
+            })
+        })?
+    }
+
+    fn named(&self, name: &[u8]) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.name.as_ref().is_some_and(|it| it.as_bytes() == name))
+    }
+
+    /// Counts a login that begins. A console that has another password ends it without a word.
+    pub(crate) fn challenged(&mut self, name: &[u8], now: Instant) {
+        let lockout = self.lockout;
+        let Some(slot) = self.named_mut(name) else { return };
+        slot.failures += 1;
+        if let Some(lockout) = lockout.filter(|it| slot.failures >= it.tries) {
+            slot.locked_until = now.checked_add(lockout.lasts);
+            slot.failures = 0;
+        }
+    }
+
+    /// A login of that user has ended well.
+    pub(crate) fn logged_in(&mut self, name: &[u8]) {
+        if let Some(slot) = self.named_mut(name) {
+            (slot.failures, slot.locked_until) = (0, None);
+        }
+    }
+
+    fn named_mut(&mut self, name: &[u8]) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|slot| slot.name.as_ref().is_some_and(|it| it.as_bytes() == name))
+    }
+
+    /// Set User Name (§22.28): 16 octets, up to the first NUL.
+    pub(crate) fn set_name(&mut self, id: u8, octets: &[u8]) -> Result<(), CompletionCode> {
+        let octets: &[u8; MAX_USERNAME] = octets.try_into().map_err(|_| CompletionCode::BAD_LENGTH)?;
+        let text = octets.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = match std::str::from_utf8(text) {
+            Ok("") => None,
+            Ok(name) => Some(Username::new(name).map_err(|_| CompletionCode::INVALID_FIELD)?),
+            Err(_) => return Err(CompletionCode::INVALID_FIELD),
+        };
+        if id & 0x3f == 1 {
+            return Err(CompletionCode::INVALID_FIELD);
+        }
+        let taken = name.as_ref().and_then(|name| self.named(name.as_bytes())).is_some();
+        let slot = self.slot(id)?;
+        if taken && slot.name != name {
+            return Err(CompletionCode::INVALID_FIELD);
+        }
+        slot.name = name;
+        Ok(())
+    }
+
+    /// Set User Password (§22.30): sets or tests 16 or 20 octets.
+    pub(crate) fn password(&mut self, id: u8, test: bool, octets: &[u8]) -> Result<(), CompletionCode> {
+        let form = if id & 0x80 == 0 { MAX_USERNAME } else { MAX_PASSWORD };
+        if octets.len() != form {
+            return Err(CompletionCode::BAD_LENGTH);
+        }
+        let text = octets.split(|byte| *byte == 0).next().unwrap_or_default();
+        let policy = self.policy;
+        let slot = self.slot(id)?;
+        if test {
+            let known = slot.password.as_ref().ok_or(PASSWORD_DIFFERS)?;
+            let mut padded = [0; MAX_PASSWORD];
+            for (to, from) in padded.iter_mut().zip(octets) {
+                *to = *from;
+            }
+            return match same(&padded, known.key()) {
+                false => Err(PASSWORD_DIFFERS),
+                true if slot.form != form => Err(PASSWORD_SIZE),
+                true => Ok(()),
+            };
+        }
+        if form > policy.max && text.len() > policy.max {
+            return Err(CompletionCode::BAD_LENGTH);
+        }
+        if !policy.takes(text) {
+            return Err(CompletionCode::INVALID_FIELD);
+        }
+        let text = std::str::from_utf8(text).map_err(|_| CompletionCode::INVALID_FIELD)?;
+        slot.password = Some(Password::new(text).map_err(|_| CompletionCode::INVALID_FIELD)?);
+        slot.form = form;
+        Ok(())
+    }
+}
