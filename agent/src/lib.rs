@@ -18,6 +18,7 @@
 )]
 
 pub mod blob;
+pub mod bmc;
 pub mod cmdline;
 pub mod console;
 pub mod deadlines;

@@ -239,6 +239,7 @@ mod tests {
             not_after_unix_ms: 0,
             machine_uid: "a-uid".to_owned(),
             scripts: Vec::new(),
+            bmc: None,
             action: TaskAction::Script(script.clone()),
             then: Then::PowerOff,
         };
@@ -315,6 +316,7 @@ mod tests {
             not_after_unix_ms: 0,
             machine_uid: String::new(),
             scripts: Vec::new(),
+            bmc: None,
             action: TaskAction::Script(script.clone()),
             then: Then::PowerOff,
         };

@@ -64,7 +64,32 @@ pub fn run_in(root: &str, program: &str, args: &[&str], limit: Duration) -> Resu
 /// # Errors
 /// It cannot be started, fails, or exceeds `limit`.
 pub fn run_with(program: &str, args: &[&str], input: &[u8], limit: Duration) -> Result<String, ToolError> {
+    let began = Instant::now();
     let command = format!("{program} {}", args.join(" "));
+    let out = ended(program, args, input, limit, command.clone())?;
+    say!("{command}: {:.1} s", began.elapsed().as_secs_f64());
+    Ok(out)
+}
+
+/// Runs a program whose arguments are secret: neither log nor error names them.
+///
+/// # Errors
+/// What it said, or why it did not end by itself.
+pub fn run_unlogged(program: &str, args: &[&str], limit: Duration) -> Result<String, String> {
+    ended(program, args, b"", limit, program.to_owned()).map_err(|error| match error {
+        ToolError::Failed { output, .. } => output,
+        other => other.to_string(),
+    })
+}
+
+/// Runs a program to its end. `command` is what errors call it.
+fn ended(
+    program: &str,
+    args: &[&str],
+    input: &[u8],
+    limit: Duration,
+    command: String,
+) -> Result<String, ToolError> {
     let began = Instant::now();
     let mut child = Command::new(program)
         .args(args)
@@ -89,10 +114,7 @@ pub fn run_with(program: &str, args: &[&str], input: &[u8], limit: Duration) -> 
         let err = err.join().unwrap_or_default();
         match status {
             None => Err(ToolError::TooLong { command, limit }),
-            Some(status) if status.success() => {
-                say!("{command}: {:.1} s", began.elapsed().as_secs_f64());
-                Ok(out)
-            }
+            Some(status) if status.success() => Ok(out),
             Some(status) => Err(ToolError::Failed {
                 command,
                 status: status.to_string(),

@@ -4,7 +4,9 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use basalt_api::agent::{ClaimReply, ClaimRequest, Outcome, Task, TaskAction, TaskResult, Then};
+use basalt_api::agent::{
+    BmcEnd, BmcSetup, ClaimReply, ClaimRequest, Outcome, Task, TaskAction, TaskResult, Then, bmc_purpose,
+};
 use rustix::system::{RebootCommand, reboot};
 
 use crate::cmdline::BootConfig;
@@ -16,7 +18,7 @@ use crate::rack::{self, Session};
 use crate::report::Reporter;
 use crate::root::Root;
 use crate::{
-    console, deadlines, erase, initrd, install, inventory, ipv6, network, say, script, task_scripts, tls,
+    bmc, console, deadlines, erase, initrd, install, inventory, ipv6, network, say, script, task_scripts, tls,
 };
 
 /// What the rack's clock says, carried on by this machine's own.
@@ -123,9 +125,15 @@ fn perform(context: &Context<'_>) -> TaskResult {
     let system = Root::system();
     let mut reporter = Reporter::new(context.session.clone());
     reporter.stage("inventory", 1, "reading the hardware");
-    let inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
+    let mut inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
+    let mut kernel = bmc::Kernel::find(&system);
+    inventory.bmc = kernel.as_mut().and_then(bmc::found::read);
     let mut disks = Disks::new(system);
     let (mut output, mut scripts) = (None, Vec::new());
+    let account = task.bmc.as_ref().map(|wanted| {
+        reporter.stage("bmc", 1, "making an account on the BMC");
+        set_up_bmc(context, kernel.as_mut(), wanted)
+    });
     let done = match &task.action {
         TaskAction::Inventory => {
             let found = task_scripts::run_alone(context, &disks, &mut reporter, &mut scripts);
@@ -153,6 +161,31 @@ fn perform(context: &Context<'_>) -> TaskResult {
         timings: reporter.finish().into_iter().collect(),
         output,
         scripts,
+        bmc: account,
+    }
+}
+
+/// Makes the account on the BMC. A machine whose BMC takes none is known all the same.
+fn set_up_bmc(context: &Context<'_>, kernel: Option<&mut bmc::Kernel>, wanted: &BmcSetup) -> BmcEnd {
+    let task = context.task;
+    let done = match (install::not_expired(context), kernel) {
+        (Err(failure), _) => Err(failure.message),
+        (Ok(()), None) => Err(
+            "the machine shows no BMC to its system (no /dev/ipmi0): turn on the BMC's interface to the host, or declare an account in bmc".to_owned(),
+        ),
+        (Ok(()), Some(kernel)) => {
+            bmc::account::set_up(kernel, wanted, &bmc_purpose(&task.machine_uid, task.attempt))
+        }
+    };
+    match done {
+        Ok(account) => {
+            say!("the BMC has user {:?} in slot {}", account.user, account.slot);
+            BmcEnd::Made(account)
+        }
+        Err(message) => {
+            say!("no account on the BMC: {message}");
+            BmcEnd::Failed { message }
+        }
     }
 }
 

@@ -62,6 +62,9 @@ pub struct Task {
     /// fails when one of them does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<Script>,
+    /// The account that is made on the BMC, with an inventory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc: Option<BmcSetup>,
     /// The work itself.
     pub action: TaskAction,
     /// What the agent does once the result is delivered.
@@ -74,6 +77,47 @@ impl Task {
     pub const fn changes_machine(&self) -> bool {
         !self.scripts.is_empty() || self.action.changes_machine()
     }
+}
+
+/// An account on the BMC. The password is made on the machine, and only the region can read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BmcSetup {
+    /// The user's name, 1 to 16 bytes.
+    pub user: String,
+    /// The region's key that the password is sealed to: X25519, lower-case hex.
+    pub key: String,
+}
+
+/// What a password is sealed for: it is of no use for another machine or attempt.
+#[must_use]
+pub fn bmc_purpose(machine_uid: &str, attempt: u64) -> String {
+    format!("basalt bmc account, machine {machine_uid}, attempt {attempt}")
+}
+
+/// What became of a [`BmcSetup`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum BmcEnd {
+    /// The account is there, and the BMC said from inside that it has this password.
+    Made(BmcAccount),
+    /// It is not; nothing that others use was changed.
+    Failed {
+        /// What stands in the way, and what to do.
+        message: String,
+    },
+}
+
+/// An account that was made on the BMC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BmcAccount {
+    /// The user's name.
+    pub user: String,
+    /// Its number on the BMC.
+    pub slot: u8,
+    /// The LAN channel on which it may log in.
+    pub channel: u8,
+    /// The password, sealed for [`bmc_purpose`], in lower-case hex.
+    pub password: String,
 }
 
 /// The work of a [`Task`].
@@ -252,6 +296,9 @@ pub struct TaskResult {
     /// How the task's scripts ended, as far as they were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptEnd>,
+    /// What became of the account on the BMC, where the task asked for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc: Option<BmcEnd>,
 }
 
 impl TaskResult {
@@ -379,6 +426,41 @@ pub struct Inventory {
     pub dmi: Dmi,
     /// Whether the kernel sees a BMC.
     pub bmc_present: bool,
+    /// What the BMC says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bmc: Option<Bmc>,
+}
+
+/// A BMC, as it was asked from inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bmc {
+    /// Its maker, or `enterprise` and the maker's number (IANA).
+    pub manufacturer: String,
+    /// The maker's number of the product.
+    pub product_id: u16,
+    /// Firmware revision.
+    pub firmware: String,
+    /// `2.0`
+    pub ipmi_version: String,
+    /// The channel that is its LAN interface.
+    pub channel: Option<u8>,
+    /// Its address there.
+    pub address: Option<String>,
+    /// Where it has that address from.
+    pub address_source: Option<AddressSource>,
+    /// MAC address of the LAN interface.
+    pub mac: Option<String>,
+}
+
+/// Where a BMC has its address from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressSource {
+    /// It was set by hand.
+    Static,
+    /// DHCP.
+    Dhcp,
 }
 
 /// How a machine booted.

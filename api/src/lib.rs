@@ -36,6 +36,8 @@ pub mod pin;
 pub mod plan;
 pub mod pointer;
 pub mod problem;
+#[cfg(feature = "pin")]
+pub mod sealing;
 pub mod values;
 pub mod watch;
 pub mod wire;

@@ -213,6 +213,7 @@ async fn report(region: &Region, machine: &str) {
         timings: BTreeMap::new(),
         output: None,
         scripts: Vec::new(),
+        bmc: None,
     };
     let (kind, body) = Observed::Result(Box::new(result)).stored();
     let fact = NewFact {

@@ -26,6 +26,7 @@ pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
         pci: pci::read(root),
         dmi: dmi::identification(root),
         bmc_present: !root.names("sys/class/ipmi").is_empty(),
+        bmc: None,
     }
 }
 

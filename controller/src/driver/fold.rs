@@ -249,6 +249,7 @@ mod tests {
                 timings: BTreeMap::new(),
                 output: None,
                 scripts,
+                bmc: None,
             };
             let task = json!({"scripts": [{"name": "burn-in"}], "action": {"type": "inventory"}});
             let tasks = BTreeMap::from([(Attempt::new(5), task)]);

@@ -68,6 +68,7 @@ async fn found(rack: &Linked, macs: &[&str], serial: &str) {
         timings: Default::default(),
         output: None,
         scripts: Vec::new(),
+        bmc: None,
     };
     let json = serde_json::to_vec(&result).unwrap();
     let result = AgentResult { json, address: "10.77.0.100".to_owned() };

@@ -31,6 +31,7 @@ pub(crate) async fn report(lab: &Lab, machine: &str, attempt: u64, cores: u32) {
         timings,
         output: None,
         scripts: Vec::new(),
+        bmc: None,
     };
     let (kind, body) = Observed::Result(Box::new(result)).stored();
     let fact = NewFact {

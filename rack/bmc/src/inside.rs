@@ -102,7 +102,7 @@ mod tests {
         // After the commands of a start: version 1, a reset.
         let octets = [0xff, 0x01, 0xa1, 0x04, 0xa1, 0x05, 0x18, 0x01, 0xe2, 0xa0];
         let asked = FromMachine { id: 5, net_fn: 6, command: 1, data: vec![] };
-        assert_eq!(read(&octets), [asked.clone()]);
+        assert_eq!(read(&octets), std::slice::from_ref(&asked));
         let damaged = [0x05, 0x18, 0x01, 0xe3, 0xa0];
         assert_eq!(read(&damaged), []);
         assert_eq!(encode(&asked, 0, &[0xa0]), [5, 0x1c, 1, 0, 0xaa, 0xb0, 0x3e, 0xa0]);

@@ -230,7 +230,7 @@ impl ServerCore {
     }
 
     /// Takes a request from the machine itself: its kernel may do all that an administrator may.
-    pub(crate) fn from_inside(&mut self, net_fn: u8, command: u8, data: &[u8]) -> FromInside {
+    pub(crate) fn inside(&mut self, net_fn: u8, command: u8, data: &[u8]) -> FromInside {
         let Some(served) = find(net_fn, command) else {
             return FromInside::Answer(refuse(CompletionCode::INVALID_COMMAND));
         };

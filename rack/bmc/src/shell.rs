@@ -206,7 +206,7 @@ impl<B: ChassisBackend> Shell<B> {
     }
 
     async fn answer_machine(&mut self, request: &FromMachine) {
-        let response = match self.core.from_inside(request.net_fn, request.command, &request.data) {
+        let response = match self.core.inside(request.net_fn, request.command, &request.data) {
             FromInside::Answer(response) => response,
             FromInside::Chassis(ask, parameter) => self.ask_chassis(ask).await.response(parameter),
         };

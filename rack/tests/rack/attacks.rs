@@ -254,6 +254,7 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
         timings: Default::default(),
         output: None,
         scripts: Vec::new(),
+        bmc: None,
     };
     let result = serde_json::to_vec(&result).unwrap();
     assert_eq!(agent.post("/agent/v1/result", Some(&session), result).await.status, 204);

@@ -339,6 +339,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
         timings: Default::default(),
         output: None,
         scripts: Vec::new(),
+        bmc: None,
     };
     let result = serde_json::to_vec(&result).unwrap();
     for _ in 0..2 {

@@ -110,6 +110,7 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
         timings: work.timings,
         output: work.output,
         scripts: work.scripts,
+        bmc: None,
     })
 }
 

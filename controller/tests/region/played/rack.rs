@@ -352,5 +352,6 @@ fn result(machine: MachineId, played: &Played, attempt: Attempt, outcome: Outcom
         timings: BTreeMap::new(),
         output: None,
         scripts: Vec::new(),
+        bmc: None,
     }
 }

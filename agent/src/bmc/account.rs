@@ -1,0 +1,193 @@
+//! The account that the region asks for. What others made on the BMC stays as it is.
+
+use basalt_api::agent::{BmcAccount, BmcSetup};
+use basalt_api::sealing;
+
+use super::password::{self, SHAPES, Shape};
+use super::{
+    Command, GET_CHANNEL_ACCESS, GET_USER_ACCESS, GET_USER_NAME, Interface, Refusal, SET_CHANNEL_ACCESS,
+    SET_USER_ACCESS, SET_USER_NAME, SET_USER_PASSWORD, found,
+};
+
+/// Octets of a user name, and of a password in the shorter form.
+const SHORT: usize = 16;
+/// Octets of a password in the longer form (IPMI 2.0 §22.30), which bit 7 of the user's number asks for.
+const LONG: usize = 20;
+const LONG_FORM: u8 = 0x80;
+/// All that power and boot device need (appendix G).
+const OPERATOR: u8 = 3;
+/// Access mode "always available" (§22.22).
+const ALWAYS: u8 = 2;
+/// The password is another (§22.30).
+const DIFFERS: u8 = 0x80;
+/// Completion codes of commands that a BMC does not have.
+const UNKNOWN: [u8; 2] = [0xc1, 0xc2];
+
+/// Operations of Set User Password (§22.30).
+#[derive(Clone, Copy)]
+enum Operation {
+    Disable = 0,
+    Enable = 1,
+    Set = 2,
+    Test = 3,
+}
+
+/// Makes the account and answers it, with its password sealed to the region's key for `purpose`.
+///
+/// # Errors
+/// What stands in the way, and what a person can do. A slot that was free is free again.
+pub fn set_up(bmc: &mut impl Interface, wanted: &BmcSetup, purpose: &str) -> Result<BmcAccount, String> {
+    let name = wanted.user.as_str();
+    if name.is_empty() || name.len() > SHORT {
+        return Err(format!(
+            "IPMI has user names of 1 to {SHORT} bytes, and {name:?} is none: set bmc_user of Settings"
+        ));
+    }
+    let key = hex::decode(&wanted.key).map_err(|_| "the region's key is not hexadecimal".to_owned())?;
+    let channel =
+        found::lan_channel(bmc).ok_or("the BMC has no LAN channel: nobody could log in by network")?;
+    let place = place(bmc, channel, name)?;
+    let made = fill(bmc, channel, place, name);
+    let password = match made {
+        Ok(password) => password,
+        Err(why) => {
+            if place.is_new {
+                give_back(bmc, place.slot);
+            }
+            return Err(why);
+        }
+    };
+    open_lan(bmc, channel)?;
+    let sealed = sealing::seal(&key, purpose, password.as_bytes()).map_err(|error| error.to_string())?;
+    Ok(BmcAccount { user: name.to_owned(), slot: place.slot, channel, password: hex::encode(sealed) })
+}
+
+/// Where the account is on the BMC.
+#[derive(Clone, Copy)]
+struct Place {
+    slot: u8,
+    /// Nobody had it.
+    is_new: bool,
+}
+
+/// The slot with the account of before, or the first free one. Slot 1 is the anonymous user's.
+fn place(bmc: &mut impl Interface, channel: u8, wanted: &str) -> Result<Place, String> {
+    let access = bmc.ask(GET_USER_ACCESS, &[channel, 1]).map_err(|refusal| refusal.to_string())?;
+    let count = access.first().map_or(0, |count| count & 0x3f);
+    let (mut free, mut holders) = (None, Vec::new());
+    for slot in 2..=count {
+        // Some BMCs refuse to name a user that is not there.
+        let name = bmc.ask(GET_USER_NAME, &[slot]).unwrap_or_default();
+        let name = name.split(|octet| *octet == 0).next().unwrap_or_default();
+        let name = String::from_utf8_lossy(name).trim().to_owned();
+        match name.as_str() {
+            "" | "(Empty User)" => free = free.or(Some(slot)),
+            name if name == wanted => return Ok(Place { slot, is_new: false }),
+            name => holders.push(name.to_owned()),
+        }
+    }
+    free.map(|slot| Place { slot, is_new: true }).ok_or_else(|| {
+        format!(
+            "all {} user slots of the BMC are taken ({}): delete a user that nobody needs, or declare one of them in bmc",
+            count.saturating_sub(1),
+            holders.join(", ")
+        )
+    })
+}
+
+/// Name, password, rights, and only then the user is let in: some BMCs enable no user without a password.
+fn fill(bmc: &mut impl Interface, channel: u8, place: Place, name: &str) -> Result<String, String> {
+    if place.is_new {
+        let mut octets = name.as_bytes().to_vec();
+        octets.resize(SHORT, 0);
+        tell(bmc, SET_USER_NAME, &[&[place.slot], octets.as_slice()].concat())?;
+    }
+    let password = take_password(bmc, place.slot)?;
+    // Bit 7: the bits below count; bit 4: messages over LAN. Link authentication and callback stay off.
+    tell(bmc, SET_USER_ACCESS, &[0x90 | channel, place.slot, OPERATOR, 0])?;
+    operate(bmc, place.slot, Operation::Enable, "").map_err(|refusal| refusal.to_string())?;
+    let access = bmc.ask(GET_USER_ACCESS, &[channel, place.slot]).map_err(|refusal| refusal.to_string())?;
+    let rights = access.get(3).copied().unwrap_or_default();
+    if rights & 0x10 == 0 || rights & 0x0f < OPERATOR || rights & 0x0f == 0x0f {
+        return Err(format!(
+            "the BMC took the rights of user {name:?} in slot {} and has others (0x{rights:02x}): give it the privilege operator on channel {channel} by hand",
+            place.slot
+        ));
+    }
+    Ok(password)
+}
+
+/// The first password that the BMC takes and keeps.
+fn take_password(bmc: &mut impl Interface, slot: u8) -> Result<String, String> {
+    let mut last = String::new();
+    for shape in SHAPES {
+        let password = password::random(shape).map_err(|error| format!("no random bytes: {error}"))?;
+        match keeps(bmc, slot, &password) {
+            Ok(()) => return Ok(password),
+            Err(refusal) => last = refusal.to_string(),
+        }
+    }
+    let shapes: Vec<String> = SHAPES
+        .iter()
+        .map(|Shape { length, mixed }| {
+            format!("{length} {}", if *mixed { "mixed characters" } else { "letters and digits" })
+        })
+        .collect();
+    Err(format!(
+        "the BMC takes no password of {} ({last}): relax its rules for passwords, or declare an account in bmc",
+        shapes.join(", ")
+    ))
+}
+
+fn keeps(bmc: &mut impl Interface, slot: u8, password: &str) -> Result<(), Refusal> {
+    operate(bmc, slot, Operation::Set, password)?;
+    match operate(bmc, slot, Operation::Test, password) {
+        Err(Refusal::Code(_, code)) if UNKNOWN.contains(&code) => Ok(()),
+        Err(Refusal::Code(command, DIFFERS)) => {
+            Err(Refusal::Silent(command, "it stored another password than it was told".to_owned()))
+        }
+        other => other,
+    }
+}
+
+fn operate(bmc: &mut impl Interface, slot: u8, operation: Operation, password: &str) -> Result<(), Refusal> {
+    let (form, flag) = if password.len() > SHORT { (LONG, LONG_FORM) } else { (SHORT, 0) };
+    let mut data = vec![slot | flag, operation as u8];
+    if matches!(operation, Operation::Set | Operation::Test) {
+        data.extend_from_slice(password.as_bytes());
+        data.resize(2 + form, 0);
+    }
+    bmc.ask(SET_USER_PASSWORD, &data).map(|_| ())
+}
+
+/// Sessions over LAN are taken at any time, now and after the BMC's next start.
+fn open_lan(bmc: &mut impl Interface, channel: u8) -> Result<(), String> {
+    let access = |bmc: &mut _, which: u8| -> Option<u8> {
+        Interface::ask(bmc, GET_CHANNEL_ACCESS, &[channel, which]).ok()?.first().copied()
+    };
+    // Non-volatile and volatile; bits 3 to 5 stay as they are.
+    for which in [0x40, 0x80] {
+        if let Some(now) = access(bmc, which).filter(|now| now & 0x07 != ALWAYS) {
+            let changed = bmc.ask(SET_CHANNEL_ACCESS, &[channel, which | (now & 0x38) | ALWAYS, 0]);
+            let after = access(bmc, which).unwrap_or_default();
+            if after & 0x07 != ALWAYS {
+                let why =
+                    changed.err().map_or("the BMC took it without effect".to_owned(), |it| it.to_string());
+                return Err(format!(
+                    "the BMC takes no sessions over LAN on channel {channel}, and it cannot be turned on from inside ({why}): turn IPMI over LAN on in its settings"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Leaves a slot as it was: nobody's.
+fn give_back(bmc: &mut impl Interface, slot: u8) {
+    let _ = operate(bmc, slot, Operation::Disable, "");
+    let _ = bmc.ask(SET_USER_NAME, &[&[slot][..], &[0; SHORT]].concat());
+}
+
+fn tell(bmc: &mut impl Interface, command: Command, data: &[u8]) -> Result<(), String> {
+    bmc.ask(command, data).map(|_| ()).map_err(|refusal| refusal.to_string())
+}

@@ -1,0 +1,65 @@
+//! Commands through the kernel's IPMI device, by `ipmitool raw`: it knows the device's interface, and this crate has no unsafe code.
+
+use std::path::PathBuf;
+
+use super::{Command, Interface, Refusal};
+use crate::root::Root;
+use crate::{deadlines, tool};
+
+/// The kernel's device.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel(());
+
+impl Kernel {
+    /// The device, if the kernel has one.
+    #[must_use]
+    pub fn find(root: &Root) -> Option<Self> {
+        let devices = ["dev/ipmi0", "dev/ipmi/0", "dev/ipmidev/0"];
+        devices.iter().any(|device| root.exists(PathBuf::from(device))).then_some(Self(()))
+    }
+}
+
+impl Interface for Kernel {
+    fn ask(&mut self, command: Command, data: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let octets = [&[command.net_fn, command.code], data].concat();
+        let octets: Vec<String> = octets.iter().map(|octet| format!("0x{octet:02x}")).collect();
+        let mut arguments = vec!["-I", "open", "raw"];
+        arguments.extend(octets.iter().map(String::as_str));
+        // Passwords are among the arguments: nothing of them is logged.
+        match tool::run_unlogged("ipmitool", &arguments, deadlines::BMC_COMMAND) {
+            Ok(output) => read_octets(&output)
+                .ok_or_else(|| Refusal::Silent(command, format!("ipmitool said {output:?}"))),
+            Err(said) => Err(match code(&said) {
+                Some(code) => Refusal::Code(command, code),
+                None => Refusal::Silent(command, said),
+            }),
+        }
+    }
+}
+
+/// Octets in hexadecimal, over several lines.
+fn read_octets(output: &str) -> Option<Vec<u8>> {
+    output.split_ascii_whitespace().map(|octet| u8::from_str_radix(octet, 16).ok()).collect()
+}
+
+/// The completion code in `Unable to send RAW command (channel=0x0 netfn=0x6 lun=0x0 cmd=0x46 rsp=0xcc): …`.
+fn code(said: &str) -> Option<u8> {
+    let (_, rest) = said.split_once("rsp=0x")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
+    u8::from_str_radix(&digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipmitool_is_understood() {
+        assert_eq!(read_octets(" 11 0a 4d 00 65\n").unwrap(), [0x11, 0x0a, 0x4d, 0x00, 0x65]);
+        assert!(read_octets("\n").unwrap().is_empty());
+        assert_eq!(read_octets("Get Device ID failed"), None);
+        let said = "Unable to send RAW command (channel=0x0 netfn=0x6 lun=0x0 cmd=0x46 rsp=0xcc): Invalid data field in request";
+        assert_eq!(code(said), Some(0xcc));
+        assert_eq!(code("Could not open device at /dev/ipmi0"), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! The machine's BMC as it is seen from inside: what it is, where it is on the network, and an account on it (IPMI 2.0).
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `ipmitool` | sends commands through the kernel's device |
+//! | `found` | reads what the BMC is; changes nothing |
+//! | `account` | makes the account that the task asks for |
+//! | `password` | passwords in the shapes that vendors take |
+
+pub mod account;
+pub mod found;
+mod ipmitool;
+mod password;
+
+pub use ipmitool::Kernel;
+
+use std::fmt;
+
+/// A command, by its place in the tables of the specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Network function.
+    pub net_fn: u8,
+    /// Number.
+    pub code: u8,
+    /// Its name in the specification.
+    pub name: &'static str,
+}
+
+const fn app(code: u8, name: &'static str) -> Command {
+    Command { net_fn: 0x06, code, name }
+}
+
+const GET_DEVICE_ID: Command = app(0x01, "Get Device ID");
+const SET_CHANNEL_ACCESS: Command = app(0x40, "Set Channel Access");
+const GET_CHANNEL_ACCESS: Command = app(0x41, "Get Channel Access");
+const GET_CHANNEL_INFO: Command = app(0x42, "Get Channel Info");
+const SET_USER_ACCESS: Command = app(0x43, "Set User Access");
+const GET_USER_ACCESS: Command = app(0x44, "Get User Access");
+const SET_USER_NAME: Command = app(0x45, "Set User Name");
+const GET_USER_NAME: Command = app(0x46, "Get User Name");
+const SET_USER_PASSWORD: Command = app(0x47, "Set User Password");
+const GET_LAN_PARAMETER: Command =
+    Command { net_fn: 0x0c, code: 0x02, name: "Get LAN Configuration Parameters" };
+
+/// Why a command was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The BMC said so, by a completion code (§5.2).
+    Code(Command, u8),
+    /// There was no answer.
+    Silent(Command, String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(command, code) => {
+                write!(f, "the BMC refuses {}: {} (0x{code:02x})", command.name, words(*code))
+            }
+            Self::Silent(command, why) => write!(f, "the BMC does not answer {}: {why}", command.name),
+        }
+    }
+}
+
+/// The codes that say something to a person.
+fn words(code: u8) -> &'static str {
+    match code {
+        0xc0 => "it is busy",
+        0xc1 => "it does not know the command",
+        0xc3 => "it timed out",
+        0xc7 | 0xc8 => "wrong length",
+        0xc9 => "parameter out of range",
+        0xcb => "not there",
+        0xcc => "invalid value",
+        0xd4 => "insufficient privilege; its lockdown mode may be on",
+        0xd5 => "not possible now; its lockdown mode may be on",
+        _ => "a code of its own",
+    }
+}
+
+/// The way to a BMC.
+pub trait Interface {
+    /// Sends a command; its data without the completion code.
+    ///
+    /// # Errors
+    /// A completion code other than 0, or silence.
+    fn ask(&mut self, command: Command, data: &[u8]) -> Result<Vec<u8>, Refusal>;
+}
