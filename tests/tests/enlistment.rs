@@ -110,10 +110,7 @@ async fn machines_that_nobody_declared_are_found_and_one_is_accepted() {
     assert_eq!(machines.map(|(name, ..)| disk(name)), before, "nothing is written to their disks");
     assert_eq!(list(&client, "Machine").await.len(), 0);
 
-    let mut command = Command::new(site.programs().path("basalt"));
-    command.args(["accept", &found[1], "--name", "db1"]).env("BASALT_ENDPOINT", site.endpoint());
-    let said = command.output().await.expect("basalt");
-    assert!(said.status.success(), "{said:?}");
+    basalt(&site, &["accept", &found[1], "--name", "db1"]).await;
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         let machines = list(&client, "Machine").await;
@@ -129,4 +126,80 @@ async fn machines_that_nobody_declared_are_found_and_one_is_accepted() {
     let left: Vec<String> =
         list(&client, "Discovery").await.iter().map(|it| it.metadata.name.to_string()).collect();
     assert_eq!(left, [found[0].clone()], "the other one still waits for somebody");
+
+    sets_its_bmc_up(&site, &client, "uefi", "db1").await;
+}
+
+/// Machine `declared` is the emulated machine `name`. Its BMC was found with it, and nobody knows an account there. One is made when its
+/// hardware is read again; for that, a person has to switch it on. From then on the region does so itself.
+async fn sets_its_bmc_up(site: &Site, client: &Client, name: &str, declared: &str) {
+    let own = site.machine(name).expect("a machine");
+    let found = get(client, declared).await.status["bmc"].clone();
+    assert_eq!((&found["driver"], &found["channel"]), (&json!("ipmi"), &json!(1)), "{found:#}");
+    assert_eq!(found["address"], json!(own.config().bmc_address));
+    assert_eq!((&found["account"], &found["problem"]), (&Value::Null, &Value::Null), "{found:#}");
+
+    let seen = "#!/bin/sh\nipmitool user list 1\nipmitool lan print 1\n";
+    declare(client, "Script", "bmc-seen", json!({"type": "commissioning", "content": seen})).await;
+    let mut spec = get(client, declared).await.spec;
+    spec["commissioning"]["scripts"] = json!(["bmc-seen"]);
+    declare(client, "Machine", declared, spec).await;
+    basalt(site, &["recommission", declared]).await;
+    site.rack_holds(1, "boot", declared).await.expect("the rack has what the machine is to boot");
+    own.power(PowerVerb::Cycle).await.expect("somebody switches it on");
+    let began = Instant::now();
+    let bmc = loop {
+        let status = get(client, declared).await.status;
+        if status["bmc"]["account"]["checked"] == true && status["power"]["state"] == "off" {
+            break status["bmc"].clone();
+        }
+        let log = basalt_lab::site::tail(&own.serial_log_path());
+        assert!(began.elapsed() < PATIENCE, "{:#}\n{status:#}\n{log}", status["bmc"]);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    println!(
+        "{declared} has an account on its BMC, and is switched off by it, after {:.0?}",
+        began.elapsed()
+    );
+    assert_eq!((&bmc["account"]["username"], &bmc["account"]["revision"]), (&json!("basalt"), &json!(1)));
+    assert_eq!(own.power_status().await.expect("the BMC answers").to_string(), "off");
+
+    // What ipmitool sees inside is what it sees from the network.
+    let address = own.config().bmc_address.to_string();
+    let asks =
+        ["-I", "lanplus", "-C", "17", "-U", "admin", "-P", "secret", "-H", &address, "user", "list", "1"];
+    let outside = site.lab().command("ipmitool").expect("a command").args(asks).output().expect("ipmitool");
+    let outside = String::from_utf8_lossy(&outside.stdout).into_owned();
+    let row = outside.lines().find(|line| line.contains("basalt")).expect("a user").to_owned();
+    assert!(row.contains("OPERATOR"), "{outside}");
+    let user: Vec<&str> = row.split_whitespace().collect();
+    for words in [user, vec!["IP Address", &address]] {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let log = basalt(site, &["logs", declared, "--output", "json"]).await;
+            if log.lines().any(|seen| words.iter().all(|word| seen.contains(word))) {
+                break;
+            }
+            assert!(Instant::now() < end, "{words:?} is not in\n{log}");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    // The machine is switched on by nobody but the region.
+    basalt(site, &["power", "on", declared, "--wait"]).await;
+    assert_eq!(own.power_status().await.expect("the BMC answers").to_string(), "on");
+}
+
+async fn get(client: &Client, name: &str) -> Object {
+    let machines = list(client, "Machine").await;
+    machines.into_iter().find(|it| it.metadata.name.as_str() == name).expect("a machine")
+}
+
+/// What the command says.
+async fn basalt(site: &Site, arguments: &[&str]) -> String {
+    let mut command = Command::new(site.programs().path("basalt"));
+    command.args(arguments).env("BASALT_ENDPOINT", site.endpoint());
+    let said = command.output().await.expect("basalt");
+    assert!(said.status.success(), "{arguments:?}: {said:?}");
+    String::from_utf8_lossy(&said.stdout).into_owned()
 }

@@ -227,6 +227,7 @@ impl World {
             not_after_unix_ms: i64::MAX,
             machine_uid: UID.into(),
             scripts: Vec::new(),
+            bmc: None,
             action,
             then: Then::PowerOff,
         };

@@ -1,16 +1,18 @@
 //! The rules between fields of a machine's BMC: the limits of the driver that is declared.
 
-use super::machine::{Bmc, BmcTls, PowerDriver};
+use super::machine::{Bmc, BmcConfig, BmcTls, PowerDriver};
 use crate::validate::Rule;
 
 /// Longest user name and password that IPMI 2.0 can carry, in bytes (§22.28, §22.30).
 const IPMI_USERNAME: usize = 16;
 const IPMI_PASSWORD: usize = 20;
 
-pub(super) fn bmc_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
+pub(super) fn bmc_rules(bmc: &Bmc, config: Option<BmcConfig>, rule: &mut Rule<'_>) {
     let driver = bmc.driver;
+    // Commissioning finds the address, and makes the account.
+    let sets_up = driver == PowerDriver::Ipmi && config != Some(BmcConfig::Leave) && bmc.username.is_none();
     match driver {
-        PowerDriver::Ipmi | PowerDriver::Redfish if bmc.address.is_none() => rule.missing(
+        PowerDriver::Ipmi | PowerDriver::Redfish if bmc.address.is_none() && !sets_up => rule.missing(
             "/bmc/address",
             format!("driver \"{driver}\" needs the BMC's address"),
             "the IP address or host name of the BMC, or driver = \"manual\"",
@@ -22,8 +24,15 @@ pub(super) fn bmc_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
         ),
         PowerDriver::Ipmi | PowerDriver::Redfish | PowerDriver::Manual => {}
     }
+    if config == Some(BmcConfig::SetUp) && driver != PowerDriver::Ipmi {
+        rule.broken(
+            "/commissioning/bmc",
+            format!("an account is made by IPMI, and driver = \"{driver}\" has none"),
+            "leave it out, or say driver = \"ipmi\"",
+        );
+    }
     match driver {
-        PowerDriver::Ipmi => ipmi_rules(bmc, rule),
+        PowerDriver::Ipmi => ipmi_rules(bmc, sets_up, rule),
         PowerDriver::Redfish => redfish_rules(bmc, rule),
         PowerDriver::Manual => {}
     }
@@ -61,12 +70,13 @@ pub(super) fn bmc_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
     }
 }
 
-fn ipmi_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
+fn ipmi_rules(bmc: &Bmc, sets_up: bool, rule: &mut Rule<'_>) {
     match bmc.username.as_deref() {
+        None if sets_up => {}
         None => rule.missing(
             "/bmc/username",
             "driver \"ipmi\" needs an account of the BMC",
-            "an account with the privilege operator, and its password",
+            "an account with the privilege operator, and its password; or leave commissioning.bmc out, and one is made",
         ),
         Some(name) if name.is_empty() || name.len() > IPMI_USERNAME => rule.broken(
             "/bmc/username",

@@ -116,16 +116,21 @@ pub enum Architecture {
 pub struct Bmc {
     /// How it is spoken to.
     pub driver: PowerDriver,
-    /// Its address or host name, which no other machine's has. Needed by `ipmi` and `redfish`.
+    /// Its address or host name, which no other machine's has. Needed by `redfish`; and by `ipmi`, unless commissioning sets the BMC up. Absent: the
+    /// address that was found from inside. One from DHCP is followed by the BMC's MAC address.
     pub address: Option<Host>,
     /// Its port. Absent: the driver's own, 623 for `ipmi`, 443 for `redfish`.
     #[field(min = 1, max = 65535)]
     pub port: Option<u16>,
-    /// The account. Needed by `ipmi`, which has names of 1 to 16 bytes, and by `redfish`.
+    /// The account. Needed by `redfish`; and by `ipmi`, which has names of 1 to 16 bytes, unless commissioning sets the BMC up. An account that
+    /// commissioning made is used in place of this one.
     pub username: Option<String>,
     /// The account's password. IPMI has passwords of up to 20 bytes.
     #[field(sent_to(driver, address, port, tls))]
     pub password: Option<Secret>,
+    /// Another number here has the next commissioning make another password for the account that it made.
+    #[field(default = 0)]
+    pub rotate: u32,
     /// What this BMC needs that others do not.
     #[field(default)]
     pub options: BmcOptions,
@@ -200,12 +205,22 @@ pub struct Commissioning {
     pub scripts: BTreeSet<Ref<Script>>,
     /// Scripts of type `testing` that are run after those.
     pub testing: BTreeSet<Ref<Script>>,
-    /// Leave the BMC's accounts and network settings alone.
-    #[field(default = false, dormant = "they always are left alone")]
-    pub skip_bmc_config: bool,
+    /// Whether an account is made on the BMC when the hardware is read. Absent: `set_up` where `bmc` has no account and no other driver than
+    /// `ipmi`, else `leave`. A change counts from the next commissioning on.
+    pub bmc: Option<BmcConfig>,
     /// Whether the machine stays on when it is done.
     #[field(default = false)]
     pub keep_power: bool,
+}
+
+/// What is done to a BMC when the hardware of its machine is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum BmcConfig {
+    /// An account for Basalt is made on it from inside, with a random password, and sessions over LAN are turned on. Other accounts stay.
+    /// Nothing is done while an account that was made so is good.
+    SetUp,
+    /// Nothing.
+    Leave,
 }
 
 /// Whether a machine is to be on.
@@ -305,14 +320,53 @@ pub enum PowerState {
 /// A BMC found from inside its machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DetectedBmc {
+    /// How it is spoken to.
+    pub driver: PowerDriver,
     /// Its LAN address.
     pub address: Option<IpAddr>,
+    /// Where it has that address from.
+    pub address_source: Option<BmcAddressSource>,
     /// Its own MAC address.
     pub mac: Option<Mac>,
-    /// Manufacturer and product.
-    pub product: Option<String>,
+    /// The channel that is its LAN interface (IPMI 2.0 §6.3).
+    pub channel: Option<u8>,
+    /// Its maker.
+    pub vendor: Option<String>,
+    /// The maker's number of the product.
+    #[field(default = 0)]
+    pub product_id: u16,
     /// Firmware revision.
     pub firmware: Option<String>,
+    /// The account that commissioning has made on it.
+    pub account: Option<BmcAccountStatus>,
+    /// Why commissioning has made no account on it, and what to do.
+    pub problem: Option<String>,
+}
+
+/// Where a BMC has its address from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum BmcAddressSource {
+    /// It was set by hand.
+    Static,
+    /// DHCP.
+    Dhcp,
+}
+
+/// An account that commissioning has made on a BMC.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct BmcAccountStatus {
+    /// The user's name.
+    pub username: String,
+    /// Counts the passwords that were made for the machine, from 1.
+    pub revision: u32,
+    /// When it was made.
+    pub made_at: Timestamp,
+    /// Whether a rack has used it. Before that, the BMC has checked it from inside alone.
+    #[field(default = false)]
+    pub checked: bool,
+    /// Racks could not use it, and the account that is declared in `bmc` is used.
+    #[field(default = false)]
+    pub refused: bool,
 }
 
 /// How far a boot has come.
@@ -335,7 +389,7 @@ fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
         super::storage_rules::storage_rules(storage, rule);
     }
     if let Some(bmc) = &spec.bmc {
-        super::bmc_rules::bmc_rules(bmc, rule);
+        super::bmc_rules::bmc_rules(bmc, spec.commissioning.bmc, rule);
     }
     if let Some(network) = &spec.network {
         network_rules(network, rule);

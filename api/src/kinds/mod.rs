@@ -62,9 +62,9 @@ pub use inventory::{
 };
 pub use machine::Machine;
 pub use machine::{
-    Architecture, Bmc, BmcOptions, BmcPrivilege, BmcTls, BootOrder, BootProgress, Commissioning, DetectedBmc,
-    MachineMode, MachineOwnership, MachineSpec, MachineStatus, PowerDriver, PowerPolicy, PowerState,
-    PowerStatus,
+    Architecture, Bmc, BmcAccountStatus, BmcAddressSource, BmcConfig, BmcOptions, BmcPrivilege, BmcTls,
+    BootOrder, BootProgress, Commissioning, DetectedBmc, MachineMode, MachineOwnership, MachineSpec,
+    MachineStatus, PowerDriver, PowerPolicy, PowerState, PowerStatus,
 };
 pub use network::{
     BlockState, BootMode, Fabric, FabricSpec, FabricStatus, IpRange, IpRangeSpec, IpRangeStatus, RangeBlock,

@@ -55,6 +55,9 @@ pub struct SettingsSpec {
     /// `retry_later`, `retry_credentials` or `operation`. How long a system may take to report, its deployment says.
     #[field(none)]
     pub deadlines: BTreeMap<String, Duration>,
+    /// The user that commissioning makes on BMCs, 1 to 16 bytes.
+    #[field(none, default = "basalt")]
+    pub bmc_user: String,
     /// Networks that BMCs have to be in: racks send no password elsewhere. Empty: anywhere that racks reach.
     #[field(none)]
     pub bmc_networks: BTreeSet<Cidr>,
@@ -236,6 +239,17 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
                 "1s to 7d",
             );
         }
+    }
+    if !(1..=16).contains(&spec.bmc_user.len()) || spec.bmc_user.contains('\0') {
+        rule.broken(
+            "/bmc_user",
+            format!(
+                "IPMI has user names of 1 to 16 bytes, and {:?} has {}",
+                spec.bmc_user,
+                spec.bmc_user.len()
+            ),
+            "a shorter name, such as \"basalt\"",
+        );
     }
     enlistment_rules(&spec.enlistment, rule);
     if let Some(openid) = &spec.openid {

@@ -5,6 +5,7 @@
 //! stops it. So a rotation that was committed is complete, and one that was not has changed nothing.
 
 use crate::StoreError;
+use crate::bmc_account;
 use crate::concern;
 use crate::driver::{attempt_pointer, authority_place};
 use crate::entry;
@@ -93,6 +94,7 @@ pub async fn rotate(
     keys.entries(&mut tx).await?;
     count += keys.authority(&mut tx).await?;
     count += keys.strangers(&mut tx).await?;
+    count += keys.bmc_accounts(&mut tx).await?;
     let check = sealed_check(new)?;
     sqlx::query!("update region_meta set seal_check = $1", check).execute(&mut *tx).await?;
     sealed();
@@ -232,6 +234,32 @@ impl Keys<'_> {
         let resealed = self.again(&stranger::key_place(), &key)?;
         let update = sqlx::query!("update stranger_attempt set sealed = $1", resealed);
         Ok(update.execute(&mut *tx).await?.rows_affected())
+    }
+
+    async fn bmc_accounts(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {
+        let (mut count, mut after) = (0, uuid::Uuid::nil());
+        loop {
+            let rows = sqlx::query!(
+                "select machine, sealed from bmc_account where machine > $1 order by machine limit $2 for update",
+                after,
+                PAGE
+            );
+            let rows = rows.fetch_all(&mut *tx).await?;
+            let Some(last) = rows.last() else { return Ok(count) };
+            after = last.machine;
+            let (mut machines, mut resealed) = (Vec::new(), Vec::new());
+            for row in rows {
+                resealed.push(self.again(&bmc_account::place(Uid::from(row.machine)), &row.sealed)?);
+                machines.push(row.machine);
+            }
+            let update = sqlx::query!(
+                "update bmc_account a set sealed = u.sealed from unnest($1::uuid[], $2::bytea[]) u(machine, sealed)
+                 where a.machine = u.machine",
+                &machines,
+                &resealed
+            );
+            count += update.execute(&mut *tx).await?.rows_affected();
+        }
     }
 
     async fn authority(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {

@@ -12,12 +12,15 @@ pub struct SealKey {
     cipher: RandomizedNonceKey,
     marks: hmac::Key,
     registry: Zeroizing<[u8; 32]>,
+    bmc_setup: hmac::Key,
 }
 
 /// What the key for marks is derived under.
 const MARKS: &[u8] = b"basalt marks of plans";
 /// What the key of the provider's registry is derived under.
 const REGISTRY: &[u8] = b"basalt registry of the provider";
+/// What the key is derived under that keys for passwords of BMCs are derived from.
+const BMC_SETUP: &[u8] = b"basalt passwords of BMCs";
 
 impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +44,8 @@ impl SealKey {
         let marks = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&source, MARKS).as_ref());
         let mut registry = Zeroizing::new([0; 32]);
         registry.copy_from_slice(hmac::sign(&source, REGISTRY).as_ref());
-        Ok(Self { cipher, marks, registry })
+        let bmc_setup = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&source, BMC_SETUP).as_ref());
+        Ok(Self { cipher, marks, registry, bmc_setup })
     }
 
     /// A new key's bytes.
@@ -65,6 +69,13 @@ impl SealKey {
     /// The seed of the key that the provider's registry signs with.
     pub(crate) fn registry(&self) -> &[u8; 32] {
         &self.registry
+    }
+
+    /// A private key of X25519, of its own for each text.
+    pub(crate) fn bmc_setup(&self, text: &[u8]) -> Zeroizing<[u8; 32]> {
+        let mut key = Zeroizing::new([0; 32]);
+        key.copy_from_slice(hmac::sign(&self.bmc_setup, text).as_ref());
+        key
     }
 
     /// nonce || ciphertext || tag. `place` is authenticated with it, so that a sealed text cannot be moved elsewhere.

@@ -273,6 +273,9 @@ pub struct Cause {
     /// When a person last asked for the machine to be looked at again: what is mended by hand has no other trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Timestamp>,
+    /// The account on the BMC, where the machine made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_account: Option<Attempt>,
 }
 
 /// A step that was begun. Written before its effect, in the transaction that allocates the attempt where there is one.

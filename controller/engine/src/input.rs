@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use basalt_api::agent::{BlobRef, Outcome, Script};
 use basalt_api::kinds::{DeploymentSpec, MachineSpec, NetworkConfig, Redeploy, StorageConfig};
-use basalt_api::values::{DeploymentId, Generation, ImageId, MachineId, OperationId, Sha256, Timestamp};
+use basalt_api::values::{
+    Attempt, DeploymentId, Generation, ImageId, MachineId, OperationId, Sha256, Timestamp,
+};
 use basalt_api::wire::Verb;
 use basalt_api::{Effect, Model};
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,9 @@ pub struct MachineInput {
     pub generation: Generation,
     /// What is declared.
     pub spec: MachineSpec,
+    /// The attempt by which the machine made the account on its BMC that is used; None: the declared one is. `spec.bmc` has its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_account: Option<Attempt>,
     /// When it was declared, or enlisted.
     pub created_at: Timestamp,
     /// When its deletion was requested.

@@ -41,7 +41,7 @@ impl Machinery for Driver {
             let estate = driver.estate().await?;
             let mut reports = Vec::with_capacity(these.len());
             for (object, supposed) in these {
-                reports.push(driver.report(&estate, object, supposed).await?);
+                reports.push(Box::pin(driver.report(&estate, object, supposed)).await?);
             }
             Ok(reports)
         })
@@ -73,7 +73,7 @@ impl Machinery for Driver {
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
         Box::pin(async move {
             let estate = self.estate().await?;
-            let report = self.report(&estate, object, Supposed::default()).await?;
+            let report = Box::pin(self.report(&estate, object, Supposed::default())).await?;
             Ok(Waits { waits: report.waits })
         })
     }

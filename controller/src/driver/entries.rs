@@ -226,13 +226,21 @@ async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option
         let is_told = loaded.entries.contains_key(POWER) && differs(loaded, POWER, &says, &racks);
         return Ok(is_told.then_some(Wanted { concern: POWER, says, body: None, racks }));
     };
-    let says = json!({ "generation": input.generation });
+    let mut says = json!({ "generation": input.generation });
+    if let (Some(account), Some(says)) = (input.bmc_account, says.as_object_mut()) {
+        // Its address may be another without a change of the spec.
+        says.insert("account".to_owned(), to_json(&account)?);
+        says.insert("address".to_owned(), to_json(&bmc.address)?);
+    }
     let racks = estate.power_rack(&input.spec, power_holder(&loaded.entries)).map(|rack| rack.uid);
     let racks = racks.into_iter().collect();
     if !differs(loaded, POWER, &says, &racks) {
         return Ok(None);
     }
-    let password = store.open_secret(input.uid.into(), "/bmc/password").await?;
+    let password = match input.bmc_account {
+        Some(_) => store.bmc_password(input.uid).await?,
+        None => store.open_secret(input.uid.into(), "/bmc/password").await?,
+    };
     let bmc = Bmc {
         machine_uid: input.uid.to_string(),
         driver: bmc.driver.to_string(),
@@ -245,6 +253,7 @@ async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option
         system: bmc.options.system.unwrap_or_default(),
         trust: bmc.tls.and_then(trust),
         privilege: bmc.options.privilege.map(|it| it.to_string()).unwrap_or_default(),
+        account: input.bmc_account.map_or(0, Attempt::get),
     };
     Ok(Some(Wanted { concern: POWER, says, body: Some(bmc.encode_to_vec()), racks }))
 }

@@ -14,8 +14,8 @@ use basalt_api::kinds::{
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
 use basalt_db::{
-    CurrentLease, EntryState, Fact, FleetLimits, HostName, Object, Slot, Store, StoreError, Tagged,
-    TopologyRows,
+    BmcAccount, CurrentLease, EntryState, Fact, FleetLimits, HostName, Object, Slot, Store, StoreError,
+    Tagged, TopologyRows,
 };
 use basalt_engine::Policy;
 use basalt_engine::budget::Budget;
@@ -25,6 +25,7 @@ use basalt_engine::input::{Claim, EphemeralImage, MachineInput, ResolvedImage};
 use serde::de::DeserializeOwned;
 
 use super::addresses::{self, Addressing};
+use super::bmc_account::{DeclaredBmc, InUse};
 use super::entries;
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
@@ -109,6 +110,10 @@ pub struct Loaded {
     pub slot: Option<Slot>,
     /// What was asked of it once, as it is noted.
     pub operations: Vec<basalt_db::Operation>,
+    /// The account that it has made on its BMC.
+    pub account: Option<BmcAccount>,
+    /// What is declared of its BMC. The input has the BMC as racks speak to it.
+    pub declared: DeclaredBmc,
     /// Its entries for racks, by concern.
     pub entries: BTreeMap<String, EntryState>,
     /// Names that it has in domains, as they were written last.
@@ -343,6 +348,10 @@ impl Estate {
         (facts.boot_applied, facts.boot_refused) =
             entries::applied(entries.get(entries::BOOT), &boot_racks, &self.racks);
         facts.boot_racks = estate::link(boot_racks);
+        let declared = DeclaredBmc::of(&machine);
+        let account = store.bmc_account(uid).await?;
+        let in_use = Box::pin(InUse::load(store, &machine, account.as_ref(), &facts)).await?;
+        machine.bmc = in_use.bmc;
         facts.power_rack = estate::link(self.power_rack(&machine, entries::power_holder(&entries)));
         let zone = machine.zone.as_ref().map_or(DEFAULT_ZONE, |zone| zone.as_str());
         let (budget, slot) = self.budget(store, uid, zone).await?;
@@ -366,6 +375,7 @@ impl Estate {
             uid,
             name: object.name.clone(),
             generation: object.generation,
+            bmc_account: in_use.account,
             ephemeral: self.ephemeral(machine.architecture),
             spec: machine,
             created_at: object.created_at,
@@ -407,6 +417,8 @@ impl Estate {
             slot,
             operations,
             host_names,
+            account,
+            declared,
             entries,
             stands_at,
         })

@@ -24,7 +24,8 @@ use super::converge::Driver;
 use super::estate::RackSeen;
 use super::load::{Estate, Loaded};
 use super::{
-    addresses, decision, entries, estate, machine_addresses, operation, report_token, strangers, tag, zones,
+    addresses, bmc_account, decision, entries, estate, machine_addresses, operation, report_token, strangers,
+    tag, zones,
 };
 use crate::racks::observed::Observed;
 
@@ -58,6 +59,9 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         let loaded = estate.machine(&driver.store, &object).await?;
         driver.meters.evaluated(tag::expressions(&estate.tags));
         if strangers::adopt(driver, &estate, &object, &loaded).await? {
+            continue;
+        }
+        if bmc_account::settle(driver, &loaded).await? {
             continue;
         }
         if addresses::assign(driver, &estate, &loaded).await? {
@@ -288,7 +292,10 @@ impl Turn<'_> {
             token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),
         };
         let scripts = loaded.scripts.of(kind).to_vec();
-        let context = Context { attempt, not_after: step.not_after, report: Some(report), scripts };
+        let bmc = (kind == TaskKind::Inventory)
+            .then(|| bmc_account::wanted(&driver.store, loaded, &estate.settings, attempt));
+        let context =
+            Context { attempt, not_after: step.not_after, report: Some(report), scripts, bmc: bmc.flatten() };
         let task = match compose(&loaded.input, kind, &context) {
             Ok(task) => task,
             Err(error) => return Ok(Did::Cannot(basalt_api::in_one_line(&error))),
@@ -372,6 +379,7 @@ fn power_command(
         efi,
         not_after_unix_ms: step.not_after.as_millisecond(),
         bmc_generation: loaded.input.generation.get(),
+        bmc_account: loaded.input.bmc_account.map_or(0, Attempt::get),
         traceparent: crate::telemetry::here().map(|here| here.child().to_string()).unwrap_or_default(),
     }
 }
@@ -407,6 +415,7 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
     let automatic = loaded.automatic.iter().filter(|it| it.error.is_none());
     status.automatic_tags = automatic.filter_map(|it| it.name.parse().ok()).collect();
     status.inventory = loaded.inventory.clone();
+    status.bmc = bmc_account::status(loaded);
     status.commissioned_at = facts.inventory.as_ref().map(|seen| seen.at);
     status.power = facts.power.as_ref().map(|reading| PowerStatus {
         certificate: facts.bmc_certificate,

@@ -31,6 +31,7 @@
 pub mod addresses;
 pub mod allocate;
 pub mod answers;
+pub mod bmc_account;
 pub mod concerns;
 mod concerns6;
 mod conditions;

@@ -62,7 +62,7 @@ async fn what_nothing_acts_on_yet_says_so() {
 async fn a_field_that_nothing_acts_on_yet_is_an_advisory_and_stands_in_ready() {
     let lab = lab().await;
     let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "boot_order": "disk_first", "ownership": {"os": "observed"},
-        "commissioning": {"skip_bmc_config": false}});
+        "commissioning": {"bmc": null}});
     let body = json!({ "spec": spec }).to_string();
     let told = [
         r#"ownership/os: os "observed" is not acted on yet: a deployment may be installed on it; boot = "observed" prevents that"#,

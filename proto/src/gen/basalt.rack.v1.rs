@@ -331,6 +331,9 @@ pub struct Bmc {
     /// IPMI: "operator", "administrator"; empty: "operator"
     #[prost(string, tag = "14")]
     pub privilege: ::prost::alloc::string::String,
+    /// the attempt by which the machine made the account; 0: it is declared
+    #[prost(uint64, tag = "15")]
+    pub account: u64,
     /// Redfish: which certificate is believed. None of these: the first that the rack sees, from then on.
     #[prost(oneof = "bmc::Trust", tags = "10, 11, 12, 13")]
     pub trust: ::core::option::Option<bmc::Trust>,
@@ -1155,6 +1158,9 @@ pub struct PowerCommand {
     /// W3C Trace Context; empty: none
     #[prost(string, tag = "11")]
     pub traceparent: ::prost::alloc::string::String,
+    /// racks wait for a description of the BMC with this account
+    #[prost(uint64, tag = "12")]
+    pub bmc_account: u64,
 }
 /// Nested message and enum types in `PowerCommand`.
 pub mod power_command {

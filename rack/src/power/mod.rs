@@ -244,8 +244,11 @@ impl Power {
     /// The machine's BMC, if a concern names it in time: as it was declared when the command was given, or later. A wrong
     /// password that was mended a moment ago must not count against the account once more.
     async fn bmc(&self, command: &PowerCommand) -> Option<Bmc> {
-        let meant =
-            |bmc: &&Bmc| bmc.machine_uid == command.machine_uid && bmc.generation >= command.bmc_generation;
+        let meant = |bmc: &&Bmc| {
+            bmc.machine_uid == command.machine_uid
+                && bmc.generation >= command.bmc_generation
+                && bmc.account == command.bmc_account
+        };
         let find = |concern: &Option<Arc<PowerConcern>>| concern.as_ref()?.bmcs.iter().find(meant).cloned();
         let mut concern = self.concern.clone();
         let named = tokio::time::timeout(AHEAD, concern.wait_for(|concern| find(concern).is_some())).await;

@@ -2,7 +2,8 @@ use super::*;
 use crate::clock::Clock;
 use crate::spool::{Limits, writer};
 use basalt_bmc::{
-    BmcServer, BootOverride, ChassisBackend, CompletionCode, Password, Privilege, ServerConfig, Username,
+    Accounts, BmcServer, BootOverride, ChassisBackend, CompletionCode, Password, Privilege, ServerConfig,
+    User, Username,
 };
 use basalt_proto::rack_v1::Fact;
 
@@ -42,9 +43,11 @@ impl Lab {
     async fn new(password: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let chassis = Arc::new(Chassis(Mutex::new((PowerState::Off, Vec::new()))));
-        let mut config =
-            ServerConfig::new(Username::new("admin").unwrap(), Password::new("secret").unwrap(), [1; 16]);
-        config.users[0].privilege = Privilege::Operator;
+        let name = Username::new("admin").unwrap();
+        let of_bmc = Password::new("secret").unwrap();
+        let mut config = ServerConfig::new(name.clone(), of_bmc.clone(), [1; 16]);
+        let admin = User { name, password: of_bmc, privilege: Privilege::Operator };
+        config.accounts = Accounts::new(4, vec![admin]);
         let bmc = BmcServer::start("127.0.0.1:0".parse().unwrap(), config, chassis.clone()).await.unwrap();
         let concern = PowerConcern {
             bmcs: vec![Bmc {

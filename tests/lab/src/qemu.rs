@@ -72,7 +72,8 @@ pub(crate) fn command_line(config: &BmcProgramConfig, boot: BiosBoot) -> Vec<Str
     option("-device", format!("virtio-blk-pci,drive=disk,serial={},addr={DISK_SLOT:#x}", machine.serial));
     option("-device", "virtio-rng-pci".to_owned());
     // The BMC that the machine sees is the one on the network.
-    option("-chardev", format!("socket,id=ipmi,path={}", escape(&config.inside_path())));
+    // QEMU 7.2 crashes if the socket is connected before the device is there. With `reconnect` it connects afterwards.
+    option("-chardev", format!("socket,id=ipmi,path={},reconnect=1", escape(&config.inside_path())));
     option("-device", "ipmi-bmc-extern,id=bmc,chardev=ipmi".to_owned());
     option("-device", "isa-ipmi-kcs,bmc=bmc".to_owned());
     match machine.firmware {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
-const BYTES: [(&str, bool); 26] = [
+const BYTES: [(&str, bool); 27] = [
     ("_sqlx_migrations.checksum", false),
     ("address.duid", false),
     ("api_token.sha256", false),
@@ -18,6 +18,7 @@ const BYTES: [(&str, bool); 26] = [
     ("authority.certificate_der", false),
     ("authority.sealed_key", true),
     ("blob.sha256", false),
+    ("bmc_account.sealed", true),
     ("decision.digest", false),
     ("decision.ground", false),
     ("decision_ground.sha256", false),

@@ -75,6 +75,7 @@ impl<'a> Walk<'a> {
             deployment: claim.map(|c| c.generation),
             image: claim.and_then(|c| c.image.as_ref()).map(|image| image.digest),
             asked: self.input.recommission_requested_at,
+            bmc_account: self.input.bmc_account,
         }
     }
 

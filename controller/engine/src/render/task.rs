@@ -1,7 +1,7 @@
 //! Composes the task of an attempt: spec and facts become the agent's instructions.
 
 use basalt_api::agent::{
-    DiskSelector, Erase, Install, Inventory, NEEDS_STORAGE, Script, Task, TaskAction, Then, Wipe,
+    BmcSetup, DiskSelector, Erase, Install, Inventory, NEEDS_STORAGE, Script, Task, TaskAction, Then, Wipe,
 };
 use basalt_api::kinds::{self, PowerPolicy, StorageConfig, StorageLayout};
 use basalt_api::values::{Attempt, Timestamp};
@@ -28,6 +28,8 @@ pub struct Context {
     pub report: Option<ReportTo>,
     /// The scripts that belong to the task.
     pub scripts: Vec<Script>,
+    /// The account that is made on the BMC.
+    pub bmc: Option<BmcSetup>,
 }
 
 /// Where an installed system reports itself.
@@ -97,6 +99,7 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
         not_after_unix_ms: context.not_after.as_millisecond(),
         machine_uid: input.uid.to_string(),
         scripts: context.scripts.clone(),
+        bmc: context.bmc.clone(),
         action,
         then,
     })

@@ -340,7 +340,13 @@ fn deployed() -> World {
 
 fn context() -> Context {
     let report = ReportTo { racks: vec!["http://10.77.0.1:5248".to_owned()], token: "TOKEN".to_owned() };
-    Context { attempt: Attempt::new(7), not_after: at(60), report: Some(report), scripts: Vec::new() }
+    Context {
+        attempt: Attempt::new(7),
+        not_after: at(60),
+        report: Some(report),
+        scripts: Vec::new(),
+        bmc: None,
+    }
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn task(attempt: Attempt, mode: EnlistMode) -> Task {
         not_after_unix_ms: i64::MAX,
         machine_uid: String::new(),
         scripts: Vec::new(),
+        bmc: None,
         action: TaskAction::Inventory,
         then: match mode {
             EnlistMode::Create => Afterwards::PowerOff,

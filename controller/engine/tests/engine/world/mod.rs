@@ -115,6 +115,7 @@ impl World {
         Self {
             now,
             input: MachineInput {
+                bmc_account: None,
                 uid: MachineId::from(uuid(1)),
                 name: "web1".to_owned(),
                 generation: Generation::new(1),
@@ -299,8 +300,13 @@ impl World {
             self.attempt += 1;
             let new = Attempt::new(self.attempt);
             attempt = Some(new);
-            let context =
-                Context { attempt: new, not_after: step.not_after, report: None, scripts: Vec::new() };
+            let context = Context {
+                attempt: new,
+                not_after: step.not_after,
+                report: None,
+                scripts: Vec::new(),
+                bmc: None,
+            };
             let composed = compose(&self.input, *task, &context).expect("what is armed can be composed");
             if composed.then == Then::Reboot {
                 self.hardware.stays_on.insert(new);

@@ -1,0 +1,156 @@
+//! Accounts that machines have made on their BMCs. The password is sealed here, and nowhere in a spec.
+
+use crate::object::{signed, timestamp, unsigned};
+use crate::seal::Place;
+use crate::{Store, StoreError};
+use basalt_api::values::{Attempt, MachineId, Timestamp, Uid};
+use zeroize::Zeroizing;
+
+/// The place that the password of a machine's BMC is sealed to.
+pub(crate) fn place(machine: Uid) -> Place<'static> {
+    Place { object: machine, pointer: "bmc_account" }
+}
+
+/// How far an account is known to be good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BmcAccountState {
+    /// The BMC took it from inside.
+    Made,
+    /// A rack has used it.
+    Checked,
+    /// Racks cannot use it.
+    Refused,
+}
+
+impl BmcAccountState {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Made, "made"), (Self::Checked, "checked"), (Self::Refused, "refused")];
+
+    fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(state, _)| *state == self).map_or("made", |(_, word)| word)
+    }
+}
+
+/// An account on a machine's BMC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BmcAccount {
+    /// The attempt that made it.
+    pub attempt: Attempt,
+    /// Counts the accounts of the machine from 1.
+    pub revision: u32,
+    /// The user's name.
+    pub username: String,
+    /// `bmc.rotate` of the machine when it was made.
+    pub rotate: u32,
+    /// How far it is known to be good.
+    pub state: BmcAccountState,
+    /// When it was stored.
+    pub made_at: Timestamp,
+}
+
+/// An account that was made.
+#[derive(Debug)]
+pub struct NewBmcAccount<'a> {
+    /// The attempt that made it.
+    pub attempt: Attempt,
+    /// The user's name.
+    pub username: &'a str,
+    /// The password.
+    pub password: &'a [u8],
+    /// `bmc.rotate` of the machine.
+    pub rotate: u32,
+}
+
+impl Store {
+    /// The account on a machine's BMC.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn bmc_account(&self, machine: MachineId) -> Result<Option<BmcAccount>, StoreError> {
+        let row = sqlx::query!(
+            r#"select attempt, revision, username, rotate, state,
+                 (extract(epoch from made_at) * 1000000)::bigint as "made_us!"
+               from bmc_account where machine = $1"#,
+            machine.get()
+        );
+        let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
+        let state = BmcAccountState::ALL.iter().find(|(_, word)| *word == row.state);
+        let corrupt = || StoreError::Corrupt(format!("the BMC's account of machine {machine}"));
+        Ok(Some(BmcAccount {
+            attempt: Attempt::new(unsigned(row.attempt)),
+            revision: u32::try_from(row.revision).map_err(|_| corrupt())?,
+            username: row.username,
+            rotate: u32::try_from(row.rotate).map_err(|_| corrupt())?,
+            state: state.map(|(state, _)| *state).ok_or_else(corrupt)?,
+            made_at: timestamp(row.made_us)?,
+        }))
+    }
+
+    /// The password of that account.
+    ///
+    /// # Errors
+    /// The seal key does not open it, or the database.
+    pub async fn bmc_password(&self, machine: MachineId) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+        let query = sqlx::query_scalar!("select sealed from bmc_account where machine = $1", machine.get());
+        let Some(sealed) = query.fetch_optional(self.pool()).await? else { return Ok(None) };
+        self.seal().open(&place(machine.into()), &sealed).map(Some)
+    }
+
+    /// Keeps an account in place of the one before. One that an earlier attempt made changes nothing.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn put_bmc_account(
+        &self,
+        machine: MachineId,
+        new: &NewBmcAccount<'_>,
+    ) -> Result<(), StoreError> {
+        let sealed = self.seal().seal(&place(machine.into()), new.password)?;
+        let mut tx = self.begin().await?;
+        self.hold_seal(&mut tx).await?;
+        let upsert = sqlx::query!(
+            "insert into bmc_account as a (machine, attempt, revision, username, sealed, rotate) values ($1, $2, 1, $3, $4, $5)
+             on conflict (machine) do update
+             set attempt = excluded.attempt, revision = a.revision + 1, username = excluded.username,
+               sealed = excluded.sealed, rotate = excluded.rotate, state = 'made', made_at = clock_timestamp()
+             where a.attempt < excluded.attempt",
+            machine.get(),
+            signed(new.attempt.get()),
+            new.username,
+            sealed,
+            i64::from(new.rotate)
+        );
+        upsert.execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Notes how far the account of that attempt is known to be good.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn judge_bmc_account(
+        &self,
+        machine: MachineId,
+        attempt: Attempt,
+        state: BmcAccountState,
+    ) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update bmc_account set state = $3 where machine = $1 and attempt = $2",
+            machine.get(),
+            signed(attempt.get()),
+            state.word()
+        );
+        update.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// The private key (X25519) to which a machine seals the password that it makes in an attempt. It is derived of the seal key and
+    /// kept nowhere.
+    #[must_use]
+    pub fn bmc_setup_key(&self, machine: MachineId, attempt: Attempt) -> Zeroizing<[u8; 32]> {
+        let mut text = Uid::from(machine).get().as_bytes().to_vec();
+        text.extend_from_slice(&attempt.get().to_be_bytes());
+        self.seal().bmc_setup(&text)
+    }
+}
