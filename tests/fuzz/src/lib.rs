@@ -9,6 +9,7 @@ mod control;
 mod dhcp;
 mod dns;
 mod files;
+mod lldp;
 mod ntp;
 mod redfish;
 mod sequence;
@@ -20,6 +21,7 @@ pub use control::{concern, expression, objects, spool, terraform, tokens};
 pub use dhcp::{dhcp4, dhcp4_client, dhcp6, frame};
 pub use dns::{dns, dns_upstream};
 pub use files::{http, leases};
+pub use lldp::lldp;
 pub use ntp::ntp;
 pub use redfish::redfish;
 pub use syslog::syslog;
@@ -87,6 +89,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target { name: "ntp", holds: ntp, seeds: ntp::seeds_ntp, edges: 400, peak_mib: PEAK_MIB },
     Target { name: "syslog", holds: syslog, seeds: syslog::seeds_syslog, edges: 200, peak_mib: PEAK_MIB },
+    Target { name: "lldp", holds: lldp, seeds: lldp::seeds_lldp, edges: 350, peak_mib: PEAK_MIB },
     Target { name: "redfish", holds: redfish, seeds: redfish::seeds_redfish, edges: 60, peak_mib: PEAK_MIB },
     Target { name: "router", holds: router, seeds: boot::seeds_router, edges: 30, peak_mib: PEAK_MIB },
     Target { name: "concern", holds: concern, seeds: control::seeds_concern, edges: 600, peak_mib: PEAK_MIB },
