@@ -530,6 +530,42 @@ pub struct Nic {
     pub boot: bool,
     /// Kernel driver.
     pub driver: String,
+    /// Devices that announced themselves on its link, in a fixed order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// A device at the other end of a link, as it announced itself. Parts that it did not announce are empty or absent. Nothing in here counts
+/// down or is a time: the same network gives the same words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Neighbour {
+    /// `lldp` or `cdp`.
+    pub protocol: String,
+    /// The device: a MAC address, or a name.
+    pub chassis_id: String,
+    /// The device's port: its name, or a MAC address.
+    pub port_id: String,
+    /// Description of the port.
+    pub port_description: String,
+    /// Name of the device.
+    pub system_name: String,
+    /// Hardware and software of the device.
+    pub system_description: String,
+    /// Model of the device (CDP).
+    pub platform: String,
+    /// Its enabled functions: `bridge`, `router`, …
+    pub capabilities: Vec<String>,
+    /// IP addresses of its management.
+    pub addresses: Vec<String>,
+    /// VLAN of untagged frames.
+    pub native_vlan: Option<u16>,
+    /// Names of VLANs by id.
+    pub vlans: BTreeMap<u16, String>,
+    /// Number of the aggregate that the port is a member of.
+    pub aggregate: Option<u32>,
+    /// Octets of the longest frame, with header and checksum.
+    pub max_frame: Option<u16>,
 }
 
 /// A device on PCI. Its numbers are lower-case hex without a prefix.

@@ -53,6 +53,11 @@ resource "basalt_settings" "default" {
         vendor = "Dell*"
         zone   = basalt_zone.row_2.name
       }
+      "30-row-1" = {
+        # The switch at one of its interfaces, by LLDP.
+        switch = "leaf-1*"
+        zone   = basalt_zone.row_1.name
+      }
     }
   }
 }

@@ -25,6 +25,7 @@ fn nic(root: &Root, name: String, boot_mac: Option<&str>) -> Nic {
         driver: root.link_name(format!("{base}/device/driver")).unwrap_or_default(),
         mac,
         name,
+        neighbours: Vec::new(),
     }
 }
 
@@ -66,6 +67,7 @@ mod tests {
             boot: true,
             driver: "virtio_net".to_owned(),
             hardware: Some(1),
+            neighbours: Vec::new(),
         };
         assert_eq!(nics[0], expected);
         assert_eq!((nics[1].speed_mbps, nics[1].link, nics[1].boot), (None, false, false));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kinds::{Architecture, Cpu, Disk, Gpu, Inventory};
+use crate::kinds::{Architecture, Cpu, Disk, Gpu, Interface, Inventory, Neighbour, NeighbourProtocol};
 use std::time::{Duration, Instant};
 
 fn server() -> Inventory {
@@ -11,6 +11,11 @@ fn server() -> Inventory {
         inventory.disks.insert(name.to_owned(), Disk { rotational, ..Disk::new(size) });
     }
     inventory.gpus.insert("0000:3b:00.0".to_owned(), Gpu::new("nvidia".to_owned(), "20b5".to_owned()));
+    let mut eno1 = Interface::new("52:54:00:00:00:01".parse().unwrap());
+    let mut leaf = Neighbour::new(NeighbourProtocol::Lldp, "00:1c:73:0a:0b:0c".to_owned(), "Eth7".to_owned());
+    (leaf.system_name, leaf.native_vlan) = (Some("leaf-1.example.com".to_owned()), Some(7));
+    eno1.neighbours.insert("leaf-1.example.com".to_owned(), leaf);
+    inventory.interfaces.insert("eno1".to_owned(), eno1);
     inventory
 }
 
@@ -35,6 +40,7 @@ fn an_expression_is_a_truth_about_one_machine() {
         "disks.exists(d, !d.rotational && d.bytes >= 1000000000000)",
         "disks.filter(d, d.rotational).size() == 1",
         "gpus.all(g, g.vendor in ['nvidia', 'amd'])",
+        "neighbours.exists(n, n.system_name.startsWith('leaf-1.') && n.interface == 'eno1' && n.native_vlan == 7)",
         "zone == 'row-1' ? name.startsWith('web-') : false",
         "disk.bytes / disk.count > 2000000000000",
     ] {

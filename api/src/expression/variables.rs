@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Serialize;
 
 use super::size::Limits;
-use crate::kinds::{Architecture, Disk, Gpu, Interface, Inventory, PciDevice};
+use crate::kinds::{Architecture, Disk, Gpu, Interface, Inventory, Neighbour, NeighbourProtocol, PciDevice};
 use crate::values::Mac;
 
 /// Elements of a list of an inventory that an expression is evaluated over.
@@ -107,6 +107,19 @@ pub const VARIABLES: &[Variable] = &[
             ("driver", Text),
         ])),
     ),
+    variable(
+        "neighbours",
+        List(&Fields(&[
+            ("interface", Text),
+            ("protocol", Text),
+            ("system_name", Text),
+            ("chassis_id", Text),
+            ("port_id", Text),
+            ("port_description", Text),
+            ("platform", Text),
+            ("native_vlan", Number),
+        ])),
+    ),
     variable("gpu", Fields(&[("count", Number)])),
     variable("gpus", List(&Fields(&[("address", Text), ("vendor", Text), ("model", Text)]))),
     variable(
@@ -132,6 +145,7 @@ pub(super) const HARDWARE: &[&str] = &[
     "disks",
     "interface",
     "interfaces",
+    "neighbours",
     "gpu",
     "gpus",
     "pci",
@@ -206,6 +220,18 @@ struct OneInterface<'a> {
 }
 
 #[derive(Serialize)]
+struct OneNeighbour<'a> {
+    interface: &'a str,
+    protocol: String,
+    system_name: &'a str,
+    chassis_id: &'a str,
+    port_id: &'a str,
+    port_description: &'a str,
+    platform: &'a str,
+    native_vlan: i64,
+}
+
+#[derive(Serialize)]
 struct OneGpu<'a> {
     address: &'a str,
     vendor: &'a str,
@@ -240,6 +266,24 @@ fn interface<'a>((name, interface): (&'a String, &'a Interface)) -> OneInterface
         link: interface.link,
         booted: interface.booted,
         driver: text(interface.driver.as_ref()),
+    }
+}
+
+/// Neighbours of all interfaces, each with the interface's name.
+fn neighbours(found: &Inventory) -> impl Iterator<Item = (&str, &Neighbour)> {
+    found.interfaces.iter().flat_map(|(name, it)| it.neighbours.values().map(move |one| (name.as_str(), one)))
+}
+
+fn neighbour<'a>((interface, it): (&'a str, &'a Neighbour)) -> OneNeighbour<'a> {
+    OneNeighbour {
+        interface,
+        protocol: it.protocol.to_string(),
+        system_name: text(it.system_name.as_ref()),
+        chassis_id: &it.chassis_id,
+        port_id: &it.port_id,
+        port_description: text(it.port_description.as_ref()),
+        platform: text(it.platform.as_ref()),
+        native_vlan: it.native_vlan.unwrap_or(0).into(),
     }
 }
 
@@ -303,6 +347,7 @@ fn value(
         "disks" => cel::to_value(found.disks.iter().map(disk).collect::<Vec<_>>()),
         "interface" => cel::to_value(Several { count: count(&found.interfaces) }),
         "interfaces" => cel::to_value(found.interfaces.iter().map(interface).collect::<Vec<_>>()),
+        "neighbours" => cel::to_value(neighbours(found).map(neighbour).collect::<Vec<_>>()),
         "gpu" => cel::to_value(Several { count: count(&found.gpus) }),
         "gpus" => {
             let gpu = |(address, gpu): (&'_ String, &'_ Gpu)| {
@@ -331,14 +376,20 @@ pub(super) fn limits(machine: &Subject<'_>) -> Limits {
         .interfaces
         .iter()
         .flat_map(|(name, interface)| [name.as_str(), text(interface.driver.as_ref())]);
+    let neighbours = neighbours(found).flat_map(|(_, it)| {
+        let known = [&it.system_name, &it.port_description, &it.platform].map(|known| text(known.as_ref()));
+        [it.chassis_id.as_str(), &it.port_id].into_iter().chain(known)
+    });
     let gpus = found.gpus.iter().flat_map(|(address, gpu)| [address.as_str(), &gpu.vendor, &gpu.model]);
     let pci = found.pci.iter().flat_map(|(address, it)| {
         [address.as_str(), &it.vendor, &it.device, &it.class, text(it.driver.as_ref())]
     });
     let texts = own.into_iter().chain(identity.map(|known| text(known.as_ref())));
+    let devices = gpus.chain(pci);
+    let lists = [found.disks.len(), found.interfaces.len(), found.gpus.len(), found.pci.len()];
     Limits {
-        list: found.disks.len().max(found.interfaces.len()).max(found.gpus.len()).max(found.pci.len()),
-        text: longest(texts.chain(disks).chain(interfaces).chain(gpus).chain(pci)).max(MAC),
+        list: lists.into_iter().fold(self::neighbours(found).count(), usize::max),
+        text: longest(texts.chain(disks).chain(interfaces).chain(neighbours).chain(devices)).max(MAC),
     }
 }
 
@@ -359,7 +410,10 @@ pub(super) fn sample() -> Subject<'static> {
         let dmi = &mut inventory.dmi;
         (dmi.manufacturer, dmi.product, dmi.serial) = (long(), long(), long());
         inventory.cpu.model = long();
-        inventory.interfaces.insert("eth0".to_owned(), Interface::new(Mac::new([0x52, 0x54, 0, 0, 0, 1])));
+        let mut interface = Interface::new(Mac::new([0x52, 0x54, 0, 0, 0, 1]));
+        let neighbour = Neighbour::new(NeighbourProtocol::Lldp, "leaf".to_owned(), "eth1".to_owned());
+        interface.neighbours.insert("leaf".to_owned(), neighbour);
+        inventory.interfaces.insert("eth0".to_owned(), interface);
         inventory.gpus.insert("0000:00:00.0".to_owned(), Gpu::new("nvidia".to_owned(), "20b5".to_owned()));
         let device = PciDevice::new("10de".to_owned(), "20b5".to_owned(), "030200".to_owned());
         inventory.pci.insert("0000:00:00.0".to_owned(), device);

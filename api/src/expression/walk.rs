@@ -147,7 +147,8 @@ impl<'a> Walk<'a> {
             _ => matches!(range, Shape::List(_)),
         };
         if !is_list {
-            let message = "loops go over disks, interfaces, gpus, pci, or a list that is written out";
+            let message =
+                "loops go over disks, interfaces, neighbours, gpus, pci, or a list that is written out";
             return self.unknown(it.iter_range.id, message.to_owned());
         }
         if self.loops >= MAX_LOOPS {

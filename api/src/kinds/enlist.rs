@@ -57,6 +57,9 @@ pub struct EnlistRule {
     /// Its product name (SMBIOS), likewise.
     #[field(none)]
     pub product: Option<String>,
+    /// The name of a switch at one of its interfaces, as the switch announces it by LLDP or CDP, likewise.
+    #[field(none)]
+    pub switch: Option<String>,
     /// The zone of the Machine.
     #[field(none)]
     pub zone: Option<Ref<Zone>>,

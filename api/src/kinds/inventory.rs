@@ -7,7 +7,8 @@ use super::Architecture;
 use crate::agent;
 use crate::values::{Attempt, Mac, MachineId};
 use basalt_api_derive::Model;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// What a machine is made of.
 #[derive(Clone, Debug, PartialEq, Model)]
@@ -96,6 +97,48 @@ pub struct Interface {
     pub booted: bool,
     /// Kernel driver.
     pub driver: Option<String>,
+    /// Devices at the other end of its link, as they announced themselves by LLDP or CDP, by their names.
+    pub neighbours: BTreeMap<String, Neighbour>,
+}
+
+/// A device at the other end of a link, as it announced itself when the hardware was read.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Neighbour {
+    /// The protocol of the announcement. A device that speaks both is known by LLDP.
+    pub protocol: NeighbourProtocol,
+    /// The device: a MAC address, an IP address or a name. CDP: the device id.
+    pub chassis_id: String,
+    /// The device's port: a name or a MAC address.
+    pub port_id: String,
+    /// Description of the port.
+    pub port_description: Option<String>,
+    /// Name of the device.
+    pub system_name: Option<String>,
+    /// Hardware and software of the device.
+    pub system_description: Option<String>,
+    /// Model of the device. CDP alone has it.
+    pub platform: Option<String>,
+    /// Enabled functions of the device: `bridge`, `router`, `wlan`, `telephone`, `repeater`, `docsis`, `station`, `other`.
+    pub capabilities: BTreeSet<String>,
+    /// Addresses of its management.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Id of the VLAN that untagged frames belong to.
+    pub native_vlan: Option<u16>,
+    /// Names of VLANs on the port, by their ids.
+    pub vlans: BTreeMap<String, String>,
+    /// Number of the link aggregate that the port is a member of. Absent: it is in none.
+    pub aggregate: Option<u32>,
+    /// The longest frame that the port takes, in bytes, with header and checksum.
+    pub max_frame: Option<u16>,
+}
+
+/// How a neighbour announced itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum NeighbourProtocol {
+    /// Link Layer Discovery Protocol, IEEE 802.1AB.
+    Lldp,
+    /// Cisco Discovery Protocol.
+    Cdp,
 }
 
 /// A network interface that is not Ethernet, or has no Ethernet address.
@@ -274,8 +317,48 @@ fn interface(nic: &agent::Nic) -> Option<(String, Interface)> {
         link: nic.link,
         booted: nic.boot,
         driver: known(&nic.driver),
+        neighbours: neighbours(&nic.neighbours),
     };
     Some((nic.name.clone(), interface))
+}
+
+/// Neighbours of one interface that are kept.
+pub const MAX_NEIGHBOURS: usize = 4;
+
+/// A device without a name is known by its chassis id. A second port of one device has its own id after the name.
+fn neighbours(found: &[agent::Neighbour]) -> BTreeMap<String, Neighbour> {
+    let mut named = BTreeMap::new();
+    for it in found.iter().take(MAX_NEIGHBOURS) {
+        let Some(neighbour) = neighbour(it) else { continue };
+        let mut name = neighbour.system_name.clone().unwrap_or_else(|| it.chassis_id.clone());
+        if named.contains_key(&name) {
+            name = format!("{name} {}", it.port_id);
+        }
+        named.insert(name, neighbour);
+    }
+    named
+}
+
+fn neighbour(found: &agent::Neighbour) -> Option<Neighbour> {
+    Some(Neighbour {
+        protocol: match found.protocol.as_str() {
+            "lldp" => NeighbourProtocol::Lldp,
+            "cdp" => NeighbourProtocol::Cdp,
+            _ => return None,
+        },
+        chassis_id: found.chassis_id.clone(),
+        port_id: found.port_id.clone(),
+        port_description: known(&found.port_description),
+        system_name: known(&found.system_name),
+        system_description: known(&found.system_description),
+        platform: known(&found.platform),
+        capabilities: found.capabilities.iter().cloned().collect(),
+        addresses: found.addresses.iter().filter_map(|address| address.parse().ok()).collect(),
+        native_vlan: found.native_vlan,
+        vlans: found.vlans.iter().map(|(id, name)| (id.to_string(), name.clone())).collect(),
+        aggregate: found.aggregate,
+        max_frame: found.max_frame,
+    })
 }
 
 fn disk(found: &agent::Disk, marker: Option<&agent::DiskMarker>) -> Disk {
@@ -311,6 +394,27 @@ fn known(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours_are_known_by_their_names_or_else_by_their_chassis() {
+        let heard = |system: &str, chassis: &str, port: &str| agent::Neighbour {
+            protocol: "lldp".to_owned(),
+            system_name: system.to_owned(),
+            chassis_id: chassis.to_owned(),
+            port_id: port.to_owned(),
+            addresses: vec!["10.0.0.1".to_owned(), "none".to_owned()],
+            vlans: BTreeMap::from([(7, "office".to_owned())]),
+            ..Default::default()
+        };
+        let odd = agent::Neighbour { protocol: "edp".to_owned(), ..heard("x", "x", "x") };
+        let all = [heard("leaf-1", "m", "Eth1"), heard("leaf-1", "m", "Eth2"), heard("", "00:1c", "7"), odd];
+        let found = neighbours(&all);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["00:1c", "leaf-1", "leaf-1 Eth2"]);
+        let leaf = &found["leaf-1"];
+        assert_eq!((leaf.addresses.len(), leaf.vlans["7"].as_str()), (1, "office"));
+        let many: Vec<_> = (0..100).map(|number| heard("", &number.to_string(), "1")).collect();
+        assert_eq!(neighbours(&many).len(), MAX_NEIGHBOURS);
+    }
 
     #[test]
     fn what_an_agent_reports_becomes_maps_by_name() {

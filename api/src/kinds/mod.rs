@@ -57,8 +57,8 @@ pub use host_network::{
 pub use image::Image;
 pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};
 pub use inventory::{
-    Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Gpu, Interface, Inventory, MarkerState, OtherInterface,
-    PciDevice,
+    Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Gpu, Interface, Inventory, MAX_NEIGHBOURS, MarkerState,
+    Neighbour, NeighbourProtocol, OtherInterface, PciDevice,
 };
 pub use machine::Machine;
 pub use machine::{

@@ -70,6 +70,8 @@ pub struct InterfaceWish {
     pub fabric: Option<Ref<Fabric>>,
     /// The class of that fabric.
     pub fabric_class: Option<String>,
+    /// The name of the switch at its other end, as the switch announced it by LLDP or CDP: `*` stands for any text, `?` for any character.
+    pub switch: Option<String>,
     /// Least speed of its link, in Mb/s.
     #[field(min = 1, max = 10_000_000)]
     pub min_speed: Option<u64>,

@@ -3,7 +3,7 @@
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
 use crate::traces::ephemeral_image;
-use basalt_api::agent::{Dmi, Inventory, Nic, Outcome, Task, TaskAction, TaskResult, Then};
+use basalt_api::agent::{Dmi, Inventory, Neighbour, Nic, Outcome, Task, TaskAction, TaskResult, Then};
 use basalt_engine::Policy;
 use basalt_proto::rack_v1::{AgentResult, BootConcern, Enlist, Fact, fact};
 use basalt_region::controller::Controller;
@@ -53,14 +53,20 @@ async fn told(rack: &Linked) -> Enlist {
 
 /// Brings the result of a machine with these interfaces. It booted from the first one.
 async fn found(rack: &Linked, macs: &[&str], serial: &str) {
-    let boot = told(rack).await.tasks.remove(0).boot.expect("a boot");
     let nic = |mac: &&str| Nic { mac: (*mac).to_owned(), hardware: Some(1), ..Nic::default() };
+    found_with(rack, macs.iter().map(nic).collect(), serial).await;
+}
+
+/// The same, with all that is known of the interfaces.
+async fn found_with(rack: &Linked, nics: Vec<Nic>, serial: &str) {
+    let boot = told(rack).await.tasks.remove(0).boot.expect("a boot");
+    let mac = nics[0].mac.clone();
     let result = TaskResult {
         attempt: boot.attempt,
         outcome: Outcome::Succeeded,
         inventory: Some(Inventory {
             architecture: "x86_64".to_owned(),
-            nics: macs.iter().map(nic).collect(),
+            nics,
             dmi: Dmi { manufacturer: "Dell Inc.".into(), serial: serial.into(), ..Dmi::default() },
             ..Inventory::default()
         }),
@@ -72,7 +78,6 @@ async fn found(rack: &Linked, macs: &[&str], serial: &str) {
     };
     let json = serde_json::to_vec(&result).unwrap();
     let result = AgentResult { json, address: "10.77.0.100".to_owned() };
-    let mac = macs[0].to_owned();
     let (attempt, body) = (boot.attempt, Some(fact::Body::Result(result)));
     rack.brings(Fact { mac, attempt, body, ..Fact::default() }).await;
 }
@@ -156,6 +161,37 @@ async fn where_a_vlan_says_so_the_region_makes_a_machine_by_its_rules() {
     })
     .await;
     assert_eq!(name, "mac-52-54-00-00-00-0b");
+}
+
+#[tokio::test]
+async fn a_rule_that_names_a_switch_is_for_the_machines_at_it() {
+    let (lab, _controller, rack) = site().await;
+    for zone in ["row-1", "row-2"] {
+        lab.api.declare(&format!("/api/v1/zones/{zone}"), "{}").await;
+    }
+    let rule = |switch: &str, zone: &str| json!({"switch": switch, "zone": zone});
+    let rules = json!({"row-1": rule("leaf-1.*", "row-1"), "row-2": rule("leaf-2.*", "row-2")});
+    let settings = json!({"enlistment": {"rules": rules}});
+    lab.api.declare("/api/v1/settings/default", &settings.to_string()).await;
+    let leaf = Neighbour {
+        protocol: "lldp".into(),
+        chassis_id: "00:1c:73:0a:0b:0c".into(),
+        port_id: "Ethernet1/7".into(),
+        system_name: "leaf-2.example.com".into(),
+        ..Neighbour::default()
+    };
+    let nic = |mac: &str, name: &str, neighbours| Nic {
+        name: name.into(),
+        mac: mac.into(),
+        hardware: Some(1),
+        neighbours,
+        ..Nic::default()
+    };
+    found_with(&rack, vec![nic(A, "eth0", vec![]), nic(B, "eth1", vec![leaf])], "5BR47J2").await;
+    let status = discovery(&lab).await["status"].take();
+    assert_eq!(status["proposal"]["zone"], "row-2", "{status}");
+    let seen = &status["inventory"]["interfaces"]["eth1"]["neighbours"]["leaf-2.example.com"];
+    assert_eq!((&seen["protocol"], &seen["port_id"]), (&json!("lldp"), &json!("Ethernet1/7")));
 }
 
 #[tokio::test]

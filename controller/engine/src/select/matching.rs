@@ -249,6 +249,7 @@ fn interfaces(
             wish.space.as_ref().map(|it| format!(" in space {it}")),
             wish.fabric.as_ref().map(|it| format!(" on fabric {it}")),
             wish.fabric_class.as_ref().map(|it| format!(" on a fabric of class {it}")),
+            wish.switch.as_ref().map(|it| format!(" at a switch like {it}")),
             wish.min_speed.map(|it| format!(" with {it} Mb/s")),
         ];
         let network: String = network.into_iter().flatten().collect();
@@ -279,7 +280,15 @@ fn meets_interface(wish: &InterfaceWish, interface: &Interface, attached: &[Atta
             && wish.fabric.as_ref().is_none_or(|it| it.as_str() == on.fabric)
             && wish.fabric_class.as_ref().is_none_or(|it| Some(it) == on.fabric_class.as_ref())
     };
-    speed && (anywhere || attached.iter().any(there))
+    let at_switch = wish.switch.as_ref().is_none_or(|pattern| is_at_switch(pattern, interface));
+    speed && at_switch && (anywhere || attached.iter().any(there))
+}
+
+/// True if the name of a neighbour of the interface is like the pattern.
+#[must_use]
+pub fn is_at_switch(pattern: &str, interface: &Interface) -> bool {
+    let names = interface.neighbours.values().filter_map(|neighbour| neighbour.system_name.as_deref());
+    names.into_iter().any(|name| is_like(pattern, name))
 }
 
 fn is_wished(wish: &GpuWish, gpu: &basalt_api::kinds::Gpu) -> bool {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use basalt_api::kinds::{
     Architecture, Condition, ConditionStatus, Cpu, DeploymentSpec, Disk, DiskWish, Gpu, GpuWish, Interface,
-    InterfaceWish, Inventory, Lifecycle, MachineMode, Preference, Selector, SpreadBy, StorageDisk,
-    StorageLayout,
+    InterfaceWish, Inventory, Lifecycle, MachineMode, Neighbour, NeighbourProtocol, Preference, Selector,
+    SpreadBy, StorageDisk, StorageLayout,
 };
 use basalt_api::values::{ByteSize, DeploymentId, MachineId};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
@@ -158,6 +158,10 @@ fn one_interface_meets_all_of_its_conditions() {
     for (name, speed, vid) in [("eth0", 1_000, 1), ("eth1", 25_000, 2)] {
         let mut interface = Interface::new("52:54:00:00:00:01".parse().unwrap());
         interface.speed_mbps = Some(speed);
+        let name_of_switch = format!("leaf-{vid}.example.com");
+        let mut switch = Neighbour::new(NeighbourProtocol::Lldp, "00:1c:73:0a:0b:0c".into(), "Eth7".into());
+        switch.system_name = Some(name_of_switch.clone());
+        interface.neighbours.insert(name_of_switch, switch);
         machine.inventory.as_mut().unwrap().interfaces.insert(name.to_owned(), interface);
         machine.attached.insert(name.to_owned(), vec![on(vid)]);
     }
@@ -179,6 +183,10 @@ fn one_interface_meets_all_of_its_conditions() {
     assert!(!does(&[asks("lab.2", 100), asks("lab.2", 100)]), "one interface is not two");
     let slow = InterfaceWish { fabric_class: Some("1g".to_owned()), ..InterfaceWish::default() };
     assert!(!does(&[slow]), "there is no fabric of that class");
+    let at = |switch: &str, wish: InterfaceWish| InterfaceWish { switch: Some(switch.to_owned()), ..wish };
+    assert!(does(&[at("leaf-1.*", InterfaceWish::default()), at("leaf-?.*", InterfaceWish::default())]));
+    assert!(!does(&[at("leaf-1.*", asks("lab.2", 100))]), "that interface is at another switch");
+    assert!(!does(&[at("leaf-1", InterfaceWish::default())]), "the pattern is of the whole name");
 }
 
 #[test]

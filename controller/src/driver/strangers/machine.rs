@@ -29,11 +29,11 @@ pub(super) struct Found<'a> {
 pub(super) fn proposed(found: Found<'_>, settings: &Enlistment) -> ProposedMachine {
     let own = found.inventory.nics.iter().filter_map(stranger::own_mac);
     let boot_macs: BTreeSet<Mac> = own.chain([found.boot_mac]).collect();
-    let rule = settings.rules.values().find(|rule| holds(rule, found));
-    let architecture = Inventory::from_agent(found.inventory, &Default::default()).architecture;
+    let inventory = Inventory::from_agent(found.inventory, &Default::default());
+    let rule = settings.rules.values().find(|rule| holds(rule, found, &inventory));
     ProposedMachine {
         name: name(found, &settings.name),
-        architecture: architecture.unwrap_or(Architecture::Amd64),
+        architecture: inventory.architecture.unwrap_or(Architecture::Amd64),
         boot_macs,
         zone: rule.and_then(|rule| rule.zone.clone()),
         pool: rule.and_then(|rule| rule.pool.clone()),
@@ -47,7 +47,7 @@ pub(super) fn name_by_mac(mac: Mac) -> String {
     format!("mac-{}", mac.to_string().replace(':', "-"))
 }
 
-fn holds(rule: &EnlistRule, found: Found<'_>) -> bool {
+fn holds(rule: &EnlistRule, found: Found<'_>, inventory: &Inventory) -> bool {
     let dmi = &found.inventory.dmi;
     let is_like = |pattern: &Option<String>, text: &str| {
         pattern.as_ref().is_none_or(|it| basalt_engine::select::is_like(it, text))
@@ -56,6 +56,9 @@ fn holds(rule: &EnlistRule, found: Found<'_>) -> bool {
         && rule.vlan.as_ref().is_none_or(|vlan| Some(vlan.as_str()) == found.vlan)
         && is_like(&rule.vendor, &dmi.manufacturer)
         && is_like(&rule.product, &dmi.product)
+        && rule.switch.as_ref().is_none_or(|switch| {
+            inventory.interfaces.values().any(|it| basalt_engine::select::is_at_switch(switch, it))
+        })
 }
 
 /// The name by the template; by the MAC, if a part was not found.
