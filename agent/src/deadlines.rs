@@ -21,6 +21,8 @@ pub const MANAGED: Duration = Duration::from_secs(15);
 pub const OTHER_FAMILY: Duration = Duration::from_secs(5);
 /// Carriers of the other interfaces, for the inventory alone.
 pub const OTHER_CARRIERS: Duration = Duration::from_secs(4);
+/// Announcements of switches: they send LLDP every 30 s (802.1AB §9.2.5.7). The rest of a task goes on beside it.
+pub const LISTEN: Duration = Duration::from_secs(31);
 /// Fetching a blob, all interruptions included: 4 GiB at 10 Mbit/s.
 pub const BLOB: Duration = Duration::from_secs(3600);
 /// How long a blob's transfer may make no progress before the agent gives up.

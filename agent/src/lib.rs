@@ -34,6 +34,7 @@ pub mod inventory;
 pub mod ipv6;
 pub mod lease;
 pub mod modules;
+pub mod neighbours;
 pub mod network;
 pub mod rack;
 pub mod report;

@@ -14,11 +14,13 @@ use crate::disk::Disks;
 use crate::failure::Failure;
 use crate::http::Client;
 use crate::modules::{Coldplug, Index};
+use crate::neighbours::Listener;
 use crate::rack::{self, Session};
 use crate::report::Reporter;
 use crate::root::Root;
 use crate::{
-    bmc, console, deadlines, erase, initrd, install, inventory, ipv6, network, say, script, task_scripts, tls,
+    bmc, console, deadlines, erase, initrd, install, inventory, ipv6, neighbours, network, say, script,
+    task_scripts, tls,
 };
 
 /// What the rack's clock says, carried on by this machine's own.
@@ -112,15 +114,17 @@ fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     if devices.join().is_err() {
         say!("loading drivers was interrupted; devices may be missing");
     }
+    let listener = listen(&system);
     bring_up_other_interfaces(&system, interface.as_deref());
-    let result = perform(&Context { task: &task, session: &session, boot: &boot, clock, again: reply.again });
+    let context = Context { task: &task, session: &session, boot: &boot, clock, again: reply.again };
+    let result = perform(&context, listener);
     say!("attempt {}: {:?}", task.attempt, result.outcome);
     session.result(&result)?;
     Ok(task.then)
 }
 
 /// Runs the task to its result, whatever that is.
-fn perform(context: &Context<'_>) -> TaskResult {
+fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     let task = context.task;
     let system = Root::system();
     let mut reporter = Reporter::new(context.session.clone());
@@ -153,6 +157,15 @@ fn perform(context: &Context<'_>) -> TaskResult {
         say!("failed: {message}");
         Outcome::Failed { code, message, wrote: disks.wrote() }
     });
+    // Only the inventory of a task that succeeded counts.
+    if let (Outcome::Succeeded, Some(listener)) = (&outcome, listener) {
+        let system = Root::system();
+        let silent = listener.silent(&system).join(", ");
+        if !silent.is_empty() {
+            reporter.stage("neighbours", 99, &format!("listening for the switch at {silent}"));
+        }
+        neighbours::fill(&mut inventory.nics, listener.collect(&system));
+    }
     TaskResult {
         attempt: task.attempt,
         outcome,
@@ -205,6 +218,12 @@ fn drive_devices() {
     }
     coldplug.settle();
     say!("{} modules for the devices found, {:.1} s after the kernel", coldplug.count(), console::uptime());
+}
+
+/// Switches announce themselves while the rest of the task goes on. Without a listener the inventory has no neighbours.
+fn listen(system: &Root) -> Option<Listener> {
+    let listener = Listener::start(system, neighbours::links(system));
+    listener.inspect_err(|error| say!("switches cannot be heard: {error}")).ok()
 }
 
 /// Links and speeds of all interfaces belong to the inventory, and an interface that is down shows neither.
