@@ -25,6 +25,7 @@ pub mod deadlines;
 pub mod dhcp6;
 pub mod dhcp_event;
 pub mod disk;
+pub mod efi;
 pub mod erase;
 pub mod failure;
 pub mod http;

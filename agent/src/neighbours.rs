@@ -1,8 +1,7 @@
 //! Switches at the machine's links, as they announce themselves by LLDP and CDP.
 //!
-//! [`Listener::start`] makes each Ethernet link hear multicast and listens beside all other work. [`Listener::collect`] ends that: at
-//! once where each link with a carrier has heard LLDP, else [`LISTEN`](deadlines::LISTEN) after the start. Switches announce themselves every 30
-//! seconds.
+//! [`Listener::start`] makes each Ethernet link hear multicast, and listens beside all other work. [`Listener::collect`] waits until each link with a
+//! carrier has heard LLDP, at most until [`LISTEN`](deadlines::LISTEN) after the start. Switches announce themselves every 30 seconds.
 //!
 //! | link | is waited for |
 //! | --- | --- |
@@ -151,7 +150,7 @@ fn is_lldp(neighbour: &Neighbour) -> bool {
     neighbour.protocol == Protocol::Lldp
 }
 
-/// Of both protocols LLDP alone, if it was heard.
+/// LLDP counts alone if it was heard.
 fn reported(heard: &BTreeSet<Neighbour>) -> Vec<agent::Neighbour> {
     let speaks_lldp = heard.iter().any(is_lldp);
     let counting = heard.iter().filter(|neighbour| is_lldp(neighbour) || !speaks_lldp);
@@ -241,7 +240,7 @@ fn hear_multicast(root: &Root, interface: &str) -> io::Result<()> {
 
 /// Stops the agents that firmware of Intel's 700 series has: they take LLDP frames before the kernel sees any. They start again with the next boot.
 ///
-/// The 800 series (`ice`) has such agents too. Its driver stops one for all boots to come, so this leaves it alone: an inventory writes nothing.
+/// The 800 series (`ice`) has such agents too. Its driver would store that they are stopped, and an inventory writes nothing.
 fn stop_firmware_agents(root: &Root, links: &[Link]) {
     const COMMANDS: &str = "sys/kernel/debug/i40e";
     let device = |link: &Link| {

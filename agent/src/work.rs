@@ -19,7 +19,7 @@ use crate::rack::{self, Session};
 use crate::report::Reporter;
 use crate::root::Root;
 use crate::{
-    bmc, console, deadlines, erase, initrd, install, inventory, ipv6, neighbours, network, say, script,
+    bmc, console, deadlines, efi, erase, initrd, install, inventory, ipv6, neighbours, network, say, script,
     task_scripts, tls,
 };
 
@@ -129,6 +129,9 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     let system = Root::system();
     let mut reporter = Reporter::new(context.session.clone());
     reporter.stage("inventory", 1, "reading the hardware");
+    if let Err(error) = efi::mount_variables() {
+        say!("the firmware's variables cannot be reached, so that Secure Boot is not known: {error}");
+    }
     let mut inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
     let mut kernel = bmc::Kernel::find(&system);
     inventory.bmc = kernel.as_mut().and_then(bmc::found::read);

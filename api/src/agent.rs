@@ -429,6 +429,12 @@ pub struct Inventory {
     /// What the BMC says of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bmc: Option<Bmc>,
+    /// Memory modules, each with its socket.
+    pub memory_modules: Vec<MemoryModule>,
+    /// Version of the TPM: `2.0`, `1.2`. Empty: the kernel sees none.
+    pub tpm: String,
+    /// UEFI Secure Boot is on. Absent: the firmware does not say.
+    pub secure_boot: Option<bool>,
 }
 
 /// A BMC, as it was asked from inside.
@@ -486,6 +492,30 @@ pub struct Cpu {
     pub cores: u32,
     /// Hardware threads of all sockets.
     pub threads: u32,
+    /// Revision of the microcode that runs, as the kernel writes it: `0xd0003e7`.
+    pub microcode: String,
+    /// NUMA nodes; 0: the kernel does not say.
+    pub numa_nodes: u32,
+}
+
+/// A memory module (SMBIOS type 17). Texts that the firmware does not say are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryModule {
+    /// The socket it sits in, different for each module: `DIMM_A1`.
+    pub slot: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// `DDR5`, …
+    pub technology: String,
+    /// Megatransfers per second that the module is made for.
+    pub speed_mts: Option<u32>,
+    /// Manufacturer of the module.
+    pub manufacturer: String,
+    /// Part number of the manufacturer.
+    pub part_number: String,
+    /// Serial number of the module.
+    pub serial: String,
 }
 
 /// A block device.
@@ -530,6 +560,8 @@ pub struct Nic {
     pub boot: bool,
     /// Kernel driver.
     pub driver: String,
+    /// The NUMA node that it is attached to.
+    pub numa_node: Option<u16>,
     /// Devices that announced themselves on its link, in a fixed order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<Neighbour>,
@@ -582,6 +614,8 @@ pub struct PciDevice {
     pub class: String,
     /// Kernel driver.
     pub driver: String,
+    /// The NUMA node that it is attached to.
+    pub numa_node: Option<u16>,
 }
 
 /// Identification from DMI (SMBIOS type 1 to 3).

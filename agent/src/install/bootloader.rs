@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::target::{Inside, TARGET};
 use crate::failure::Failure;
 use crate::storage::{ESP_NUMBER, Esp};
-use crate::{deadlines, say, tool};
+use crate::{deadlines, efi, say, tool};
 
 /// Where the other EFI system partitions are mounted, one after the other.
 const OTHER_ESP: &str = "/run/basalt-esp";
@@ -85,10 +85,7 @@ fn copy_to(esp: &Esp) -> Result<(), Failure> {
 
 /// Adds the firmware's boot entries, the first disk's first. The fallback path boots without it, so a firmware that refuses is no failure.
 fn register(esps: &[Esp], name: &str) {
-    let vars = "/sys/firmware/efi/efivars";
-    if fs::read_dir(vars).is_ok_and(|mut entries| entries.next().is_none())
-        && let Err(error) = mount("efivarfs", vars, "efivarfs", MountFlags::empty(), None)
-    {
+    if let Err(error) = efi::mount_variables() {
         say!("the firmware's variables cannot be reached: {error}");
         return;
     }

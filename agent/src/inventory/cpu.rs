@@ -7,11 +7,14 @@ use basalt_api::agent::Cpu;
 use crate::root::Root;
 
 pub(super) fn read(root: &Root) -> Cpu {
-    parse(&root.text("proc/cpuinfo").unwrap_or_default())
+    let nodes = root.names("sys/devices/system/node");
+    let is_node = |name: &&String| name.strip_prefix("node").is_some_and(|it| it.parse::<u32>().is_ok());
+    let numa_nodes = count(nodes.iter().filter(is_node).count());
+    Cpu { numa_nodes, ..parse(&root.text("proc/cpuinfo").unwrap_or_default()) }
 }
 
 fn parse(cpuinfo: &str) -> Cpu {
-    let mut model = String::new();
+    let (mut model, mut microcode) = (String::new(), String::new());
     let (mut sockets, mut cores) = (BTreeSet::new(), BTreeSet::new());
     let mut threads = 0;
     for processor in cpuinfo.split("\n\n") {
@@ -25,6 +28,7 @@ fn parse(cpuinfo: &str) -> Cpu {
         threads += 1;
         if model.is_empty() {
             model = field("model name").unwrap_or_default();
+            microcode = field("microcode").unwrap_or_default();
         }
         // A kernel without topology lists neither: then every thread is a core of one socket.
         let socket = field("physical id").unwrap_or_default();
@@ -32,7 +36,8 @@ fn parse(cpuinfo: &str) -> Cpu {
         cores.insert((socket.clone(), core));
         sockets.insert(socket);
     }
-    Cpu { model, sockets: count(sockets.len()), cores: count(cores.len()), threads }
+    let (sockets, cores) = (count(sockets.len()), count(cores.len()));
+    Cpu { model, sockets, cores, threads, microcode, numa_nodes: 0 }
 }
 
 fn count(n: usize) -> u32 {
@@ -45,17 +50,25 @@ mod tests {
 
     fn processor(number: u32, socket: u32, core: u32) -> String {
         format!(
-            "processor\t: {number}\nmodel name\t: Invented CPU 3000\nphysical id\t: {socket}\ncore id\t\t: {core}\n\n"
+            "processor\t: {number}\nmodel name\t: Invented CPU 3000\nmicrocode\t: 0xd0003e7\nphysical id\t: {socket}\ncore id\t\t: {core}\n\n"
         )
     }
 
     #[test]
     fn counts_sockets_cores_and_threads() {
         let text: String = (0..8).map(|n| processor(n, n / 4, (n % 4) / 2)).collect();
-        assert_eq!(
-            parse(&text),
-            Cpu { model: "Invented CPU 3000".to_owned(), sockets: 2, cores: 4, threads: 8 }
-        );
+        let cpu = parse(&text);
+        assert_eq!((cpu.sockets, cpu.cores, cpu.threads), (2, 4, 8));
+        assert_eq!((&*cpu.model, &*cpu.microcode), ("Invented CPU 3000", "0xd0003e7"));
+    }
+
+    #[test]
+    fn numa_nodes_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["node0", "node1", "power"] {
+            std::fs::create_dir_all(dir.path().join("sys/devices/system/node").join(name)).unwrap();
+        }
+        assert_eq!(read(&Root::at(dir.path())).numa_nodes, 2);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 mod cpu;
 mod disks;
 mod dmi;
+mod memory;
 mod nics;
 mod paths;
 mod pci;
+mod security;
 
 use basalt_api::agent::{Firmware, Inventory};
 
@@ -16,11 +18,15 @@ pub use disks::block_devices;
 /// Reads the whole inventory. What the kernel does not say stays empty.
 #[must_use]
 pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
+    let memory_modules = memory::modules(root);
     Inventory {
         architecture: std::env::consts::ARCH.to_owned(),
         firmware: firmware(root),
         cpu: cpu::read(root),
-        memory_bytes: dmi::memory_bytes(root).or_else(|| usable_memory(root)).unwrap_or(0),
+        memory_bytes: memory::bytes(&memory_modules).or_else(|| usable_memory(root)).unwrap_or(0),
+        memory_modules,
+        tpm: security::tpm(root),
+        secure_boot: security::secure_boot(root),
         disks: block_devices(root),
         nics: nics::read(root, boot_mac),
         pci: pci::read(root),

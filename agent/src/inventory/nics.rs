@@ -25,6 +25,8 @@ fn nic(root: &Root, name: String, boot_mac: Option<&str>) -> Nic {
         driver: root.link_name(format!("{base}/device/driver")).unwrap_or_default(),
         mac,
         name,
+        // -1 stands for none.
+        numa_node: root.number(format!("{base}/device/numa_node")),
         neighbours: Vec::new(),
     }
 }
@@ -55,9 +57,14 @@ mod tests {
             dir.path(),
             "eth0",
             "52:54:00:AA:00:01",
-            &[("type", "1\n"), ("carrier", "1\n"), ("speed", "25000\n")],
+            &[("type", "1\n"), ("carrier", "1\n"), ("speed", "25000\n"), ("device/numa_node", "1\n")],
         );
-        add(dir.path(), "eth1", "52:54:00:aa:00:02", &[("carrier", "0\n"), ("speed", "-1\n")]);
+        add(
+            dir.path(),
+            "eth1",
+            "52:54:00:aa:00:02",
+            &[("carrier", "0\n"), ("speed", "-1\n"), ("device/numa_node", "-1\n")],
+        );
         let nics = read(&Root::at(dir.path()), Some("52:54:00:aa:00:01"));
         let expected = Nic {
             name: "eth0".to_owned(),
@@ -67,10 +74,14 @@ mod tests {
             boot: true,
             driver: "virtio_net".to_owned(),
             hardware: Some(1),
+            numa_node: Some(1),
             neighbours: Vec::new(),
         };
         assert_eq!(nics[0], expected);
-        assert_eq!((nics[1].speed_mbps, nics[1].link, nics[1].boot), (None, false, false));
+        assert_eq!(
+            (nics[1].speed_mbps, nics[1].numa_node, nics[1].link, nics[1].boot),
+            (None, None, false, false)
+        );
         assert_eq!(nics.len(), 2);
     }
 

@@ -25,6 +25,8 @@ fn device(root: &Root, address: String) -> Option<PciDevice> {
         vendor: number("vendor")?,
         device: number("device")?,
         driver: root.link_name(format!("{base}/driver")).unwrap_or_default(),
+        // -1 stands for none.
+        numa_node: root.number(format!("{base}/numa_node")),
         class,
         address,
     })
@@ -43,7 +45,9 @@ mod tests {
         {
             let base = dir.path().join("sys/bus/pci/devices").join(address);
             fs::create_dir_all(&base).unwrap();
-            for (file, text) in [("class", class), ("vendor", vendor), ("device", "0x20b5")] {
+            for (file, text) in
+                [("class", class), ("vendor", vendor), ("device", "0x20b5"), ("numa_node", "1")]
+            {
                 fs::write(base.join(file), format!("{text}\n")).unwrap();
             }
         }
@@ -53,6 +57,7 @@ mod tests {
             device: "20b5".to_owned(),
             class: "030200".to_owned(),
             driver: String::new(),
+            numa_node: Some(1),
         };
         assert_eq!(read(&Root::at(dir.path())), [expected]);
     }

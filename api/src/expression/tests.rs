@@ -1,9 +1,14 @@
 use super::*;
-use crate::kinds::{Architecture, Cpu, Disk, Gpu, Interface, Inventory, Neighbour, NeighbourProtocol};
+use crate::kinds::{
+    Architecture, Cpu, Disk, Gpu, Interface, Inventory, MemoryModule, Neighbour, NeighbourProtocol,
+};
 use std::time::{Duration, Instant};
 
 fn server() -> Inventory {
     let mut inventory = Inventory { memory_bytes: 64 << 30, ..Inventory::default() };
+    inventory.tpm = Some("2.0".to_owned());
+    let module = MemoryModule { technology: Some("DDR5".to_owned()), ..MemoryModule::new(64 << 30) };
+    inventory.memory_modules.insert("DIMM_A1".to_owned(), module);
     inventory.cpu = Cpu { model: Some("AMD EPYC 7313".to_owned()), cores: 32, ..Cpu::default() };
     for (name, size, rotational) in
         [("sda", 4_000_000_000_000_u64, true), ("nvme0n1", 1_000_000_000_000, false)]
@@ -39,6 +44,7 @@ fn an_expression_is_a_truth_about_one_machine() {
         "cpu.model.contains('EPYC') && memory.mib == 65536",
         "disks.exists(d, !d.rotational && d.bytes >= 1000000000000)",
         "disks.filter(d, d.rotational).size() == 1",
+        "!secure_boot && tpm == '2.0' && memory_modules.all(m, m.technology == 'DDR5')",
         "gpus.all(g, g.vendor in ['nvidia', 'amd'])",
         "neighbours.exists(n, n.system_name.startsWith('leaf-1.') && n.interface == 'eno1' && n.native_vlan == 7)",
         "zone == 'row-1' ? name.startsWith('web-') : false",

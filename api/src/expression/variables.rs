@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use serde::Serialize;
 
 use super::size::Limits;
-use crate::kinds::{Architecture, Disk, Gpu, Interface, Inventory, Neighbour, NeighbourProtocol, PciDevice};
+use crate::kinds::{
+    Architecture, Disk, Gpu, Interface, Inventory, MemoryModule, Neighbour, NeighbourProtocol, PciDevice,
+};
 use crate::values::Mac;
 
 /// Elements of a list of an inventory that an expression is evaluated over.
@@ -70,8 +72,31 @@ pub const VARIABLES: &[Variable] = &[
     variable("zone", Text),
     variable("pool", Text),
     variable("firmware", Text),
-    variable("cpu", Fields(&[("model", Text), ("sockets", Number), ("cores", Number), ("threads", Number)])),
+    variable(
+        "cpu",
+        Fields(&[
+            ("model", Text),
+            ("sockets", Number),
+            ("cores", Number),
+            ("threads", Number),
+            ("numa_nodes", Number),
+            ("microcode", Text),
+        ]),
+    ),
     variable("memory", Fields(&[("bytes", Number), ("mib", Number)])),
+    variable(
+        "memory_modules",
+        List(&Fields(&[
+            ("slot", Text),
+            ("bytes", Number),
+            ("technology", Text),
+            ("speed", Number),
+            ("manufacturer", Text),
+            ("part_number", Text),
+        ])),
+    ),
+    variable("tpm", Text),
+    variable("secure_boot", Truth),
     variable(
         "dmi",
         Fields(&[
@@ -139,6 +164,9 @@ pub(super) const HARDWARE: &[&str] = &[
     "firmware",
     "cpu",
     "memory",
+    "memory_modules",
+    "tpm",
+    "secure_boot",
     "dmi",
     "bmc",
     "disk",
@@ -166,6 +194,18 @@ struct Processors<'a> {
     sockets: i64,
     cores: i64,
     threads: i64,
+    numa_nodes: i64,
+    microcode: &'a str,
+}
+
+#[derive(Serialize)]
+struct OneModule<'a> {
+    slot: &'a str,
+    bytes: i64,
+    technology: &'a str,
+    speed: i64,
+    manufacturer: &'a str,
+    part_number: &'a str,
 }
 
 #[derive(Serialize)]
@@ -245,6 +285,17 @@ struct OneDevice<'a> {
     device: &'a str,
     class: &'a str,
     driver: &'a str,
+}
+
+fn module<'a>((slot, module): (&'a String, &'a MemoryModule)) -> OneModule<'a> {
+    OneModule {
+        slot,
+        bytes: number(module.size_bytes),
+        technology: text(module.technology.as_ref()),
+        speed: module.speed_mts.unwrap_or(0).into(),
+        manufacturer: text(module.manufacturer.as_ref()),
+        part_number: text(module.part_number.as_ref()),
+    }
 }
 
 fn disk<'a>((name, disk): (&'a String, &'a Disk)) -> OneDisk<'a> {
@@ -328,7 +379,12 @@ fn value(
             sockets: cpu.sockets.into(),
             cores: cpu.cores.into(),
             threads: cpu.threads.into(),
+            numa_nodes: cpu.numa_nodes.into(),
+            microcode: text(cpu.microcode.as_ref()),
         }),
+        "memory_modules" => cel::to_value(found.memory_modules.iter().map(module).collect::<Vec<_>>()),
+        "tpm" => cel::to_value(text(found.tpm.as_ref())),
+        "secure_boot" => cel::to_value(found.secure_boot.unwrap_or(false)),
         "memory" => {
             cel::to_value(Memory { bytes: number(found.memory_bytes), mib: number(found.memory_bytes >> 20) })
         }
@@ -369,6 +425,11 @@ pub(super) fn limits(machine: &Subject<'_>) -> Limits {
     };
     let (cpu, dmi) = (&found.cpu, &found.dmi);
     let identity = [&cpu.model, &dmi.manufacturer, &dmi.product, &dmi.serial, &dmi.uuid, &dmi.bios_version];
+    let modules = found.memory_modules.iter().flat_map(|(slot, it)| {
+        let known = [&it.technology, &it.manufacturer, &it.part_number].map(|known| text(known.as_ref()));
+        [slot.as_str()].into_iter().chain(known)
+    });
+    let security = [&found.tpm, &cpu.microcode].map(|known| text(known.as_ref()));
     let disks = found.disks.iter().flat_map(|(name, disk)| {
         [name.as_str(), text(disk.model.as_ref()), text(disk.serial.as_ref()), text(disk.transport.as_ref())]
     });
@@ -385,8 +446,14 @@ pub(super) fn limits(machine: &Subject<'_>) -> Limits {
         [address.as_str(), &it.vendor, &it.device, &it.class, text(it.driver.as_ref())]
     });
     let texts = own.into_iter().chain(identity.map(|known| text(known.as_ref())));
-    let devices = gpus.chain(pci);
-    let lists = [found.disks.len(), found.interfaces.len(), found.gpus.len(), found.pci.len()];
+    let devices = gpus.chain(pci).chain(modules).chain(security);
+    let lists = [
+        found.disks.len(),
+        found.interfaces.len(),
+        found.gpus.len(),
+        found.pci.len(),
+        found.memory_modules.len(),
+    ];
     Limits {
         list: lists.into_iter().fold(self::neighbours(found).count(), usize::max),
         text: longest(texts.chain(disks).chain(interfaces).chain(neighbours).chain(devices)).max(MAC),
@@ -419,7 +486,9 @@ pub(super) fn sample() -> Subject<'static> {
         inventory.pci.insert("0000:00:00.0".to_owned(), device);
         // What people divide by.
         (inventory.cpu.sockets, inventory.cpu.cores, inventory.cpu.threads) = (1, 1, 1);
+        inventory.cpu.numa_nodes = 1;
         inventory.memory_bytes = 1 << 20;
+        inventory.memory_modules.insert("DIMM_A1".to_owned(), MemoryModule::new(1 << 20));
         inventory
     });
     Subject {

@@ -147,8 +147,7 @@ impl<'a> Walk<'a> {
             _ => matches!(range, Shape::List(_)),
         };
         if !is_list {
-            let message =
-                "loops go over disks, interfaces, neighbours, gpus, pci, or a list that is written out";
+            let message = "loops go over disks, interfaces, neighbours, gpus, pci, memory_modules, or a list that is written out";
             return self.unknown(it.iter_range.id, message.to_owned());
         }
         if self.loops >= MAX_LOOPS {

@@ -23,6 +23,12 @@ pub struct Inventory {
     /// Memory fitted, in bytes.
     #[field(default = 0)]
     pub memory_bytes: u64,
+    /// Memory modules by their sockets.
+    pub memory_modules: BTreeMap<String, MemoryModule>,
+    /// Version of the TPM: `2.0` or `1.2`. Absent: there is none, or the firmware hides it.
+    pub tpm: Option<String>,
+    /// UEFI Secure Boot was on when the hardware was read. Absent: the firmware does not say.
+    pub secure_boot: Option<bool>,
     /// What SMBIOS says of the machine.
     #[field(default)]
     pub dmi: Dmi,
@@ -55,6 +61,28 @@ pub struct Cpu {
     /// Hardware threads of all cores.
     #[field(default = 0)]
     pub threads: u32,
+    /// NUMA nodes. 0: not known.
+    #[field(default = 0)]
+    pub numa_nodes: u32,
+    /// Revision of the microcode, as the kernel writes it: `0xd0003e7`.
+    pub microcode: Option<String>,
+}
+
+/// A memory module.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct MemoryModule {
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+    /// Technology: `DDR5`.
+    pub technology: Option<String>,
+    /// Speed that it is made for, in megatransfers per second.
+    pub speed_mts: Option<u32>,
+    /// Manufacturer of the module.
+    pub manufacturer: Option<String>,
+    /// Part number of the manufacturer.
+    pub part_number: Option<String>,
+    /// Serial number of the module.
+    pub serial: Option<String>,
 }
 
 /// How a machine boots.
@@ -97,6 +125,8 @@ pub struct Interface {
     pub booted: bool,
     /// Kernel driver.
     pub driver: Option<String>,
+    /// The NUMA node that it is attached to.
+    pub numa_node: Option<u16>,
     /// Devices at the other end of its link, as they announced themselves by LLDP or CDP, by their names.
     pub neighbours: BTreeMap<String, Neighbour>,
 }
@@ -194,6 +224,8 @@ pub struct PciDevice {
     pub class: String,
     /// Kernel driver.
     pub driver: Option<String>,
+    /// The NUMA node that it is attached to.
+    pub numa_node: Option<u16>,
 }
 
 /// A graphics processor.
@@ -252,8 +284,13 @@ impl Inventory {
                 sockets: found.cpu.sockets,
                 cores: found.cpu.cores,
                 threads: found.cpu.threads,
+                numa_nodes: found.cpu.numa_nodes,
+                microcode: known(&found.cpu.microcode),
             },
             memory_bytes: found.memory_bytes,
+            memory_modules: found.memory_modules.iter().map(|it| (it.slot.clone(), module(it))).collect(),
+            tpm: known(&found.tpm),
+            secure_boot: found.secure_boot,
             dmi: Dmi {
                 manufacturer: known(&found.dmi.manufacturer),
                 product: known(&found.dmi.product),
@@ -271,9 +308,21 @@ impl Inventory {
     }
 }
 
+fn module(found: &agent::MemoryModule) -> MemoryModule {
+    MemoryModule {
+        size_bytes: found.size_bytes,
+        technology: known(&found.technology),
+        speed_mts: found.speed_mts,
+        manufacturer: known(&found.manufacturer),
+        part_number: known(&found.part_number),
+        serial: known(&found.serial),
+    }
+}
+
 fn pci(found: &agent::PciDevice) -> PciDevice {
     let mut device = PciDevice::new(found.vendor.clone(), found.device.clone(), found.class.clone());
     device.driver = known(&found.driver);
+    device.numa_node = found.numa_node;
     device
 }
 
@@ -317,6 +366,7 @@ fn interface(nic: &agent::Nic) -> Option<(String, Interface)> {
         link: nic.link,
         booted: nic.boot,
         driver: known(&nic.driver),
+        numa_node: nic.numa_node,
         neighbours: neighbours(&nic.neighbours),
     };
     Some((nic.name.clone(), interface))

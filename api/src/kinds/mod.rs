@@ -58,7 +58,7 @@ pub use image::Image;
 pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};
 pub use inventory::{
     Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Gpu, Interface, Inventory, MAX_NEIGHBOURS, MarkerState,
-    Neighbour, NeighbourProtocol, OtherInterface, PciDevice,
+    MemoryModule, Neighbour, NeighbourProtocol, OtherInterface, PciDevice,
 };
 pub use machine::Machine;
 pub use machine::{

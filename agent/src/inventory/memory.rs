@@ -1,0 +1,180 @@
+//! Memory as it is fitted (SMBIOS 3.7, §7.18 type 17).
+
+use std::collections::BTreeSet;
+
+use basalt_api::agent::MemoryModule;
+
+use crate::root::Root;
+
+/// The modules by their sockets. Empty sockets and modules without a size are left out.
+pub(super) fn modules(root: &Root) -> Vec<MemoryModule> {
+    root.bytes("sys/firmware/dmi/tables/DMI").map(|table| fitted(&table)).unwrap_or_default()
+}
+
+/// The sum over all modules.
+pub(super) fn bytes(modules: &[MemoryModule]) -> Option<u64> {
+    let total = modules.iter().fold(0_u64, |sum, module| sum.saturating_add(module.size_bytes));
+    (total > 0).then_some(total)
+}
+
+const MEMORY_DEVICE: u8 = 17;
+const END_OF_TABLE: u8 = 127;
+/// Modules that are listed. Machines have no more sockets.
+const MAX_MODULES: usize = 256;
+
+/// Numbers of memory technologies (§7.18.2). Others are left out.
+const TECHNOLOGIES: [(u8, &str); 13] = [
+    (0x07, "RAM"),
+    (0x12, "DDR"),
+    (0x13, "DDR2"),
+    (0x18, "DDR3"),
+    (0x1a, "DDR4"),
+    (0x1b, "LPDDR"),
+    (0x1d, "LPDDR3"),
+    (0x1e, "LPDDR4"),
+    (0x20, "HBM"),
+    (0x21, "HBM2"),
+    (0x22, "DDR5"),
+    (0x23, "LPDDR5"),
+    (0x24, "HBM3"),
+];
+
+/// A table that is cut off counts as far as it goes.
+fn fitted(mut table: &[u8]) -> Vec<MemoryModule> {
+    let (mut modules, mut slots) = (Vec::new(), BTreeSet::new());
+    while let [kind, length, ..] = *table {
+        let Some((structure, rest)) = table.split_at_checked(length.into()) else { break };
+        if kind == END_OF_TABLE || length < 4 || modules.len() >= MAX_MODULES {
+            break;
+        }
+        // Strings follow, up to two NULs.
+        let Some(end) = rest.windows(2).position(|pair| pair == [0, 0]) else { break };
+        let strings = rest.get(..end).unwrap_or_default();
+        if kind == MEMORY_DEVICE
+            && let Some(module) = module(structure, strings, &mut slots)
+        {
+            modules.push(module);
+        }
+        table = rest.get(end + 2..).unwrap_or_default();
+    }
+    modules
+}
+
+/// Firmware of some boards gives one name to sockets of several banks.
+fn module(structure: &[u8], strings: &[u8], slots: &mut BTreeSet<String>) -> Option<MemoryModule> {
+    let text = |at: usize| string(strings, structure.get(at).copied().unwrap_or(0));
+    let size_bytes = device_bytes(structure)?;
+    let (locator, bank) = (text(0x10), text(0x11));
+    let numbered = (1..=MAX_MODULES).map(|number| format!("{bank} {locator} {number}").trim().to_owned());
+    let mut names =
+        [locator.clone(), format!("{bank} {locator}").trim().to_owned()].into_iter().chain(numbered);
+    let slot = names.find(|name| !name.is_empty() && !slots.contains(name))?;
+    slots.insert(slot.clone());
+    let technology =
+        structure.get(0x12).and_then(|kind| TECHNOLOGIES.iter().find(|(number, _)| number == kind));
+    Some(MemoryModule {
+        slot,
+        size_bytes,
+        technology: technology.map(|(_, name)| (*name).to_owned()).unwrap_or_default(),
+        speed_mts: speed(structure),
+        manufacturer: text(0x17),
+        serial: text(0x18),
+        part_number: text(0x1a),
+    })
+}
+
+/// A string by its number, which counts from one (§6.1.3). Empty: there is none.
+fn string(strings: &[u8], number: u8) -> String {
+    let at = usize::from(number).checked_sub(1);
+    let found = at.and_then(|at| strings.split(|octet| *octet == 0).nth(at)).unwrap_or_default();
+    String::from_utf8_lossy(found).trim().to_owned()
+}
+
+/// Size of one device; nothing for an empty socket or an unknown size.
+fn device_bytes(structure: &[u8]) -> Option<u64> {
+    let size = word(structure, 0x0c)?;
+    match size {
+        0 | 0xffff => None,
+        0x7fff => Some(u64::from(double_word(structure, 0x1c)? & 0x7fff_ffff) << 20),
+        _ if size & 0x8000 != 0 => Some(u64::from(size & 0x7fff) << 10),
+        _ => Some(u64::from(size) << 20),
+    }
+}
+
+/// Speeds above 65,534 have a field of their own.
+fn speed(structure: &[u8]) -> Option<u32> {
+    match word(structure, 0x15)? {
+        0 => None,
+        0xffff => double_word(structure, 0x54).filter(|speed| *speed > 0),
+        speed => Some(speed.into()),
+    }
+}
+
+fn word(structure: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(structure.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn double_word(structure: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(structure.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn structure(kind: u8, size: u16, extended: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 0x28];
+        bytes[0] = kind;
+        bytes[1] = 0x28;
+        bytes[0x0c..0x0e].copy_from_slice(&size.to_le_bytes());
+        bytes[0x10] = 1;
+        bytes[0x11] = 2;
+        bytes[0x12] = 0x22;
+        bytes[0x15..0x17].copy_from_slice(&4800_u16.to_le_bytes());
+        bytes[0x17..0x1b].copy_from_slice(&[3, 4, 0, 5]);
+        bytes[0x1c..0x20].copy_from_slice(&extended.to_le_bytes());
+        bytes.extend(b"DIMM 0\0BANK 0\0Samsung\0S1\0M321R8GA0BB0 \0\0");
+        bytes
+    }
+
+    #[test]
+    fn adds_up_the_sockets() {
+        let mut table = structure(0, 9, 9);
+        table.extend(structure(17, 16 * 1024, 0));
+        table.extend(structure(17, 0, 0)); // empty
+        table.extend(structure(17, 0xffff, 0)); // unknown
+        table.extend(structure(17, 0x7fff, 64 * 1024)); // too large for 16 bits
+        table.extend(structure(17, 0x8000 | 512, 0)); // in KiB
+        table.extend(structure(127, 0, 0));
+        table.extend(structure(17, 1, 0)); // behind the end
+        assert_eq!(bytes(&fitted(&table)), Some((80 << 30) + (512 << 10)));
+        assert_eq!(bytes(&fitted(&structure(17, 0, 0))), None);
+    }
+
+    #[test]
+    fn a_module_has_its_words_and_a_socket_of_its_own() {
+        let table = structure(17, 16 * 1024, 0).repeat(3);
+        let found = fitted(&table);
+        let expected = MemoryModule {
+            slot: "DIMM 0".to_owned(),
+            size_bytes: 16 << 30,
+            technology: "DDR5".to_owned(),
+            speed_mts: Some(4800),
+            manufacturer: "Samsung".to_owned(),
+            part_number: "M321R8GA0BB0".to_owned(),
+            serial: "S1".to_owned(),
+        };
+        assert_eq!(found[0], expected);
+        let slots: Vec<_> = found.iter().map(|module| module.slot.as_str()).collect();
+        assert_eq!(slots, ["DIMM 0", "BANK 0 DIMM 0", "BANK 0 DIMM 0 1"]);
+    }
+
+    proptest! {
+        #[test]
+        fn never_fails_on_any_table(octets in proptest::collection::vec(any::<u8>(), 0..600)) {
+            fitted(&octets);
+        }
+    }
+}
