@@ -25,6 +25,8 @@ pub const LINK: &str = "link ";
 pub const DNS: &str = "dns ";
 /// Before an address and a port, the service that takes syslog there.
 pub const SYSLOG: &str = "syslog ";
+/// The rack's caching proxy. No words: Settings have switched it off.
+pub const PROXY: &str = "proxy";
 /// The state of an NTP server is told under this, and the server's name. No words: the server is asked no more.
 pub const TIME: &str = "time ";
 

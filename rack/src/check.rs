@@ -18,6 +18,7 @@ use crate::dhcp::others::{self, Ask};
 use crate::holder::{self, Holder, Protocol};
 use crate::interfaces::{self, Served};
 use crate::loaders::Loaders;
+use crate::proxy::squid;
 use crate::settings::Settings;
 
 /// Capabilities that the rack needs, by their bit in `/proc/self/status` (capabilities(7)).
@@ -83,9 +84,11 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
             findings.push(udp(rack, "syslog", address.into(), port));
             findings.push(tcp(rack, "syslog", address, port));
         }
+        findings.push(tcp(rack, "proxy", address, settings.proxy.port));
     }
     findings.extend(others(settings, served));
     findings.push(loaders(settings));
+    findings.push(proxy(settings));
     findings
 }
 
@@ -225,6 +228,7 @@ fn taken(
         "HTTP" => "give the rack another port with --http-port",
         "TFTP" => "give the rack another port with --tftp-port",
         "syslog" => "give the rack other ports with --syslog-port",
+        "proxy" => "give the rack another port with --proxy-port",
         "NTP" => "have it serve no time (chrony: `port 0`)",
         _ => "have this rack serve other interfaces",
     };
@@ -258,6 +262,16 @@ fn loaders(settings: &Settings) -> Finding {
         )
     });
     Finding::new(format!("boot loaders in {}", settings.loader_dir.display()), problem)
+}
+
+/// A rack serves everything else without it.
+fn proxy(settings: &Settings) -> Finding {
+    let mut finding = Finding::new("program of the proxy".to_owned(), None);
+    finding.note = Some(match squid::program(settings.proxy.program.as_deref()) {
+        Ok(program) => program.display().to_string(),
+        Err(lack) => format!("no proxy is served: {lack}"),
+    });
+    finding
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ use crate::meters;
 use crate::ntp::Ntp;
 use crate::power::Power;
 use crate::presence::Presence;
+use crate::proxy::Proxy;
 use crate::room;
 use crate::router_advertisement;
 use crate::settings::Settings;
@@ -135,6 +136,7 @@ struct Services {
     dns: Arc<Dns>,
     web: Arc<Web>,
     ntp: Arc<Ntp>,
+    proxy: Arc<Proxy>,
     logs: Logs,
     tls: TlsAcceptor,
     /// The same for all addresses, so that their connections are counted together.
@@ -236,6 +238,7 @@ impl Daemon {
             site: Site::new(Arc::clone(&web), tls.clone()),
             web,
             ntp: Arc::new(Ntp::new(facts.clone())),
+            proxy: Arc::new(Proxy::new(settings.proxy.clone(), facts.clone())),
             logs: logs.clone(),
             tls,
             facts: facts.clone(),
@@ -252,6 +255,11 @@ impl Daemon {
         tasks.spawn(dns.follow(concerns.views.dns.subscribe(), stop.clone()));
         tasks.spawn(tick(dhcp.clone(), stop.clone()));
         tasks.spawn(Arc::clone(&services.ntp).follow(concerns.views.time.subscribe(), stop.clone()));
+        tasks.spawn(Arc::clone(&services.proxy).follow(
+            concerns.views.proxy.subscribe(),
+            concerns.views.power.subscribe(),
+            stop.clone(),
+        ));
         if let Some(address) = services.settings.metrics {
             services.start_metrics(address, stop.clone());
         }
@@ -514,6 +522,7 @@ impl Services {
             addresses.iter().flat_map(|&address| ports.iter().map(move |&port| (address, port).into()));
         wanted.extend(syslog.map(Service::Syslog));
         self.dns.set_own(addresses.clone());
+        self.proxy.set_own(addresses.clone());
         self.ntp.set_own(addresses);
         Ok(wanted)
     }

@@ -40,6 +40,7 @@ pub mod neighbours;
 pub mod ntp;
 pub mod power;
 pub mod presence;
+pub mod proxy;
 mod room;
 pub mod router_advertisement;
 pub mod script;

@@ -231,6 +231,7 @@ fn describe(content: &Content) -> String {
             it.zones.iter().map(zone).collect::<Vec<_>>().join("\n")
         }
         Content::Time(it) => format!("{it:#?}"),
+        Content::Proxy(it) => format!("{it:#?}"),
         Content::Known(it) => {
             let machine = |it: &basalt_proto::rack_v1::BootMachine| {
                 format!("  {} {} {}", it.name, it.macs.join(" "), it.networks.join(" "))

@@ -10,6 +10,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::identity::Identity;
+use crate::proxy;
 
 /// The smallest cache of any use.
 const MIN_CACHE: u64 = 64 << 20;
@@ -30,10 +31,10 @@ pub struct Given {
     /// The rack's name, a DNS label [default: the host's name]
     #[arg(long, env = "BASALT_RACK_NAME", value_name = "NAME", global = true)]
     pub name: Option<String>,
-    /// An interface whose clients are served: DHCP, and TFTP, HTTP, DNS, NTP and syslog on its addresses; may be repeated
+    /// An interface whose clients are served: DHCP, and TFTP, HTTP, DNS, NTP, syslog and the proxy on its addresses; may be repeated
     #[arg(long, env = "BASALT_RACK_INTERFACE", value_name = "IF", value_delimiter = ',', global = true)]
     pub interface: Option<Vec<String>>,
-    /// A further address to serve TFTP, HTTP, DNS, NTP and syslog on; may be repeated [default: 127.0.0.1 when there is no --interface]
+    /// A further address to serve TFTP, HTTP, DNS, NTP, syslog and the proxy on; may be repeated [default: 127.0.0.1 when there is no --interface]
     #[arg(long, env = "BASALT_RACK_ADDRESS", value_name = "ADDRESS", value_delimiter = ',', global = true)]
     pub address: Option<Vec<Ipv4Addr>>,
     /// Where the boot loaders are [default: /usr/lib/ipxe]
@@ -60,6 +61,18 @@ pub struct Given {
     /// Syslog, UDP and TCP; may be repeated [default: 5247 and 514]
     #[arg(long, env = "BASALT_RACK_SYSLOG_PORT", value_name = "PORT", value_delimiter = ',', global = true)]
     pub syslog_port: Option<Vec<u16>>,
+    /// The caching HTTP proxy [default: 8000]
+    #[arg(long, env = "BASALT_RACK_PROXY_PORT", value_name = "PORT", global = true)]
+    pub proxy_port: Option<u16>,
+    /// Squid, which serves the proxy [default: /usr/sbin/squid or /usr/bin/squid]
+    #[arg(long, env = "BASALT_RACK_PROXY_PROGRAM", value_name = "FILE", global = true)]
+    pub proxy_program: Option<PathBuf>,
+    /// Directory of the proxy with its cache and logs [default: `proxy` in the data directory; /var/cache/basalt-proxy of a rack that runs as root]
+    #[arg(long, env = "BASALT_RACK_PROXY_DIR", value_name = "DIR", global = true)]
+    pub proxy_dir: Option<PathBuf>,
+    /// The most that the proxy's cache may take on disk, as 800MiB, 50GiB or 2TiB [default: 10GiB, or a tenth of the free disk where that is less]
+    #[arg(long, env = "BASALT_RACK_PROXY_SIZE", value_name = "SIZE", global = true)]
+    pub proxy_size: Option<String>,
     /// Tell machines on served interfaces that no IPv6 router is there, unless one is: iPXE waits 16 seconds for one [default: true]
     #[arg(long, env = "BASALT_RACK_ROUTER_ADVERTISEMENTS", value_name = "BOOL", global = true)]
     pub router_advertisements: Option<bool>,
@@ -112,6 +125,8 @@ pub struct Settings {
     pub ntp_port: u16,
     /// Syslog, UDP and TCP.
     pub syslog_port: Vec<u16>,
+    /// The caching HTTP proxy.
+    pub proxy: proxy::Options,
     /// Whether Router Solicitations are answered, with no router.
     pub router_advertisements: bool,
     /// Bytes that the spool may take.
@@ -180,6 +195,10 @@ impl Given {
             dns_port: self.dns_port.or(other.dns_port),
             ntp_port: self.ntp_port.or(other.ntp_port),
             syslog_port: self.syslog_port.or(other.syslog_port),
+            proxy_port: self.proxy_port.or(other.proxy_port),
+            proxy_program: self.proxy_program.or(other.proxy_program),
+            proxy_dir: self.proxy_dir.or(other.proxy_dir),
+            proxy_size: self.proxy_size.or(other.proxy_size),
             router_advertisements: self.router_advertisements.or(other.router_advertisements),
             spool_mib: self.spool_mib.or(other.spool_mib),
             log_mib: self.log_mib.or(other.log_mib),
@@ -244,10 +263,17 @@ impl Given {
                 problem: format!("{log_mib} MiB is not between 8 and 1048576"),
             });
         }
-        let cache_bytes = self
-            .cache_size
-            .map(|size| bytes(&size).map_err(|problem| BadSetting { key: "cache_size", problem }))
-            .transpose()?;
+        let size = |key, given: Option<String>| {
+            given.map(|size| bytes(&size).map_err(|problem| BadSetting { key, problem })).transpose()
+        };
+        let cache_bytes = size("cache_size", self.cache_size)?;
+        let proxy = proxy::Options {
+            port: port("proxy_port", self.proxy_port, 8000)?,
+            program: self.proxy_program,
+            dir: self.proxy_dir.unwrap_or_else(|| proxy_dir(&data_dir)),
+            cache_bytes: size("proxy_size", self.proxy_size)?,
+            name: name.clone(),
+        };
         let http_bodies = usize::from(self.http_bodies.unwrap_or(32));
         if !(1..=1024).contains(&http_bodies) {
             let problem = format!("{http_bodies} is not between 1 and 1024");
@@ -276,6 +302,7 @@ impl Given {
             syslog_port: (self.syslog_port.unwrap_or_else(|| vec![5247, basalt_syslog::PORT]).into_iter())
                 .map(|it| port("syslog_port", Some(it), it))
                 .collect::<Result<_, _>>()?,
+            proxy,
             router_advertisements: self.router_advertisements.unwrap_or(true),
             spool_bytes: spool_mib << 20,
             log_bytes: log_mib << 20,
@@ -322,6 +349,14 @@ fn bytes(size: &str) -> Result<u64, String> {
             Err(format!("{size} is too little for an image; use at least {}MiB", MIN_CACHE >> 20))
         }
         Some(bytes) => Ok(bytes),
+    }
+}
+
+/// The proxy of a rack that is root runs as another account, which the data directory is closed to.
+fn proxy_dir(data_dir: &Path) -> PathBuf {
+    match rustix::process::geteuid().is_root() {
+        true => PathBuf::from("/var/cache/basalt-proxy"),
+        false => data_dir.join("proxy"),
     }
 }
 

@@ -296,6 +296,21 @@ pub struct TimeConcern {
     #[prost(uint32, tag = "3")]
     pub rank: u32,
 }
+/// Concern "proxy": the caching HTTP proxy of the rack.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProxyConcern {
+    #[prost(bool, tag = "1")]
+    pub enabled: bool,
+    /// networks whose hosts may use it
+    #[prost(string, repeated, tag = "2")]
+    pub clients: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// networks that it connects to for nobody, beside the rack's own addresses
+    #[prost(string, repeated, tag = "3")]
+    pub denied: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// the proxy that it asks: "<http://HOST:PORT";> empty: it asks the servers themselves
+    #[prost(string, tag = "4")]
+    pub upstream: ::prost::alloc::string::String,
+}
 /// Concern "power": the BMCs that this rack is the arbiter of.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PowerConcern {
@@ -360,7 +375,7 @@ pub mod bmc {
 /// A concern with the version that the region gave it: what is sent, and what a rack keeps on disk.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConcernVersion {
-    /// "dhcp", "known", "boot", "images", "power", "time"
+    /// "dhcp", "known", "boot", "images", "power", "dns", "time", "proxy"
     #[prost(string, tag = "1")]
     pub concern: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]

@@ -10,7 +10,7 @@ use std::fmt;
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{
     BootConcern, ConcernVersion, DhcpConcern, DnsConcern, ImagesConcern, KnownConcern, PowerConcern,
-    TimeConcern,
+    ProxyConcern, TimeConcern,
 };
 use prost::Message;
 
@@ -37,12 +37,14 @@ pub enum Concern {
     Dns,
     /// NTP servers that the host's clock is compared with.
     Time,
+    /// The caching proxy.
+    Proxy,
 }
 
 impl Concern {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Dhcp, Self::Known, Self::Boot, Self::Images, Self::Power, Self::Dns, Self::Time];
+    pub const ALL: [Self; 8] =
+        [Self::Dhcp, Self::Known, Self::Boot, Self::Images, Self::Power, Self::Dns, Self::Time, Self::Proxy];
 
     /// The name on the wire and of the file.
     #[must_use]
@@ -55,6 +57,7 @@ impl Concern {
             Self::Power => "power",
             Self::Dns => "dns",
             Self::Time => "time",
+            Self::Proxy => "proxy",
         }
     }
 
@@ -96,6 +99,10 @@ impl Concern {
                 (Content::Dns(concern), left_out)
             }
             Self::Time => (Content::Time(TimeConcern::decode(body)?), Vec::new()),
+            Self::Proxy => {
+                let (concern, left_out) = sound::proxy(ProxyConcern::decode(body)?);
+                (Content::Proxy(concern), left_out)
+            }
         })
     }
 }
@@ -123,6 +130,8 @@ pub enum Content {
     Dns(DnsConcern),
     /// The body of [`Concern::Time`].
     Time(TimeConcern),
+    /// The body of [`Concern::Proxy`].
+    Proxy(ProxyConcern),
 }
 
 /// A body that cannot be used.

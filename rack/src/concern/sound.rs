@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
-use basalt_proto::rack_v1::{BootConcern, BootMachine, DhcpConcern, KnownConcern, LocalBoot};
+use basalt_proto::rack_v1::{BootConcern, BootMachine, DhcpConcern, KnownConcern, LocalBoot, ProxyConcern};
+use ipnet::IpNet;
 
+use crate::proxy::squid_conf::Upstream;
 use crate::{boot, dhcp, dhcp6};
 
 /// A concern without what nobody could do, and why each of that was left out.
@@ -68,6 +70,32 @@ pub(super) fn boot(mut whole: BootConcern) -> Sound<BootConcern> {
     if let Some(Err(why)) = tasks.map(boot::check_ephemeral).find(Result::is_err) {
         left_out.push(format!("unknown machines boot their disks: {why}"));
         whole.enlist = None;
+    }
+    (whole, left_out)
+}
+
+/// Leaves out clients that are no networks. If a forbidden destination or the upstream cannot be read, there is no proxy: it would reach more
+/// than it may.
+pub(super) fn proxy(mut whole: ProxyConcern) -> Sound<ProxyConcern> {
+    let mut left_out = Vec::new();
+    whole.clients.retain(|net| match net.parse::<IpNet>() {
+        Ok(_) => true,
+        Err(error) => {
+            left_out.push(format!("hosts of {net:?} may not use the proxy: {error}"));
+            false
+        }
+    });
+    let denied = whole.denied.iter().find(|net| net.parse::<IpNet>().is_err());
+    let problem = match (denied, whole.upstream.as_str()) {
+        (Some(net), _) => Some(format!("{net:?} is no network to keep clients from")),
+        (None, url) if !url.is_empty() && Upstream::parse(url).is_none() => {
+            Some(format!("{url:?} is no proxy; http://HOST:PORT is"))
+        }
+        _ => None,
+    };
+    if let Some(problem) = problem {
+        whole.enabled = false;
+        left_out.push(format!("no proxy is served: {problem}"));
     }
     (whole, left_out)
 }
@@ -143,6 +171,25 @@ mod tests {
         assert_eq!(sound.enlist, None);
         assert!(left_out[0].contains("machine \"m4\" boots its disk: kernel options"), "{left_out:?}");
         assert!(left_out[1].contains("unknown machines"), "{left_out:?}");
+    }
+
+    #[test]
+    fn a_proxy_that_would_reach_too_much_is_none_and_a_client_that_is_no_network_is_left_out() {
+        let whole = ProxyConcern {
+            enabled: true,
+            clients: vec!["10.77.0.0/24".into(), "lab".into()],
+            denied: vec!["10.9.0.0/24".into()],
+            upstream: "http://proxy.example.com:3128".into(),
+        };
+        let (sound, left_out) = proxy(whole.clone());
+        assert_eq!((sound.enabled, &sound.clients[..]), (true, &["10.77.0.0/24".to_owned()][..]));
+        assert!(left_out.len() == 1 && left_out[0].contains("\"lab\""), "{left_out:?}");
+        let denied = ProxyConcern { denied: vec!["bmcs".into()], ..whole.clone() };
+        let upstream = ProxyConcern { upstream: "https://proxy.example.com".into(), ..whole };
+        for (bad, word) in [(denied, "\"bmcs\""), (upstream, "http://HOST:PORT")] {
+            let (sound, left_out) = proxy(bad);
+            assert!(!sound.enabled && left_out.iter().any(|why| why.contains(word)), "{left_out:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use basalt_proto::rack_v1::{
     BootConcern, ConcernReply, ConcernVersion, DhcpConcern, DnsConcern, HeldConcern, ImagesConcern,
-    KnownConcern, PowerConcern, TimeConcern,
+    KnownConcern, PowerConcern, ProxyConcern, TimeConcern,
 };
 use prost::Message;
 use tokio::sync::watch;
@@ -33,6 +33,8 @@ pub struct Views {
     pub dns: watch::Sender<Option<Arc<DnsConcern>>>,
     /// NTP servers that the host's clock is compared with.
     pub time: watch::Sender<Option<Arc<TimeConcern>>>,
+    /// Clients of the caching proxy.
+    pub proxy: watch::Sender<Option<Arc<ProxyConcern>>>,
 }
 
 impl Views {
@@ -45,6 +47,7 @@ impl Views {
             Content::Dns(it) => drop(self.dns.send_replace(Some(Arc::new(it)))),
             Content::Power(it) => drop(self.power.send_replace(Some(Arc::new(it)))),
             Content::Time(it) => drop(self.time.send_replace(Some(Arc::new(it)))),
+            Content::Proxy(it) => drop(self.proxy.send_replace(Some(Arc::new(it)))),
         }
     }
 
@@ -91,6 +94,7 @@ impl ConcernStore {
             power: watch::Sender::new(None),
             dns: watch::Sender::new(None),
             time: watch::Sender::new(None),
+            proxy: watch::Sender::new(None),
         };
         let store = Self { dir, epochs, held: Mutex::new(Vec::new()), views };
         let mut damaged = Vec::new();

@@ -27,6 +27,7 @@ mod peers;
 mod peers6;
 mod perfdhcp;
 mod port;
+mod proxy;
 mod redfish;
 mod router_advertisement;
 mod secure_boot;

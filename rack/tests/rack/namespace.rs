@@ -49,7 +49,7 @@ pub(crate) fn hide(directories: &[&str]) {
     let accounts = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(
         &accounts,
-        "root:x:0:0::/:/bin/sh\nsystemd-network:x:0:0::/:/bin/sh\nsystemd-timesync:x:0:0::/:/bin/sh\n",
+        "root:x:0:0::/:/bin/sh\nproxy:x:0:0::/:/bin/sh\nsystemd-network:x:0:0::/:/bin/sh\nsystemd-timesync:x:0:0::/:/bin/sh\n",
     )
     .unwrap();
     mount(&["--bind", &accounts.path().to_string_lossy(), "/etc/passwd"]);

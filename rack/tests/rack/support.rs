@@ -30,7 +30,7 @@ pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 77);
 pub(crate) const KEY: [u8; 32] = [9; 32];
 
 pub(crate) fn settings(dir: &Path) -> Settings {
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let tcp = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let udp = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let loaders = dir.join("loaders");
     std::fs::create_dir_all(&loaders).unwrap();
@@ -40,13 +40,16 @@ pub(crate) fn settings(dir: &Path) -> Settings {
         name: Some("rack-1".into()),
         interface: Some(vec!["lo".into()]),
         loader_dir: Some(loaders),
-        http_port: Some(tcp),
+        http_port: Some(tcp()),
         dhcp_port: Some(udp()),
         dhcp_client_port: Some(udp()),
         tftp_port: Some(udp()),
         dns_port: Some(udp()),
         ntp_port: Some(udp()),
         syslog_port: Some(vec![udp()]),
+        proxy_port: Some(tcp()),
+        proxy_program: Some("/nowhere/squid".into()),
+        proxy_dir: Some(dir.join("proxy")),
         metrics: Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()),
         ..Given::default()
     };

@@ -1,0 +1,213 @@
+//! The configuration of Squid for a rack's proxy: a pure function, so that the same wishes have the same text.
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use basalt_proto::rack_v1::ProxyConcern;
+use ipnet::IpNet;
+
+/// Networks that the proxy connects to for nobody: this host, its links, and groups.
+const NEVER: [&str; 9] = [
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "224.0.0.0/4",
+    "255.255.255.255/32",
+    "::/128",
+    "::1/128",
+    "fe80::/10",
+    "ff00::/8",
+];
+
+/// How long answers are kept, the first pattern that fits. Minutes at least, percent of the age, minutes at most.
+///
+/// A path by hash or a package has one content for ever. The lists of a repository change together: each use asks the server whether they
+/// have changed, else a new list of files would name old packages.
+const FRESHNESS: [&str; 4] = [
+    r"-i /by-hash/ 129600 100% 129600",
+    r"-i \.(deb|udeb|rpm|drpm|tar|xz|zst|gz|bz2)$ 129600 100% 129600",
+    r"(Release|InRelease|Packages|Sources|repomd\.xml) 0 0% 0 refresh-ims",
+    r". 0 20% 4320",
+];
+
+/// Ports of destinations. TLS tunnels lead to the first alone.
+const PORTS: &str = "443 80 1024-65535";
+
+/// The proxy that a rack's proxy asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    host: String,
+    port: u16,
+}
+
+impl Upstream {
+    /// Reads `http://HOST:PORT`. `None`: this is no such URL.
+    #[must_use]
+    pub fn parse(url: &str) -> Option<Self> {
+        let authority = url.strip_prefix("http://")?.trim_end_matches('/');
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').map(|(host, port)| (host, port.strip_prefix(':')))?,
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let is_host = |c: char| c.is_ascii_alphanumeric() || ".-:".contains(c);
+        (!host.is_empty() && host.chars().all(is_host)).then_some(())?;
+        let port = port.map_or(Ok(80), str::parse).ok()?;
+        Some(Self { host: host.to_owned(), port })
+    }
+}
+
+/// Everything that a configuration depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The name that errors are signed with.
+    pub name: String,
+    /// Addresses and port that clients connect to.
+    pub listen: Vec<SocketAddr>,
+    /// Networks whose hosts are served.
+    pub clients: Vec<IpNet>,
+    /// Networks that are no destinations.
+    pub denied: Vec<IpNet>,
+    /// The proxy that is asked instead of the servers.
+    pub upstream: Option<Upstream>,
+    /// The directory of cache and logs.
+    pub dir: PathBuf,
+    /// The size of the cache on disk, in MiB.
+    pub cache_mib: u64,
+}
+
+impl Wanted {
+    /// What a concern asks of this host. `None`: no proxy is to run. `own` are this host's addresses, `bmcs` those of BMCs.
+    #[must_use]
+    pub fn of(concern: &ProxyConcern, own: &[IpAddr], bmcs: &[IpNet]) -> Option<(Vec<IpNet>, Vec<IpNet>)> {
+        let clients: Vec<IpNet> = concern.clients.iter().filter_map(|it| it.parse().ok()).collect();
+        let own = own.iter().copied().map(IpNet::from);
+        let denied = NEVER.iter().copied().chain(concern.denied.iter().map(String::as_str));
+        let denied = denied.filter_map(|it| it.parse().ok()).chain(own).chain(bmcs.iter().copied());
+        let whole = |nets: Vec<IpNet>| IpNet::aggregate(&nets);
+        (concern.enabled && !clients.is_empty()).then(|| (whole(clients), whole(denied.collect())))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let Self { name, listen, clients, denied, upstream, dir, cache_mib } = self;
+        let dir = dir.display();
+        let mut text = String::from("# Written by basalt-rack, which replaces it.\n");
+        let mut line = |words: &dyn std::fmt::Display| {
+            // A String takes everything.
+            let _ = writeln!(text, "{words}");
+        };
+        line(&format_args!("visible_hostname {name}"));
+        for at in listen {
+            line(&format_args!("http_port {at}"));
+        }
+        for net in clients {
+            line(&format_args!("acl clients src {net}"));
+        }
+        for net in denied {
+            line(&format_args!("acl inside dst {net}"));
+        }
+        line(&format_args!("acl web port {PORTS}\nacl tls port 443\nacl tunnel method CONNECT"));
+        // The lookup of a destination's name comes after what needs none.
+        for rule in
+            ["deny !clients", "deny manager", "deny !web", "deny tunnel !tls", "deny inside", "allow clients"]
+        {
+            line(&format_args!("http_access {rule}"));
+        }
+        line(&"http_access deny all");
+        if let Some(Upstream { host, port }) = upstream {
+            line(&format_args!(
+                "cache_peer {host} parent {port} 0 no-query no-digest default connect-timeout=3 connect-fail-limit=3\nnever_direct allow all"
+            ));
+        }
+        // The size of objects counts for the cache_dir lines below it alone.
+        line(&format_args!(
+            "maximum_object_size 8 GB\ncache_dir aufs {dir}/cache {cache_mib} 16 256\ncache_mem 64 MB\nmaximum_object_size_in_memory 1 MB"
+        ));
+        line(&"collapsed_forwarding on\nrange_offset_limit none\nquick_abort_min -1 KB");
+        for pattern in FRESHNESS {
+            line(&format_args!("refresh_pattern {pattern}"));
+        }
+        line(&format_args!(
+            "access_log stdio:{dir}/access.log\ncache_log {dir}/cache.log\ncache_store_log none\nlogfile_rotate 0\npid_filename none\n\
+             coredump_dir {dir}"
+        ));
+        line(
+            &"via off\nforwarded_for delete\nhttpd_suppress_version_string on\npinger_enable off\nshutdown_lifetime 1 second\n\
+              dns_timeout 10 seconds\nconnect_timeout 10 seconds",
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nets(nets: &[&str]) -> Vec<IpNet> {
+        nets.iter().map(|net| net.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn clients_and_forbidden_destinations_are_those_of_the_concern_the_host_and_its_bmcs() {
+        let concern = ProxyConcern {
+            enabled: true,
+            clients: vec!["10.77.0.0/25".into(), "10.77.0.128/25".into(), "2001:db8::/64".into()],
+            denied: vec!["10.9.0.0/24".into()],
+            upstream: String::new(),
+        };
+        let own = ["192.0.2.1".parse().unwrap()];
+        let (clients, denied) = Wanted::of(&concern, &own, &nets(&["10.8.0.9/32"])).unwrap();
+        assert_eq!(clients, nets(&["10.77.0.0/24", "2001:db8::/64"]));
+        for address in [
+            "10.9.0.7",
+            "192.0.2.1",
+            "10.8.0.9",
+            "127.0.0.53",
+            "169.254.169.254",
+            "::1",
+            "fe80::1",
+            "0.0.0.0",
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            assert!(denied.iter().any(|net| net.contains(&address)), "{address}");
+        }
+        let off = ProxyConcern { enabled: false, ..concern.clone() };
+        let nobody = ProxyConcern { clients: Vec::new(), ..concern };
+        assert_eq!([Wanted::of(&off, &[], &[]), Wanted::of(&nobody, &[], &[])], [None, None]);
+    }
+
+    #[test]
+    fn an_upstream_is_a_host_and_a_port() {
+        let parsed = |url: &str| Upstream::parse(url).map(|it| (it.host, it.port));
+        let some = |host: &str, port| Some((host.to_owned(), port));
+        assert_eq!(parsed("http://proxy.example.com:3128"), some("proxy.example.com", 3128));
+        assert_eq!(parsed("http://192.0.2.1/"), some("192.0.2.1", 80));
+        assert_eq!(parsed("http://[2001:db8::1]:3128/"), some("2001:db8::1", 3128));
+        for wrong in
+            ["https://proxy", "http://", "http://a b:1", "http://a:1\nhttp_access allow all", "http://a:x"]
+        {
+            assert_eq!(parsed(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_file_serves_clients_alone_and_asks_the_upstream_for_everything() {
+        let wanted = Wanted {
+            name: "rack-1".into(),
+            listen: vec!["10.77.0.2:8000".parse().unwrap(), "[2001:db8::2]:8000".parse().unwrap()],
+            clients: nets(&["10.77.0.0/24"]),
+            denied: nets(&["127.0.0.0/8"]),
+            upstream: Upstream::parse("http://proxy.example.com:3128"),
+            dir: "/var/lib/basalt-rack/proxy".into(),
+            cache_mib: 512,
+        };
+        insta::assert_snapshot!(wanted.render());
+        let direct = Wanted { upstream: None, ..wanted }.render();
+        assert!(!direct.contains("cache_peer") && !direct.contains("never_direct"), "{direct}");
+    }
+}
