@@ -17,7 +17,7 @@ use basalt_db::splice::Text;
 use basalt_db::{Key, NewFact, Precondition, Put};
 use basalt_engine::Policy;
 use basalt_lab::site::Programs;
-use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, Fact, fact::Body};
+use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, Fact, LogBatch, LogLine, fact::Body};
 use basalt_region::controller::Controller;
 use basalt_region::racks::observed::{self, Observed};
 use basalt_region::region::Region;
@@ -69,6 +69,7 @@ impl World {
             "first_seen_at": "2026-01-01T00:00:00Z", "last_seen_at": "2026-01-01T00:00:00Z"});
         observe(region, "Discovery", "printer", seen).await;
         boots(region).await;
+        logs(region).await;
         report(region, "web1").await;
         let machine = Kind::find("Machine").expect("a kind");
         let known = |machine: Object| machine.status["inventory"]["memory_bytes"] == 256 * GIB;
@@ -186,6 +187,32 @@ async fn boots(region: &Region) {
         let facts = [observed::new_fact(fact, 0)];
         region.store().store_facts(rack, "r1", uuid::Uuid::from_u128(1), &facts).await.expect("it is stored");
     }
+}
+
+/// As a rack delivers what a machine says: a line a second until now, more of them than a page shows at first.
+async fn logs(region: &Region) {
+    let uid = async |kind, name| region.store().get(kind, Key::Name(name)).await.expect("it is there").uid;
+    let (rack, machine) = (uid("Rack", "r1").await, uid("Machine", "web1").await);
+    let now = Timestamp::now().as_millisecond();
+    let line = |seq: u64| {
+        let (priority, app, text) = match seq {
+            _ if seq % 300 == 0 => (27, "sshd", "error: no route to the gateway".to_owned()),
+            _ if seq % 70 == 0 => (4, "", format!("eth0: link is down, {seq}")),
+            _ => (30, "systemd", format!("Started session {seq} of user root.")),
+        };
+        LogLine {
+            seq,
+            at_unix_ms: now - i64::try_from(1500 - seq).expect("few") * 1000,
+            machine_uid: machine.to_string(),
+            priority,
+            app: app.to_owned(),
+            text,
+            ..LogLine::default()
+        }
+    };
+    let batch =
+        LogBatch { spool_uid: uuid::Uuid::from_u128(1).to_string(), lines: (1..=1500).map(line).collect() };
+    region.logs().store(RackId::from(rack), batch).expect("they are stored");
 }
 
 /// As the agent of a machine reports what it is made of.

@@ -1,5 +1,7 @@
 // One watch of everything that the reader may see. It resumes where it was cut; it never gives up but where the session has ended.
 
+import { type ServerEvent, eventsOf } from './events';
+
 const EVERYWHERE = 'conditions axes phase';
 /** An inventory is large, and is read with its machine alone. */
 const OF_MACHINES =
@@ -30,8 +32,6 @@ export type Told =
 
 const FIRST_PAUSE = 300;
 const LONGEST_PAUSE = 5_000;
-/** The region says every 15 seconds where it is. */
-const SILENCE = 40_000;
 
 export class Stream {
   private from = '';
@@ -94,28 +94,19 @@ export class Stream {
   private async read(): Promise<'away' | 'again' | 'reset' | 'ended'> {
     const abort = new AbortController();
     this.abort = abort;
-    let silence = setTimeout(() => abort.abort(), SILENCE);
     try {
       const since = this.at ? `&since=${encodeURIComponent(this.at)}` : '';
       const response = await fetch(`/api/v1/watch?fields=${FIELDS}${since}`, { signal: abort.signal });
       if (response.status === 401) return 'ended';
       if (response.status === 410) return 'reset';
       if (!response.ok || !response.body) return 'away';
-      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      const events = new Events();
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) return 'away';
-        clearTimeout(silence);
-        silence = setTimeout(() => abort.abort(), SILENCE);
+      for await (const event of eventsOf(response.body, abort)) {
         this.heardAt = Date.now();
-        for (const event of events.take(value)) {
-          const cut = this.hear(event);
-          if (cut) return cut;
-        }
+        const cut = this.hear(event);
+        if (cut) return cut;
       }
+      return 'away';
     } finally {
-      clearTimeout(silence);
       abort.abort();
     }
   }
@@ -131,34 +122,5 @@ export class Stream {
     if (event === 'put' || event === 'delete') this.say({ type: event, position: id, object: JSON.parse(data) });
     else if (event === 'bookmark' && this.last?.type !== 'live') this.say({ type: 'live', from: this.from, position: id });
     return undefined;
-  }
-}
-
-export interface ServerEvent {
-  id: string;
-  event: string;
-  data: string;
-}
-
-/** Splits a text that comes in pieces into server-sent events. */
-export class Events {
-  private rest = '';
-
-  take(piece: string): ServerEvent[] {
-    const blocks = (this.rest + piece).split('\n\n');
-    this.rest = blocks.pop() ?? '';
-    return blocks.map((block) => {
-      const event: ServerEvent = { id: '', event: 'message', data: '' };
-      const data: string[] = [];
-      for (const line of block.split('\n')) {
-        const colon = line.indexOf(':');
-        const value = line.slice(colon + 1).replace(/^ /, '');
-        const name = line.slice(0, colon);
-        if (name === 'data') data.push(value);
-        else if (name === 'id' || name === 'event') event[name] = value;
-      }
-      event.data = data.join('\n');
-      return event;
-    });
   }
 }

@@ -15,6 +15,17 @@ function view(search: Record<string, unknown>): View {
   return { q: text('q'), sort: text('sort'), cols: text('cols') };
 }
 
+/** The lines of a log that are shown: a time or a boot (`1h`, `boot-0`), and a text. */
+export interface LogView {
+  of?: string;
+  grep?: string;
+}
+
+function logView(search: Record<string, unknown>): LogView {
+  const text = (name: keyof LogView) => (typeof search[name] === 'string' && search[name] ? search[name] : undefined);
+  return { of: text('of'), grep: text('grep') };
+}
+
 const more = () => import('../pages/more');
 const page = (name: Exclude<keyof Awaited<ReturnType<typeof more>>, 'Declare'>) => lazyRouteComponent(more, name);
 
@@ -40,13 +51,14 @@ const machine = createRoute({
   component: page('Machine'),
 });
 
-const TABS = ['Overview', 'Timeline', 'Boots', 'Hardware', 'Network', 'Storage', 'Configuration', 'Decisions'] as const;
+const TABS = ['Overview', 'Timeline', 'Boots', 'Logs', 'Hardware', 'Network', 'Storage', 'Configuration', 'Decisions'] as const;
 export const MACHINE_TABS = TABS.map((title) => ({ title, path: title === 'Overview' ? '' : title.toLowerCase() }));
 
 const tabs = MACHINE_TABS.map(({ title, path }) =>
   createRoute({
     getParentRoute: () => machine,
     path: path || '/',
+    validateSearch: title === 'Logs' ? logView : undefined,
     component: page(title),
   }),
 );

@@ -5,6 +5,7 @@ export { Machine } from './machine/Machine';
 export { Overview } from './machine/Overview';
 export { Timeline } from './machine/Timeline';
 export { Boots } from './machine/Boots';
+export { Logs } from './machine/Logs';
 export { Hardware, Network, Storage } from './machine/Inventory';
 export { Configuration } from './machine/Configuration';
 export { Decisions } from './machine/Decisions';

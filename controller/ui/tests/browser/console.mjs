@@ -1,6 +1,7 @@
 // The console in a browser, against a real region: what people do all day, from login to logout.
 //   REGION_URL, REGION, REGION_ARGS: see region.mjs. TOKEN: an admin's. CHROMIUM: the browser. SCREENSHOTS: a folder for pictures of each page.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { accessible, browser, login, person, says } from './page.mjs';
 import { Region, api } from './region.mjs';
@@ -166,11 +167,50 @@ test('what many machines are asked for is told of each, and why some cannot take
   await context.close();
 });
 
+test('a log is read back page by page, narrowed, and taken along', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/machines/web1');
+  await page.getByRole('link', { name: 'Logs' }).click();
+  const log = page.getByRole('grid', { name: 'Log' });
+  // The latest line is in view, as on a terminal.
+  await says(log.getByRole('row'), 'no route to the gateway');
+  await says(page.getByRole('status'), '1000 lines');
+  assert.ok((await log.getByRole('row').count()) < 120, 'only lines on the screen are in the document');
+
+  // A reader in the middle keeps the place when earlier lines come.
+  await log.focus();
+  await page.keyboard.press('Home');
+  await says(log.getByRole('row'), 'session 501 of');
+  await page.getByRole('button', { name: 'Earlier' }).click();
+  await says(page.getByRole('status'), '1500 lines');
+  await says(log.getByRole('row'), 'session 501 of');
+  assert.equal(await page.getByRole('button', { name: 'Earlier' }).count(), 0, 'nothing is before the first line');
+  const downloads = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Download' }).click();
+  const lines = readFileSync(await (await downloads).path(), 'utf8').trimEnd().split('\n');
+  assert.equal(lines.length, 1500);
+  assert.match(lines[1], /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d info systemd: Started session 2 of user root\.$/);
+
+  await page.getByLabel('Only lines with').fill('no route');
+  await says(page.getByRole('status'), '5 lines');
+  await page.waitForURL(/grep=no/);
+  await log.getByRole('row').first().click();
+  await says(page.getByRole('region', { name: 'Line' }), 'daemon.err');
+  await picture(page, 'log-line');
+  await page.getByLabel('Only lines with').fill('nobody says that');
+  await page.getByRole('button', { name: 'Show all lines' }).click();
+  await page.getByLabel('Lines', { exact: true }).selectOption({ label: 'The last 15 minutes' });
+  await says(page.getByRole('status'), /^[89]\d\d lines/);
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
 const ROUTES = [
   'machines',
   'machines?q=nothing-has-this',
   'machines/web1',
-  ...['timeline', 'boots', 'hardware', 'network', 'storage', 'configuration', 'decisions'].map((tab) => `machines/web1/${tab}`),
+  ...['timeline', 'boots', 'logs', 'hardware', 'network', 'storage', 'configuration', 'decisions'].map((tab) => `machines/web1/${tab}`),
   'machines/web3',
   'boots',
   'boots?of=52:54:00:00:00:99',

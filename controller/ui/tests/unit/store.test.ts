@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Events } from '../../src/api/events';
 import { type Page, RowStore } from '../../src/api/store';
-import { Events, type Told } from '../../src/api/stream';
+import type { Told } from '../../src/api/stream';
 
 interface Zone {
   kind: 'Zone';
