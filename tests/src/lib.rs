@@ -1,5 +1,7 @@
 //! End-to-end tests.
 
+pub mod browser;
+
 /// True under `make soak`, which sets `BASALT_SOAK`: tests that are long by nature run at their full length.
 #[must_use]
 pub fn soaks() -> bool {

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use basalt_api::agent::{Inventory, Outcome, TaskResult};
@@ -22,6 +21,7 @@ use basalt_region::controller::Controller;
 use basalt_region::racks::observed::{self, Observed};
 use basalt_region::region::Region;
 use basalt_region::settings::Settings;
+use basalt_tests::browser;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -257,20 +257,6 @@ async fn report(region: &Region, machine: &str) {
     region.store().store_own_fact(&fact).await.expect("it is stored");
 }
 
-/// The browser, and where its libraries are that this host lacks.
-fn chromium() -> (PathBuf, String) {
-    let installed = PathBuf::from("/usr/bin/chromium");
-    if installed.exists() {
-        return (installed, String::new());
-    }
-    let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("lab/peer");
-    let output = Command::new(&peer).arg("chromium").output().expect("tests/lab/peer");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let root = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let libraries = format!("{root}/usr/lib/x86_64-linux-gnu");
-    (Path::new(&root).join("usr/lib/chromium/chromium"), format!("{libraries}:{libraries}/pulseaudio"))
-}
-
 /// A port that nobody has at this moment: the region comes back on it.
 fn port() -> u16 {
     let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -288,20 +274,14 @@ async fn people_work_with_the_console_from_login_to_logout() {
         "--rpc-listen=127.0.0.1:0".to_owned(),
         "--watch-bookmark=1s".to_owned(),
     ];
-    let (browser, libraries) = chromium();
-    let with_node = Path::new(env!("CARGO_MANIFEST_DIR")).join("../controller/ui/with-node");
-    let mut command = Command::new(with_node);
+    let mut command = Command::new(browser::program());
+    browser::set_up(&mut command);
     command
         .args(["node", "--test", "--test-reporter=spec", "tests/browser/console.mjs"])
         .env("REGION", Programs::find().expect("programs").path("basalt-region"))
         .env("REGION_ARGS", region.join("\n"))
         .env("REGION_URL", format!("http://{address}"))
-        .env("TOKEN", &world.token)
-        .env("CHROMIUM", browser)
-        .env("LD_LIBRARY_PATH", libraries);
-    if let Some(folder) = std::env::var_os("BASALT_SCREENSHOTS") {
-        command.env("SCREENSHOTS", folder);
-    }
+        .env("TOKEN", &world.token);
     let ended =
         tokio::task::spawn_blocking(move || command.status()).await.expect("it ends").expect("it runs");
     assert!(ended.success(), "the browser's steps failed: {ended}");

@@ -31,6 +31,7 @@
 //! | `ephemeral`, `task` | the ephemeral environment: the agent's library, without its tools |
 //! | `installed` | a system that was installed, booted from its disk |
 //! | `dhcp`, `tftp`, `web` | sockets around the client cores |
+//! | `syslog` | lines of an installed system |
 //!
 //! Not simulated: renewals of leases; what an installed system does beyond reporting itself; Secure Boot; UEFI HTTP boot.
 
@@ -47,6 +48,7 @@ mod life;
 pub mod machine;
 pub mod options;
 pub mod script;
+mod syslog;
 mod task;
 mod tftp;
 mod web;

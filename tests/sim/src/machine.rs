@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::fault::Faults;
 use crate::hardware::Hardware;
 use crate::life::Life;
 use crate::options::MachineOptions;
-use crate::{cable, dhcp};
+use crate::{cable, dhcp, syslog};
 
 /// How long a BMC may take to start.
 const BMC_START: Duration = Duration::from_secs(10);
@@ -213,6 +214,12 @@ impl SimMachine {
     /// Lets the installed system think that half of its lease is over: it asks for its renewal.
     pub fn renew_lease(&self) {
         Life::beside(&self.chassis, dhcp::renew);
+    }
+
+    /// Lets what runs on it send a line to a rack by syslog, from the address that it has.
+    pub fn says(&self, rack: SocketAddr, line: &str) {
+        let line = line.to_owned();
+        Life::beside(&self.chassis, move |life| syslog::send(life, rack, &line));
     }
 
     /// Pulls the plug. Nothing that the machine wanted to do happens any more; its BMC goes on.

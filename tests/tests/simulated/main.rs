@@ -4,6 +4,7 @@
 mod alone;
 mod announced;
 mod bad_luck;
+mod console;
 mod fleet;
 mod foretold;
 mod interrupted;

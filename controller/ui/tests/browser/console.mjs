@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
-import { accessible, browser, login, person, says } from './page.mjs';
+import { accessible, browser, login, person, picture, says } from './page.mjs';
 import { Region, api } from './region.mjs';
 
-const { REGION_URL: url, TOKEN, SCREENSHOTS } = process.env;
+const { REGION_URL: url, TOKEN } = process.env;
 const PASSWORD = 'correct horse battery';
 const region = new Region(process.env);
 const admin = api(url, TOKEN);
@@ -280,13 +280,3 @@ test('thousands of machines: few rows are drawn, and a filter is quick', async (
   assert.ok(took < 1000, `the filter took ${took} ms`);
   await context.close();
 });
-
-async function picture(page, name) {
-  if (!SCREENSHOTS) return;
-  for (const theme of ['light', 'dark']) {
-    await page.evaluate((theme) => {
-      document.documentElement.dataset.theme = theme;
-    }, theme);
-    await page.screenshot({ path: `${SCREENSHOTS}/${name}-${theme}.png` });
-  }
-}

@@ -60,3 +60,15 @@ export async function accessible(page, what) {
 export async function says(locator, wanted) {
   await locator.filter({ hasText: wanted }).first().waitFor();
 }
+
+/** Pictures of a page in both themes, where SCREENSHOTS names a folder for them. */
+export async function picture(page, name) {
+  const { SCREENSHOTS } = process.env;
+  if (!SCREENSHOTS) return;
+  for (const theme of ['light', 'dark']) {
+    await page.evaluate((theme) => {
+      document.documentElement.dataset.theme = theme;
+    }, theme);
+    await page.screenshot({ path: `${SCREENSHOTS}/${name}-${theme}.png` });
+  }
+}

@@ -1,0 +1,73 @@
+// Machines in the console, beside a rack and simulated machines: from a stranger on the network to a system that runs.
+//   REGION_URL: the region. PASSWORD: that of the user ann. BMC: the management controller of the stranger, as JSON. CHROMIUM: the browser.
+// A printed line `stranger says WORDS` has the stranger send the words by syslog.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { accessible, browser, login, person, picture, says } from './page.mjs';
+
+const { REGION_URL: url, PASSWORD, BMC } = process.env;
+/** A deployment by simulated firmware takes seconds. */
+const LONG = { timeout: 60_000 };
+let chrome;
+
+before(async () => {
+  chrome = await browser();
+});
+
+after(() => chrome?.close());
+
+test('a stranger is accepted, deployed while its page is open, and read', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+
+  await page.getByRole('link', { name: 'Discoveries' }).click();
+  await page.getByRole('link', { name: 'mac-52-54-00-51-00-01' }).click();
+  await says(page.locator('main'), 'SIM-0001');
+  await picture(page, 'discovery');
+  await accessible(page, 'a discovery');
+  await page.getByRole('button', { name: 'Accept as machine…' }).click();
+  const yaml = page.getByRole('textbox', { name: 'As YAML' });
+  const proposal = await yaml.inputValue();
+  assert.match(proposal, /name: basalt-sim-0001\n/);
+  assert.match(proposal, /52:54:00:51:00:01/);
+  // The account of its BMC is all that nobody could find out.
+  await yaml.fill(`${proposal.replace(/\n  bmc:\n(    .*\n)*/, '\n').trimEnd()}\n  bmc: ${BMC}\n`);
+  await page.getByRole('button', { name: 'Show the plan' }).click();
+  const plan = page.getByRole('dialog', { name: 'Plan' });
+  await says(plan, 'basalt-sim-0001');
+  await plan.getByRole('button', { name: /^Apply/ }).click();
+  await plan.waitFor({ state: 'detached' });
+
+  // What was found is its inventory: it needs no boot.
+  await page.goto('/ui/machines/basalt-sim-0001');
+  await says(page.locator('main header'), 'Ready');
+  await says(page.locator('main'), 'SIM-0001');
+
+  const other = await context.newPage();
+  await other.goto('/ui/deployments');
+  await other.getByRole('button', { name: 'Declare…' }).click();
+  await other.getByRole('textbox', { name: 'As YAML' }).fill(
+    'kind: Deployment\nmetadata:\n  name: web\nspec:\n  machine: basalt-sim-0001\n  image: debian-12\n  readiness:\n    check: cloud_init\n',
+  );
+  await other.getByRole('button', { name: 'Show the plan' }).click();
+  const erases = other.getByRole('dialog', { name: 'Plan' });
+  await erases.getByText('Disks are written or erased').waitFor();
+  await picture(other, 'plan-deployment');
+  await erases.getByRole('button', { name: 'Erase 1 machine' }).click();
+  await erases.waitFor({ state: 'detached' });
+
+  // The page that was open all the time tells it.
+  const head = page.locator('main header');
+  await head.getByText('Deployed', { exact: true }).waitFor(LONG);
+  await picture(page, 'machine-deployed');
+
+  await page.getByRole('link', { name: 'Logs' }).click();
+  await page.getByLabel('Follow').waitFor();
+  for (const words of ['sshd: error: no route', 'kernel: eth0: link is down']) {
+    console.log(`stranger says ${words}`);
+    await says(page.getByRole('grid', { name: 'Log' }), words.replace(/^\w+: /, ''));
+  }
+  await picture(page, 'log-live');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
