@@ -9,6 +9,7 @@ use basalt_proto::rack_v1::{
     PowerResult, Serves, fact, from_rack, from_region,
 };
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -27,6 +28,7 @@ pub(crate) struct Told {
 pub(crate) struct Linked {
     told: Arc<Mutex<Told>>,
     task: tokio::task::JoinHandle<()>,
+    refuses: Arc<AtomicBool>,
     outbox: mpsc::Sender<FromRack>,
     hello: Hello,
 }
@@ -68,6 +70,8 @@ impl Linked {
         let mut inbox = client.link(ReceiverStream::new(messages)).await.expect("a link").into_inner();
         let told = Arc::new(Mutex::new(Told::default()));
         let heard = Arc::clone(&told);
+        let refuses = Arc::new(AtomicBool::new(false));
+        let refused = Arc::clone(&refuses);
         let task = tokio::spawn(async move {
             let mut seq = 0;
             while let Ok(Some(message)) = inbox.message().await {
@@ -88,7 +92,7 @@ impl Linked {
                         seq += 1;
                         let batch = FactBatch {
                             spool_uid: "0193b5a0-0000-7000-8000-000000000001".to_owned(),
-                            facts: vec![off(seq, &command)],
+                            facts: vec![off(seq, &command, refused.load(Ordering::Relaxed))],
                             waiting: 3,
                             oldest_ms: 2500,
                         };
@@ -105,7 +109,7 @@ impl Linked {
                 }
             }
         });
-        Self { told, task, outbox: own, hello }
+        Self { told, refuses, task, outbox: own, hello }
     }
 
     /// Says hello again, as a rack that answers clients at these addresses.
@@ -125,6 +129,11 @@ impl Linked {
         say(&self.outbox, from_rack::Message::Facts(batch)).await;
     }
 
+    /// From now on, BMCs refuse the passwords that their machines made.
+    pub(crate) fn bmcs_refuse_made_passwords(&self) {
+        self.refuses.store(true, Ordering::Relaxed);
+    }
+
     /// Until the region ends the link.
     pub(crate) async fn ended(&mut self) {
         (&mut self.task).await.expect("it was not cut short");
@@ -140,9 +149,15 @@ async fn say(outbox: &mpsc::Sender<FromRack>, message: from_rack::Message) {
     outbox.send(FromRack { message: Some(message) }).await.expect("the link is open");
 }
 
-/// The command was carried out, and the machine is off.
-fn off(seq: u64, command: &PowerCommand) -> Fact {
-    let result = PowerResult {
+/// The command was carried out, and the machine is off. If passwords that machines made are refused, it was not.
+fn off(seq: u64, command: &PowerCommand, refuses: bool) -> Fact {
+    let refused = PowerResult {
+        command_id: command.command_id.clone(),
+        power: "unknown".to_owned(),
+        error_code: "bad_password".to_owned(),
+        ..PowerResult::default()
+    };
+    let off = PowerResult {
         command_id: command.command_id.clone(),
         verb: "status".to_owned(),
         ok: true,
@@ -150,6 +165,7 @@ fn off(seq: u64, command: &PowerCommand) -> Fact {
         epoch: command.epoch,
         ..PowerResult::default()
     };
+    let result = if refuses && command.bmc_account != 0 { refused } else { off };
     Fact {
         seq,
         machine_uid: command.machine_uid.clone(),

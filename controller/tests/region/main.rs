@@ -9,6 +9,7 @@ mod apply;
 mod audit;
 mod backup;
 mod blobs;
+mod bmc_accounts;
 mod boots;
 mod carried;
 mod connections;

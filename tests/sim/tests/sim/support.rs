@@ -228,7 +228,15 @@ pub(crate) fn erase(attempt: u64) -> Task {
 }
 
 fn task(attempt: u64, action: TaskAction, then: Then) -> Task {
-    Task { attempt, not_after_unix_ms: i64::MAX, machine_uid: UID.into(), scripts: Vec::new(), action, then }
+    Task {
+        attempt,
+        not_after_unix_ms: i64::MAX,
+        machine_uid: UID.into(),
+        scripts: Vec::new(),
+        bmc: None,
+        action,
+        then,
+    }
 }
 
 /// Asks a machine's BMC something, from inside the lab.
