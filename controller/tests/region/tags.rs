@@ -118,9 +118,9 @@ async fn a_machine_that_an_expression_cannot_be_computed_for_is_counted() {
 #[tokio::test]
 async fn an_expression_that_is_none_is_refused_with_its_place() {
     let lab = crate::support::lab().await;
-    let refused = lab.api.put(BIG, r#"{"spec":{"expression":"cpu.coors >= 16"}}"#).await;
+    let refused = lab.api.put(BIG, r#"{"spec":{"expression":"memory.mb >= 16"}}"#).await;
     let (status, _, errors) = refused.problem();
-    let why = "/spec/expression: at character 4: there is no field coors: model, sockets, cores, threads";
+    let why = "/spec/expression: at character 7: there is no field mb: bytes, mib";
     assert_eq!((status, errors), (422, vec![why.to_owned()]));
     assert_eq!(lab.api.get(BIG).await.status, 404);
 }
