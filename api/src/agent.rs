@@ -177,8 +177,39 @@ pub struct Install {
     /// NTP servers, names or addresses, for the NTP daemon of the system. Empty: those that DHCP tells, and those of the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ntp_servers: Vec<String>,
+    /// How the system gets packages, beside what its image says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<Box<Packages>>,
     /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.
     pub seed: NoCloudSeed,
+}
+
+/// How a system gets packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Packages {
+    /// The proxy that they are fetched by: `http://HOST:PORT`.
+    pub proxy: Option<String>,
+    /// Repositories of Debian packages.
+    pub repositories: Vec<Repository>,
+}
+
+/// A repository of Debian packages, as in sources.list(5).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Repository {
+    /// A DNS label: files are named by it.
+    pub name: String,
+    /// The URL of its root.
+    pub url: String,
+    /// OpenPGP public key, ASCII-armoured. Absent: one that the image trusts.
+    pub key: Option<String>,
+    /// Suites. Empty: that of the image.
+    pub suites: Vec<String>,
+    /// Components, like `main`.
+    pub components: Vec<String>,
+    /// Architectures by Debian's names. Empty: all.
+    pub architectures: Vec<String>,
 }
 
 /// The name of a disk for agents that know nothing of storage. It is read where they say what they miss.

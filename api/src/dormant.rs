@@ -139,10 +139,10 @@ mod tests {
         let spec = json!({"serial": "1", "network": null, "colour": "red",
             "parts": {"a": {"weight": 1, "height": null}}});
         assert_eq!(found("Sample", &spec), [""; 0]);
-        assert_eq!(found("Settings", &json!({"proxy": {"enabled": true}, "erase": "quick"})), [""; 0]);
+        assert_eq!(found("Settings", &json!({"erase": "quick"})), [""; 0]);
         assert_eq!(
-            found("Settings", &json!({"proxy": {"enabled": false}})),
-            [r#"/proxy: "proxy" is not acted on yet: racks have no proxy"#]
+            found("Settings", &json!({"erase": "full"})),
+            [r#"/erase: "erase" is not acted on yet: each deployment says it, or is erased quickly"#]
         );
     }
 

@@ -199,6 +199,7 @@ impl World {
             kernel_options: "console=ttyS0".to_owned(),
             netplan: "network: {version: 2}\n".to_owned(),
             ntp_servers: Vec::new(),
+            packages: None,
             seed,
         };
         let rack = self.rack(TaskAction::Install(install)).await;

@@ -8,6 +8,7 @@ use std::path::Path;
 use basalt_api::agent::Install;
 
 use super::menu::Menu;
+use super::packages;
 use super::target::TARGET;
 use crate::failure::Failure;
 use crate::storage::Plan;
@@ -15,23 +16,27 @@ use crate::storage::Plan;
 /// One file of the new system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NewFile {
-    path: &'static str,
+    path: String,
     mode: u32,
     text: String,
 }
 
-/// Writes all of them, and removes what every machine must have of its own.
+/// Writes the files, those of [`packages`] too. Removes host keys, which every machine must have of its own.
 ///
 /// # Errors
 /// The file system cannot be written.
 pub(super) fn write(install: &Install, menu: &Menu, plan: &Plan) -> Result<(), Failure> {
-    write_below(Path::new(TARGET), &files(install, menu, plan))
-        .map_err(Failure::disk("configuring the new system"))
+    let target = Path::new(TARGET);
+    let packages = install.packages.as_deref().map(|it| packages::files(it, &packages::Image::of(target)));
+    let packages = packages.transpose()?.unwrap_or_default();
+    let mut files = files(install, menu, plan);
+    files.extend(packages.into_iter().map(|(path, text)| NewFile { path, mode: 0o644, text }));
+    write_below(target, &files).map_err(Failure::disk("configuring the new system"))
 }
 
 fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
     for file in files {
-        let path = target.join(file.path);
+        let path = target.join(&file.path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
@@ -53,7 +58,7 @@ fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
 }
 
 fn files(install: &Install, menu: &Menu, plan: &Plan) -> Vec<NewFile> {
-    let file = |path, mode, text: &str| NewFile { path, mode, text: text.to_owned() };
+    let file = |path: &str, mode, text: &str| NewFile { path: path.to_owned(), mode, text: text.to_owned() };
     let seed = &install.seed;
     let hosts = format!(
         "127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost ip6-loopback\n",
@@ -120,6 +125,7 @@ mod tests {
             kernel_options: "quiet".to_owned(),
             netplan: "network: {version: 2}\n".to_owned(),
             ntp_servers: Vec::new(),
+            packages: None,
             seed: NoCloudSeed { user_data: "#cloud-config\n".to_owned(), ..NoCloudSeed::default() },
         }
     }

@@ -6,6 +6,7 @@
 mod bootloader;
 mod configure;
 mod menu;
+mod packages;
 mod system;
 mod target;
 mod unpack;

@@ -49,6 +49,7 @@ mod tests {
             kernel_options: String::new(),
             netplan: String::new(),
             ntp_servers: Vec::new(),
+            packages: None,
             seed: NoCloudSeed::default(),
         }
     }

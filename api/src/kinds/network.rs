@@ -151,8 +151,9 @@ pub struct SubnetSpec {
     /// Whether machines here may ask the racks' DNS servers.
     #[field(default = true)]
     pub allow_dns: bool,
-    /// Whether machines here may use the racks' proxies.
-    #[field(default = true, dormant = "racks have no proxy")]
+    /// Machines here may use the racks' caching proxy. If a rack with an address here serves the proxy, systems are installed with its URL for
+    /// apt and dnf.
+    #[field(default = true)]
     pub allow_proxy: bool,
     /// Which names its addresses have.
     #[field(default = Rdns::Enabled)]

@@ -44,8 +44,8 @@ pub struct SettingsSpec {
     /// How such machines are inspected, and what is made of them.
     #[field(none, default)]
     pub enlistment: Enlistment,
-    /// How machines reach the web.
-    #[field(default, dormant = "racks have no proxy")]
+    /// The caching HTTP proxy of racks.
+    #[field(default)]
     pub proxy: ProxySettings,
     /// How disks are erased where a deployment does not say.
     #[field(none, default = EraseMethod::Quick, dormant = "each deployment says it, or is erased quickly")]
@@ -142,13 +142,13 @@ pub enum Loader {
     ShimGrub,
 }
 
-/// How machines reach the web.
+/// The caching HTTP proxy of racks, for machines of subnets with `allow_proxy`.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ProxySettings {
-    /// Whether racks offer a caching proxy.
+    /// Racks serve the proxy on port 8000. They need Squid installed; a rack that has not says so, and does everything else.
     #[field(default = true)]
     pub enabled: bool,
-    /// The proxy that theirs asks. Absent: they fetch from the servers themselves.
+    /// The proxy that racks ask, as `http://HOST:PORT`. Absent: they ask the servers themselves.
     pub upstream: Option<Url>,
 }
 
@@ -264,6 +264,19 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
             "leave it out, or say enabled = true",
         );
     }
+    if let Some(url) = spec.proxy.upstream.as_ref().filter(|url| !is_proxy(url.as_str())) {
+        rule.broken(
+            "/proxy/upstream",
+            format!("{url} is no proxy that racks can ask: they speak HTTP to it, and have no path to name"),
+            "like http://proxy.example.com:3128",
+        );
+    }
+}
+
+/// True for `http://HOST:PORT`, with a slash at its end or without.
+fn is_proxy(url: &str) -> bool {
+    let authority = url.to_ascii_lowercase().strip_prefix("http://").map(str::to_owned);
+    authority.is_some_and(|it| !it.trim_end_matches('/').contains(['/', '?']))
 }
 
 fn openid_rules(openid: &OpenIdSettings, rule: &mut Rule<'_>) {

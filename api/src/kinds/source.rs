@@ -73,13 +73,13 @@ fn image_source_rules(spec: &ImageSourceSpec, rule: &mut Rule<'_>) {
 }
 
 kind! {
-    /// A repository of Debian packages that installed systems use.
-    #[dormant = "installed systems are not told of it"]
+    /// A repository of Debian packages that installed systems use. A system gets it when it is installed; a change reaches systems that are
+    /// installed later.
     PackageRepository, "package_repositories", "basalt_package_repository", Label, declarable: true,
     PackageRepositorySpec, PackageRepositoryStatus, package_repository_rules
 }
 
-/// A repository of Debian packages, as in sources.list(5).
+/// A repository of Debian packages, as in sources.list(5). Images without apt are installed without it.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PackageRepositorySpec {
     /// Where it is.

@@ -22,6 +22,7 @@ use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::Estate;
 use super::meters::Meters;
 use super::ntp;
+use super::proxy;
 use super::strangers;
 use super::topology::Topology;
 use super::zones;
@@ -39,7 +40,7 @@ pub async fn write(
     topology: &Topology,
     meters: &Meters,
 ) -> Result<(), StoreError> {
-    for name in ["dhcp", "images", "dns", "time", KNOWN, POWER, BOOT] {
+    for name in ["dhcp", "images", "dns", "time", "proxy", KNOWN, POWER, BOOT] {
         for _ in 0..TRIES {
             // Read before what it is rendered from, so that whoever renders from newer state wins.
             let base = store.concern_generation(rack.uid, name).await?;
@@ -93,6 +94,7 @@ async fn render(
             BootConcern { machines: composed(told)?, enlist }.encode_to_vec()
         }
         "time" => ntp::time(&estate, rack).encode_to_vec(),
+        "proxy" => proxy::concern(&estate, &topology.regions()).encode_to_vec(),
         _ => {
             let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
             PowerConcern { bmcs: composed(told)?, networks: networks.collect() }.encode_to_vec()

@@ -74,6 +74,7 @@ mod tests {
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
             answers_dns: std::collections::BTreeSet::new(),
+            serves_proxy: false,
             gives_no_address: None,
             short: BTreeMap::new(),
         }

@@ -39,6 +39,8 @@ pub struct RackSeen {
     pub short: BTreeMap<String, Short>,
     /// The addresses at which it answers DNS, by its last word.
     pub answers_dns: BTreeSet<IpAddr>,
+    /// True if it serves the caching proxy, by its last word.
+    pub serves_proxy: bool,
     /// Why it gives no address, if it does not: it cannot write leases.
     pub gives_no_address: Option<String>,
 }
@@ -268,6 +270,7 @@ mod tests {
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
             answers_dns: BTreeSet::new(),
+            serves_proxy: false,
             gives_no_address: None,
             short: BTreeMap::new(),
         }

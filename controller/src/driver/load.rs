@@ -550,6 +550,7 @@ fn rack(rows: &TopologyRows, object: &Object, spec: &RackSpec) -> RackSeen {
         elsewhere: false,
         last_seen: object.created_at,
         answers_dns,
+        serves_proxy: services::serves_proxy(&said),
         gives_no_address: hello.gives_no_address.then(|| hello.cannot_write.into()),
         short,
     }

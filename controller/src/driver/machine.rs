@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use basalt_api::agent::{DiskMarker, MarkerState};
+use basalt_api::agent::{DiskMarker, MarkerState, Packages};
 use basalt_api::kinds::{BootProgress, Condition, ConditionStatus, MachineStatus, PowerStatus, phase};
 use basalt_api::values::{Attempt, MachineId, Timestamp};
 use basalt_db::{Announced, Announcement, Fact, Lease, Object, StepEnd, StoreError, Take, Then};
@@ -24,8 +24,8 @@ use super::converge::Driver;
 use super::estate::RackSeen;
 use super::load::{Estate, Loaded};
 use super::{
-    addresses, bmc_account, decision, entries, estate, machine_addresses, operation, report_token, strangers,
-    tag, zones,
+    addresses, bmc_account, decision, entries, estate, machine_addresses, operation, packages, proxy,
+    report_token, strangers, tag, zones,
 };
 use crate::racks::observed::Observed;
 
@@ -294,8 +294,24 @@ impl Turn<'_> {
         let scripts = loaded.scripts.of(kind).to_vec();
         let bmc = (kind == TaskKind::Inventory)
             .then(|| bmc_account::wanted(&driver.store, loaded, &estate.settings, attempt));
-        let context =
-            Context { attempt, not_after: step.not_after, report: Some(report), scripts, bmc: bmc.flatten() };
+        let packages = match kind {
+            TaskKind::Install => {
+                let assigned = loaded.input.claim.iter().flat_map(|claim| claim.assigned.values());
+                let addresses = assigned.map(|assigned| assigned.address).chain(loaded.stands_at.clone());
+                let repositories =
+                    packages::repositories(&driver.store, loaded.input.spec.architecture).await?;
+                Packages { proxy: proxy::of_system(estate, addresses), repositories }
+            }
+            _ => Packages::default(),
+        };
+        let context = Context {
+            attempt,
+            not_after: step.not_after,
+            report: Some(report),
+            scripts,
+            bmc: bmc.flatten(),
+            packages,
+        };
         let task = match compose(&loaded.input, kind, &context) {
             Ok(task) => task,
             Err(error) => return Ok(Did::Cannot(basalt_api::in_one_line(&error))),

@@ -79,6 +79,7 @@ mod tests {
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
             answers_dns: Default::default(),
+            serves_proxy: false,
             gives_no_address: None,
             short: BTreeMap::new(),
         }

@@ -74,7 +74,8 @@ pub fn services(
     for Said { id, stored_at, what } in since_start(said) {
         // Free addresses are the usual case: only their lack is told.
         let is_no_news = what.ok && what.service.starts_with(basalt_proto::ADDRESSES);
-        let is_gone = what.message.is_empty() && what.service.starts_with(basalt_proto::TIME);
+        let has_words = what.service.starts_with(basalt_proto::TIME) || &*what.service == basalt_proto::PROXY;
+        let is_gone = has_words && what.message.is_empty();
         if is_gone {
             services.remove(&*what.service);
         }
@@ -113,6 +114,13 @@ pub fn answering(said: &[Said<Health>], kind: &str) -> BTreeSet<IpAddr> {
         }
     }
     at.into_iter().filter(|(_, ok)| *ok).map(|(address, _)| address).collect()
+}
+
+/// True if the rack serves the caching proxy, as of its last word. As for [`answering`], a word from before its last start counts.
+#[must_use]
+pub fn serves_proxy(said: &[Said<Health>]) -> bool {
+    let last = said.iter().rfind(|it| &*it.what.service == basalt_proto::PROXY);
+    last.is_some_and(|it| it.what.ok && !it.what.message.is_empty())
 }
 
 /// Whether a service is one of an address that is none of these.
@@ -166,6 +174,25 @@ mod tests {
         assert_eq!(told["time a"].state, ServiceState::Running);
         assert_eq!(told["time a"].message.as_deref(), Some("does not answer"));
         assert!(services(&[said(1, "does not answer"), said(2, "")], None, at(9)).is_empty());
+    }
+
+    #[test]
+    fn a_proxy_is_served_while_the_rack_says_where_and_is_no_service_when_it_is_switched_off() {
+        let said = |id, ok, message: &str| {
+            let what = Health { service: "proxy".into(), ok, message: message.into() };
+            Said { id, stored_at: at(id), what }
+        };
+        let (serves, lacks, off) = (
+            said(1, true, "Squid serves 10.77.0.2:8000"),
+            said(2, false, "not installed"),
+            said(3, true, ""),
+        );
+        assert!(serves_proxy(std::slice::from_ref(&serves)));
+        let lacking = [serves.clone(), lacks];
+        assert!(!serves_proxy(&lacking));
+        assert_eq!(services(&lacking, None, at(9))["proxy"].state, ServiceState::Stopped);
+        assert!(!serves_proxy(&[serves.clone(), off.clone()]));
+        assert!(services(&[serves, off], None, at(9)).is_empty());
     }
 
     #[test]

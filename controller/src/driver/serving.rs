@@ -278,6 +278,7 @@ mod tests {
             maintenance: false,
             connected: is_connected.then_some(at(0)),
             answers_dns: Default::default(),
+            serves_proxy: false,
             linked_to: Default::default(),
             elsewhere: false,
             last_seen: at(0),

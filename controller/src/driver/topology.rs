@@ -5,6 +5,7 @@
 //!
 //! The connections of racks are not kept, because each process has its own. They are laid over the kept estate at each use.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use basalt_db::{Store, StoreError};
@@ -51,6 +52,12 @@ impl Topology {
             false => self.kept(store).await?,
         };
         estate.with_presence(store, &self.sessions).await
+    }
+
+    /// The addresses of all regions of the database, `HOST:PORT`.
+    #[must_use]
+    pub fn regions(&self) -> BTreeSet<String> {
+        self.sessions.regions().borrow().all.clone()
     }
 
     async fn kept(&self, store: &Store) -> Result<Estate, StoreError> {

@@ -7,7 +7,7 @@ use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{Key, NewFact};
 use basalt_proto::rack_v1::{
     BootAnswers, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet,
-    KnownConcern, RawOption, Reservation, Route, TimeConcern,
+    KnownConcern, ProxyConcern, RawOption, Reservation, Route, TimeConcern,
 };
 use basalt_region::racks::observed::{Claim, DhcpInForce, DhcpServer, Health, Hello, Leftover, Observed};
 use prost::Message;
@@ -545,6 +545,30 @@ async fn racks_are_told_the_ntp_servers_of_settings_and_machines_are_told_their_
     let none = r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1","ntp_servers":[]}"#;
     lab.api.declare("/api/v1/subnets/lab", none).await;
     r1.told(&lab, |it| ntp(it).is_empty()).await;
+}
+
+#[tokio::test]
+async fn racks_are_told_who_may_use_their_proxy_and_what_it_asks() {
+    let lab = served().await;
+    let r1 = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let own = "10.77.0.2/32".to_owned();
+    let told = r1.told_of::<ProxyConcern>("proxy", &lab, |it| it.denied.contains(&own)).await;
+    assert_eq!((told.enabled, &told.clients[..]), (true, &["10.77.0.0/24".to_owned()][..]));
+
+    let upstream = "http://proxy.example.com:3128";
+    let settings = format!(r#"{{"proxy":{{"upstream":"{upstream}"}},"bmc_networks":["10.9.0.0/24"]}}"#);
+    lab.api.declare("/api/v1/settings/default", &settings).await;
+    let told = r1.told_of::<ProxyConcern>("proxy", &lab, |it| it.upstream == upstream).await;
+    assert!(told.denied.contains(&"10.9.0.0/24".to_owned()), "{told:?}");
+    let closed = r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1","allow_proxy":false}"#;
+    lab.api.declare("/api/v1/subnets/lab", closed).await;
+    r1.told_of::<ProxyConcern>("proxy", &lab, |it| it.clients.is_empty()).await;
+    lab.api.declare("/api/v1/settings/default", r#"{"proxy":{"enabled":false}}"#).await;
+    r1.told_of::<ProxyConcern>("proxy", &lab, |it| !it.enabled).await;
+
+    let tls = r#"{"spec":{"proxy":{"upstream":"https://proxy.example.com"}}}"#;
+    let (status, _, errors) = lab.api.put("/api/v1/settings/default", tls).await.problem();
+    assert!(status == 422 && errors[0].starts_with("/spec/proxy/upstream: "), "{errors:?}");
 }
 
 /// A /64 has more addresses than a number of 64 bits counts.

@@ -42,16 +42,16 @@ async fn there_is_one_settings_object_and_deleting_it_returns_to_the_defaults() 
 #[tokio::test]
 async fn what_nothing_acts_on_yet_says_so() {
     let lab = lab().await;
-    let repository = r#"{"url":"http://deb.example.com/debian","suites":["bookworm"]}"#;
-    lab.api.declare("/api/v1/package_repositories/debian", repository).await;
-    let ready =
-        lab.api.get("/api/v1/package_repositories/debian").await.json()["status"]["conditions"][0].clone();
+    let source = r#"{"url":"http://images.example.com","selections":{}}"#;
+    lab.api.declare("/api/v1/image_sources/debian", source).await;
+    let ready = lab.api.get("/api/v1/image_sources/debian").await.json()["status"]["conditions"][0].clone();
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("true"), &json!("Stored")));
-    let told = "Stored; there is nothing to do for it. Nothing acts on it yet: installed systems are not told of it.";
+    let told =
+        "Stored; there is nothing to do for it. Nothing acts on it yet: nothing is fetched from sources.";
     assert_eq!(ready["message"], told);
-    let body = format!(r#"{{"spec": {repository}}}"#);
-    let tried = lab.api.put("/api/v1/package_repositories/other?dry_run=true", &body).await.json();
-    let message = "PackageRepository is not acted on yet: installed systems are not told of it";
+    let body = format!(r#"{{"spec": {source}}}"#);
+    let tried = lab.api.put("/api/v1/image_sources/other?dry_run=true", &body).await.json();
+    let message = "ImageSource is not acted on yet: nothing is fetched from sources";
     let told = json!([{"pointer": "/spec", "code": "dormant", "message": message}]);
     assert_eq!(tried["advisories"], told);
     let tried = lab.api.put("/api/v1/zones/row-1?dry_run=true", r#"{"spec": {}}"#).await.json();

@@ -125,6 +125,7 @@ impl Hosts {
             tftp_port: Some(udp()),
             dns_port: Some(udp()),
             ntp_port: Some(udp()),
+            proxy_program: Some("/nowhere/squid".into()),
             ..Given::default()
         };
         Daemon::start(given.settle().expect("settings")).await.expect("the rack joins")

@@ -41,7 +41,7 @@ const LISTEN: Duration = Duration::from_secs(20);
 const RESTART: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// After so many starts in vain, the cache may be the cause, and is emptied.
 const IN_VAIN: u32 = 3;
-/// What else to do about a program that has the port.
+/// Another remedy, besides the end of the program that has the port.
 const ADVICE: &str = "or give the rack another port with --proxy-port";
 
 /// The proxy's settings.
@@ -210,7 +210,7 @@ impl Proxy {
         })
     }
 
-    /// Starts Squid.
+    /// Starts Squid with this configuration, and waits until it listens.
     async fn start(&self, wanted: Wanted, in_vain: u32) -> Result<Served, String> {
         let Options { program, dir, cache_bytes, .. } = self.options.clone();
         let prepare = move || {

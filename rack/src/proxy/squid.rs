@@ -1,8 +1,8 @@
 //! Squid as a child: found, given an account, started, told of a new configuration, ended.
 //!
 //! Squid refuses to run as root. If the rack is root, the child gets the account that Squid's package made. `setpriv` (util-linux) takes the
-//! rack's capabilities away from it, and has the kernel kill it when the rack is killed. The kernel looks at the thread that started the child;
-//! for this reason each child has a thread that waits for it.
+//! rack's capabilities away from it, and has the kernel kill it when the rack is killed. The kernel kills a child when the thread that started
+//! the child ends. So each child has a thread of its own, which waits.
 
 use std::fs;
 use std::io;
@@ -18,11 +18,11 @@ use tokio::sync::watch;
 
 /// Distinguishes this Squid from others of the host.
 const SERVICE: &str = "basalt";
-/// Where packages install Squid. An account has no `sbin` in its PATH.
+/// The program, as packages install it. An account has no `sbin` in its PATH.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/squid", "/usr/bin/squid"];
 /// Accounts that packages of Squid make: Debian's, Fedora's.
 const ACCOUNTS: [&str; 2] = ["proxy", "squid"];
-/// What to do where Squid is missing.
+/// Advice for a host without Squid.
 pub const INSTALL: &str = "Squid is not installed: install the package `squid`, and disable its own service, which a rack does not use";
 /// AppArmor's list of profiles and their modes.
 const PROFILES: &str = "/sys/kernel/security/apparmor/profiles";
@@ -116,7 +116,7 @@ impl Squid {
         run(&mut self.command(&self.file(), &["-z"]))
     }
 
-    /// Starts it.
+    /// Starts Squid in the foreground.
     ///
     /// # Errors
     /// The operating system's.
@@ -270,7 +270,7 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it.
+    /// Ends Squid, and waits for that.
     pub async fn stop(mut self) {
         self.signal(Signal::TERM);
         if tokio::time::timeout(END, self.ended()).await.is_err() {

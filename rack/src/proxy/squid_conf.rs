@@ -80,7 +80,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What a concern asks of this host. `None`: no proxy is to run. `own` are this host's addresses, `bmcs` those of BMCs.
+    /// Clients and forbidden destinations. `None`: no proxy is to run. `own` are this host's addresses, `bmcs` those of BMCs.
     #[must_use]
     pub fn of(concern: &ProxyConcern, own: &[IpAddr], bmcs: &[IpNet]) -> Option<(Vec<IpNet>, Vec<IpNet>)> {
         let clients: Vec<IpNet> = concern.clients.iter().filter_map(|it| it.parse().ok()).collect();
@@ -91,7 +91,7 @@ impl Wanted {
         (concern.enabled && !clients.is_empty()).then(|| (whole(clients), whole(denied.collect())))
     }
 
-    /// The file.
+    /// The text of `squid.conf`.
     #[must_use]
     pub fn render(&self) -> String {
         let Self { name, listen, clients, denied, upstream, dir, cache_mib } = self;

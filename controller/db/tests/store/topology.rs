@@ -121,6 +121,7 @@ async fn a_rack_moves_it_by_where_it_serves_by_addresses_that_are_short_and_by_i
         (short(true), 1, "there are some again"),
         (fact(rack, "health:start", json!({"ok": true})), 1, "its links of before count no more"),
         (fact(rack, "health:link region:5250", json!({"ok": true})), 1, "a link of it"),
+        (fact(rack, "health:proxy", json!({"ok": true})), 1, "its proxy"),
         (fact(rack, "health:dhcp eth0", json!({"ok": true})), 0, "a service of it"),
         (fact(rack, "lease", json!({"address": "10.77.0.9"})), 0, "a lease"),
     ] {

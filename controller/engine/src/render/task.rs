@@ -1,7 +1,8 @@
 //! Composes the task of an attempt: spec and facts become the agent's instructions.
 
 use basalt_api::agent::{
-    BmcSetup, DiskSelector, Erase, Install, Inventory, NEEDS_STORAGE, Script, Task, TaskAction, Then, Wipe,
+    BmcSetup, DiskSelector, Erase, Install, Inventory, NEEDS_STORAGE, Packages, Script, Task, TaskAction,
+    Then, Wipe,
 };
 use basalt_api::kinds::{self, PowerPolicy, StorageConfig, StorageLayout};
 use basalt_api::values::{Attempt, Timestamp};
@@ -30,6 +31,8 @@ pub struct Context {
     pub scripts: Vec<Script>,
     /// The account that is made on the BMC.
     pub bmc: Option<BmcSetup>,
+    /// How an installed system gets packages.
+    pub packages: Packages,
 }
 
 /// Where an installed system reports itself.
@@ -155,6 +158,7 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         kernel_options: kernel_options(options),
         netplan: netplan::netplan(&network),
         ntp_servers: ntp_servers(claim),
+        packages: (context.packages != Packages::default()).then(|| Box::new(context.packages.clone())),
         seed,
     })
 }

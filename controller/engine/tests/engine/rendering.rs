@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use basalt_api::agent::{Disk, Install, Inventory, NEEDS_STORAGE, Nic, TaskAction};
+use basalt_api::agent::{Disk, Install, Inventory, NEEDS_STORAGE, Nic, Packages, Repository, TaskAction};
 use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig, RouteConfig, StorageLayout};
 use basalt_api::values::{Attempt, ByteSize};
 use basalt_engine::facts::InventorySeen;
@@ -340,13 +340,7 @@ fn deployed() -> World {
 
 fn context() -> Context {
     let report = ReportTo { racks: vec!["http://10.77.0.1:5248".to_owned()], token: "TOKEN".to_owned() };
-    Context {
-        attempt: Attempt::new(7),
-        not_after: at(60),
-        report: Some(report),
-        scripts: Vec::new(),
-        bmc: None,
-    }
+    Context { attempt: Attempt::new(7), not_after: at(60), report: Some(report), ..Context::default() }
 }
 
 #[test]
@@ -390,6 +384,20 @@ fn what_older_agents_can_do_is_asked_of_them_as_ever_and_nothing_else_is() {
     assert_eq!(storage.layout, StorageLayout::Custom, "it is written out");
     assert_eq!(storage.disks["disk"].id.as_deref(), Some("S1"));
     assert_eq!(storage.volumes["root"].volume_group, "system");
+}
+
+#[test]
+fn an_installed_system_is_told_its_proxy_and_its_repositories() {
+    let world = deployed();
+    assert_eq!(composed(&world).packages, None);
+    let repositories = vec![Repository { name: "lab".to_owned(), ..Repository::default() }];
+    let packages = Packages { proxy: Some("http://10.77.0.2:8000".to_owned()), repositories };
+    let context = Context { packages: packages.clone(), ..context() };
+    let TaskAction::Install(install) = compose(&world.input, TaskKind::Install, &context).unwrap().action
+    else {
+        panic!("an install")
+    };
+    assert_eq!(install.packages, Some(Box::new(packages)));
 }
 
 #[test]

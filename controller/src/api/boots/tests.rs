@@ -246,6 +246,7 @@ mod without_a_subnet {
             connected: None,
             last_seen: Timestamp::UNIX_EPOCH,
             answers_dns: std::collections::BTreeSet::new(),
+            serves_proxy: false,
             gives_no_address: None,
             short: Default::default(),
         }

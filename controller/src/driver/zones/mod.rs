@@ -81,6 +81,11 @@ fn is_internal(settings: &SettingsSpec, name: &str) -> bool {
     below(name, &internal) || below(&internal, name)
 }
 
+/// The name of the racks that are there in a subnet.
+pub(super) fn rack_name(settings: &SettingsSpec, net: &Net) -> String {
+    format!("{}.rack.{}", net.name, internal_domain(settings))
+}
+
 fn internal_domain(settings: &SettingsSpec) -> String {
     settings.internal_domain.as_ref().map_or(INTERNAL, |name| name.as_str()).to_ascii_lowercase()
 }

@@ -300,13 +300,7 @@ impl World {
             self.attempt += 1;
             let new = Attempt::new(self.attempt);
             attempt = Some(new);
-            let context = Context {
-                attempt: new,
-                not_after: step.not_after,
-                report: None,
-                scripts: Vec::new(),
-                bmc: None,
-            };
+            let context = Context { attempt: new, not_after: step.not_after, ..Context::default() };
             let composed = compose(&self.input, *task, &context).expect("what is armed can be composed");
             if composed.then == Then::Reboot {
                 self.hardware.stays_on.insert(new);

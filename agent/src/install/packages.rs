@@ -1,0 +1,198 @@
+//! How the new system gets packages: its proxy and its repositories, for apt and for dnf.
+
+use std::fs;
+use std::path::Path;
+
+use basalt_api::agent::{FailureCode, Packages, Repository};
+
+use crate::failure::Failure;
+
+/// A file of the new system: its path below the root, and its text.
+pub(super) type TextFile = (String, String);
+
+/// The configuration of dnf. Before version 5, dnf reads no drop-ins.
+const DNF: &str = "etc/dnf/dnf.conf";
+
+/// What an image has for packages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Image {
+    /// It has apt.
+    pub(super) apt: bool,
+    /// `VERSION_CODENAME` of os-release(5).
+    pub(super) codename: Option<String>,
+    /// The text of [`DNF`].
+    pub(super) dnf: Option<String>,
+}
+
+impl Image {
+    /// Looks at the unpacked image. A link may lead out of it, so links are not followed to files.
+    pub(super) fn of(target: &Path) -> Self {
+        let text = |path: &str| {
+            let path = target.join(path);
+            let is_file = fs::symlink_metadata(&path).is_ok_and(|it| it.is_file());
+            is_file.then(|| fs::read_to_string(path).ok()).flatten()
+        };
+        // /etc/os-release is a link to the other one.
+        let release = text("etc/os-release").or_else(|| text("usr/lib/os-release"));
+        Self {
+            apt: target.join("etc/apt").is_dir(),
+            codename: release.as_deref().and_then(codename),
+            dnf: text(DNF),
+        }
+    }
+}
+
+fn codename(release: &str) -> Option<String> {
+    let value = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
+    Some(value.trim_matches('"').to_owned()).filter(|it| !it.is_empty())
+}
+
+/// The files that an install adds.
+///
+/// # Errors
+/// A repository names no suite, and neither does the image.
+pub(super) fn files(packages: &Packages, image: &Image) -> Result<Vec<TextFile>, Failure> {
+    let mut files = Vec::new();
+    if let Some(proxy) = &packages.proxy {
+        if image.apt {
+            // apt asks it for https as well (apt-transport-https(1)).
+            files.push((
+                "etc/apt/apt.conf.d/50basalt-proxy".to_owned(),
+                format!("Acquire::http::Proxy \"{proxy}/\";\n"),
+            ));
+        }
+        files.extend(image.dnf.as_deref().map(|text| (DNF.to_owned(), with_proxy(text, proxy))));
+    }
+    for repository in packages.repositories.iter().filter(|_| image.apt) {
+        let key = format!("etc/apt/keyrings/basalt-{}.asc", repository.name);
+        let sources = sources(repository, image.codename.as_deref(), &key)?;
+        files.push((format!("etc/apt/sources.list.d/basalt-{}.sources", repository.name), sources));
+        files.extend(repository.key.as_ref().map(|text| (key, format!("{}\n", text.trim_end()))));
+    }
+    Ok(files)
+}
+
+/// The stanza of a repository (sources.list(5), deb822).
+fn sources(repository: &Repository, codename: Option<&str>, key: &str) -> Result<String, Failure> {
+    let suites = match (&repository.suites[..], codename) {
+        ([], Some(codename)) => codename.to_owned(),
+        ([], None) => {
+            let message = format!(
+                "the PackageRepository {} names no suite, and the image has no VERSION_CODENAME; name its suites",
+                repository.name
+            );
+            return Err(Failure::new(FailureCode::BadImage, message));
+        }
+        (suites, _) => suites.join(" "),
+    };
+    let mut text = format!(
+        "Types: deb\nURIs: {}\nSuites: {suites}\nComponents: {}\n",
+        repository.url,
+        repository.components.join(" ")
+    );
+    if !repository.architectures.is_empty() {
+        text.push_str(&format!("Architectures: {}\n", repository.architectures.join(" ")));
+    }
+    if repository.key.is_some() {
+        text.push_str(&format!("Signed-By: /{key}\n"));
+    }
+    Ok(text)
+}
+
+/// dnf.conf(5) with this proxy, in its section `main`, and no other.
+fn with_proxy(text: &str, proxy: &str) -> String {
+    let is_proxy = |line: &&str| line.split('=').next().is_some_and(|key| key.trim() == "proxy");
+    let line = format!("proxy={proxy}");
+    let mut lines: Vec<&str> = text.lines().filter(|it| !is_proxy(it)).collect();
+    match lines.iter().position(|it| it.trim() == "[main]") {
+        Some(main) => lines.insert(main + 1, &line),
+        None => lines.extend(["[main]", &line]),
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROXY: &str = "http://lab.rack.basalt.internal:8000";
+
+    fn debian() -> Image {
+        Image { apt: true, codename: Some("bookworm".to_owned()), dnf: None }
+    }
+
+    fn repository() -> Repository {
+        Repository {
+            name: "lab".to_owned(),
+            url: "http://deb.example.com/lab".to_owned(),
+            components: vec!["main".to_owned()],
+            ..Repository::default()
+        }
+    }
+
+    fn of(repository: Repository) -> Packages {
+        Packages { repositories: vec![repository], ..Packages::default() }
+    }
+
+    fn one(path: &str, text: &str) -> TextFile {
+        (path.to_owned(), text.to_owned())
+    }
+
+    #[test]
+    fn apt_and_dnf_are_told_the_proxy_where_the_image_has_them() {
+        let packages = Packages { proxy: Some(PROXY.to_owned()), ..Packages::default() };
+        let apt = one(
+            "etc/apt/apt.conf.d/50basalt-proxy",
+            "Acquire::http::Proxy \"http://lab.rack.basalt.internal:8000/\";\n",
+        );
+        assert_eq!(files(&packages, &debian()).unwrap(), [apt]);
+        let fedora =
+            Image { dnf: Some("[main]\ngpgcheck=1\nproxy = http://old\n".to_owned()), ..Image::default() };
+        let dnf = one("etc/dnf/dnf.conf", &format!("[main]\nproxy={PROXY}\ngpgcheck=1\n"));
+        assert_eq!(files(&packages, &fedora).unwrap(), [dnf]);
+        assert_eq!(files(&packages, &Image::default()).unwrap(), []);
+    }
+
+    #[test]
+    fn a_repository_has_the_suite_of_the_image_and_a_key_of_its_own() {
+        let key = Some("-----BEGIN PGP PUBLIC KEY BLOCK-----\n".to_owned());
+        let signed = Repository { key, ..repository() };
+        let packages = of(signed);
+        let stanza = "Types: deb\nURIs: http://deb.example.com/lab\nSuites: bookworm\nComponents: main\n\
+                      Signed-By: /etc/apt/keyrings/basalt-lab.asc\n";
+        let wanted = [
+            one("etc/apt/sources.list.d/basalt-lab.sources", stanza),
+            one("etc/apt/keyrings/basalt-lab.asc", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"),
+        ];
+        assert_eq!(files(&packages, &debian()).unwrap(), wanted);
+        assert_eq!(files(&packages, &Image::default()).unwrap(), [], "it has no apt");
+    }
+
+    #[test]
+    fn a_repository_without_a_suite_needs_an_image_that_says_its_own() {
+        let unnamed = Image { codename: None, ..debian() };
+        let told = files(&of(repository()), &unnamed).unwrap_err();
+        assert!(told.to_string().contains("PackageRepository lab names no suite"), "{told}");
+        let suites = vec!["lab".to_owned(), "lab-updates".to_owned()];
+        let architectures = vec!["amd64".to_owned()];
+        let named = Repository { suites, architectures, ..repository() };
+        let files = files(&of(named), &unnamed).unwrap();
+        assert!(
+            files[0].1.contains("Suites: lab lab-updates\n") && files[0].1.contains("Architectures: amd64\n")
+        );
+    }
+
+    #[test]
+    fn an_image_is_looked_at_without_following_its_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        for part in ["etc/apt", "etc/dnf", "usr/lib"] {
+            fs::create_dir_all(target.join(part)).unwrap();
+        }
+        fs::write(target.join("usr/lib/os-release"), "ID=debian\nVERSION_CODENAME=\"bookworm\"\n").unwrap();
+        std::os::unix::fs::symlink("../usr/lib/os-release", target.join("etc/os-release")).unwrap();
+        fs::write(dir.path().join("outside"), "[main]\n").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("outside"), target.join(DNF)).unwrap();
+        assert_eq!(Image::of(&target), debian());
+    }
+}

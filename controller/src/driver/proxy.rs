@@ -1,0 +1,156 @@
+//! The caching proxy: the concern `proxy` of racks, and the proxy that installed systems are told.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use basalt_api::values::Cidr;
+use basalt_proto::rack_v1::ProxyConcern;
+
+use super::estate::{self, Net};
+use super::load::Estate;
+use super::zones;
+
+/// The port at which racks serve it.
+const PORT: u16 = 8000;
+
+/// Clients and forbidden destinations. All racks have the same. `regions` are the addresses of regions, `HOST:PORT`.
+///
+/// Nobody is to reach BMCs, regions or racks through a rack: they trust hosts by their networks.
+pub(super) fn concern(estate: &Estate, regions: &BTreeSet<String>) -> ProxyConcern {
+    let settings = &estate.settings;
+    let clients: BTreeSet<Cidr> =
+        estate.nets.iter().filter(|net| net.subnet.allow_proxy).map(|net| net.subnet.cidr).collect();
+    let regions = regions.iter().filter_map(|region| region.parse::<SocketAddr>().ok()).map(|at| at.ip());
+    let racks = estate.racks.iter().flat_map(|rack| rack.addresses.iter().copied());
+    let hosts: BTreeSet<IpAddr> = regions.chain(racks).collect();
+    let hosts = hosts.into_iter().map(|host| format!("{host}/{}", if host.is_ipv4() { 32 } else { 128 }));
+    ProxyConcern {
+        enabled: settings.proxy.enabled,
+        clients: clients.iter().map(ToString::to_string).collect(),
+        denied: settings.bmc_networks.iter().map(ToString::to_string).chain(hosts).collect(),
+        upstream: settings.proxy.upstream.as_ref().map(|url| url.canonical()).unwrap_or_default(),
+    }
+}
+
+/// The proxy of systems at these addresses: that of the first subnet that has one.
+pub(super) fn of_system(estate: &Estate, addresses: impl IntoIterator<Item = IpAddr>) -> Option<String> {
+    let inside = |address: IpAddr| estate.nets.iter().find(|net| net.subnet.cidr.contains(address));
+    addresses.into_iter().filter_map(inside).find_map(|net| of_subnet(estate, net))
+}
+
+/// The URL of a subnet's proxy. It names the racks by the subnet's name in the internal domain, so that a rack which joins later is found. Where
+/// machines ask other DNS servers, which do not know that name, it is an address.
+fn of_subnet(estate: &Estate, net: &Net) -> Option<String> {
+    if !estate.settings.proxy.enabled || !net.subnet.allow_proxy {
+        return None;
+    }
+    let serving = estate.racks.iter().filter(|rack| rack.serves_proxy && !rack.maintenance);
+    let address = serving.flat_map(|rack| &rack.served).copied().find(|it| net.subnet.cidr.contains(*it))?;
+    let asks_racks = net.subnet.dns_servers.is_none()
+        && !estate::name_servers(net, &estate.nets, &estate.racks, None).is_empty();
+    Some(match asks_racks {
+        true => format!("http://{}:{PORT}", zones::rack_name(&estate.settings, net)),
+        false => format!("http://{}", SocketAddr::from((address, PORT))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use basalt_api::kinds::{ProxySettings, SettingsSpec, SubnetSpec, VlanSpec};
+    use basalt_api::values::Timestamp;
+
+    use super::super::estate::RackSeen;
+    use super::*;
+
+    fn rack(number: u128, served: &str, serves_proxy: bool) -> RackSeen {
+        let served: Vec<IpAddr> = vec![served.parse().unwrap()];
+        RackSeen {
+            uid: uuid::Uuid::from_u128(number).into(),
+            name: format!("r{number}"),
+            addresses: served.clone(),
+            reached: served.clone(),
+            answers_dns: served.iter().copied().collect(),
+            served,
+            maintenance: false,
+            connected: None,
+            linked_to: BTreeSet::new(),
+            elsewhere: false,
+            last_seen: Timestamp::UNIX_EPOCH,
+            serves_proxy,
+            gives_no_address: None,
+            short: BTreeMap::new(),
+        }
+    }
+
+    fn net(number: u128, name: &str, cidr: &str) -> Net {
+        Net {
+            uid: uuid::Uuid::from_u128(number).into(),
+            name: name.to_owned(),
+            subnet: SubnetSpec::new("lab.0".parse().unwrap(), cidr.parse().unwrap()),
+            vlan: VlanSpec::new("lab".parse().unwrap(), 0),
+            fabric_class: None,
+        }
+    }
+
+    fn estate(nets: Vec<Net>, racks: Vec<RackSeen>) -> Estate {
+        Estate {
+            nets: nets.into(),
+            routes: Arc::new([]),
+            racks,
+            images: Arc::new([]),
+            tags: Arc::new([]),
+            domains: Arc::new([]),
+            settings: Arc::default(),
+            unread: None,
+        }
+    }
+
+    #[test]
+    fn clients_are_of_the_subnets_that_allow_it_and_bmcs_regions_and_racks_are_no_destinations() {
+        let mut closed = net(2, "closed", "10.78.0.0/24");
+        closed.subnet.allow_proxy = false;
+        let mut estate =
+            estate(vec![net(1, "lab", "10.77.0.0/24"), closed], vec![rack(1, "10.77.0.2", true)]);
+        estate.settings = Arc::new(SettingsSpec {
+            bmc_networks: ["10.9.0.0/24".parse().unwrap()].into(),
+            proxy: ProxySettings {
+                enabled: true,
+                upstream: Some("http://proxy.example.com:3128".parse().unwrap()),
+            },
+            ..SettingsSpec::default()
+        });
+        let regions = ["192.0.2.1:5250", "region.example.com:5250"].map(str::to_owned).into();
+        let told = ProxyConcern {
+            enabled: true,
+            clients: vec!["10.77.0.0/24".to_owned()],
+            denied: ["10.9.0.0/24", "10.77.0.2/32", "192.0.2.1/32"].map(str::to_owned).into(),
+            upstream: "http://proxy.example.com:3128".to_owned(),
+        };
+        assert_eq!(concern(&estate, &regions), told);
+    }
+
+    #[test]
+    fn a_system_is_told_the_racks_of_its_subnet_by_name_if_it_asks_them_and_one_of_them_has_the_proxy() {
+        let address = || ["10.99.0.1", "10.77.0.9"].map(|it| it.parse::<IpAddr>().unwrap());
+        let told = |change: fn(&mut Net, &mut SettingsSpec), serves| {
+            let (mut net, mut settings) = (net(1, "lab", "10.77.0.0/24"), SettingsSpec::default());
+            change(&mut net, &mut settings);
+            let mut estate =
+                estate(vec![net], vec![rack(1, "10.77.0.2", false), rack(2, "10.77.0.3", serves)]);
+            estate.settings = Arc::new(settings);
+            of_system(&estate, address())
+        };
+        let by_name = Some("http://lab.rack.basalt.internal:8000".to_owned());
+        assert_eq!(told(|_, _| (), true), by_name);
+        let other_dns = |net: &mut Net, _: &mut SettingsSpec| {
+            net.subnet.dns_servers = Some(vec!["192.0.2.53".parse().unwrap()]);
+        };
+        assert_eq!(told(other_dns, true), Some("http://10.77.0.3:8000".to_owned()));
+        assert_eq!(told(|_, _| (), false), None, "no rack has it");
+        assert_eq!(told(|net, _| net.subnet.allow_proxy = false, true), None);
+        assert_eq!(told(|_, settings| settings.proxy.enabled = false, true), None);
+    }
+}
