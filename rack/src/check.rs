@@ -84,7 +84,10 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
             findings.push(udp(rack, "syslog", address.into(), port));
             findings.push(tcp(rack, "syslog", address, port));
         }
-        findings.push(tcp(rack, "proxy", address, settings.proxy.port));
+        // A running rack's proxy is another process.
+        if rack.is_none() && squid::program(settings.proxy.program.as_deref()).is_ok() {
+            findings.push(tcp(rack, "proxy", address, settings.proxy.port));
+        }
     }
     findings.extend(others(settings, served));
     findings.push(loaders(settings));

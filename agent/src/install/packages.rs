@@ -13,7 +13,7 @@ pub(super) type TextFile = (String, String);
 /// The configuration of dnf. Before version 5, dnf reads no drop-ins.
 const DNF: &str = "etc/dnf/dnf.conf";
 
-/// What an image has for packages.
+/// Package managers of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Image {
     /// It has apt.

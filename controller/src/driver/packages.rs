@@ -12,7 +12,7 @@ const COMPONENT: &str = "main";
 /// The repositories for an architecture, in order of name.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be read.
 pub(super) async fn repositories(
     store: &Store,
     architecture: Architecture,

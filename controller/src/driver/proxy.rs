@@ -32,14 +32,14 @@ pub(super) fn concern(estate: &Estate, regions: &BTreeSet<String>) -> ProxyConce
     }
 }
 
-/// The proxy of systems at these addresses: that of the first subnet that has one.
+/// The URL of the proxy for a system at these addresses. The first subnet with a proxy counts.
 pub(super) fn of_system(estate: &Estate, addresses: impl IntoIterator<Item = IpAddr>) -> Option<String> {
     let inside = |address: IpAddr| estate.nets.iter().find(|net| net.subnet.cidr.contains(address));
     addresses.into_iter().filter_map(inside).find_map(|net| of_subnet(estate, net))
 }
 
-/// The URL of a subnet's proxy. It names the racks by the subnet's name in the internal domain, so that a rack which joins later is found. Where
-/// machines ask other DNS servers, which do not know that name, it is an address.
+/// The URL of a subnet's proxy, by the name of its racks in the internal domain: a rack that joins later is found. If the Subnet names DNS servers
+/// that do not know this name, the URL has an address.
 fn of_subnet(estate: &Estate, net: &Net) -> Option<String> {
     if !estate.settings.proxy.enabled || !net.subnet.allow_proxy {
         return None;
