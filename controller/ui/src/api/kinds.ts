@@ -8,7 +8,26 @@ export interface FieldOf {
   /** The kind that it names an object of. */
   refersTo?: string;
   effect?: string;
+  shape: Shape;
+  required: boolean;
+  /** A change replaces the object. */
+  immutable: boolean;
+  /** What it is where it is left out. */
+  usual?: unknown;
+  example?: string;
 }
+
+/** What a form asks for in a field. */
+export type Shape =
+  | { is: 'text' | 'lines' | 'whole' | 'number' | 'yes-no' | 'secret' }
+  | { is: 'choice'; of: string[] }
+  /** Words, each of which may be one of a choice. */
+  | { is: 'list'; of?: string[] }
+  /** Texts by names. */
+  | { is: 'texts' }
+  | { is: 'group'; fields: FieldOf[] }
+  /** Too deep for a form. */
+  | { is: 'other' };
 
 export interface Kind {
   name: string;
@@ -24,7 +43,18 @@ export interface Kind {
 interface Schema {
   description?: string;
   properties?: Record<string, Schema>;
+  additionalProperties?: Schema | boolean;
   items?: Schema;
+  type?: string | string[];
+  enum?: (string | null)[];
+  anyOf?: Schema[];
+  $ref?: string;
+  required?: string[];
+  default?: unknown;
+  examples?: string[];
+  maxLength?: number;
+  pattern?: string;
+  'x-basalt-immutable'?: boolean;
   'x-basalt-refers-to'?: string;
   'x-basalt-effect'?: string;
 }
@@ -44,8 +74,8 @@ export function kindsOf({ paths, components: { schemas } }: Document): Kind[] {
     name,
     plural,
     says: schemas[`${name}Spec`]?.description ?? '',
-    spec: fieldsOf(schemas[`${name}Spec`]),
-    status: fieldsOf(schemas[`${name}Status`]),
+    spec: fieldsOf(schemas[`${name}Spec`], schemas),
+    status: fieldsOf(schemas[`${name}Status`], schemas),
     declarable: 'put' in (paths[`/api/v1/${plural}/{name}`] ?? {}),
     example: exampleOf(paths[`/api/v1/${plural}/{name}`]?.put),
   }));
@@ -59,13 +89,46 @@ function exampleOf(put: unknown): unknown {
   return (put as Put | undefined)?.requestBody?.content?.['application/json']?.example?.spec;
 }
 
-function fieldsOf(schema: Schema | undefined): FieldOf[] {
+type Schemas = Record<string, Schema>;
+
+/** Groups in groups are for YAML. */
+const DEEPEST = 1;
+/** The pattern of a text with line ends. */
+const OF_LINES = '^[^\\u0000]*$';
+
+function fieldsOf(schema: Schema | undefined, schemas: Schemas, depth = 0): FieldOf[] {
   return Object.entries(schema?.properties ?? {}).map(([name, field]) => ({
     name,
     says: field.description ?? '',
     refersTo: field['x-basalt-refers-to'] ?? field.items?.['x-basalt-refers-to'],
     effect: field['x-basalt-effect'],
+    shape: shapeOf(field, schemas, depth),
+    required: schema?.required?.includes(name) ?? false,
+    immutable: field['x-basalt-immutable'] ?? false,
+    usual: field.default,
+    example: field.examples?.[0] ?? field.items?.examples?.[0],
   }));
+}
+
+function shapeOf(field: Schema, schemas: Schemas, depth: number): Shape {
+  const named = field.$ref ?? field.anyOf?.find((it) => it.$ref)?.$ref;
+  if (named) {
+    const name = named.slice(named.lastIndexOf('/') + 1);
+    if (name === 'Secret') return { is: 'secret' };
+    const fields = depth < DEEPEST ? fieldsOf(schemas[name], schemas, depth + 1) : [];
+    return fields.length > 0 ? { is: 'group', fields } : { is: 'other' };
+  }
+  const choice = field.enum?.filter((it) => it !== null);
+  const type = [field.type].flat().find((it) => it !== 'null');
+  if (choice) return { is: 'choice', of: choice };
+  if (type === 'string') return { is: field.pattern === OF_LINES ? 'lines' : 'text' };
+  if (type === 'integer') return { is: 'whole' };
+  if (type === 'number') return { is: 'number' };
+  if (type === 'boolean') return { is: 'yes-no' };
+  const items = field.items && [field.items.type].flat()[0];
+  if (type === 'array' && items === 'string') return { is: 'list', of: field.items?.enum?.filter((it) => it !== null) };
+  const values = typeof field.additionalProperties === 'object' ? field.additionalProperties : undefined;
+  return type === 'object' && values?.type === 'string' ? { is: 'texts' } : { is: 'other' };
 }
 
 export function useKinds(): Kind[] | undefined {

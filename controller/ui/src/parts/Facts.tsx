@@ -1,4 +1,5 @@
 import { Fragment, type ReactNode, useState } from 'react';
+import { Button } from './Button';
 import css from './parts.module.css';
 
 /** What is so: a name and a value each. What is not known is left out. */
@@ -16,16 +17,32 @@ export function Facts({ of }: { of: [name: string, value: ReactNode][] }) {
   );
 }
 
-/** A text that a click copies. */
-export function Copy({ text, shown = text }: { text: string; shown?: ReactNode }) {
+/** Copies, and says for a moment that it did. */
+function useCopy(): [copied: boolean, copy: (text: string) => void] {
   const [copied, setCopied] = useState(false);
-  const copy = async () => {
+  const copy = async (text: string) => {
     await navigator.clipboard?.writeText(text).catch(() => undefined);
     setCopied(true);
     setTimeout(() => setCopied(false), 1200);
   };
+  return [copied, (text) => void copy(text)];
+}
+
+/** Copies a long text. */
+export function CopyButton({ text, off }: { text: () => string; off?: string | false }) {
+  const [copied, copy] = useCopy();
   return (
-    <button type="button" className={css.copy} title={copied ? 'copied' : 'copy'} onClick={copy}>
+    <Button off={off} onClick={() => copy(text())}>
+      {copied ? 'Copied' : 'Copy'}
+    </Button>
+  );
+}
+
+/** A text that a click copies. */
+export function Copy({ text, shown = text }: { text: string; shown?: ReactNode }) {
+  const [copied, copy] = useCopy();
+  return (
+    <button type="button" className={css.copy} title={copied ? 'copied' : 'copy'} onClick={() => copy(text)}>
       {shown}
       <span className="unseen" role="status">
         {copied ? 'copied' : ''}

@@ -76,8 +76,8 @@ export function capital(text: string): string {
 /** `CannotBeRead` as `Cannot be read`. */
 export function spaced(word: string): string {
   const words = word.replace(/_/g, ' ').replace(/([a-z])([A-Z])/g, (_, a: string, b: string) => `${a} ${b.toLowerCase()}`);
-  return capital(words.replace(SHORT, (it) => (it.endsWith('s') ? `${it.slice(0, -1).toUpperCase()}s` : it.toUpperCase())));
+  return capital(words.replace(SHORT, (_, it: string, many: string) => it.toUpperCase() + many));
 }
 
 /** What is said by its letters, as one and as many. */
-const SHORT = /\b(bmc|cidr|cpu|dhcp|dns|gpu|ip|mac|mtu|ntp|os|ssh|tls|ttl|uid|url|vid|vlan)s?\b/g;
+const SHORT = /\b(bmc|cidr|cpu|dhcp|dns|gpu|ip|mac|mtu|ntp|os|ssh|tls|ttl|uid|url|vid|vlan)(s?)\b/g;

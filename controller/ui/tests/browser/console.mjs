@@ -56,7 +56,12 @@ test('from login to logout: list, filter, a machine, a plan that is applied', as
   assert.match(page.url(), /\/ui\/machines\/web1$/);
 
   await page.getByRole('link', { name: 'Configuration' }).click();
-  await page.getByRole('button', { name: 'Edit' }).click();
+  await page.getByRole('button', { name: 'Show as HCL' }).click();
+  await says(page.locator('pre'), 'resource "basalt_machine" "web1" {');
+  await says(page.locator('pre'), 'password_wo_version = 1');
+  await picture(page, 'hcl');
+  await accessible(page, 'HCL');
+  await page.getByRole('button', { name: 'Edit as YAML' }).click();
   const yaml = page.getByRole('textbox', { name: 'As YAML' });
   await yaml.fill((await yaml.inputValue()).replace('description: first', 'description: by the door'));
   await page.getByRole('button', { name: 'Show the plan' }).click();
@@ -142,7 +147,7 @@ test('whoever only looks sees no button that changes anything', async () => {
   }
   await page.goto('/ui/machines/web3/configuration');
   await page.getByRole('heading', { name: 'Declared' }).waitFor();
-  assert.equal(await page.getByRole('button', { name: 'Edit' }).count(), 0);
+  assert.equal(await page.getByRole('button', { name: /^Edit/ }).count(), 0);
   await page.goto('/ui/audit');
   await says(page.locator('main'), 'The audit log is not yours to see.');
   await context.close();
@@ -164,6 +169,60 @@ test('what many machines are asked for is told of each, and why some cannot take
   await plan.waitFor({ state: 'detached' });
   const { items } = await admin('GET', 'machines/web3/operations');
   assert.equal(items[0].verb, 'recommission');
+  await context.close();
+});
+
+test('an object is declared in a form, and what is wrong with a field is told at the field', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await page.goto('/ui/subnets');
+  await page.getByRole('button', { name: 'Declare…' }).click();
+  const sheet = page.getByRole('dialog', { name: 'Declare: Subnet' });
+  await sheet.getByRole('button', { name: 'Show the plan' }).click();
+  await says(sheet, 'it needs a name');
+  await sheet.getByLabel('Name needed').fill('storage');
+  await sheet.getByLabel('VLAN needed').fill('lab.10');
+  await sheet.getByLabel('CIDR needed').fill('10.0.40.0/24');
+  await sheet.getByLabel('Gateway').fill('10.0.41.1');
+  await sheet.getByLabel('DNS servers').fill('10.0.40.2, 10.0.40.3');
+  await sheet.getByLabel('Managed').selectOption('no');
+  await sheet.getByRole('button', { name: 'Show the plan' }).click();
+  const gateway = sheet.getByLabel('Gateway');
+  await sheet.locator('[aria-invalid=true]').waitFor();
+  assert.equal(await gateway.getAttribute('aria-invalid'), 'true');
+  await picture(page, 'form');
+  await accessible(page, 'a form');
+  await gateway.fill('10.0.40.1');
+
+  // The same as YAML, and back.
+  await sheet.getByRole('button', { name: 'Write YAML' }).click();
+  const yaml = sheet.getByRole('textbox', { name: 'As YAML' });
+  await yaml.fill(`${await yaml.inputValue()}  description: for disks\n`);
+  await sheet.getByRole('button', { name: 'Fill in a form' }).click();
+  assert.equal(await sheet.getByLabel('Description').inputValue(), 'for disks');
+  await sheet.getByRole('button', { name: 'Show the plan' }).click();
+  const plan = page.getByRole('dialog', { name: 'Plan' });
+  await plan.getByRole('button', { name: 'Apply 1 change' }).click();
+  await says(rows(page), 'storage');
+  const { spec } = await admin('GET', 'subnets/storage');
+  assert.deepEqual(
+    [spec.cidr, spec.gateway, spec.dns_servers, spec.managed, spec.description],
+    ['10.0.40.0/24', '10.0.40.1', ['10.0.40.2', '10.0.40.3'], false, 'for disks'],
+  );
+
+  await page.goto('/ui/subnets/storage');
+  await page.getByRole('tab', { name: 'Configuration' }).click();
+  await page.getByRole('button', { name: 'Edit in a form' }).click();
+  const change = page.getByRole('dialog', { name: 'Change: Subnet storage' });
+  assert.ok(await change.getByLabel('CIDR').isDisabled(), 'another network is another object');
+  await change.getByLabel('Gateway').fill('');
+  await change.getByRole('button', { name: 'Show the plan' }).click();
+  await says(plan.getByRole('row'), '/gateway');
+  await picture(page, 'plan-of-form');
+  await plan.getByRole('button', { name: 'Apply 1 change' }).click();
+  await plan.waitFor({ state: 'detached' });
+  assert.equal((await admin('GET', 'subnets/storage')).spec.gateway ?? null, null);
+  assert.deepEqual(complaints, []);
   await context.close();
 });
 

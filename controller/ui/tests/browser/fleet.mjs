@@ -26,6 +26,7 @@ test('a stranger is accepted, deployed while its page is open, and read', async 
   await picture(page, 'discovery');
   await accessible(page, 'a discovery');
   await page.getByRole('button', { name: 'Accept as machine…' }).click();
+  await page.getByRole('button', { name: 'Write YAML' }).click();
   const yaml = page.getByRole('textbox', { name: 'As YAML' });
   const proposal = await yaml.inputValue();
   assert.match(proposal, /name: basalt-sim-0001\n/);
@@ -46,6 +47,7 @@ test('a stranger is accepted, deployed while its page is open, and read', async 
   const other = await context.newPage();
   await other.goto('/ui/deployments');
   await other.getByRole('button', { name: 'Declare…' }).click();
+  await other.getByRole('button', { name: 'Write YAML' }).click();
   await other.getByRole('textbox', { name: 'As YAML' }).fill(
     'kind: Deployment\nmetadata:\n  name: web\nspec:\n  machine: basalt-sim-0001\n  image: debian-12\n  readiness:\n    check: cloud_init\n',
   );

@@ -6,7 +6,7 @@ import type { LogLine } from '../../api/log';
 import { useRead } from '../../api/objects';
 import type { LogView } from '../../app/routes';
 import { Button } from '../../parts/Button';
-import { Copy, Facts } from '../../parts/Facts';
+import { Copy, CopyButton, Facts } from '../../parts/Facts';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
 import { absolute } from '../../parts/time';
@@ -41,7 +41,7 @@ export function Logs() {
           Follow
         </label>
         <span className={css.end}>
-          <CopyAll lines={log.lines} />
+          <CopyButton text={() => whole(log.lines)} off={log.lines.length === 0 && 'there is no line'} />
           <Button off={log.lines.length === 0 && 'there is no line'} onClick={() => download(name, log.lines)}>
             Download
           </Button>
@@ -113,20 +113,6 @@ function Nothing({ view, change }: { view: LogView; change: (view: LogView) => v
         kernel send it.
       </p>
     </Notice>
-  );
-}
-
-function CopyAll({ lines }: { lines: readonly LogLine[] }) {
-  const [copied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard?.writeText(whole(lines)).catch(() => undefined);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1200);
-  };
-  return (
-    <Button off={lines.length === 0 && 'there is no line'} onClick={() => void copy()}>
-      {copied ? 'Copied' : 'Copy'}
-    </Button>
   );
 }
 

@@ -29,7 +29,7 @@ export function useLog(machine: string, view: LogView, follow: boolean): Log {
   const [more, setMore] = useState<boolean>();
   const [error, setError] = useState<unknown>();
   const [tries, setTries] = useState(0);
-  // Where it was left when following was switched off, and the part that it belongs to.
+  // The tail of a part. When following is switched on again, the next tail goes on there.
   const kept = useRef<{ part: string; tail: Tail } | undefined>(undefined);
   const part = JSON.stringify([machine, of, grep, tries]);
   const from = path('machines', machine, 'logs');

@@ -6,9 +6,11 @@ import type { Schemas } from '../../api/client';
 import { useObject } from '../../api/objects';
 import { useWrites } from '../../app/who';
 import { Button } from '../../parts/Button';
-import { Facts } from '../../parts/Facts';
+import { CopyButton, Facts } from '../../parts/Facts';
 import { Plan, type Proposal } from '../../parts/plan/Plan';
 import { documentsOf, yamlOf } from '../../parts/plan/documents';
+import { Declare } from './Declare';
+import { hclOf } from './hcl';
 import css from '../machine/Machine.module.css';
 import parts from '../../parts/parts.module.css';
 
@@ -21,6 +23,9 @@ export function ConfigurationOf({ plural, object }: { plural: string; object: Ba
   const [base, setBase] = useState('');
   const [fault, setFault] = useState('');
   const [proposal, setProposal] = useState<Proposal>();
+  const [form, setForm] = useState(false);
+  const [asHcl, setAsHcl] = useState(false);
+  const hcl = useMemo(() => (asHcl ? hclOf(object) : ''), [asHcl, object]);
   const editing = text !== undefined;
   const propose = () => {
     const documents = documentsOf(text ?? '');
@@ -50,12 +55,24 @@ export function ConfigurationOf({ plural, object }: { plural: string; object: Ba
               <Button
                 off={off}
                 onClick={() => {
+                  setAsHcl(false);
                   setText(declared);
                   setBase(declared);
                 }}
               >
-                Edit
+                Edit as YAML
               </Button>
+            )}
+            {kind?.declarable !== false && !editing && (
+              <>
+                {may && (
+                  <Button off={off} onClick={() => setForm(true)}>
+                    Edit in a form
+                  </Button>
+                )}
+                <Button onClick={() => setAsHcl(!asHcl)}>{asHcl ? 'Show as YAML' : 'Show as HCL'}</Button>
+                <CopyButton text={() => (asHcl ? hcl : declared)} />
+              </>
             )}
             {editing && (
               <>
@@ -82,12 +99,27 @@ export function ConfigurationOf({ plural, object }: { plural: string; object: Ba
           {editing ? (
             <textarea aria-label="As YAML" value={text} spellCheck={false} onChange={({ target }) => setText(target.value)} />
           ) : (
-            <pre className={parts.code}>{declared}</pre>
+            <pre className={parts.code}>{asHcl ? hcl : declared}</pre>
+          )}
+          {asHcl && !editing && (
+            <p className="muted">
+              <code>terraform plan</code> shows what the import changes. Names of objects can become references, like <code>basalt_zone.NAME.name</code>.
+            </p>
           )}
         </section>
         <Effective plural={plural} object={object} />
       </div>
       {proposal && <Plan proposal={proposal} close={() => setProposal(undefined)} done={() => setText(undefined)} />}
+      {form && (
+        <Declare
+          plural={plural}
+          name={object.metadata.name}
+          labels={object.metadata.labels}
+          spec={object.spec}
+          changes
+          close={() => setForm(false)}
+        />
+      )}
     </>
   );
 }
