@@ -3,16 +3,17 @@ import { Failure, Loading, Notice } from '../parts/Notice';
 import { Machines } from '../pages/Machines';
 import { Shell } from './Shell';
 
-/** The view of a list: its filter, its order, its columns. */
+/** The view of a list: its filter, its order, its columns, its groups. */
 export interface View {
   q?: string;
   sort?: string;
   cols?: string;
+  group?: string;
 }
 
 function view(search: Record<string, unknown>): View {
   const text = (name: keyof View) => (typeof search[name] === 'string' && search[name] ? search[name] : undefined);
-  return { q: text('q'), sort: text('sort'), cols: text('cols') };
+  return { q: text('q'), sort: text('sort'), cols: text('cols'), group: text('group') };
 }
 
 /** The lines of a log that are shown: a time or a boot (`1h`, `boot-0`), and a text. */

@@ -66,6 +66,13 @@ const COLUMNS: Column<Machine>[] = [
   { key: 'manager', title: 'manager', width: 88, by: ({ metadata }) => metadata.manager, cell: ({ metadata }) => <span className="muted">{metadata.manager ?? ''}</span> },
 ];
 
+/** What the list can be grouped by. */
+const GROUPS: Record<string, { title: string; of: (machine: Machine) => string }> = {
+  zone: { title: 'zone', of: ({ spec }) => spec.zone ?? 'default' },
+  pool: { title: 'pool', of: ({ spec }) => spec.pool ?? 'default' },
+  status: { title: 'state', of: (machine) => known(machine).word },
+};
+
 const USUAL = 'name,state,power,address,zone,pool,deployment,cores,ram';
 
 export function Machines() {
@@ -88,6 +95,14 @@ export function Machines() {
       <h1 className="unseen">Machines</h1>
       <div className={css.bar}>
         <FilterBox text={text} change={setText} rows={MACHINES} all={objects} />
+        <select aria-label="Groups" value={GROUPS[view.group ?? ''] ? view.group : ''} onChange={({ target }) => change({ group: target.value || undefined })}>
+          <option value="">Not grouped</option>
+          {Object.entries(GROUPS).map(([key, { title }]) => (
+            <option key={key} value={key}>
+              By {title}
+            </option>
+          ))}
+        </select>
         <Choice
           title="Columns"
           all={COLUMNS.map(({ key, title }) => ({ key, title }))}
@@ -108,6 +123,7 @@ export function Machines() {
           changeSort={(sort) => change({ sort: sort === 'name' ? undefined : sort })}
           of={asked}
           open={open}
+          group={GROUPS[view.group ?? '']?.of}
           selected={may ? selected : undefined}
           select={may ? select : undefined}
         />

@@ -1,6 +1,6 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { type KeyboardEvent, type ReactNode, useEffect, useRef, useState } from 'react';
-import { type Key, useOrder } from './order';
+import { type KeyboardEvent, type ReactNode, useEffect, useMemo, useRef, useState } from 'react';
+import { type Key, type Line, grouped, useOrder } from './order';
 import css from './Table.module.css';
 
 interface Named {
@@ -30,6 +30,8 @@ interface Props<Row> {
   /** What the rows are an answer to: with another answer they are sorted anew. */
   of: string;
   open: (row: Row) => void;
+  /** The group of a row; groups have heads. */
+  group?: (row: Row) => string;
   selected?: ReadonlySet<string>;
   select?: (selected: Set<string>) => void;
 }
@@ -41,13 +43,15 @@ const GAP = 12;
 const EDGE = 16;
 
 /** A virtual grid: only rows on the screen are in the document. */
-export function Table<Row extends Named>({ label, rows, columns, sort, changeSort, of, open, selected, select }: Props<Row>) {
+export function Table<Row extends Named>({ label, rows, columns, sort, changeSort, of, open, group, selected, select }: Props<Row>) {
   const box = useRef<HTMLDivElement>(null);
   const [at, setAt] = useState(-1);
   const descending = sort.startsWith('-');
   const by = columns.find((column) => column.key === sort.replace('-', '')) ?? columns[0];
-  const sorted = useOrder(rows, by?.by ?? ((row) => row.metadata.name), descending, `${sort} ${of}`);
-  const virtual = useVirtualizer({ count: sorted.length, getScrollElement: () => box.current, estimateSize: () => ROW, overscan: 12, scrollPaddingStart: ROW });
+  const ungrouped = useOrder(rows, by?.by ?? ((row) => row.metadata.name), descending, `${sort} ${of}`);
+  const lines = useMemo(() => (group ? grouped(ungrouped, group) : ungrouped.map((row, place): Line<Row> => ({ row, place }))), [ungrouped, group]);
+  const sorted = useMemo(() => (group ? lines.flatMap((line) => ('row' in line ? [line.row] : [])) : ungrouped), [lines, ungrouped, group]);
+  const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => box.current, estimateSize: () => ROW, overscan: 12, scrollPaddingStart: ROW });
   const widths = [...(select ? [CHECK] : []), ...columns.map((column) => column.width)];
   const least = widths.reduce((all, width) => all + width + GAP, 2 * EDGE - GAP);
   const template = [...(select ? [`${CHECK}px`] : []), ...columns.map(({ width, grows }) => (grows ? `minmax(${width}px, 1fr)` : `${width}px`))].join(' ');
@@ -65,7 +69,7 @@ export function Table<Row extends Named>({ label, rows, columns, sort, changeSor
   const go = (place: number) => {
     const next = Math.max(0, Math.min(sorted.length - 1, place));
     setAt(next);
-    virtual.scrollToIndex(next);
+    virtual.scrollToIndex(lines.findIndex((line) => 'row' in line && line.place === next));
   };
   const press = (event: KeyboardEvent) => {
     const page = Math.max(1, Math.floor((box.current?.clientHeight ?? 0) / ROW) - 2);
@@ -123,8 +127,18 @@ export function Table<Row extends Named>({ label, rows, columns, sort, changeSor
       </div>
       <div role="rowgroup" className={css.rows} style={{ height: virtual.getTotalSize(), minWidth: least }}>
         {virtual.getVirtualItems().map(({ index, start }) => {
-          const row = sorted[index];
-          if (!row) return null;
+          const line = lines[index];
+          if (!line) return null;
+          if (!('row' in line)) {
+            return (
+              <div key={`group ${line.head}`} role="row" className={css.group} style={{ minWidth: least, transform: `translateY(${start}px)` }}>
+                <div role="gridcell" aria-colspan={columns.length}>
+                  {line.head} <span className="muted">{line.count}</span>
+                </div>
+              </div>
+            );
+          }
+          const { row, place } = line;
           const { uid, name } = row.metadata;
           const chosen = selected?.has(uid);
           return (
@@ -132,13 +146,13 @@ export function Table<Row extends Named>({ label, rows, columns, sort, changeSor
               key={uid}
               id={`row-${uid}`}
               role="row"
-              aria-rowindex={index + 2}
+              aria-rowindex={place + 2}
               aria-selected={select ? !!chosen : undefined}
-              className={`${css.row} ${index === at ? css.at : ''}`}
+              className={`${css.row} ${place === at ? css.at : ''}`}
               style={{ ...shape, transform: `translateY(${start}px)` }}
               onClick={(event) => {
                 if ((event.target as HTMLElement).closest('a, button, input')) return;
-                setAt(index);
+                setAt(place);
                 open(row);
               }}
             >

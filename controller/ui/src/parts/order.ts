@@ -60,3 +60,21 @@ export function ordered<Row extends Named>(
   }
   return shown;
 }
+
+/** A line of a list: the head of a group, or a row with its place among the rows. */
+export type Line<Row> = { head: string; count: number } | { row: Row; place: number };
+
+/** Rows by their groups, which come in the order of their names. In a group the rows keep their order. */
+export function grouped<Row>(rows: readonly Row[], group: (row: Row) => string): Line<Row>[] {
+  const groups = new Map<string, Row[]>();
+  for (const row of rows) {
+    const head = group(row);
+    const known = groups.get(head);
+    if (known) known.push(row);
+    else groups.set(head, [row]);
+  }
+  let place = 0;
+  return [...groups]
+    .sort(([a], [b]) => collator.compare(a, b))
+    .flatMap(([head, all]): Line<Row>[] => [{ head, count: all.length }, ...all.map((row) => ({ row, place: place++ }))]);
+}

@@ -102,6 +102,22 @@ test('a list is live, and stands still when a row changes', async () => {
   await context.close();
 });
 
+test('a list has groups, whose rows are walked through as one list', async () => {
+  const { page, context } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.getByLabel('Groups').selectOption('By zone');
+  await page.waitForURL(/group=zone/);
+  await says(rows(page), 'row-1 15');
+  await page.getByRole('grid').focus();
+  await page.keyboard.press('End');
+  await says(rows(page), 'row-4 15');
+  await picture(page, 'machines-by-zone');
+  await accessible(page, 'a grouped list');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'web59' }).waitFor();
+  await context.close();
+});
+
 test('a region that is killed under an open page: a banner, and then live again', async () => {
   const { page, context, complaints } = await person(chrome, url);
   await login(page, 'ann', PASSWORD);
@@ -223,6 +239,22 @@ test('an object is declared in a form, and what is wrong with a field is told at
   await plan.waitFor({ state: 'detached' });
   assert.equal((await admin('GET', 'subnets/storage')).spec.gateway ?? null, null);
   assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a subnet is a map of its addresses, which keys walk through', async () => {
+  const { page, context } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/subnets/lab-10');
+  const map = page.getByRole('grid', { name: 'Map of 10.0.10.0/24' });
+  await map.getByRole('gridcell', { name: '10.0.10.1: gateway' }).waitFor();
+  assert.equal(await map.getByRole('gridcell').count(), 256);
+  await map.focus();
+  for (const key of ['ArrowDown', 'ArrowRight', 'ArrowRight']) await page.keyboard.press(key);
+  await says(page.locator('main').getByRole('status'), '10.0.10.66');
+  await map.getByRole('gridcell', { name: '10.0.10.1: gateway' }).click();
+  await says(page.locator('main').getByRole('status'), 'gateway');
+  await picture(page, 'subnet-map');
   await context.close();
 });
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Events } from '../../src/api/events';
 import { type Page, RowStore } from '../../src/api/store';
+import { grouped } from '../../src/parts/order';
 import type { Told } from '../../src/api/stream';
 
 interface Zone {
@@ -96,4 +97,9 @@ test('events that come in pieces are whole events', () => {
     { id: 'a:1', event: 'put', data: '{"a":\n1}' },
     { id: 'a:2', event: 'bookmark', data: '{}' },
   ]);
+});
+
+test('rows are in groups by name, and keep their order in a group', () => {
+  const lines = grouped(['b1', 'a2', 'b2', 'a10'], (row) => row.charAt(0));
+  assert.deepEqual(lines, [{ head: 'a', count: 2 }, { row: 'a2', place: 0 }, { row: 'a10', place: 1 }, { head: 'b', count: 2 }, { row: 'b1', place: 2 }, { row: 'b2', place: 3 }]);
 });

@@ -100,7 +100,7 @@ function Overview({ object, plural, described }: { object: BasaltObject; plural:
     <>
       {LIVING.includes(plural) && <NextSteps plural={plural} kind={object.kind} name={metadata.name} />}
       {plural === 'racks' && <RackServices rack={object} />}
-      {plural === 'subnets' && <Addresses subnet={metadata.name} />}
+      {plural === 'subnets' && <Addresses subnet={metadata.name} cidr={String(spec.cidr)} />}
       <div className={css.columns}>
         <section className={css.part} aria-labelledby="spec">
           <h2 id="spec">Declared</h2>

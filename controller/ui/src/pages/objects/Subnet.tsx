@@ -6,19 +6,21 @@ import { Copy } from '../../parts/Facts';
 import { Failure, Loading } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
 import { spaced } from '../../parts/state';
+import { SubnetMap } from './SubnetMap';
 import css from '../machine/Machine.module.css';
 import parts from '../../parts/parts.module.css';
 
 const EVERY = 10_000;
 const MOST = 1000;
 
-/** Who has which address of a subnet, from every source. */
-export function Addresses({ subnet }: { subnet: string }) {
+/** Addresses of a subnet with their owners, from every source. */
+export function Addresses({ subnet, cidr }: { subnet: string; cidr: string }) {
   const { data, error } = useRead<Schemas['AddressPage']>(`/api/v1/addresses?subnet=${encodeURIComponent(subnet)}&limit=${MOST}`, EVERY);
   return (
     <section className={css.part} aria-labelledby="addresses">
       <h2 id="addresses">Addresses in use</h2>
       {error ? <Failure error={error} /> : !data && <Loading inside />}
+      {data && <SubnetMap subnet={subnet} cidr={cidr} entries={data.items} />}
       {data?.items.length === 0 && <p className="muted">Nobody has one.</p>}
       {data && data.items.length > 0 && (
         <div className={parts.scroll} role="region" aria-label="Table of addresses" tabIndex={0}>
