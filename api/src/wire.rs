@@ -21,8 +21,8 @@ pub use boots::{Boot, BootEntry, Boots, Judgement, Listener};
 pub use decisions::{Decision, DecisionDetail, Decisions, Replay, ReplayDifference, ReplayVerdict};
 pub use deliveries::{DeliveryInfo, DeliveryPage, DeliveryState, RedeliverRequest, Redelivered};
 pub use login::{
-    GrantedRole, KnownBy, LoginAnswer, LoginRequest, MAX_ID_TOKEN_BYTES, OpenIdLogin, PasswordLogin,
-    PasswordRequest, TokenLogin, WhoAmI,
+    CodeLogin, GrantedRole, KnownBy, LoginAnswer, LoginBegun, LoginRequest, LoginWays, MAX_ID_TOKEN_BYTES,
+    OpenIdLogin, PasswordLogin, PasswordRequest, TokenLogin, WhoAmI,
 };
 pub use logs::{LogLine, Logs, priority_names};
 

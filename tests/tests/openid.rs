@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use basalt_lab::site::Programs;
 use basalt_region::region::Region;
 use basalt_region::settings::Settings;
-use serde_json::Value;
+use basalt_tests::browser;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// oidc-provider-mock (`tests/openid`) on a port of loopback, until it is dropped.
@@ -45,6 +46,18 @@ impl Issuer {
         // Whoever logs into a pipe that nobody reads stops one day.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, url: url.expect("it says where it listens") }
+    }
+
+    /// Makes a client of the region, whose browsers come back here: its id and its secret.
+    fn register(&self, back: &str) -> (String, String) {
+        let client =
+            json!({"client_name": "basalt", "redirect_uris": [back], "scope": "openid profile"}).to_string();
+        let url = format!("{}/oauth2/clients", self.url);
+        let answer = curl(&["--header", "content-type: application/json", "--data", &client, &url]);
+        let answer: Value = serde_json::from_str(&answer).unwrap_or_else(|_| panic!("no client: {answer}"));
+        let of =
+            |name: &str| answer[name].as_str().unwrap_or_else(|| panic!("no {name}: {answer}")).to_owned();
+        (of("client_id"), of("client_secret"))
     }
 
     /// The code flow, as a browser and a client with a secret go through it: an ID token for this person.
@@ -169,4 +182,29 @@ async fn people_of_an_issuer_come_in_with_the_roles_of_their_groups() {
     drop(issuer);
     // Its keys are known for an hour.
     assert!(world.login(token).await.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_to_the_console_by_way_of_their_issuer() {
+    let issuer = Issuer::start(&[
+        r#"{"sub":"4711","preferred_username":"ada","groups":["ops"]}"#,
+        r#"{"sub":"0815","preferred_username":"eve","groups":["golf"]}"#,
+    ]);
+    let world = World::new().await;
+    let console = format!("http://{}", world.region.address());
+    let (client_id, client_secret) = issuer.register(&format!("{console}/ui/login"));
+    let role = json!({"kind": "Role", "metadata": {"name": "looks"}, "spec": {"base": "viewer"}});
+    let openid = json!({"issuer": issuer.url, "client_id": client_id, "client_secret": client_secret,
+        "console": console, "groups": {"ops": {"roles": ["looks"]}}});
+    let settings = json!({"kind": "Settings", "metadata": {"name": "default"}, "spec": {"openid": openid}});
+    world.ok(true, &["apply", "--yes", "-f", "-"], format!("{role}\n{settings}\n")).await;
+
+    let mut steps = Command::new(browser::program());
+    browser::set_up(&mut steps);
+    steps
+        .args(["node", "--test", "--test-reporter=spec", "tests/browser/openid.mjs"])
+        .env("REGION_URL", console)
+        .env("ISSUER", &issuer.url);
+    let ended = tokio::task::spawn_blocking(move || steps.status()).await.expect("it ends").expect("it runs");
+    assert!(ended.success(), "the browser's steps failed: {ended}");
 }

@@ -4,7 +4,7 @@ use super::enlist::enlistment_rules;
 use super::{CommonStatus, Domain, EnlistMode, Enlistment, EraseMethod, Image, Role, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{ByteSize, Cidr, Duration, Host, Hostname, Url};
+use crate::values::{ByteSize, Cidr, Duration, Host, Hostname, Secret, Url};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -95,6 +95,13 @@ pub struct OpenIdSettings {
     /// As whom it knows the region: who tokens have to be for.
     #[field(none)]
     pub client_id: String,
+    /// The secret of this client, for logins in a browser. Absent: the client is a public one. PKCE is used in both cases.
+    #[field(none, sent_to(issuer))]
+    pub client_secret: Option<Secret>,
+    /// The console's address in browsers, as `https://basalt.example.com:5240`. The issuer sends people back to `/ui/login` below it: register
+    /// that there. Absent: nobody logs in by OpenID Connect in a browser.
+    #[field(none)]
+    pub console: Option<Url>,
     /// The claim of which a new user's name is made.
     #[field(none, default = "preferred_username")]
     pub name_claim: String,
@@ -288,6 +295,16 @@ fn openid_rules(openid: &OpenIdSettings, rule: &mut Rule<'_>) {
     if issuer.as_str().contains('?') {
         let message = format!("{issuer} has a query, which issuers have not");
         rule.broken("/openid/issuer", message, "scheme, host and path alone");
+    }
+    if let Some(console) = &openid.console {
+        if !console.is_protected() {
+            let message = format!("nothing protects sessions at {console} on their way");
+            rule.broken("/openid/console", message, "https://…, or http:// on the region's own host");
+        }
+        if console.as_str().contains('?') {
+            let message = format!("{console} has a query, which the console's address has not");
+            rule.broken("/openid/console", message, "scheme and host alone");
+        }
     }
     let texts = [
         ("/openid/client_id", &openid.client_id),

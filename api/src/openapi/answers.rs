@@ -21,6 +21,7 @@ const MORE: &[(&str, &[u16])] = &[
     ("addresses", &[404]),
     ("apply", &[404, 409]),
     ("login", &[401, 403, 429]),
+    ("beginLogin", &[401, 403, 429]),
     ("logout", &[404]),
     ("changePassword", &[404, 409, 429]),
     ("watch", &[404, 410]),
@@ -32,6 +33,7 @@ const HEADERS: &[(&str, &str, &[&str])] = &[
     ("headBlob", "202", &[RECEIVED_HEADER]),
     ("getBlob", "200", &["Content-Length"]),
     ("login", "204", &["Set-Cookie"]),
+    ("beginLogin", "200", &["Set-Cookie"]),
     ("changePassword", "204", &["Set-Cookie"]),
     ("getBlob", "206", &["Content-Length", "Content-Range"]),
 ];

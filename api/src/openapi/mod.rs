@@ -68,6 +68,8 @@ const OPEN: &[&str] = &[
     "healthz",
     "readyz",
     "login",
+    "loginWays",
+    "beginLogin",
     "registry",
 ];
 
@@ -269,6 +271,26 @@ const ENDPOINTS: &[Endpoint] = &[
             ("201", "The session's token", Some("LoginAnswer")),
             ("204", "The same as a cookie", None),
         ],
+    },
+    Endpoint {
+        method: "get",
+        path: "/api/v1/login",
+        exists_for: For::Itself,
+        id: "loginWays",
+        summary: "Which ways to log in there are in a browser, beside a password and a token",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "The ways", Some("LoginWays"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/api/v1/login/openid",
+        exists_for: For::Itself,
+        id: "beginLogin",
+        summary: "Begin a login by OpenID Connect in a browser: the issuer's page, and the cookie that the login is bound to",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "The issuer's page", Some("LoginBegun"))],
     },
     Endpoint {
         method: "post",

@@ -41,7 +41,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 67] {
+pub(super) fn components() -> [(&'static str, Value); 69] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -137,23 +137,38 @@ pub(super) fn components() -> [(&'static str, Value); 67] {
                     "id_token": {"type": "string", "maxLength": MAX_ID_TOKEN_BYTES, "writeOnly": true},
                     "nonce": {"type": ["string", "null"], "maxLength": 1024},
                     "token": {"type": "string", "maxLength": 1024, "writeOnly": true},
+                    "code": {"type": "string", "maxLength": 4096, "writeOnly": true},
+                    "state": {"type": "string", "maxLength": 1024},
+                    "iss": {"type": ["string", "null"], "maxLength": 4096},
                 },
                 "oneOf": [
                     {
                         "title": "With a password", "required": ["user", "password"],
-                        "properties": {"id_token": false, "nonce": false, "token": false},
+                        "properties": {"id_token": false, "nonce": false, "token": false, "code": false, "state": false, "iss": false},
                     },
                     {
                         "title": "With an ID token of the issuer that Settings name", "required": ["id_token"],
-                        "properties": {"user": false, "password": false, "token": false},
+                        "properties": {"user": false, "password": false, "token": false, "code": false, "state": false, "iss": false},
                     },
                     {
                         "title": "With a token that is there already, for a cookie", "required": ["token"],
-                        "properties": {"user": false, "password": false, "id_token": false, "nonce": false},
+                        "properties": {"user": false, "password": false, "id_token": false, "nonce": false, "code": false, "state": false, "iss": false},
+                    },
+                    {
+                        "title": "With what the issuer sent a browser back with, for a cookie", "required": ["code", "state"],
+                        "properties": {"user": false, "password": false, "id_token": false, "nonce": false, "token": false},
                     },
                 ],
             }),
         ),
+        (
+            "LoginWays",
+            object(
+                &[],
+                json!({"openid": {"type": "string", "description": "The issuer's host, where people log in by OpenID Connect"}}),
+            ),
+        ),
+        ("LoginBegun", object(&["location"], json!({"location": form(Semantic::Url)}))),
         (
             "PasswordRequest",
             closed(

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the longest ID token that is read: one with many groups has some kilobytes.
 pub const MAX_ID_TOKEN_BYTES: usize = 64 << 10;
 
-/// Body of `POST /api/v1/login`: with a password, by OpenID Connect, or with a token for a cookie.
+/// Body of `POST /api/v1/login`: with a password, by OpenID Connect, or with a token or a code for a cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LoginRequest {
@@ -16,6 +16,8 @@ pub enum LoginRequest {
     OpenId(OpenIdLogin),
     /// With a token that is there already.
     Token(TokenLogin),
+    /// With what an issuer sent a browser back with.
+    Code(CodeLogin),
 }
 
 /// A login with a password.
@@ -63,6 +65,40 @@ impl std::fmt::Debug for TokenLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TokenLogin").finish_non_exhaustive()
     }
+}
+
+/// A login in a browser that comes back from the issuer (OpenID Connect Core 1.0 §3.1.2.5). `GET /api/v1/login/openid` began it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodeLogin {
+    /// The code, which the region exchanges for an ID token.
+    pub code: String,
+    /// The text that the region gave the issuer to repeat.
+    pub state: String,
+    /// The issuer, where it says so (RFC 9207 §2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iss: Option<String>,
+}
+
+impl std::fmt::Debug for CodeLogin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CodeLogin").finish_non_exhaustive()
+    }
+}
+
+/// Answer to `GET /api/v1/login`: the ways to log in in a browser, beside passwords and tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginWays {
+    /// The host of the issuer that Settings name; absent: people do not log in by OpenID Connect in a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openid: Option<String>,
+}
+
+/// Answer to `GET /api/v1/login/openid`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginBegun {
+    /// The issuer's page, for the browser to go to.
+    pub location: String,
 }
 
 /// Answer to `POST /api/v1/login`.

@@ -297,6 +297,41 @@ impl Store {
         Ok(user.fetch_optional(self.pool()).await?.map(Uid::from))
     }
 
+    /// Begins a login that goes by way of an issuer: the secret is good once, for so long. Rows of the past are deleted.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn begin_login(&self, secret: &str, lasts: Duration) -> Result<(), StoreError> {
+        let hash = sha256(secret);
+        let mut tx = self.begin().await?;
+        sqlx::query!("delete from login_attempt where expires_at < now()").execute(&mut *tx).await?;
+        sqlx::query!(
+            "insert into login_attempt (sha256, expires_at) values ($1, now() + make_interval(secs => $2))",
+            hash.as_slice(),
+            lasts.as_secs_f64()
+        )
+        .execute(&mut *tx)
+        .await?;
+        self.commit(tx).await
+    }
+
+    /// Uses the secret of a login that began; whether it was good.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn use_login(&self, secret: &str) -> Result<bool, StoreError> {
+        let hash = sha256(secret);
+        let mut tx = self.begin().await?;
+        let used = sqlx::query!(
+            "delete from login_attempt where sha256 = $1 and expires_at > now()",
+            hash.as_slice()
+        )
+        .execute(&mut *tx)
+        .await?;
+        self.commit(tx).await?;
+        Ok(used.rows_affected() == 1)
+    }
+
     /// Makes a token good as a session of this user, while that rests on what it did; until when, if it is not used. Sessions that
     /// are over are forgotten.
     ///

@@ -9,15 +9,45 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use basalt_api::ProblemCode;
 use basalt_api::values::Timestamp;
 
-/// Under TLS. The prefix makes browsers refuse it from other hosts and from plain HTTP (RFC 6265bis §4.1.3.2).
-const GUARDED: &str = "__Host-basalt-session";
+/// The names of a cookie. Under TLS it has a prefix, for which browsers refuse it from other hosts and from plain HTTP
+/// (RFC 6265bis §4.1.3.2).
+#[derive(Clone, Copy, Debug)]
+struct Names {
+    guarded: &'static str,
+    plain: &'static str,
+}
 
-/// Over plain HTTP.
-const PLAIN: &str = "basalt-session";
+const SESSION: Names = Names { guarded: "__Host-basalt-session", plain: "basalt-session" };
+
+/// The cookie of a login that goes by way of an issuer. The page that the issuer sends the browser back to is the region's own, and it is the page
+/// that asks: `SameSite=Strict` does for this cookie too.
+const ATTEMPT: Names = Names { guarded: "__Host-basalt-login", plain: "basalt-login" };
+
+impl Names {
+    fn found(self, headers: &HeaderMap) -> Option<&str> {
+        [self.guarded, self.plain].into_iter().find_map(|name| named(headers, name))
+    }
+
+    fn written(self, peer: Peer, value: &str, lasts: Option<i64>) -> Answer<HeaderValue> {
+        let is_secure = matches!(peer, Peer::Tls(_));
+        let name = if is_secure { self.guarded } else { self.plain };
+        let secure = if is_secure { "; Secure" } else { "" };
+        let lasts = lasts.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
+        let text = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}{lasts}");
+        HeaderValue::from_str(&text).map_err(|_| {
+            Refusal::new(ProblemCode::Unauthenticated, "this token has characters that no token has")
+        })
+    }
+}
 
 /// The token in the cookie of a request.
 pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
-    [GUARDED, PLAIN].into_iter().find_map(|name| named(headers, name))
+    SESSION.found(headers)
+}
+
+/// The secret of the login that this browser began.
+pub(super) fn attempt(headers: &HeaderMap) -> Option<&str> {
+    ATTEMPT.found(headers)
 }
 
 fn named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
@@ -29,23 +59,17 @@ fn named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
 /// The header that gives a browser its cookie. Without an end, it ends with the browser.
 pub(super) fn given(peer: Peer, token: &str, until: Option<Timestamp>) -> Answer<HeaderValue> {
     let lasts = until.map(|until| until.duration_since(Timestamp::now()).as_secs().max(0));
-    written(peer, token, lasts)
+    SESSION.written(peer, token, lasts)
 }
 
 /// The header that takes the cookie away.
 pub(super) fn taken(peer: Peer) -> Answer<HeaderValue> {
-    written(peer, "", Some(0))
+    SESSION.written(peer, "", Some(0))
 }
 
-fn written(peer: Peer, value: &str, lasts: Option<i64>) -> Answer<HeaderValue> {
-    let is_secure = matches!(peer, Peer::Tls(_));
-    let name = if is_secure { GUARDED } else { PLAIN };
-    let secure = if is_secure { "; Secure" } else { "" };
-    let lasts = lasts.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
-    let text = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}{lasts}");
-    HeaderValue::from_str(&text).map_err(|_| {
-        Refusal::new(ProblemCode::Unauthenticated, "this token has characters that no token has")
-    })
+/// The header that binds a login to a browser, for so many seconds.
+pub(super) fn begun(peer: Peer, secret: &str, lasts: i64) -> Answer<HeaderValue> {
+    ATTEMPT.written(peer, secret, Some(lasts))
 }
 
 /// Refuses requests that no page of this region makes.

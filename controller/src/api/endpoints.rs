@@ -5,7 +5,7 @@ use super::problem::Refusal;
 use super::rights::Role;
 use super::{
     App, addresses, apply, audit, blobs, boots, console, docs, explain, layers, logs, metrics, objects,
-    operations, patch, racks, registry, runs, session, slow, system, tokens, watch, webhooks,
+    openid, operations, patch, racks, registry, runs, session, slow, system, tokens, watch, webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -126,6 +126,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .judged()
         .body(Some(APPLY_BYTES)),
     Endpoint::new("POST", "/api/v1/runs/{run}", VIEWER, || post(runs::report)).own(),
+    Endpoint::new("GET", "/api/v1/login", OPEN, || get(openid::ways)),
+    Endpoint::new("GET", "/api/v1/login/openid", OPEN, || get(openid::begin)),
     Endpoint::new("POST", "/api/v1/login", OPEN, || post(session::login)).body(Some(LOGIN_BYTES)),
     Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)).own(),
     Endpoint::new("POST", "/api/v1/password", VIEWER, || post(session::change_password))

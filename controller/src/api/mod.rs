@@ -56,6 +56,7 @@ mod logs;
 mod metrics;
 mod names;
 mod objects;
+mod openid;
 mod operations;
 mod patch;
 mod problem;

@@ -10,23 +10,20 @@ use super::caller::Caller;
 use super::cookie;
 use super::guard::{Credential, Peer};
 use super::logins::Tries;
+use super::openid;
 use super::patch;
 use super::problem::{Answer, Refusal};
 use super::query::{LoginParameters, NoParameters, parameters};
 use super::rights::Grant;
-use crate::openid::account::{self, NoUser};
-use crate::openid::issuer::Unreachable;
-use crate::openid::token::{BadToken, Expected, verify};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use basalt_api::kinds::{Settings, SettingsSpec, User};
+use basalt_api::kinds::User;
 use basalt_api::values::Timestamp;
 use basalt_api::wire::{
-    GrantedRole, KnownBy, LoginAnswer, LoginRequest, OpenIdLogin, PasswordLogin, PasswordRequest, TokenLogin,
-    WhoAmI,
+    GrantedRole, KnownBy, LoginAnswer, LoginRequest, PasswordLogin, PasswordRequest, TokenLogin, WhoAmI,
 };
 use basalt_api::{FieldCode, KindOf, ProblemCode};
 use basalt_db::{
@@ -47,7 +44,7 @@ const LONGEST: usize = 1024;
 /// What guards logins.
 #[derive(Debug)]
 pub(super) struct Logins {
-    tries: Tries,
+    pub(super) tries: Tries,
     hashes: Semaphore,
     /// Verified where there is no user: of a password that nobody knows.
     nobody: OnceLock<Zeroizing<String>>,
@@ -85,10 +82,10 @@ pub(crate) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
 
 /// A login that succeeded.
 #[derive(Debug)]
-struct LoggedIn {
-    token: Zeroizing<String>,
+pub(super) struct LoggedIn {
+    pub(super) token: Zeroizing<String>,
     /// A token that is no session may have none.
-    expires_at: Option<Timestamp>,
+    pub(super) expires_at: Option<Timestamp>,
 }
 
 pub(super) async fn login(
@@ -106,10 +103,11 @@ pub(super) async fn login(
     let address = peer.0.to_string();
     let LoggedIn { token, expires_at } = match body::json(&sent).map_err(|_| malformed())? {
         LoginRequest::Password(login) => password(&app, &address, login).await?,
-        LoginRequest::OpenId(login) => openid(&app, &address, &login).await?,
+        LoginRequest::OpenId(login) => openid::by_token(&app, &address, &login).await?,
+        LoginRequest::Code(login) if cookie => openid::by_code(&app, &address, &headers, &login).await?,
         LoginRequest::Token(login) if cookie => by_token(&app, &address, login).await?,
-        LoginRequest::Token(_) => {
-            let message = "a token is exchanged for a cookie alone, and cookie is not true";
+        LoginRequest::Token(_) | LoginRequest::Code(_) => {
+            let message = "a token or a code is exchanged for a cookie alone, and cookie is not true";
             return Err(Refusal::field("/cookie", FieldCode::Rule, message, "?cookie=true"));
         }
     };
@@ -162,44 +160,6 @@ async fn by_token(app: &App, address: &str, login: TokenLogin) -> Answer<LoggedI
     };
     app.0.logins.tries.came_in(address);
     Ok(LoggedIn { token, expires_at: holder.bearer.until })
-}
-
-/// A login with what the issuer that Settings name says of somebody.
-async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<LoggedIn> {
-    app.0.logins.tries.admit_address(address)?;
-    let settings = app.store().all(Settings::KIND.name).await?;
-    let settings = settings.first().and_then(|it| serde_json::from_str::<SettingsSpec>(it.spec.get()).ok());
-    let Some(settings) = settings.and_then(|it| it.openid) else {
-        let detail = "nobody logs in by OpenID Connect here: Settings name no issuer (openid)";
-        return Err(Refusal::new(ProblemCode::Unauthenticated, detail));
-    };
-    let issuer = settings.issuer.as_str();
-    let now = app.store().now().await?.as_second();
-    let expected = Expected { issuer, client_id: &settings.client_id, nonce: login.nonce.as_deref(), now };
-    let issuers = &app.0.issuers;
-    let unreachable = |error: Unreachable| Refusal::unavailable(error.to_string());
-    let mut claims =
-        verify(&login.id_token, &issuers.keys(issuer, false).await.map_err(unreachable)?, &expected);
-    if claims.as_ref().is_err_and(BadToken::is_about_keys) {
-        claims = verify(&login.id_token, &issuers.keys(issuer, true).await.map_err(unreachable)?, &expected);
-    }
-    let refused = |why: String| {
-        tracing::warn!(address, why, "a login by OpenID Connect was refused");
-        Refusal::new(ProblemCode::Unauthenticated, why)
-    };
-    let claims = claims.map_err(|bad| refused(format!("the ID token is not good: {bad}")))?;
-    let user = account::of(app.store(), &settings, &claims, address).await;
-    let (uid, name) = user.map_err(|error| match error {
-        NoUser::Store(error) => error.into(),
-        error => refused(error.to_string()),
-    })?;
-    let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
-    let token = fresh_token()?;
-    let store = app.store().acting(Arc::new(logging_in(&name, address)));
-    let rests_on = RestsOn::OpenId { issuer: &settings.issuer.canonical(), subject };
-    let expires_at = store.open_session(uid, &rests_on, &token).await?;
-    app.0.logins.tries.came_in(address);
-    Ok(LoggedIn { token, expires_at: Some(expires_at) })
 }
 
 /// The body may hold a password: what is wrong with it is not shown.

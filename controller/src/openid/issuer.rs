@@ -1,5 +1,6 @@
-//! The issuer's keys, as it publishes them (OpenID Connect Discovery 1.0 §4): fetched when they are needed, and kept for an hour.
+//! The issuer's keys and endpoints, as it publishes them (OpenID Connect Discovery 1.0 §4): fetched when they are needed, and kept for an hour.
 
+use super::flow::{Endpoints, Exchange};
 use super::token::Keys;
 use basalt_api::values::{BadValue, Url};
 use reqwest::Client;
@@ -18,9 +19,12 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// How long an issuer that did not answer is not asked again.
 const REST: Duration = Duration::from_secs(5);
 
-/// Why there are no keys.
+/// How much of an issuer's words is repeated.
+const REPEATED: usize = 200;
+
+/// Why nothing is known of the issuer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the issuer {issuer} cannot be asked for its keys: {reason}")]
+#[error("the issuer {issuer} cannot be asked: {reason}")]
 pub(crate) struct Unreachable {
     issuer: String,
     reason: String,
@@ -32,12 +36,12 @@ struct Kept {
     at: Instant,
     /// When a key was missing last, so that they were fetched again.
     missed: Option<Instant>,
-    keys: Result<Keys, Unreachable>,
+    known: Result<(Keys, Endpoints), Unreachable>,
 }
 
 impl Kept {
     fn is_good(&self, is_one_missing: bool) -> bool {
-        match self.keys {
+        match self.known {
             Err(_) => self.at.elapsed() < REST,
             Ok(_) if is_one_missing => self.missed.is_some_and(|missed| missed.elapsed() < AGAIN),
             Ok(_) => self.at.elapsed() < KEEP,
@@ -56,32 +60,44 @@ pub(crate) struct Issuers {
 impl Issuers {
     /// The keys of this issuer; those of now if the ones that are kept were not enough.
     pub(crate) async fn keys(&self, issuer: &str, is_one_missing: bool) -> Result<Keys, Unreachable> {
+        self.known(issuer, is_one_missing).await.map(|(keys, _)| keys)
+    }
+
+    /// The endpoints of this issuer.
+    pub(crate) async fn endpoints(&self, issuer: &str) -> Result<Endpoints, Unreachable> {
+        self.known(issuer, false).await.map(|(_, endpoints)| endpoints)
+    }
+
+    async fn known(&self, issuer: &str, is_one_missing: bool) -> Result<(Keys, Endpoints), Unreachable> {
         let mut kept = self.kept.lock().await;
         let known = kept.as_ref().filter(|kept| kept.issuer == issuer);
         if let Some(known) = known.filter(|kept| kept.is_good(is_one_missing)) {
-            return known.keys.clone();
+            return known.known.clone();
         }
         let missed = if is_one_missing { Some(Instant::now()) } else { known.and_then(|kept| kept.missed) };
-        let known =
-            known.filter(|kept| is_one_missing && kept.keys.is_ok()).map(|kept| (kept.at, kept.keys.clone()));
+        let before = known
+            .filter(|kept| is_one_missing && kept.known.is_ok())
+            .map(|kept| (kept.at, kept.known.clone()));
         let fetched = tokio::time::timeout(ANSWER, self.fetch(issuer)).await;
-        let keys = fetched
+        let fetched = fetched
             .unwrap_or_else(|_| Err(format!("no answer within {} seconds", ANSWER.as_secs())))
             .map_err(|reason| Unreachable { issuer: issuer.to_owned(), reason });
         // Keys that are known are good for others, though the one that is missing cannot be asked for.
-        let (at, keep) = match (known, &keys) {
-            (Some(known), Err(_)) => known,
-            _ => (Instant::now(), keys.clone()),
+        let (at, keep) = match (before, &fetched) {
+            (Some(before), Err(_)) => before,
+            _ => (Instant::now(), fetched.clone()),
         };
-        *kept = Some(Kept { issuer: issuer.to_owned(), at, missed, keys: keep });
-        keys
+        *kept = Some(Kept { issuer: issuer.to_owned(), at, missed, known: keep });
+        fetched
     }
 
-    async fn fetch(&self, issuer: &str) -> Result<Keys, String> {
+    async fn fetch(&self, issuer: &str) -> Result<(Keys, Endpoints), String> {
         #[derive(serde::Deserialize)]
         struct Configuration {
             issuer: String,
             jwks_uri: String,
+            #[serde(flatten)]
+            endpoints: Endpoints,
         }
         let well_known = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         let text = self.get(&well_known).await?;
@@ -98,28 +114,58 @@ impl Issuers {
             Keys::parse(&text).map_err(|error| format!("{} is no key set: {error}", found.jwks_uri))?;
         match keys.is_empty() {
             true => Err(format!("{} has no key that signs", found.jwks_uri)),
-            false => Ok(keys),
+            false => Ok((keys, found.endpoints)),
         }
     }
 
-    async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
-        let url: Url = url.parse().map_err(|error: BadValue| error.to_string())?;
-        if !url.is_protected() {
-            return Err(format!("{url} could be anybody's: nothing protects it on its way"));
+    /// The ID token for a code (OpenID Connect Core 1.0 §3.1.3). The request names the code and the client.
+    ///
+    /// # Errors
+    /// The issuer's refusal, or no answer.
+    pub(crate) async fn exchange(&self, endpoint: &str, exchange: Exchange) -> Result<String, String> {
+        #[derive(serde::Deserialize)]
+        struct Tokens {
+            id_token: String,
         }
-        let failed = |error: &dyn std::error::Error| format!("{url}: {}", root_cause(error));
-        let mut answer = self.client()?.get(url.as_str()).send().await.map_err(|error| failed(&error))?;
+        #[derive(Default, serde::Deserialize)]
+        struct Refused {
+            #[serde(default)]
+            error: String,
+            #[serde(default)]
+            error_description: String,
+        }
+        let url = protected(endpoint)?;
+        let mut request = self
+            .client()?
+            .post(url.as_str())
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("accept", "application/json")
+            .body(exchange.form);
+        if let Some(basic) = exchange.basic {
+            request = request.header("authorization", basic);
+        }
+        let answer = request.send().await.map_err(|error| format!("{url}: {}", root_cause(&error)))?;
+        let status = answer.status();
+        let text = read(&url, answer).await?;
+        if !status.is_success() {
+            let Refused { error, error_description } = serde_json::from_slice(&text).unwrap_or_default();
+            let words: String =
+                format!("{error} {error_description}").trim().chars().take(REPEATED).collect();
+            return Err(format!("{url} answered {status}: {words:?}"));
+        }
+        let tokens: Tokens =
+            serde_json::from_slice(&text).map_err(|error| format!("{url} gives no ID token: {error}"))?;
+        Ok(tokens.id_token)
+    }
+
+    async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
+        let url = protected(url)?;
+        let sent = self.client()?.get(url.as_str()).send().await;
+        let answer = sent.map_err(|error| format!("{url}: {}", root_cause(&error)))?;
         if !answer.status().is_success() {
             return Err(format!("{url} answered {}", answer.status()));
         }
-        let mut text = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|error| failed(&error))? {
-            text.extend_from_slice(&chunk);
-            if text.len() > LARGEST {
-                return Err(format!("{url} has more than {LARGEST} bytes"));
-            }
-        }
-        Ok(text)
+        read(&url, answer).await
     }
 
     fn client(&self) -> Result<Client, String> {
@@ -136,6 +182,26 @@ impl Issuers {
             .map_err(|error| root_cause(&error))?;
         Ok(made.insert(client).clone())
     }
+}
+
+fn protected(url: &str) -> Result<Url, String> {
+    let url: Url = url.parse().map_err(|error: BadValue| error.to_string())?;
+    match url.is_protected() {
+        true => Ok(url),
+        false => Err(format!("{url} could be anybody's: nothing protects it on its way")),
+    }
+}
+
+/// The body of an answer, which has a limit.
+async fn read(url: &Url, mut answer: reqwest::Response) -> Result<Vec<u8>, String> {
+    let mut text = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| format!("{url}: {}", root_cause(&error)))? {
+        text.extend_from_slice(&chunk);
+        if text.len() > LARGEST {
+            return Err(format!("{url} has more than {LARGEST} bytes"));
+        }
+    }
+    Ok(text)
 }
 
 /// The innermost reason: what a person can act on.

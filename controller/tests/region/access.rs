@@ -23,6 +23,8 @@ const CHANGE: &str = "---x++x";
 const CHANGE_OWN: &str = "---x+++";
 const CHANGE_ELSEWHERE: &str = "---x++.";
 const GOVERN: &str = "---xx+x";
+/// Pages of the region alone, which these are not.
+const PAGE: &str = "xxxxxxx";
 
 /// Every endpoint, with examples of its path: `red` and `blue` are machines of these pools.
 const TABLE: &[(&str, &str, &str, &str)] = &[
@@ -143,6 +145,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere", LOOK),
     ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere&kinds=users", LOOK_EVERYWHERE),
     ("POST", "/api/v1/runs/{run}", "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", KNOWN),
+    ("GET", "/api/v1/login", "/api/v1/login", ANYBODY),
+    ("GET", "/api/v1/login/openid", "/api/v1/login/openid", PAGE),
     ("POST", "/api/v1/login", "/api/v1/login", ANYBODY),
     ("POST", "/api/v1/logout", "/api/v1/logout", KNOWN),
     ("POST", "/api/v1/password", "/api/v1/password", KNOWN),

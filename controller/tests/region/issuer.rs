@@ -1,6 +1,7 @@
 //! An issuer of ID tokens on loopback: it signs with one key at a time, and counts how often its keys are asked for.
 
-use http_body_util::Full;
+use aws_lc_rs::digest::{SHA256, digest};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -9,6 +10,7 @@ use hyper_util::rt::TokioIo;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,17 +30,22 @@ impl Key {
     }
 
     fn jwk(&self) -> Value {
-        use base64::Engine;
-        let b64 = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
         // Uncompressed: 4, x, y.
         let point = self.pair.public_key_raw();
         json!({"kty": "EC", "crv": "P-256", "use": "sig", "kid": self.id, "x": b64(&point[1..33]), "y": b64(&point[33..])})
     }
 }
 
+fn b64(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
 struct Shared {
     address: SocketAddr,
     key: Mutex<Key>,
+    /// ID tokens, by `CODE CHALLENGE`.
+    codes: Mutex<HashMap<String, String>>,
     asked: AtomicUsize,
     is_away: AtomicBool,
     is_silent: AtomicBool,
@@ -54,6 +61,7 @@ impl Issuer {
         let issuer = Self(Arc::new(Shared {
             address: listener.local_addr().expect("its address"),
             key: Mutex::new(Key::new(1)),
+            codes: Mutex::default(),
             asked: AtomicUsize::new(0),
             is_away: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
@@ -63,8 +71,8 @@ impl Issuer {
             while let Ok((stream, _)) = listener.accept().await {
                 let issuer = serving.clone();
                 let service = service_fn(move |request| {
-                    let answer = issuer.answer(&request);
-                    async move { Ok::<_, Infallible>(answer) }
+                    let issuer = issuer.clone();
+                    async move { Ok::<_, Infallible>(issuer.answer(request).await) }
                 });
                 // It fails where the client goes away.
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
@@ -111,15 +119,46 @@ impl Issuer {
             .expect("a token")
     }
 
-    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    /// Gives a code for this token, to who knows the verifier of the challenge.
+    pub(crate) fn grants(&self, code: &str, challenge: &str, token: String) {
+        self.0.codes.lock().expect("nobody panicked").insert(format!("{code} {challenge}"), token);
+    }
+
+    /// A token for a code, once, and for the client's secret `s:3`.
+    fn exchanged(&self, authorization: Option<&str>, form: &str) -> (u16, Value) {
+        let field = |name: &str| {
+            form.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}="))).unwrap_or("")
+        };
+        let challenge = b64(digest(&SHA256, field("code_verifier").as_bytes()).as_ref());
+        let token =
+            self.0.codes.lock().expect("nobody panicked").remove(&format!("{} {challenge}", field("code")));
+        // base64 of `basalt:s%3A3`.
+        match token.filter(|_| authorization == Some("Basic YmFzYWx0OnMlM0Ez")) {
+            Some(token) => {
+                (200, json!({"id_token": token, "token_type": "Bearer", "access_token": "unused"}))
+            }
+            None => (400, json!({"error": "invalid_grant", "error_description": "no such code"})),
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (status, body) = match request.uri().path() {
             _ if self.0.is_away.load(Ordering::SeqCst) => (502, json!({})),
             "/.well-known/openid-configuration" => {
-                (200, json!({"issuer": self.url(), "jwks_uri": format!("{}/keys", self.url())}))
+                let of = |path: &str| format!("{}/{path}", self.url());
+                let endpoints = json!({"issuer": self.url(), "jwks_uri": of("keys"),
+                    "authorization_endpoint": of("authorize"), "token_endpoint": of("token")});
+                (200, endpoints)
             }
             "/keys" => {
                 self.0.asked.fetch_add(1, Ordering::SeqCst);
                 (200, json!({"keys": [self.0.key.lock().expect("nobody panicked").jwk()]}))
+            }
+            "/token" => {
+                let (head, body) = request.into_parts();
+                let form = body.collect().await.expect("a form").to_bytes();
+                let authorization = head.headers.get("authorization").and_then(|value| value.to_str().ok());
+                self.exchanged(authorization, &String::from_utf8_lossy(&form))
             }
             _ => (404, json!({})),
         };

@@ -288,3 +288,127 @@ async fn people_who_log_in_at_the_same_time_are_one_user() {
     assert!(statuses.iter().all(|status| *status == 201), "{statuses:?}");
     assert_eq!(world.users().await.len(), 1);
 }
+
+/// A login in a browser, as far as the issuer's page.
+struct Begun {
+    cookie: String,
+    state: String,
+    nonce: String,
+    challenge: String,
+}
+
+impl World {
+    /// Settings with the console's address, and a secret for the client.
+    async fn with_console() -> Self {
+        let world = Self::new().await;
+        let openid = json!({"issuer": world.issuer.url(), "client_id": "basalt", "client_secret": "s:3",
+            "console": "https://region", "groups": {"ops": {"roles": ["operator"]}}});
+        world.lab.api.declare("/api/v1/settings/default", &json!({"openid": openid}).to_string()).await;
+        world
+    }
+
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+        let body = if method == "GET" { String::new() } else { body.to_string() };
+        Client::new(self.lab.region.address(), None).send(method, path, headers, body).await
+    }
+
+    async fn begin(&self) -> Begun {
+        let answer = self.ask("GET", "/api/v1/login/openid", &[OWN], &Value::Null).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.headers["cache-control"]),
+            (200, &"no-store".parse().unwrap())
+        );
+        let cookie = answer.headers["set-cookie"].to_str().unwrap();
+        assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/; Max-Age=600"), "{cookie}");
+        let body = answer.json();
+        let location = body["location"].as_str().expect("a page");
+        let page = format!(
+            "{}/authorize?response_type=code&client_id=basalt&redirect_uri=https%3A%2F%2Fregion%2Fui%2Flogin&scope=openid%20profile&",
+            self.issuer.url()
+        );
+        assert!(location.starts_with(&page), "{location}");
+        let of = |name: &str| {
+            let value = location.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")));
+            value.unwrap_or_else(|| panic!("no {name}: {location}")).to_owned()
+        };
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        Begun { cookie, state: of("state"), nonce: of("nonce"), challenge: of("code_challenge") }
+    }
+
+    /// Gives the code `c` for a token of ada.
+    fn grants(&self, begun: &Begun, nonce: &str) {
+        let claims = json!({"preferred_username": "ada", "groups": ["ops"], "nonce": nonce});
+        self.issuer.grants("c", &begun.challenge, self.issuer.token("42", &claims));
+    }
+
+    async fn come_back(&self, cookie: &str, state: &str) -> Answer {
+        let headers = [OWN, ("cookie", cookie)];
+        let body = json!({"code": "c", "state": state, "iss": self.issuer.url()});
+        self.ask("POST", "/api/v1/login?cookie=true", &headers, &body).await
+    }
+}
+
+/// As a page of the region asks.
+const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
+
+#[tokio::test]
+async fn a_browser_goes_by_way_of_the_issuer_and_comes_back_with_a_session_once() {
+    let world = World::with_console().await;
+    let ways = world.ask("GET", "/api/v1/login", &[], &Value::Null).await.json();
+    assert_eq!(ways, json!({"openid": world.issuer.url().replace("http://", "")}));
+    let begun = world.begin().await;
+    world.grants(&begun, &begun.nonce);
+    let session = world.come_back(&begun.cookie, &begun.state).await;
+    assert_eq!(session.status, 204, "{session:?}");
+    let session = session.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let me = world.ask("GET", "/api/v1/whoami", &[("cookie", &session)], &Value::Null).await.json();
+    assert_eq!((&me["actor"], &me["by"]), (&json!("user ada"), &json!("session")));
+
+    world.grants(&begun, &begun.nonce);
+    let words = why(&world.come_back(&begun.cookie, &begun.state).await);
+    assert!(words.contains("this login was used before"), "{words}");
+}
+
+#[tokio::test]
+async fn no_other_browser_state_or_token_ends_a_login() {
+    let world = World::with_console().await;
+    let (mine, theirs) = (world.begin().await, world.begin().await);
+    world.grants(&theirs, &theirs.nonce);
+    let words = why(&world.come_back("a=b", &theirs.state).await);
+    assert!(words.contains("this browser began no login"), "{words}");
+    let words = why(&world.come_back(&mine.cookie, &theirs.state).await);
+    assert!(words.contains("the issuer's answer is to another login"), "{words}");
+    let words = why(&world.come_back(&mine.cookie, &mine.state).await);
+    assert!(words.contains("this login was used before"), "a wrong state uses it up: {words}");
+
+    // The code of one login, brought into another one: the verifier is not the one of the challenge.
+    let fresh = world.begin().await;
+    let words = why(&world.come_back(&fresh.cookie, &fresh.state).await);
+    assert!(words.contains("does not take its code") && words.contains("invalid_grant"), "{words}");
+    let fresh = world.begin().await;
+    world.grants(&fresh, &mine.nonce);
+    let words = why(&world.come_back(&fresh.cookie, &fresh.state).await);
+    assert!(words.contains("its nonce is not the one of this login"), "{words}");
+    assert_eq!(world.users().await, [json!(null); 0]);
+}
+
+#[tokio::test]
+async fn a_login_begins_on_a_page_of_the_console_alone() {
+    let world = World::with_console().await;
+    let begin = async |headers: &[(&str, &str)]| {
+        world.ask("GET", "/api/v1/login/openid", headers, &Value::Null).await.problem()
+    };
+    for headers in [&[][..], &[("sec-fetch-site", "cross-site")], &[("sec-fetch-site", "same-site")]] {
+        assert_eq!(begin(headers).await.0, 403, "{headers:?}");
+    }
+    let openid = json!({"issuer": world.issuer.url(), "client_id": "basalt", "console": "https://elsewhere", "groups": {}});
+    world.lab.api.declare("/api/v1/settings/default", &json!({"openid": openid}).to_string()).await;
+    let elsewhere = begin(&[OWN]).await;
+    assert_eq!(elsewhere.0, 403, "the cookie would stay at this host: {elsewhere:?}");
+
+    // Without the console's address there is no button, and no login.
+    world.trust(&world.issuer).await;
+    assert_eq!(world.ask("GET", "/api/v1/login", &[], &Value::Null).await.json(), json!({}));
+    let refused = world.ask("GET", "/api/v1/login/openid", &[OWN], &Value::Null).await;
+    assert!(why(&refused).contains("openid.console"), "{refused:?}");
+}

@@ -1,5 +1,5 @@
 // Logging in and out, and the person who is logged in.
-import { type Schemas, ask } from './client';
+import { Refused, type Schemas, ask } from './client';
 import { feed } from './feed';
 
 export type WhoAmI = Schemas['WhoAmI'];
@@ -12,6 +12,41 @@ export const byPassword = (user: string, password: string): Promise<void> =>
   ask(LOGIN, { method: 'POST', body: { user, password } });
 
 export const byToken = (token: string): Promise<void> => ask(LOGIN, { method: 'POST', body: { token } });
+
+/** The issuer's host, where people log in by OpenID Connect. */
+export const waysIn = (): Promise<Schemas['LoginWays']> => ask('/api/v1/login');
+
+/** The page that was asked for, while the browser is at the issuer. It stays in this tab: no address names it. */
+const ASKED_FOR = 'basalt-asked-for';
+const BACK = '/ui/login';
+
+/** Leaves for the issuer's page. */
+export async function byOpenId(): Promise<void> {
+  const { location: issuer } = await ask<Schemas['LoginBegun']>('/api/v1/login/openid');
+  sessionStorage.setItem(ASKED_FOR, location.pathname + location.search);
+  location.assign(issuer);
+}
+
+/** The issuer's answer, if the browser comes from there. It is in the address, and leaves it at once. */
+export function answerOfIssuer(): URLSearchParams | undefined {
+  if (location.pathname !== BACK) return undefined;
+  const answer = new URLSearchParams(location.search);
+  const before = sessionStorage.getItem(ASKED_FOR) ?? '';
+  sessionStorage.removeItem(ASKED_FOR);
+  history.replaceState(null, '', before.startsWith('/ui/') && !before.startsWith(BACK) ? before : '/ui/machines');
+  return answer;
+}
+
+/** Ends a login that went by way of the issuer. */
+export async function byAnswer(answer: URLSearchParams): Promise<void> {
+  const refused = answer.get('error');
+  if (refused !== null) {
+    const words = [refused, answer.get('error_description')].filter(Boolean).join(': ').slice(0, 300);
+    throw new Refused({ detail: `the issuer did not log you in: ${words}` });
+  }
+  const [code, state, iss] = ['code', 'state', 'iss'].map((name) => answer.get(name) ?? undefined);
+  await ask(LOGIN, { method: 'POST', body: { code, state, iss } });
+}
 
 export async function logout(): Promise<void> {
   await ask('/api/v1/logout', { method: 'POST' });

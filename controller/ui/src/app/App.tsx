@@ -3,19 +3,26 @@ import { RouterProvider } from '@tanstack/react-router';
 import { useCallback, useEffect, useState } from 'react';
 import { Refused, onEnded } from '../api/client';
 import { feed } from '../api/feed';
-import { type WhoAmI, whoami } from '../api/session';
+import { type WhoAmI, answerOfIssuer, byAnswer, whoami } from '../api/session';
 import { Login } from '../pages/Login';
 import { Failure, Loading } from '../parts/Notice';
 import { router } from './routes';
 import { Who } from './who';
 
-type Known = { is: 'asked' } | { is: 'nobody'; ended: boolean } | { is: 'somebody'; who: WhoAmI } | { is: 'unknown'; error: unknown };
+type Known = { is: 'asked' } | { is: 'nobody'; ended: boolean; error?: unknown } | { is: 'somebody'; who: WhoAmI } | { is: 'unknown'; error: unknown };
 
 /** Who asks comes first: without a session there is a login, on the page that was asked for. */
 export function App() {
   const queries = useQueryClient();
   const [known, setKnown] = useState<Known>({ is: 'asked' });
   const look = useCallback(async () => {
+    const answer = answerOfIssuer();
+    try {
+      if (answer) await byAnswer(answer);
+    } catch (error) {
+      setKnown({ is: 'nobody', ended: false, error });
+      return;
+    }
     try {
       const who = await whoami();
       feed.start();
@@ -34,7 +41,7 @@ export function App() {
   }, [look, queries]);
   if (known.is === 'asked') return <Loading />;
   if (known.is === 'unknown') return <Failure error={known.error} again={() => void look()} />;
-  if (known.is === 'nobody') return <Login ended={known.ended} done={() => void look()} />;
+  if (known.is === 'nobody') return <Login ended={known.ended} first={known.error} done={() => void look()} />;
   return (
     <Who value={known.who}>
       <RouterProvider router={router} />

@@ -1,14 +1,18 @@
+import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
-import { byPassword, byToken } from '../api/session';
+import { byOpenId, byPassword, byToken, waysIn } from '../api/session';
 import { Icon } from '../app/icons';
+import { Button } from '../parts/Button';
 import { Failure } from '../parts/Notice';
 import css from './Login.module.css';
 import parts from '../parts/parts.module.css';
 
-export function Login({ ended, done }: { ended: boolean; done: () => void }) {
+/** Where somebody logs in. `first` is why the issuer's answer was not enough. */
+export function Login({ ended, first, done }: { ended: boolean; first?: unknown; done: () => void }) {
   const [withToken, setWithToken] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>();
+  const [error, setError] = useState<unknown>(first);
+  const { data: ways } = useQuery({ queryKey: ['ways in'], queryFn: waysIn });
   const login = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget);
@@ -18,6 +22,16 @@ export function Login({ ended, done }: { ended: boolean; done: () => void }) {
     try {
       await (withToken ? byToken(text('token').trim()) : byPassword(text('user').trim(), text('password')));
       done();
+    } catch (error) {
+      setError(error);
+      setBusy(false);
+    }
+  };
+  const leave = async () => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await byOpenId();
     } catch (error) {
       setError(error);
       setBusy(false);
@@ -51,6 +65,11 @@ export function Login({ ended, done }: { ended: boolean; done: () => void }) {
         <button type="submit" className={`${parts.button} ${parts.primary}`} aria-disabled={busy || undefined}>
           {busy ? 'Logging in…' : 'Log in'}
         </button>
+        {ways?.openid && (
+          <Button off={busy && 'a login is under way'} onClick={() => void leave()}>
+            Log in at {ways.openid}
+          </Button>
+        )}
         <button
           type="button"
           className={css.other}
