@@ -101,6 +101,11 @@ fn documents() -> Vec<Document> {
             json!({"vlan": format!("lab.{vid}"), "cidr": cidr, "gateway": format!("10.0.{vid}.1")}),
         );
     }
+    for (name, purpose, start, end) in [("leases", "dynamic", 100, 199), ("kept", "reserved", 240, 250)] {
+        let (start, end) = (format!("10.0.10.{start}"), format!("10.0.10.{end}"));
+        declare("IpRange", name, json!({"subnet": "lab-10", "purpose": purpose, "start": start, "end": end}));
+    }
+    declare("Device", "printer-2", json!({"macs": ["52:54:00:00:aa:01"], "addresses": ["10.0.10.9"]}));
     let files = json!({"root_tarball": {"sha256": "0".repeat(64)}});
     declare(
         "Image",

@@ -216,7 +216,7 @@ impl SimMachine {
         Life::beside(&self.chassis, dhcp::renew);
     }
 
-    /// Lets what runs on it send a line to a rack by syslog, from the address that it has.
+    /// Sends a line to a rack by syslog, from the machine's address.
     pub fn says(&self, rack: SocketAddr, line: &str) {
         let line = line.to_owned();
         Life::beside(&self.chassis, move |life| syslog::send(life, rack, &line));

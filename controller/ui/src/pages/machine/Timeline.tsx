@@ -4,6 +4,7 @@ import { useObject } from '../../api/objects';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
 import { capital, plain } from '../../parts/state';
+import { Axis } from './Axis';
 import { useMachine } from './Machine';
 import css from './Machine.module.css';
 import parts from '../../parts/parts.module.css';
@@ -31,6 +32,7 @@ export function TimelineOf({ kind, plural, name }: { kind: string; plural: strin
   };
   return (
     <>
+      {plural === 'machines' && <Axis machine={name} entries={data.entries} />}
       <fieldset className={css.row} style={{ border: 0, padding: 0, margin: 0 }}>
         <legend className="unseen">What is shown</legend>
         {KINDS.map((kind) => (

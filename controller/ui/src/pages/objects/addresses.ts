@@ -1,4 +1,4 @@
-// A subnet as a map of its addresses: who has each, and in which range it lies.
+// A subnet as a map of its addresses, with their owners and ranges.
 import type { Schemas } from '../../api/client';
 
 export type Entry = Schemas['AddressEntry'];
