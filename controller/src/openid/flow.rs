@@ -14,11 +14,11 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use std::fmt::Write;
 
-/// What is asked for, beside `groups` where the issuer knows that.
+/// Scopes of every login. `groups` is added if the issuer knows it.
 const SCOPES: &str = "openid profile";
 const GROUPS: &str = "groups";
 
-/// What an issuer says of its own endpoints (OpenID Connect Discovery 1.0 §3).
+/// The endpoints of an issuer (OpenID Connect Discovery 1.0 §3).
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 pub(crate) struct Endpoints {
     #[serde(default, rename = "authorization_endpoint")]
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Attempt<'_> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Of a secret that nobody guesses.
+    /// Takes a secret that nobody guesses.
     pub(crate) const fn new(secret: &'a str) -> Self {
         Self { secret }
     }
@@ -82,12 +82,12 @@ impl<'a> Attempt<'a> {
         hashed(&format!("{word} {}", self.secret))
     }
 
-    /// What the issuer gives back as it was (RFC 6749 §4.1.1).
+    /// The text that the issuer gives back as it was (RFC 6749 §4.1.1).
     pub(crate) fn state(self) -> String {
         self.derived("state")
     }
 
-    /// What the issuer repeats in the ID token.
+    /// The text that the issuer repeats in the ID token.
     pub(crate) fn nonce(self) -> String {
         self.derived("nonce")
     }
@@ -116,7 +116,7 @@ impl<'a> Attempt<'a> {
         format!("{endpoint}{sign}{question}")
     }
 
-    /// What exchanges a code for an ID token (RFC 6749 §4.1.3). The secret goes in the header, as every issuer takes it that does not say
+    /// The request that exchanges a code for an ID token (RFC 6749 §4.1.3). The secret goes in the header, as every issuer takes it that does not say
     /// otherwise (OpenID Connect Core 1.0 §9).
     pub(crate) fn exchange(self, code: &str, known: &Endpoints, client: Client<'_>) -> Exchange {
         let verifier = self.verifier();
