@@ -201,8 +201,8 @@ async fn logs(region: &Region) {
     let now = Timestamp::now().as_millisecond();
     let line = |seq: u64| {
         let (priority, app, text) = match seq {
-            _ if seq % 300 == 0 => (27, "sshd", "error: no route to the gateway".to_owned()),
-            _ if seq % 70 == 0 => (4, "", format!("eth0: link is down, {seq}")),
+            _ if seq.is_multiple_of(300) => (27, "sshd", "error: no route to the gateway".to_owned()),
+            _ if seq.is_multiple_of(70) => (4, "", format!("eth0: link is down, {seq}")),
             _ => (30, "systemd", format!("Started session {seq} of user root.")),
         };
         LogLine {
