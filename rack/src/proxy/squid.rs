@@ -16,8 +16,8 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use tokio::sync::watch;
 
-/// Distinguishes this Squid from others of the host.
-const SERVICE: &str = "basalt";
+use crate::hash::sha256;
+
 /// The program, as packages install it. An account has no `sbin` in its PATH.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/squid", "/usr/bin/squid"];
 /// Accounts that packages of Squid make: Debian's, Fedora's.
@@ -54,6 +54,7 @@ pub struct Squid {
     dir: PathBuf,
     /// The account of the child; `None`: the rack's.
     account: Option<(u32, u32)>,
+    service: String,
 }
 
 impl Squid {
@@ -70,7 +71,8 @@ impl Squid {
         if let Some((uid, gid)) = account {
             chown(dir, Some(uid), Some(gid))?;
         }
-        Ok(Self { program, dir: dir.to_owned(), account })
+        let uid = account.map_or(geteuid().as_raw(), |(uid, _)| uid);
+        Ok(Self { program, dir: dir.to_owned(), account, service: service(dir, uid) })
     }
 
     /// The configuration in force.
@@ -84,7 +86,12 @@ impl Squid {
         if let Some((uid, gid)) = self.account {
             command.args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()]);
         }
-        command.arg("--").arg(&self.program).args(["-n", SERVICE, "-N", "-f"]).arg(file).args(arguments);
+        command
+            .arg("--")
+            .arg(&self.program)
+            .args(["-n", &self.service, "-N", "-f"])
+            .arg(file)
+            .args(arguments);
         command.current_dir(&self.dir).stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
@@ -172,6 +179,13 @@ fn process_of(child: &Child) -> io::Result<OwnedFd> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::other("no process"))?;
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// The name that distinguishes this Squid from others of the host: letters and digits, 32 at most. Segments of shared memory have it. A killed
+/// Squid leaves them, and only its account can remove them.
+fn service(dir: &Path, uid: u32) -> String {
+    let hash = hex::encode(sha256(format!("{uid} {}", dir.display()).as_bytes()));
+    format!("basalt{}", hash.get(..16).unwrap_or_default())
 }
 
 /// The account that a package of Squid made.
@@ -295,6 +309,16 @@ mod tests {
         let log = "2026/11/26 20:02:53| Starting\n2026/11/26 20:02:53| FATAL: Bungled squid.conf line 3\n2026/11/26 20:02:53| CPU Usage: 0.022\n";
         assert_eq!(complaint(log), "FATAL: Bungled squid.conf line 3");
         assert_eq!(complaint(""), "it said nothing");
+    }
+
+    #[test]
+    fn each_directory_and_account_has_a_squid_of_another_name() {
+        let names = [("/a", 0), ("/a", 13), ("/b", 0)].map(|(dir, uid)| service(Path::new(dir), uid));
+        assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
+        assert!(
+            names.iter().all(|it| it.len() <= 32 && it.chars().all(|c| c.is_ascii_alphanumeric())),
+            "{names:?}"
+        );
     }
 
     #[test]

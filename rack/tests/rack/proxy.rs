@@ -70,7 +70,8 @@ async fn a_rack_without_squid_names_the_package_and_serves_everything_else() {
 fn install_squid(dir: &Path) -> PathBuf {
     let root = peer("squid");
     mount(&["-t", "overlay", "none", "-o", &format!("lowerdir={}/usr:/usr", root.display()), "/usr"]);
-    hide(&[]);
+    // A Squid that is killed leaves shared memory.
+    hide(&["/dev/shm"]);
     let program = dir.join("squid");
     fs::write(&program, "#!/bin/sh\nexec unshare -U --map-user=13 --map-group=13 /usr/sbin/squid \"$@\"\n")
         .unwrap();
