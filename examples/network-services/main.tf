@@ -1,4 +1,5 @@
-# Names and time for the machines of a network: a domain with records, names of addresses, a domain of other servers, NTP servers.
+# Names, time and packages for the machines of a network: a domain with records, names of addresses, a domain of other servers, NTP servers,
+# the proxy of racks, and a repository of packages.
 
 resource "basalt_fabric" "hall" {
   name = "hall"
@@ -30,6 +31,10 @@ resource "basalt_settings" "default" {
   default_domain = basalt_domain.hall.name
   upstream_dns   = ["192.0.2.1"]
   ntp_servers    = ["ntp1.example.com", "ntp2.example.com", "ntp3.example.com"]
+  # Racks with Squid installed serve a caching proxy, and ask this one.
+  proxy = {
+    upstream = "http://proxy.corp.example.com:3128"
+  }
 }
 
 # Without dns_servers and ntp_servers, DHCP and netplan name the racks. The racks that stand here are servers.rack.basalt.internal.
@@ -74,3 +79,9 @@ resource "basalt_dns_record" "ldap" {
   ttl        = 3600
 }
 
+# Written to systems with apt when they are installed, with the suite of their image.
+resource "basalt_package_repository" "tools" {
+  name       = "tools"
+  url        = "http://packages.corp.example.com/debian"
+  components = ["main"]
+}
