@@ -401,7 +401,7 @@ async fn every_body_that_is_deep_or_no_text_or_says_something_twice_is_refused_a
             bodies.push(format!("{{{member},{member}}}").into());
         }
         // A larger one is refused for its size.
-        let endpoint = ENDPOINTS.iter().find(|endpoint| endpoint.path == *path);
+        let endpoint = ENDPOINTS.iter().find(|endpoint| (endpoint.method, endpoint.path) == (*method, *path));
         let most = endpoint.and_then(|endpoint| endpoint.body).unwrap_or(usize::MAX);
         for bytes in bodies.into_iter().filter(|bytes| bytes.len() <= most) {
             invalid(&lab, (method, path), bytes).await;
