@@ -33,6 +33,8 @@ use crate::{deadlines, network, say};
 
 /// Drivers of adapters that only virtual machines have.
 pub const VIRTUAL: [&str; 4] = ["hv_netvsc", "virtio_net", "vif", "vmxnet3"];
+/// Drivers of interfaces to the machine's own BMC, which has no switch.
+const TO_THE_BMC: [&str; 4] = ["cdc_ether", "cdc_ncm", "cdc_subset", "rndis_host"];
 
 /// ARPHRD_ETHER of `linux/if_arp.h`.
 const ETHERNET: u16 = 1;
@@ -71,7 +73,8 @@ pub fn link(root: &Root, name: String) -> Option<Link> {
     let driver = root.link_name(format!("{base}/device/driver")).unwrap_or_default();
     let is_ethernet = root.number(format!("{base}/type")) == Some(ETHERNET);
     let index = root.number(format!("{base}/ifindex"))?;
-    is_ethernet.then(|| Link { name, index, is_awaited: !VIRTUAL.contains(&driver.as_str()) })
+    let is_silent = [VIRTUAL, TO_THE_BMC].concat().contains(&driver.as_str());
+    is_ethernet.then_some(Link { name, index, is_awaited: !is_silent })
 }
 
 /// Neighbours by the index of the link.

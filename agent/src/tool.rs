@@ -74,7 +74,7 @@ pub fn run_with(program: &str, args: &[&str], input: &[u8], limit: Duration) -> 
 /// Runs a program whose arguments are secret: neither log nor error names them.
 ///
 /// # Errors
-/// What it said, or why it did not end by itself.
+/// The program's message, or why it did not end by itself.
 pub fn run_unlogged(program: &str, args: &[&str], limit: Duration) -> Result<String, String> {
     ended(program, args, b"", limit, program.to_owned()).map_err(|error| match error {
         ToolError::Failed { output, .. } => output,

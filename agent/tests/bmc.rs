@@ -181,6 +181,28 @@ async fn rules_for_passwords_are_met_by_one_shape_or_told() {
     assert_eq!(left, [0; 16], "the slot is nobody's again");
 }
 
+/// A BMC that is too busy to name the user of slot 2.
+struct Busy<'a>(&'a mut Inside);
+
+impl Interface for Busy<'_> {
+    fn ask(&mut self, command: Command, data: &[u8]) -> Result<Vec<u8>, Refusal> {
+        match (command.name, data) {
+            ("Get User Name", [2]) => Err(Refusal::Code(command, 0xc0)),
+            _ => self.0.ask(command, data),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_whose_user_the_bmc_does_not_name_is_nobodys_to_take() {
+    let mut world = World::with(Accounts::new(10, vec![user("admin", "secret")])).await;
+    let World { inside, wanted, .. } = &mut world;
+    let why =
+        tokio::task::block_in_place(|| account::set_up(&mut Busy(inside), wanted, "purpose")).unwrap_err();
+    assert!(why.contains("Get User Name: it is busy"), "{why}");
+    assert!(world.may("admin", "secret").await);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lan_interface_that_takes_no_sessions_is_turned_on() {
     let lan = Lan { enabled: false, ..Lan::default() };

@@ -88,21 +88,21 @@ pub struct BmcSetup {
     pub key: String,
 }
 
-/// What a password is sealed for: it is of no use for another machine or attempt.
+/// The purpose that a password is sealed for. The sealed text is of no use for another machine or attempt.
 #[must_use]
 pub fn bmc_purpose(machine_uid: &str, attempt: u64) -> String {
     format!("basalt bmc account, machine {machine_uid}, attempt {attempt}")
 }
 
-/// What became of a [`BmcSetup`].
+/// The end of a [`BmcSetup`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BmcEnd {
-    /// The account is there, and the BMC said from inside that it has this password.
+    /// The account is there. The BMC has confirmed the password from inside.
     Made(BmcAccount),
     /// It is not; nothing that others use was changed.
     Failed {
-        /// What stands in the way, and what to do.
+        /// The cause, and how a person can mend it.
         message: String,
     },
 }
@@ -327,7 +327,7 @@ pub struct TaskResult {
     /// How the task's scripts ended, as far as they were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptEnd>,
-    /// What became of the account on the BMC, where the task asked for one.
+    /// The end of the account on the BMC, if the task asked for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcEnd>,
 }
@@ -457,7 +457,7 @@ pub struct Inventory {
     pub dmi: Dmi,
     /// Whether the kernel sees a BMC.
     pub bmc_present: bool,
-    /// What the BMC says of itself.
+    /// The BMC's own words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bmc: Option<Bmc>,
     /// Memory modules, each with its socket.
@@ -476,7 +476,7 @@ pub struct Bmc {
     pub manufacturer: String,
     /// The maker's number of the product.
     pub product_id: u16,
-    /// Firmware revision.
+    /// Firmware revision, as `1.74`.
     pub firmware: String,
     /// `2.0`
     pub ipmi_version: String,
@@ -484,19 +484,19 @@ pub struct Bmc {
     pub channel: Option<u8>,
     /// Its address there.
     pub address: Option<String>,
-    /// Where it has that address from.
+    /// The source of that address.
     pub address_source: Option<AddressSource>,
     /// MAC address of the LAN interface.
     pub mac: Option<String>,
 }
 
-/// Where a BMC has its address from.
+/// The source of a BMC's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressSource {
     /// It was set by hand.
     Static,
-    /// DHCP.
+    /// A DHCP server gave it.
     Dhcp,
 }
 

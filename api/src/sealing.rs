@@ -1,5 +1,5 @@
 //! Secrets that a machine makes for the region: sealed by HPKE (RFC 9180, base mode, X25519, HKDF-SHA256, AES-256-GCM), so that
-//! whoever carries or stores them cannot read them.
+//! racks and databases, which carry and store them, cannot read them.
 
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicKey};

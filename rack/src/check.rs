@@ -231,7 +231,9 @@ fn taken(
         "HTTP" => "give the rack another port with --http-port",
         "TFTP" => "give the rack another port with --tftp-port",
         "syslog" => "give the rack other ports with --syslog-port",
-        "proxy" => "give the rack another port with --proxy-port",
+        "proxy" => {
+            "turn the proxy off (proxy.enabled of Settings); if it is the rack's own Squid, nothing is wrong"
+        }
         "NTP" => "have it serve no time (chrony: `port 0`)",
         _ => "have this rack serve other interfaces",
     };

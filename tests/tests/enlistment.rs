@@ -130,8 +130,8 @@ async fn machines_that_nobody_declared_are_found_and_one_is_accepted() {
     sets_its_bmc_up(&site, &client, "uefi", "db1").await;
 }
 
-/// Machine `declared` is the emulated machine `name`. Its BMC was found with it, and nobody knows an account there. One is made when its
-/// hardware is read again; for that, a person has to switch it on. From then on the region does so itself.
+/// Machine `declared` is the emulated machine `name`. Its BMC was found with it, and nobody knows an account there. An account is made when the
+/// hardware is read again. A person switches the machine on for that. From then on the region can do so.
 async fn sets_its_bmc_up(site: &Site, client: &Client, name: &str, declared: &str) {
     let own = site.machine(name).expect("a machine");
     let found = get(client, declared).await.status["bmc"].clone();
@@ -164,7 +164,7 @@ async fn sets_its_bmc_up(site: &Site, client: &Client, name: &str, declared: &st
     assert_eq!((&bmc["account"]["username"], &bmc["account"]["revision"]), (&json!("basalt"), &json!(1)));
     assert_eq!(own.power_status().await.expect("the BMC answers").to_string(), "off");
 
-    // What ipmitool sees inside is what it sees from the network.
+    // ipmitool sees the same inside and from the network.
     let address = own.config().bmc_address.to_string();
     let asks =
         ["-I", "lanplus", "-C", "17", "-U", "admin", "-P", "secret", "-H", &address, "user", "list", "1"];
@@ -195,7 +195,7 @@ async fn get(client: &Client, name: &str) -> Object {
     machines.into_iter().find(|it| it.metadata.name.as_str() == name).expect("a machine")
 }
 
-/// What the command says.
+/// The output of the command.
 async fn basalt(site: &Site, arguments: &[&str]) -> String {
     let mut command = Command::new(site.programs().path("basalt"));
     command.args(arguments).env("BASALT_ENDPOINT", site.endpoint());

@@ -1,10 +1,10 @@
-//! What a BMC is, and where it is on the network. Nothing is changed.
+//! Reads the BMC's maker, firmware and address on the network. It changes nothing.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use basalt_api::agent::{AddressSource, Bmc};
 
-use super::{GET_CHANNEL_INFO, GET_DEVICE_ID, GET_LAN_PARAMETER, Interface};
+use super::{GET_CHANNEL_INFO, GET_DEVICE_ID, GET_LAN_PARAMETER, Interface, Refusal};
 
 /// Channels that may be LANs (§6.3).
 const CHANNELS: std::ops::RangeInclusive<u8> = 1..=11;
@@ -42,7 +42,7 @@ pub fn read(bmc: &mut impl Interface) -> Option<Bmc> {
         ipmi_version: format!("{}.{}", version & 0x0f, version >> 4),
         ..Bmc::default()
     };
-    if let Some(channel) = lan_channel(bmc) {
+    if let Ok(Some(channel)) = lan_channel(bmc) {
         found.channel = Some(channel);
         read_lan(bmc, channel, &mut found);
     }
@@ -50,19 +50,26 @@ pub fn read(bmc: &mut impl Interface) -> Option<Bmc> {
 }
 
 /// The first channel that is a LAN with an address; else the first that is a LAN.
-pub(super) fn lan_channel(bmc: &mut impl Interface) -> Option<u8> {
+///
+/// # Errors
+/// The BMC does not answer.
+pub(super) fn lan_channel(bmc: &mut impl Interface) -> Result<Option<u8>, Refusal> {
     let mut first = None;
     for channel in CHANNELS {
-        let Ok(info) = bmc.ask(GET_CHANNEL_INFO, &[channel]) else { continue };
+        let info = match bmc.ask(GET_CHANNEL_INFO, &[channel]) {
+            Ok(info) => info,
+            Err(Refusal::Code(..)) => continue,
+            Err(silence) => return Err(silence),
+        };
         if !info.get(1).is_some_and(|medium| LAN.contains(&(medium & 0x7f))) {
             continue;
         }
         if address(bmc, channel).is_some() {
-            return Some(channel);
+            return Ok(Some(channel));
         }
         first = first.or(Some(channel));
     }
-    first
+    Ok(first)
 }
 
 fn read_lan(bmc: &mut impl Interface, channel: u8, found: &mut Bmc) {
@@ -88,7 +95,7 @@ fn parameter(bmc: &mut impl Interface, channel: u8, parameter: u8, selector: u8)
     answer.get(1..).map(<[u8]>::to_vec)
 }
 
-/// Parameter 3.
+/// The IPv4 address (parameter 3).
 fn address(bmc: &mut impl Interface, channel: u8) -> Option<Ipv4Addr> {
     let octets: [u8; 4] = parameter(bmc, channel, 3, 0)?.first_chunk().copied()?;
     let address = Ipv4Addr::from(octets);

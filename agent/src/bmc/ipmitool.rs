@@ -1,21 +1,33 @@
 //! Commands through the kernel's IPMI device, by `ipmitool raw`: it knows the device's interface, and this crate has no unsafe code.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use super::{Command, Interface, Refusal};
 use crate::root::Root;
 use crate::{deadlines, tool};
 
+/// Completion codes of a BMC that may do the same a moment later (§5.2): busy, and timed out.
+const PASSING: [u8; 2] = [0xc0, 0xc3];
+/// How often a command is sent to a BMC that is busy.
+const TRIES: u32 = 10;
+
 /// The kernel's device.
 #[derive(Clone, Copy, Debug)]
-pub struct Kernel(());
+pub struct Kernel {
+    /// No command is begun after this.
+    end: Instant,
+}
 
 impl Kernel {
     /// The device, if the kernel has one.
     #[must_use]
     pub fn find(root: &Root) -> Option<Self> {
         let devices = ["dev/ipmi0", "dev/ipmi/0", "dev/ipmidev/0"];
-        devices.iter().any(|device| root.exists(PathBuf::from(device))).then_some(Self(()))
+        devices
+            .iter()
+            .any(|device| root.exists(PathBuf::from(device)))
+            .then(|| Self { end: Instant::now() + deadlines::BMC })
     }
 }
 
@@ -25,8 +37,27 @@ impl Interface for Kernel {
         let octets: Vec<String> = octets.iter().map(|octet| format!("0x{octet:02x}")).collect();
         let mut arguments = vec!["-I", "open", "raw"];
         arguments.extend(octets.iter().map(String::as_str));
+        for _ in 1..TRIES {
+            match self.send(command, &arguments) {
+                Err(Refusal::Code(_, code)) if PASSING.contains(&code) => {
+                    std::thread::sleep(deadlines::BMC_BUSY)
+                }
+                other => return other,
+            }
+        }
+        self.send(command, &arguments)
+    }
+}
+
+impl Kernel {
+    fn send(self, command: Command, arguments: &[&str]) -> Result<Vec<u8>, Refusal> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let why = format!("it took longer than {} s for the commands before", deadlines::BMC.as_secs());
+            return Err(Refusal::Silent(command, why));
+        }
         // Passwords are among the arguments: nothing of them is logged.
-        match tool::run_unlogged("ipmitool", &arguments, deadlines::BMC_COMMAND) {
+        match tool::run_unlogged("ipmitool", arguments, left) {
             Ok(output) => read_octets(&output)
                 .ok_or_else(|| Refusal::Silent(command, format!("ipmitool said {output:?}"))),
             Err(said) => Err(match code(&said) {

@@ -1,4 +1,4 @@
-//! The machine's BMC as it is seen from inside: what it is, where it is on the network, and an account on it (IPMI 2.0).
+//! The machine's BMC, seen from inside (IPMI 2.0): its firmware, its address, and an account on it.
 //!
 //! | module | does |
 //! | --- | --- |
@@ -19,9 +19,9 @@ use std::fmt;
 /// A command, by its place in the tables of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Network function.
+    /// Network function, the first number of a command (§5.1).
     pub net_fn: u8,
-    /// Number.
+    /// Number of the command within its network function.
     pub code: u8,
     /// Its name in the specification.
     pub name: &'static str,

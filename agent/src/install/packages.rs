@@ -85,11 +85,10 @@ fn sources(repository: &Repository, codename: Option<&str>, key: &str) -> Result
         }
         (suites, _) => suites.join(" "),
     };
-    let mut text = format!(
-        "Types: deb\nURIs: {}\nSuites: {suites}\nComponents: {}\n",
-        repository.url,
-        repository.components.join(" ")
-    );
+    let mut text = format!("Types: deb\nURIs: {}\nSuites: {suites}\n", repository.url);
+    if !repository.components.is_empty() {
+        text.push_str(&format!("Components: {}\n", repository.components.join(" ")));
+    }
     if !repository.architectures.is_empty() {
         text.push_str(&format!("Architectures: {}\n", repository.architectures.join(" ")));
     }

@@ -205,7 +205,7 @@ pub struct Commissioning {
     pub scripts: BTreeSet<Ref<Script>>,
     /// Scripts of type `testing` that are run after those.
     pub testing: BTreeSet<Ref<Script>>,
-    /// Whether an account is made on the BMC when the hardware is read. Absent: `set_up` where `bmc` has no account and no other driver than
+    /// `set_up` makes an account on the BMC when the hardware is read. Absent: `set_up` where `bmc` has no account and no other driver than
     /// `ipmi`, else `leave`. A change counts from the next commissioning on.
     pub bmc: Option<BmcConfig>,
     /// Whether the machine stays on when it is done.
@@ -213,13 +213,13 @@ pub struct Commissioning {
     pub keep_power: bool,
 }
 
-/// What is done to a BMC when the hardware of its machine is read.
+/// The part of commissioning that concerns the BMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BmcConfig {
     /// An account for Basalt is made on it from inside, with a random password, and sessions over LAN are turned on. Other accounts stay.
     /// Nothing is done while an account that was made so is good.
     SetUp,
-    /// Nothing.
+    /// Nothing is changed on it.
     Leave,
 }
 
@@ -324,13 +324,13 @@ pub struct DetectedBmc {
     pub driver: PowerDriver,
     /// Its LAN address.
     pub address: Option<IpAddr>,
-    /// Where it has that address from.
+    /// The source of that address.
     pub address_source: Option<BmcAddressSource>,
     /// Its own MAC address.
     pub mac: Option<Mac>,
     /// The channel that is its LAN interface (IPMI 2.0 §6.3).
     pub channel: Option<u8>,
-    /// Its maker.
+    /// The maker of the BMC.
     pub vendor: Option<String>,
     /// The maker's number of the product.
     #[field(default = 0)]
@@ -343,12 +343,12 @@ pub struct DetectedBmc {
     pub problem: Option<String>,
 }
 
-/// Where a BMC has its address from.
+/// The source of a BMC's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BmcAddressSource {
     /// It was set by hand.
     Static,
-    /// DHCP.
+    /// A DHCP server gave it.
     Dhcp,
 }
 
@@ -361,7 +361,7 @@ pub struct BmcAccountStatus {
     pub revision: u32,
     /// When it was made.
     pub made_at: Timestamp,
-    /// Whether a rack has used it. Before that, the BMC has checked it from inside alone.
+    /// A rack has used it. Before that, the BMC has checked it from inside alone.
     #[field(default = false)]
     pub checked: bool,
     /// Racks could not use it, and the account that is declared in `bmc` is used.

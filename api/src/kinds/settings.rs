@@ -301,8 +301,9 @@ fn openid_rules(openid: &OpenIdSettings, rule: &mut Rule<'_>) {
             let message = format!("nothing protects sessions at {console} on their way");
             rule.broken("/openid/console", message, "https://…, or http:// on the region's own host");
         }
-        if console.as_str().contains('?') {
-            let message = format!("{console} has a query, which the console's address has not");
+        let place = console.as_str().split_once("://").map_or("", |(_, rest)| rest).trim_end_matches('/');
+        if place.contains(['/', '?']) {
+            let message = format!("{console} has a path or a query, which the console's address has not");
             rule.broken("/openid/console", message, "scheme and host alone");
         }
     }

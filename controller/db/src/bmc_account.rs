@@ -55,7 +55,7 @@ pub struct NewBmcAccount<'a> {
     pub attempt: Attempt,
     /// The user's name.
     pub username: &'a str,
-    /// The password.
+    /// The password, in the clear.
     pub password: &'a [u8],
     /// `bmc.rotate` of the machine.
     pub rotate: u32,
@@ -65,7 +65,7 @@ impl Store {
     /// The account on a machine's BMC.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn bmc_account(&self, machine: MachineId) -> Result<Option<BmcAccount>, StoreError> {
         let row = sqlx::query!(
             r#"select attempt, revision, username, rotate, state,
@@ -96,10 +96,10 @@ impl Store {
         self.seal().open(&place(machine.into()), &sealed).map(Some)
     }
 
-    /// Keeps an account in place of the one before. One that an earlier attempt made changes nothing.
+    /// Keeps an account in place of the one before. An account of an earlier attempt changes nothing.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn put_bmc_account(
         &self,
         machine: MachineId,
@@ -128,7 +128,7 @@ impl Store {
     /// Notes how far the account of that attempt is known to be good.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn judge_bmc_account(
         &self,
         machine: MachineId,

@@ -19,7 +19,7 @@ pub struct SealKey {
 const MARKS: &[u8] = b"basalt marks of plans";
 /// What the key of the provider's registry is derived under.
 const REGISTRY: &[u8] = b"basalt registry of the provider";
-/// What the key is derived under that keys for passwords of BMCs are derived from.
+/// The label of the key from which the keys for passwords of BMCs are derived.
 const BMC_SETUP: &[u8] = b"basalt passwords of BMCs";
 
 impl fmt::Debug for SealKey {

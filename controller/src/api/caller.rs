@@ -1,6 +1,7 @@
 //! Who asks: what the guard found out, for handlers.
 
 use super::App;
+use super::guard::Peer;
 use super::guards::Guards;
 use super::problem::{Answer, Refusal};
 use super::rights::{POOLED, Rights, Scopes};
@@ -16,6 +17,8 @@ use std::sync::{Arc, OnceLock};
 /// Who makes a request. Every handler behind the guard can take it as an argument.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
+    /// The way by which the request came.
+    pub(super) peer: Peer,
     /// The token; none over the socket.
     pub(super) bearer: Option<Bearer>,
     /// As the audit log has it.

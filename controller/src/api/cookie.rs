@@ -24,8 +24,10 @@ const SESSION: Names = Names { guarded: "__Host-basalt-session", plain: "basalt-
 const ATTEMPT: Names = Names { guarded: "__Host-basalt-login", plain: "basalt-login" };
 
 impl Names {
-    fn found(self, headers: &HeaderMap) -> Option<&str> {
-        [self.guarded, self.plain].into_iter().find_map(|name| named(headers, name))
+    /// Under TLS the name without the prefix does not count: other hosts of the domain can set it.
+    fn found(self, peer: Peer, headers: &HeaderMap) -> Option<&str> {
+        let name = if matches!(peer, Peer::Tls(_)) { self.guarded } else { self.plain };
+        named(headers, name)
     }
 
     fn written(self, peer: Peer, value: &str, lasts: Option<i64>) -> Answer<HeaderValue> {
@@ -41,13 +43,13 @@ impl Names {
 }
 
 /// The token in the cookie of a request.
-pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
-    SESSION.found(headers)
+pub(super) fn token(peer: Peer, headers: &HeaderMap) -> Option<&str> {
+    SESSION.found(peer, headers)
 }
 
 /// The secret of the login that this browser began.
-pub(super) fn attempt(headers: &HeaderMap) -> Option<&str> {
-    ATTEMPT.found(headers)
+pub(super) fn attempt(peer: Peer, headers: &HeaderMap) -> Option<&str> {
+    ATTEMPT.found(peer, headers)
 }
 
 fn named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
@@ -103,9 +105,13 @@ mod tests {
 
     #[test]
     fn the_token_is_found_among_other_cookies() {
-        let of = |line| token(&headers(&[("cookie", line)])).map(str::to_owned);
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let by = |peer, line| token(peer, &headers(&[("cookie", line)])).map(str::to_owned);
+        let of = |line| by(Peer::Tcp(address), line);
         assert_eq!(of("a=b; basalt-session=t1;c=d"), Some("t1".to_owned()));
-        assert_eq!(of("basalt-session=t1; __Host-basalt-session=t2"), Some("t2".to_owned()));
+        let both = "basalt-session=t1; __Host-basalt-session=t2";
+        assert_eq!(by(Peer::Tls(address), both), Some("t2".to_owned()));
+        assert_eq!(by(Peer::Tls(address), "basalt-session=t1"), None, "another host may have set it");
         assert_eq!((of("basalt-session="), of("xbasalt-session=t"), of("")), (None, None, None));
     }
 

@@ -252,10 +252,10 @@ pub(super) enum Credential<'a> {
 
 impl<'a> Credential<'a> {
     /// The credential of a request. A header that cannot be read is not made up for by a cookie.
-    pub(super) fn of(headers: &'a HeaderMap) -> Option<Self> {
+    pub(super) fn of(peer: Peer, headers: &'a HeaderMap) -> Option<Self> {
         match headers.contains_key(header::AUTHORIZATION) {
             true => bearer(headers).map(Self::Bearer),
-            false => cookie::token(headers).map(Self::Cookie),
+            false => cookie::token(peer, headers).map(Self::Cookie),
         }
     }
 
@@ -280,10 +280,11 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
         Arc::new(Actor { name, address: peer.to_string(), request })
     };
     let unknown = |detail: &str| Refusal::new(ProblemCode::Unauthenticated, detail);
-    let credential = Credential::of(headers);
+    let credential = Credential::of(peer, headers);
     if credential.is_none() && !headers.contains_key(header::AUTHORIZATION) {
         return match peer {
             Peer::Unix { uid: Some(0) } => Ok(Caller {
+                peer,
                 bearer: None,
                 actor: actor("peer uid 0".to_owned()),
                 rights: Rights::everywhere(Role::Admin),
@@ -305,6 +306,7 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
         return Err(unknown("this token is not known, or its time is over"));
     };
     Ok(Caller {
+        peer,
         rights: granted(holder.grants),
         actor: actor(holder.bearer.to_string()),
         bearer: Some(holder.bearer),
@@ -325,7 +327,7 @@ fn granted(grants: Vec<RoleGrant>) -> Rights {
 
 /// Whether the caller has the same rights still.
 pub(super) async fn is_unchanged(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<bool, Refusal> {
-    let Some(credential) = Credential::of(headers) else { return Ok(true) };
+    let Some(credential) = Credential::of(caller.peer, headers) else { return Ok(true) };
     let holder = app.store().holder_now(credential.token()).await?;
     Ok(holder.is_some_and(|now| granted(now.grants) == caller.rights && now.rests_on == caller.rests_on))
 }

@@ -90,17 +90,18 @@ pub(super) async fn begin(
 /// A login of a browser that comes back from the issuer.
 pub(super) async fn by_code(
     app: &App,
-    address: &str,
+    peer: Peer,
     headers: &HeaderMap,
     login: &CodeLogin,
 ) -> Answer<LoggedIn> {
-    app.0.logins.tries.admit_address(address)?;
+    let address = peer.to_string();
+    app.0.logins.tries.admit_address(&address)?;
     let (uid, settings, console) = for_browsers(app).await?;
     let again = |why: &str| {
         tracing::warn!(address, why, "a login by OpenID Connect was refused");
         Refusal::new(ProblemCode::Unauthenticated, format!("{why}; begin the login again"))
     };
-    let secret = cookie::attempt(headers)
+    let secret = cookie::attempt(peer, headers)
         .ok_or_else(|| again("this browser began no login, or did so more than ten minutes ago"))?;
     // Used before anything else: whatever fails from here on, nobody tries this one again.
     if !app.store().use_login(secret).await? {
@@ -127,7 +128,7 @@ pub(super) async fn by_code(
         .await
         .map_err(|why| again(&format!("the issuer does not take its code: {why}")))?;
     let token = OpenIdLogin { id_token, nonce: Some(attempt.nonce()) };
-    signed_in(app, address, &settings, &token).await
+    signed_in(app, &address, &settings, &token).await
 }
 
 /// A login with what the issuer that Settings name says of somebody.
@@ -208,6 +209,9 @@ fn back(console: &Url) -> String {
 
 /// Host and port of a URL.
 fn authority(url: &Url) -> &str {
-    let rest = url.as_str().split_once("://").map_or("", |(_, rest)| rest);
-    rest.split('/').next().unwrap_or(rest)
+    let (scheme, rest) = url.as_str().split_once("://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or(rest);
+    // Browsers leave the scheme's own port out.
+    let own = if scheme == "https" { ":443" } else { ":80" };
+    authority.strip_suffix(own).unwrap_or(authority)
 }

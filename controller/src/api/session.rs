@@ -104,7 +104,7 @@ pub(super) async fn login(
     let LoggedIn { token, expires_at } = match body::json(&sent).map_err(|_| malformed())? {
         LoginRequest::Password(login) => password(&app, &address, login).await?,
         LoginRequest::OpenId(login) => openid::by_token(&app, &address, &login).await?,
-        LoginRequest::Code(login) if cookie => openid::by_code(&app, &address, &headers, &login).await?,
+        LoginRequest::Code(login) if cookie => openid::by_code(&app, peer.0, &headers, &login).await?,
         LoginRequest::Token(login) if cookie => by_token(&app, &address, login).await?,
         LoginRequest::Token(_) | LoginRequest::Code(_) => {
             let message = "a token or a code is exchanged for a cookie alone, and cookie is not true";
@@ -194,7 +194,7 @@ pub(super) async fn logout(
     _: NoParameters,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    let credential = Credential::of(&headers);
+    let credential = Credential::of(peer.0, &headers);
     let token = credential.map(Credential::token).unwrap_or_default();
     let has_ended = caller.store(&app).close_session(token).await?;
     if let Some(Credential::Cookie(_)) = credential {
@@ -269,7 +269,7 @@ pub(super) async fn change_password(
     let token = fresh_token()?;
     let expires_at =
         store.open_session(*uid, &RestsOn::Password(password_revision(&written)?), &token).await?;
-    if let Some(Credential::Cookie(_)) = Credential::of(&headers) {
+    if let Some(Credential::Cookie(_)) = Credential::of(peer.0, &headers) {
         let given = cookie::given(peer.0, &token, Some(expires_at))?;
         return Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, given)]).into_response());
     }

@@ -149,7 +149,9 @@ impl Driver {
         match object.kind.as_str() {
             "Machine" => {
                 let mut loaded = estate.machine(&self.store, object).await?;
-                loaded.input.spec = declared(object, supposed.spec)?;
+                if supposed.spec.is_some() {
+                    loaded.suppose(&self.store, estate, declared(object, supposed.spec)?).await?;
+                }
                 let policy = estate.policy(&self.policy);
                 if let Some(wish) = supposed.asked {
                     let deadline = now.checked_add(policy.deadline(DeadlineId::Operation));

@@ -1,22 +1,28 @@
-//! The account that a machine makes on its own BMC (docs/decisions/095-bmc-accounts.md): when it is wanted, when it is used, how it is told.
+//! The account that a machine makes on its own BMC (docs/decisions/095-bmc-accounts.md).
 
 use std::net::IpAddr;
 
-use basalt_api::agent::{self, BmcEnd, BmcSetup, bmc_purpose};
+use basalt_api::agent::{self, BmcAccount as BmcAccountMade, BmcEnd, BmcSetup, bmc_purpose};
 use basalt_api::kinds::{
     Bmc, BmcAccountStatus, BmcAddressSource, BmcConfig, DetectedBmc, MachineSpec, PowerDriver, SettingsSpec,
 };
 use basalt_api::sealing;
-use basalt_api::values::{Attempt, MachineId};
+use basalt_api::values::{Attempt, Mac};
 use basalt_db::{BmcAccount, BmcAccountState, Fact, NewBmcAccount, Store, StoreError};
 use basalt_engine::facts::Facts;
 use basalt_engine::failures::PowerFailure;
 
 use super::converge::Driver;
+use super::estate::Net;
 use super::load::Loaded;
 use crate::racks::observed::Observed;
 
-/// Whether commissioning makes an account on the machine's BMC.
+/// Longest password that IPMI 2.0 can carry, in bytes (§22.30).
+const LONGEST_PASSWORD: usize = 20;
+/// An account was made, and nobody knows its password.
+const UNREADABLE: &str = "the password that the machine made cannot be read, since the region's seal key is another, or the result is damaged: `basalt recommission` makes another";
+
+/// True: commissioning makes an account on the machine's BMC.
 fn sets_up(spec: &MachineSpec) -> bool {
     match spec.commissioning.bmc {
         Some(config) => config == BmcConfig::SetUp,
@@ -24,19 +30,19 @@ fn sets_up(spec: &MachineSpec) -> bool {
     }
 }
 
-/// What is declared of a BMC, as far as the account matters.
+/// The declared fields of a BMC that matter to the account.
 #[derive(Clone, Copy, Debug)]
 pub struct DeclaredBmc {
-    /// Whether commissioning makes an account.
+    /// Commissioning makes an account.
     sets_up: bool,
     /// `bmc.rotate`.
     rotate: u32,
-    /// Whether `bmc` has an account.
+    /// `bmc` has an account.
     has_account: bool,
 }
 
 impl DeclaredBmc {
-    /// Of the machine that is declared so.
+    /// Takes them from the spec.
     #[must_use]
     pub fn of(spec: &MachineSpec) -> Self {
         let bmc = spec.bmc.as_ref();
@@ -61,28 +67,32 @@ impl InUse {
     /// As the store has it.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn load(
         store: &Store,
+        nets: &[Net],
         spec: &MachineSpec,
         account: Option<&BmcAccount>,
         facts: &Facts,
     ) -> Result<Self, StoreError> {
         let found = facts.inventory.as_ref().and_then(|seen| seen.inventory.bmc.as_ref());
-        let followed = match account.and_then(|_| followed_by(spec, found)) {
-            Some(mac) => store.current_leases(&[mac]).await?.first().map(|lease| lease.address),
-            None => None,
+        let address = found.and_then(address);
+        let followed = account.and_then(|_| followed_by(spec, found));
+        let followed = match (followed, address) {
+            (Some(mac), Some(found)) => {
+                let leases = store.current_leases(&[mac.to_string()]).await?;
+                // Anybody gets a lease by a MAC address, but not in the network of BMCs.
+                let home = nets.iter().find(|net| net.subnet.cidr.contains(found));
+                let is_home = |it: &IpAddr| home.is_some_and(|net| net.subnet.cidr.contains(*it));
+                leases.into_iter().map(|lease| lease.address).find(is_home)
+            }
+            _ => None,
         };
-        Ok(Self::of(spec, account, found, followed))
+        Ok(Self::of(spec, account, followed.or(address)))
     }
 
-    /// Of the machine that is declared so. `followed` is the address that the BMC has leased.
-    fn of(
-        spec: &MachineSpec,
-        account: Option<&BmcAccount>,
-        found: Option<&agent::Bmc>,
-        followed: Option<IpAddr>,
-    ) -> Self {
+    /// Decides it. `address` is where the BMC is, unless one is declared.
+    fn of(spec: &MachineSpec, account: Option<&BmcAccount>, address: Option<IpAddr>) -> Self {
         let declared = || {
             let bmc = spec.bmc.clone();
             let bmc = bmc.filter(|bmc| bmc.driver != PowerDriver::Ipmi || bmc.username.is_some());
@@ -92,9 +102,7 @@ impl InUse {
             return declared();
         };
         let mut bmc = spec.bmc.clone().unwrap_or_else(|| Bmc::new(PowerDriver::Ipmi));
-        let leased = followed.map(|address| address.to_string());
-        let address = leased.or_else(|| found?.address.clone()).and_then(|address| address.parse().ok());
-        bmc.address = bmc.address.or(address);
+        bmc.address = bmc.address.or_else(|| address?.to_string().parse().ok());
         if bmc.address.is_none() {
             return declared();
         }
@@ -107,26 +115,37 @@ impl InUse {
 }
 
 /// The MAC address of a BMC whose address is to be followed.
-fn followed_by(spec: &MachineSpec, found: Option<&agent::Bmc>) -> Option<String> {
+fn followed_by(spec: &MachineSpec, found: Option<&agent::Bmc>) -> Option<Mac> {
     let found = found.filter(|it| it.address_source == Some(agent::AddressSource::Dhcp))?;
     let is_declared = spec.bmc.as_ref().is_some_and(|bmc| bmc.address.is_some());
-    found.mac.clone().filter(|_| !is_declared)
+    found.mac.as_ref().filter(|_| !is_declared)?.parse().ok()
 }
 
-/// What the machine is told to make with its next inventory, if anything.
+/// The address that a machine says its BMC has. Addresses that are no host's own are left out.
+fn address(found: &agent::Bmc) -> Option<IpAddr> {
+    let address: IpAddr = found.address.as_ref()?.parse().ok()?;
+    let address = address.to_canonical();
+    let is_hosts = !address.is_loopback() && !address.is_multicast() && !address.is_unspecified();
+    is_hosts.then_some(address)
+}
+
+/// The account that the machine makes with its next inventory.
 #[must_use]
 pub fn wanted(store: &Store, loaded: &Loaded, settings: &SettingsSpec, attempt: Attempt) -> Option<BmcSetup> {
-    let good = loaded.account.as_ref().is_some_and(|account| {
+    let account = loaded.account.as_ref();
+    let good = account.is_some_and(|account| {
         account.rotate == loaded.declared.rotate
             && account.state != BmcAccountState::Refused
-            && !is_refused(&loaded.input.facts, account)
+            && !latest(loaded, account).is_some_and(|answer| answer.is_err_and(refuses))
     });
     if good || !loaded.declared.sets_up {
         return None;
     }
     let private = store.bmc_setup_key(loaded.input.uid, attempt);
     let key = public(private.as_slice())?;
-    Some(BmcSetup { user: settings.bmc_user.clone(), key: hex::encode(key) })
+    // The user stays, so that no password of before is left on the BMC.
+    let user = account.map_or(&settings.bmc_user, |account| &account.username);
+    Some(BmcSetup { user: user.clone(), key: hex::encode(key) })
 }
 
 fn public(private: &[u8]) -> Option<Vec<u8>> {
@@ -135,30 +154,32 @@ fn public(private: &[u8]) -> Option<Vec<u8>> {
     Some(private.compute_public_key().ok()?.as_ref().to_vec())
 }
 
-/// The latest answer to a power command since the account was stored.
-fn latest(facts: &Facts, account: &BmcAccount) -> Option<Result<(), PowerFailure>> {
-    let since = facts.power_results.values().filter(|answer| answer.at > account.made_at);
-    let answer = since.max_by_key(|answer| answer.at)?;
+/// The latest answer to a power command that was given with the account.
+fn latest(loaded: &Loaded, account: &BmcAccount) -> Option<Result<(), PowerFailure>> {
+    let given = loaded.input.records.iter().filter(|it| it.cause.bmc_account == Some(account.attempt));
+    let answers = given.filter_map(|record| loaded.input.facts.power_results.get(&record.key));
+    let answer = answers.max_by_key(|answer| answer.at)?;
     Some(answer.result.as_ref().map(|_| ()).map_err(|(failure, _)| *failure))
 }
 
-fn is_refused(facts: &Facts, account: &BmcAccount) -> bool {
-    use PowerFailure::{BadPassword, BadUsername, Privilege};
-    matches!(latest(facts, account), Some(Err(BadPassword | BadUsername | Privilege)))
+/// True: the BMC takes another account, if any.
+fn refuses(failure: PowerFailure) -> bool {
+    use PowerFailure::{BadPassword, BadUsername, Privilege, Unsupported};
+    matches!(failure, BadPassword | BadUsername | Privilege | Unsupported)
 }
 
-/// Takes over an account that the machine has made, and notes whether racks can use the one that it has. True: something is another
-/// now, and the caller looks again.
+/// Takes over a new account, and notes the first use of it by a rack. True: something was changed, and the caller
+/// looks again.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be reached.
 pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError> {
     let machine = loaded.input.uid;
     let known = loaded.account.as_ref().map(|account| account.attempt);
-    if let Some((attempt, BmcEnd::Made(made))) = end(&loaded.facts)
+    if let Some((attempt, BmcEnd::Made(made))) = end(loaded)
         && known.is_none_or(|known| attempt > known)
     {
-        match opened(&driver.store, machine, attempt, &made.password) {
+        match opened(&driver.store, loaded, attempt, &made) {
             Ok(password) => {
                 let (username, rotate) = (made.user.as_str(), loaded.declared.rotate);
                 let new = NewBmcAccount { attempt, username, password: &password, rotate };
@@ -166,16 +187,18 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
                 return Ok(true);
             }
             Err(error) => {
-                tracing::warn!(%machine, %attempt, %error, "the password of the BMC cannot be read; the next commissioning makes another");
+                tracing::debug!(%machine, %attempt, %error, "the password of the BMC cannot be read");
             }
         }
     }
-    let Some(account) = loaded.account.as_ref().filter(|it| it.state == BmcAccountState::Made) else {
-        return Ok(false);
-    };
-    let state = match latest(&loaded.input.facts, account) {
-        Some(Ok(())) => BmcAccountState::Checked,
-        Some(Err(failure)) if loaded.declared.has_account && cannot_be_used(failure) => {
+    let Some(account) = loaded.account.as_ref() else { return Ok(false) };
+    let reserve = loaded.declared.has_account;
+    let state = match (account.state, latest(loaded, account)) {
+        (BmcAccountState::Made, Some(Ok(()))) => BmcAccountState::Checked,
+        (BmcAccountState::Made, Some(Err(failure))) if reserve && cannot_be_used(failure) => {
+            BmcAccountState::Refused
+        }
+        (BmcAccountState::Checked, Some(Err(failure))) if reserve && refuses(failure) => {
             BmcAccountState::Refused
         }
         _ => return Ok(false),
@@ -184,33 +207,43 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
     Ok(true)
 }
 
-/// Whether the failure says something of the account, or of the way to the BMC.
+/// True: the failure concerns the account, or the way to the BMC.
 fn cannot_be_used(failure: PowerFailure) -> bool {
-    matches!(
-        failure,
-        PowerFailure::BadPassword
-            | PowerFailure::BadUsername
-            | PowerFailure::Privilege
-            | PowerFailure::CipherSuite
-            | PowerFailure::Unreachable
-            | PowerFailure::Outside
-    )
+    use PowerFailure::{CipherSuite, Outside, Unreachable};
+    refuses(failure) || matches!(failure, CipherSuite | Unreachable | Outside)
 }
 
-fn opened(store: &Store, machine: MachineId, attempt: Attempt, sealed: &str) -> Result<Vec<u8>, String> {
-    let sealed = hex::decode(sealed).map_err(|error| error.to_string())?;
+/// The password of an account, if it is the account that the task asked for.
+fn opened(
+    store: &Store,
+    loaded: &Loaded,
+    attempt: Attempt,
+    made: &BmcAccountMade,
+) -> Result<Vec<u8>, String> {
+    let wanted = loaded.tasks.get(&attempt).and_then(|task| task.pointer("/bmc/user")?.as_str());
+    if wanted != Some(made.user.as_str()) {
+        return Err(format!("user {:?} is not the one that was asked for", made.user));
+    }
+    let machine = loaded.input.uid;
+    let sealed = hex::decode(&made.password).map_err(|error| error.to_string())?;
     let private = store.bmc_setup_key(machine, attempt);
     let purpose = bmc_purpose(&machine.to_string(), attempt.get());
-    sealing::open(private.as_slice(), &purpose, &sealed).map_err(|error| error.to_string())
+    let password = sealing::open(private.as_slice(), &purpose, &sealed).map_err(|error| error.to_string())?;
+    let is_one =
+        (1..=LONGEST_PASSWORD).contains(&password.len()) && password.iter().all(u8::is_ascii_graphic);
+    is_one.then_some(password).ok_or_else(|| "it is no password that IPMI can carry".to_owned())
 }
 
-/// What became of the latest account that was wanted.
-fn end(facts: &[Fact]) -> Option<(Attempt, BmcEnd)> {
-    let results =
-        facts.iter().filter(|fact| fact.kind == "result").filter_map(|fact| match Observed::of(fact) {
-            Some(Observed::Result(result)) => Some((Attempt::new(result.attempt), result.bmc?)),
-            _ => None,
-        });
+/// The end of the latest account that a task asked for.
+fn end(loaded: &Loaded) -> Option<(Attempt, BmcEnd)> {
+    let asked = |fact: &&Fact| {
+        let task = fact.attempt.and_then(|attempt| loaded.tasks.get(&attempt));
+        fact.kind == "result" && task.is_some_and(|task| task.get("bmc").is_some())
+    };
+    let results = loaded.facts.iter().filter(asked).filter_map(|fact| match Observed::of(fact) {
+        Some(Observed::Result(result)) => Some((fact.attempt?, result.bmc?)),
+        _ => None,
+    });
     results.max_by_key(|(attempt, _)| *attempt)
 }
 
@@ -219,10 +252,10 @@ fn end(facts: &[Fact]) -> Option<(Attempt, BmcEnd)> {
 pub fn status(loaded: &Loaded) -> Option<DetectedBmc> {
     let found = loaded.input.facts.inventory.as_ref().and_then(|seen| seen.inventory.bmc.as_ref());
     let account = loaded.account.as_ref();
-    let end = end(&loaded.facts).filter(|(attempt, _)| account.is_none_or(|it| *attempt > it.attempt));
-    let problem = end.and_then(|(_, end)| match end {
-        BmcEnd::Failed { message } => Some(message),
-        BmcEnd::Made(_) => None,
+    let end = end(loaded).filter(|(attempt, _)| account.is_none_or(|it| *attempt > it.attempt));
+    let problem = end.filter(|_| loaded.declared.sets_up).map(|(_, end)| match end {
+        BmcEnd::Failed { message } => message,
+        BmcEnd::Made(_) => UNREADABLE.to_owned(),
     });
     if found.is_none() && account.is_none() && problem.is_none() {
         return None;

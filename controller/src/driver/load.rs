@@ -112,7 +112,7 @@ pub struct Loaded {
     pub operations: Vec<basalt_db::Operation>,
     /// The account that it has made on its BMC.
     pub account: Option<BmcAccount>,
-    /// What is declared of its BMC. The input has the BMC as racks speak to it.
+    /// The declared fields of its BMC. The input has the BMC as racks speak to it.
     pub declared: DeclaredBmc,
     /// Its entries for racks, by concern.
     pub entries: BTreeMap<String, EntryState>,
@@ -120,6 +120,26 @@ pub struct Loaded {
     pub host_names: BTreeSet<HostName>,
     /// Addresses that show where the machine stands: those declared for its MACs, and the address of the last claim.
     pub stands_at: Vec<IpAddr>,
+}
+
+impl Loaded {
+    /// As if this were declared of the machine.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn suppose(
+        &mut self,
+        store: &Store,
+        estate: &Estate,
+        mut spec: MachineSpec,
+    ) -> Result<(), StoreError> {
+        let (account, facts) = (self.account.as_ref(), &self.input.facts);
+        let in_use = Box::pin(InUse::load(store, &estate.nets, &spec, account, facts)).await?;
+        self.declared = DeclaredBmc::of(&spec);
+        spec.bmc = in_use.bmc;
+        (self.input.spec, self.input.bmc_account) = (spec, in_use.account);
+        Ok(())
+    }
 }
 
 /// Reads a stored spec.
@@ -350,7 +370,7 @@ impl Estate {
         facts.boot_racks = estate::link(boot_racks);
         let declared = DeclaredBmc::of(&machine);
         let account = store.bmc_account(uid).await?;
-        let in_use = Box::pin(InUse::load(store, &machine, account.as_ref(), &facts)).await?;
+        let in_use = Box::pin(InUse::load(store, &self.nets, &machine, account.as_ref(), &facts)).await?;
         machine.bmc = in_use.bmc;
         facts.power_rack = estate::link(self.power_rack(&machine, entries::power_holder(&entries)));
         let zone = machine.zone.as_ref().map_or(DEFAULT_ZONE, |zone| zone.as_str());

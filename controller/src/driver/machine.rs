@@ -300,7 +300,8 @@ impl Turn<'_> {
                 let addresses = assigned.map(|assigned| assigned.address).chain(loaded.stands_at.clone());
                 let repositories =
                     packages::repositories(&driver.store, loaded.input.spec.architecture).await?;
-                Packages { proxy: proxy::of_system(estate, addresses), repositories }
+                let asks_others = loaded.input.network().is_some_and(|it| it.dns_servers.is_some());
+                Packages { proxy: proxy::of_system(estate, addresses, asks_others), repositories }
             }
             _ => Packages::default(),
         };

@@ -208,6 +208,7 @@ mod tests {
         "DnsRecord",
         "Settings",
         "Script",
+        "PackageRepository",
         "Webhook",
         "Role",
         "User",

@@ -29,7 +29,9 @@ pub(super) async fn repositories(
 
 fn repository(name: String, spec: PackageRepositorySpec) -> Repository {
     let mut components: Vec<String> = spec.components.into_iter().collect();
-    if components.is_empty() {
+    // A suite that is a path has no components (sources.list(5)).
+    let is_flat = spec.suites.iter().any(|suite| suite.ends_with('/'));
+    if components.is_empty() && !is_flat {
         components.push(COMPONENT.to_owned());
     }
     Repository {
@@ -60,6 +62,9 @@ mod tests {
         spec.components = ["contrib".to_owned()].into();
         spec.suites = ["bookworm".to_owned()].into();
         spec.architectures = [Architecture::Amd64].into();
+        let flat = PackageRepositorySpec { suites: ["./".to_owned()].into(), ..spec.clone() };
+        let flat = PackageRepositorySpec { components: Default::default(), ..flat };
+        assert!(told(&flat).components.is_empty());
         let named = Repository {
             components: vec!["contrib".to_owned()],
             suites: vec!["bookworm".to_owned()],

@@ -32,21 +32,26 @@ pub(super) fn concern(estate: &Estate, regions: &BTreeSet<String>) -> ProxyConce
     }
 }
 
-/// The URL of the proxy for a system at these addresses. The first subnet with a proxy counts.
-pub(super) fn of_system(estate: &Estate, addresses: impl IntoIterator<Item = IpAddr>) -> Option<String> {
+/// The URL of the proxy for a system at these addresses. The first subnet with a proxy counts. `asks_others`: the system has DNS servers of its own.
+pub(super) fn of_system(
+    estate: &Estate,
+    addresses: impl IntoIterator<Item = IpAddr>,
+    asks_others: bool,
+) -> Option<String> {
     let inside = |address: IpAddr| estate.nets.iter().find(|net| net.subnet.cidr.contains(address));
-    addresses.into_iter().filter_map(inside).find_map(|net| of_subnet(estate, net))
+    addresses.into_iter().filter_map(inside).find_map(|net| of_subnet(estate, net, asks_others))
 }
 
-/// The URL of a subnet's proxy, by the name of its racks in the internal domain: a rack that joins later is found. If the Subnet names DNS servers
+/// The URL of a subnet's proxy, by the name of its racks in the internal domain: a rack that joins later is found. If the system asks DNS servers
 /// that do not know this name, the URL has an address.
-fn of_subnet(estate: &Estate, net: &Net) -> Option<String> {
+fn of_subnet(estate: &Estate, net: &Net, asks_others: bool) -> Option<String> {
     if !estate.settings.proxy.enabled || !net.subnet.allow_proxy {
         return None;
     }
     let serving = estate.racks.iter().filter(|rack| rack.serves_proxy && !rack.maintenance);
     let address = serving.flat_map(|rack| &rack.served).copied().find(|it| net.subnet.cidr.contains(*it))?;
-    let asks_racks = net.subnet.dns_servers.is_none()
+    let asks_racks = !asks_others
+        && net.subnet.dns_servers.is_none()
         && !estate::name_servers(net, &estate.nets, &estate.racks, None).is_empty();
     Some(match asks_racks {
         true => format!("http://{}:{PORT}", zones::rack_name(&estate.settings, net)),
@@ -141,7 +146,7 @@ mod tests {
             let mut estate =
                 estate(vec![net], vec![rack(1, "10.77.0.2", false), rack(2, "10.77.0.3", serves)]);
             estate.settings = Arc::new(settings);
-            of_system(&estate, address())
+            of_system(&estate, address(), false)
         };
         let by_name = Some("http://lab.rack.basalt.internal:8000".to_owned());
         assert_eq!(told(|_, _| (), true), by_name);

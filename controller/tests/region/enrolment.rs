@@ -188,7 +188,8 @@ async fn a_deleted_rack_is_told_to_forget_on_its_link_and_when_it_dials_later() 
     let (away, enrolled) = NewRack::new(&lab, rpc, "r2").await.enrol().await;
     let word = first_word(&away, &enrolled.certificate_der, &enrolled.rack_uid).await;
     assert!(matches!(word, from_region::Message::Welcome(_)), "{word:?}");
-    assert_eq!(lab.api.delete("/api/v1/racks/r2?force=true").await.status, 204);
+    let gone = lab.api.delete("/api/v1/racks/r2?force=true").await;
+    assert_eq!(gone.status, 204, "{}", gone.text());
     let word = first_word(&away, &enrolled.certificate_der, &enrolled.rack_uid).await;
     assert!(matches!(word, from_region::Message::Forget(_)), "{word:?}");
 

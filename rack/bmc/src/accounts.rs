@@ -1,4 +1,4 @@
-//! What a BMC's manager can change: users by slot, the LAN channel's access, its addresses; and what a BMC does against guesses.
+//! Settings of a BMC that its manager can change: users by slot, access by LAN, addresses. And its lock against guesses.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ const PASSWORD_DIFFERS: CompletionCode = CompletionCode(0x80);
 /// Set User Password: it was stored with another length (§22.30).
 const PASSWORD_SIZE: CompletionCode = CompletionCode(0x81);
 
-/// Which passwords a BMC takes.
+/// A BMC's rules for passwords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordPolicy {
-    /// Fewest characters.
+    /// The fewest characters of a password.
     pub min: usize,
     /// Most characters; more than 16 need the form of 20 octets.
     pub max: usize,
@@ -56,17 +56,17 @@ pub struct Lockout {
 /// The LAN interface's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lan {
-    /// Its address.
+    /// The address of the interface.
     pub address: Ipv4Addr,
     /// Its network mask.
     pub mask: Ipv4Addr,
-    /// The router.
+    /// The router of its network.
     pub gateway: Ipv4Addr,
-    /// Whether the address comes from DHCP.
+    /// The address comes from DHCP.
     pub dhcp: bool,
     /// Its own MAC address.
     pub mac: [u8; 6],
-    /// Whether sessions are taken over LAN at all (access mode "always available").
+    /// Sessions are taken over LAN (access mode "always available").
     pub enabled: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Slot {
     pub(crate) enabled: bool,
     /// On the LAN channel.
     pub(crate) privilege: Option<Privilege>,
-    /// Whether it may open sessions over LAN.
+    /// It may open sessions over LAN.
     pub(crate) messaging: bool,
     failures: u32,
     locked_until: Option<Instant>,

@@ -24,7 +24,7 @@ pub(crate) enum Action {
     Manage(Manage),
 }
 
-/// Where a command came from.
+/// The sender of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     /// A session over LAN, by its number.

@@ -1,7 +1,7 @@
 //! The BMC as its own machine sees it: the serial protocol by which QEMU's `ipmi-bmc-extern` and OpenIPMI's simulator speak.
 //!
 //! A message is an id, netFn and LUN, command, data (a response has the completion code first), and a checksum over all of it;
-//! then [`END`]. What ends in [`COMMAND_END`] is about the machine itself: reset, power, interrupts.
+//! then [`END`]. Octets before a [`COMMAND_END`] are about the machine itself: reset, power, interrupts.
 
 use crate::message::checksum;
 
@@ -20,15 +20,15 @@ const LONGEST: usize = 512;
 pub(crate) struct FromMachine {
     /// Names the exchange.
     pub(crate) id: u8,
-    /// Network function.
+    /// Network function, without the LUN.
     pub(crate) net_fn: u8,
-    /// Command.
+    /// Number of the command.
     pub(crate) command: u8,
-    /// Its data.
+    /// The command's data.
     pub(crate) data: Vec<u8>,
 }
 
-/// Takes octets, and answers requests as they are whole. What is damaged is left out.
+/// Takes octets, and answers requests as they are whole. Damaged messages are left out.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     held: Vec<u8>,
@@ -83,7 +83,7 @@ pub(crate) fn encode(request: &FromMachine, code: u8, data: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// What is said first: the version of the protocol (1), and that power, reset and interrupts are not asked for by this way.
+/// The first octets: version 1 of the protocol, and no capability for power, reset or interrupts.
 pub(crate) const GREETING: [u8; 6] = [0xff, 0x01, COMMAND_END, 0x08, 0x00, COMMAND_END];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a BMC answers to the commands that read and change its users and its LAN interface (IPMI 2.0 §22, §23).
+//! A BMC's answers to the commands that read and change its users and its LAN interface (IPMI 2.0 §22, §23).
 
 use std::net::Ipv4Addr;
 
@@ -143,7 +143,7 @@ fn set_lan(accounts: &mut Accounts, from: u8, data: &[u8]) -> Answer {
     let address = || data.first_chunk::<4>().map(|it| Ipv4Addr::from(*it)).ok_or(CompletionCode::BAD_LENGTH);
     let lan = &mut accounts.lan;
     match parameter {
-        // Set in progress; who answers what and which authentication is on: one writer, and RMCP+ only.
+        // Set in progress, authentication and privileges of suites: there is one writer, and RMCP+ alone.
         0 | 2 | 10 | 24 => {}
         3 => lan.address = address()?,
         4 => lan.dhcp = data.first().ok_or(CompletionCode::BAD_LENGTH)? & 0x0f == 2,

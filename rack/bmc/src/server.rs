@@ -44,7 +44,7 @@ pub struct User {
 /// What a BMC is.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Its users, and what else can be changed of it, as they are at first.
+    /// Users and changeable settings, at the start.
     pub accounts: Accounts,
     /// The cipher suites it accepts.
     pub suites: Vec<&'static CipherSuite>,
@@ -115,7 +115,7 @@ impl ChassisAnswer {
     }
 }
 
-/// What a request of the machine itself led to.
+/// The result of a request of the machine itself.
 pub(crate) enum FromInside {
     Answer(Response),
     /// Ask the chassis; with the boot option parameter to repeat in the answer.

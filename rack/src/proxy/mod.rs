@@ -42,7 +42,7 @@ const RESTART: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)]
 /// After so many starts in vain, the cache may be the cause, and is emptied.
 const IN_VAIN: u32 = 3;
 /// Another remedy, besides the end of the program that has the port.
-const ADVICE: &str = "or give the rack another port with --proxy-port";
+const ADVICE: &str = "or turn the proxy off (proxy.enabled of Settings)";
 
 /// The proxy's settings.
 #[derive(Debug, Clone)]

@@ -23,11 +23,11 @@ const NEVER: [&str; 9] = [
 /// How long answers are kept, the first pattern that fits. Minutes at least, percent of the age, minutes at most.
 ///
 /// A path by hash or a package has one content for ever. The lists of a repository change together: each use asks the server whether they
-/// have changed, else a new list of files would name old packages.
+/// have changed, else a new list of files would name old packages. Archives that are no packages may change under their name.
 const FRESHNESS: [&str; 4] = [
     r"-i /by-hash/ 129600 100% 129600",
-    r"-i \.(deb|udeb|rpm|drpm|tar|xz|zst|gz|bz2)$ 129600 100% 129600",
-    r"(Release|InRelease|Packages|Sources|repomd\.xml) 0 0% 0 refresh-ims",
+    r"/(InRelease|Release(\.gpg)?|repomd\.xml|(Packages|Sources|Contents-[^/]*|Translation-[^/]*)(\.(gz|xz|bz2|zst))?)$ 0 0% 0 refresh-ims",
+    r"-i (\.(deb|udeb|rpm|drpm)|/pool/.*\.(tar|xz|zst|gz|bz2))$ 129600 100% 129600",
     r". 0 20% 4320",
 ];
 
@@ -128,7 +128,9 @@ impl Wanted {
         line(&format_args!(
             "maximum_object_size 8 GB\ncache_dir aufs {dir}/cache {cache_mib} 16 256\ncache_mem 64 MB\nmaximum_object_size_in_memory 1 MB"
         ));
-        line(&"collapsed_forwarding on\nrange_offset_limit none\nquick_abort_min -1 KB");
+        line(
+            &"collapsed_forwarding on\nrange_offset_limit none\nquick_abort_min 64 MB\nquick_abort_max 512 MB\nquick_abort_pct 50",
+        );
         for pattern in FRESHNESS {
             line(&format_args!("refresh_pattern {pattern}"));
         }

@@ -51,7 +51,7 @@ impl BmcProgramConfig {
         self.directory.join("qmp.sock")
     }
 
-    /// Where the machine speaks to its BMC.
+    /// The socket by which the machine speaks to its BMC.
     pub(crate) fn inside_path(&self) -> PathBuf {
         self.directory.join("bmc.sock")
     }
@@ -78,7 +78,7 @@ pub async fn run(config: BmcProgramConfig) -> Result<(), LabError> {
         ..Lan::default()
     });
     let path = config.inside_path();
-    // One that a program which was killed has left.
+    // A program that was killed leaves it.
     let _unbound = std::fs::remove_file(&path);
     let inside = UnixListener::bind(&path).map_err(LabError::file(&path))?;
     let chassis = Arc::new(QemuChassis::start(config));

@@ -3,14 +3,14 @@
 use crate::common::{decision, machine, open, put};
 use basalt_api::values::{Attempt, Epoch, Generation, MachineId, RackId, Uid};
 use basalt_db::rotate::{Rotated, rotate};
-use basalt_db::{Announcement, NewEntry, SealKey, Store, StoreError, Then};
+use basalt_db::{Announcement, NewBmcAccount, NewEntry, SealKey, Store, StoreError, Then};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
-const BYTES: [(&str, bool); 27] = [
+const BYTES: [(&str, bool); 28] = [
     ("_sqlx_migrations.checksum", false),
     ("address.duid", false),
     ("api_token.sha256", false),
@@ -27,6 +27,7 @@ const BYTES: [(&str, bool); 27] = [
     ("issued_token.sha256", false),
     ("join_secret.sha256", false),
     ("join_secret.used_by", false),
+    ("login_attempt.sha256", false),
     ("rack_concern.body", true),
     ("rack_concern.sha256", false),
     ("rack_enrolment.cert_sha256", false),
@@ -94,6 +95,9 @@ async fn seal_everything(store: &Store) -> Sealed {
     arm(store, machine, 7).await.unwrap();
     store.authority((b"certificate", b"key")).await.unwrap();
     store.stranger_attempt(&[5; 32]).await.unwrap();
+    let (attempt, username, password) = (Attempt::new(7), "basalt", b"made inside".as_slice());
+    let account = NewBmcAccount { attempt, username, password, rotate: 0 };
+    store.put_bmc_account(machine, &account).await.unwrap();
     Sealed { machine, rack }
 }
 
@@ -105,7 +109,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     let before = sealed(&url).await;
     let keys = [[7; 32], [8; 32]].map(|bytes| SealKey::new(&bytes).unwrap());
     let rotated = rotate(&url, (&keys[0], &keys[1]), None, || ()).await.unwrap();
-    assert_eq!(rotated, Rotated::Now(7));
+    assert_eq!(rotated, Rotated::Now(8));
     let after = sealed(&url).await;
     assert_eq!(before.len(), after.len());
     for (column, _) in BYTES.iter().filter(|(_, is_sealed)| *is_sealed) {
@@ -125,6 +129,8 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     assert_eq!(key.as_deref().map(Vec::as_slice), Some(b"attempt".as_slice()));
     assert_eq!(new.authority((b"", b"")).await.unwrap().1.as_slice(), b"key");
     assert_eq!(new.stranger_attempt(&[6; 32]).await.unwrap().1.as_slice(), [5; 32]);
+    let password = new.bmc_password(machine).await.unwrap();
+    assert_eq!(password.as_deref().map(Vec::as_slice), Some(b"made inside".as_slice()));
     assert!(matches!(open(&url, [7; 32]).await, Err(StoreError::Seal { .. })));
 
     // Whoever has the old key still seals nothing.
