@@ -23,6 +23,8 @@ export type Shape =
   | { is: 'choice'; of: string[] }
   /** Words, each of which may be one of a choice. */
   | { is: 'list'; of?: string[] }
+  /** Texts that may have spaces. */
+  | { is: 'items' }
   /** Texts by names. */
   | { is: 'texts' }
   | { is: 'group'; fields: FieldOf[] }
@@ -47,6 +49,7 @@ interface Schema {
   items?: Schema;
   type?: string | string[];
   enum?: (string | null)[];
+  format?: string;
   anyOf?: Schema[];
   $ref?: string;
   required?: string[];
@@ -126,9 +129,18 @@ function shapeOf(field: Schema, schemas: Schemas, depth: number): Shape {
   if (type === 'number') return { is: 'number' };
   if (type === 'boolean') return { is: 'yes-no' };
   const items = field.items && [field.items.type].flat()[0];
-  if (type === 'array' && items === 'string') return { is: 'list', of: field.items?.enum?.filter((it) => it !== null) };
+  if (type === 'array' && field.items && items === 'string') {
+    return mayHaveSpaces(field.items) ? { is: 'items' } : { is: 'list', of: field.items.enum?.filter((it) => it !== null) };
+  }
   const values = typeof field.additionalProperties === 'object' ? field.additionalProperties : undefined;
   return type === 'object' && values?.type === 'string' ? { is: 'texts' } : { is: 'other' };
+}
+
+/** Formats without a pattern are names, except that of SSH keys. */
+function mayHaveSpaces({ enum: choice, pattern, format }: Schema): boolean {
+  if (choice) return choice.some((it) => it?.includes(' '));
+  if (pattern !== undefined) return new RegExp(pattern).test('a b');
+  return format === undefined || format === 'ssh-key';
 }
 
 export function useKinds(): Kind[] | undefined {

@@ -16,7 +16,7 @@ test('an emptied field is left out, and so is a group without fields', () => {
 });
 
 test('what is typed becomes a value, and a value is shown as it is typed', () => {
-  const of = (is: 'text' | 'whole' | 'yes-no' | 'list' | 'texts' | 'lines', text: string) => typedOf(field('a', { is } as FieldOf['shape']), text);
+  const of = (is: 'text' | 'whole' | 'yes-no' | 'list' | 'items' | 'texts' | 'lines', text: string) => typedOf(field('a', { is } as FieldOf['shape']), text);
   assert.deepEqual(
     [of('text', ' a b '), of('whole', '12'), of('whole', 'twelve'), of('yes-no', 'false'), of('text', ' ')],
     ['a b', 12, 'twelve', false, undefined],
@@ -26,8 +26,35 @@ test('what is typed becomes a value, and a value is shown as it is typed', () =>
   assert.equal(of('lines', '#!/bin/sh\n'), '#!/bin/sh\n');
   for (const value of ['a', 12, ['a', 'b'], { a: 'b', c: 'd' }]) {
     const is = Array.isArray(value) ? 'list' : typeof value === 'object' ? 'texts' : typeof value === 'number' ? 'whole' : 'text';
-    assert.deepEqual(of(is, shownOf(value)), value);
+    assert.deepEqual(of(is, shownOf(field('a', { is } as FieldOf['shape']), value)), value);
   }
+});
+
+test('a list of texts with spaces has one of them a line', () => {
+  const keys = field('ssh_keys', { is: 'items' });
+  const value = ['ssh-ed25519 AAAA me@example.com', 'from="a,b" ssh-rsa BBBB you'];
+  assert.deepEqual(typedOf(keys, shownOf(keys, value)), value);
+  assert.deepEqual(typedOf(keys, ' a b \r\n\nc, d\n'), ['a b', 'c, d']);
+  assert.equal(typedOf(keys, ' \n'), undefined);
+});
+
+test('a list has one item a line where its items may have spaces', () => {
+  const FREE = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$';
+  const items = {
+    ssh_keys: { format: 'ssh-key' },
+    hardware: { pattern: FREE },
+    any: {},
+    tags: { format: 'tag' },
+    pools: { pattern: '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$' },
+    dns_servers: { format: 'ip', pattern: '^[0-9A-Fa-f.:]{2,45}$' },
+    days: { enum: ['monday', 'tuesday'] },
+  };
+  const properties = Object.fromEntries(Object.entries(items).map(([name, of]) => [name, { type: 'array', items: { type: 'string', ...of } }]));
+  const [kind] = kindsOf({
+    paths: { '/api/v1/things': { get: { operationId: 'listThing' } } },
+    components: { schemas: { ThingSpec: { properties } } },
+  });
+  assert.deepEqual(Object.fromEntries((kind?.spec ?? []).map(({ name, shape }) => [name, shape.is])), { ssh_keys: 'items', hardware: 'items', any: 'items', tags: 'list', pools: 'list', dns_servers: 'list', days: 'list' });
 });
 
 test('a refusal is told at its field, or at the one that it is within', () => {
@@ -51,7 +78,7 @@ test('fields are made of what the region describes', () => {
             b: { type: ['string', 'null'], enum: ['x', 'y', null] },
             c: { anyOf: [{ $ref: '#/components/schemas/Secret' }, { type: 'null' }] },
             d: { anyOf: [{ $ref: '#/components/schemas/Inner' }, { type: 'null' }] },
-            e: { type: ['array', 'null'], items: { type: 'string' } },
+            e: { type: ['array', 'null'], items: { type: 'string', format: 'tag' } },
             f: { type: ['object', 'null'], additionalProperties: { type: 'string' } },
             g: { type: ['string', 'null'], pattern: '^[^\\u0000]*$' },
             h: { type: ['boolean', 'null'] },

@@ -111,7 +111,7 @@ function Input({ id, field, value, fault, fixed, change }: FieldProps & { id: st
     const words: Record<string, string> = shape.is === 'yes-no' ? { true: 'yes', false: 'no' } : {};
     const left = usual === undefined || typeof usual === 'object' ? 'not set' : `not set: ${words[String(usual)] ?? String(usual)}`;
     return (
-      <select {...shared} value={shownOf(value)} onChange={({ target }) => change(typedOf(field, target.value))}>
+      <select {...shared} value={shownOf(field, value)} onChange={({ target }) => change(typedOf(field, target.value))}>
         <option value="">{left}</option>
         {of.map((it) => (
           <option key={it} value={it}>
@@ -121,8 +121,9 @@ function Input({ id, field, value, fault, fixed, change }: FieldProps & { id: st
       </select>
     );
   }
-  if (shape.is === 'lines' || shape.is === 'texts') {
-    return <Typed {...shared} as="textarea" value={value} field={field} change={change} placeholder={shape.is === 'texts' ? 'NAME=TEXT, one a line' : undefined} />;
+  if (shape.is === 'lines' || shape.is === 'texts' || shape.is === 'items') {
+    const hints: Partial<Record<typeof shape.is, string>> = { texts: 'NAME=TEXT, one a line', items: ['one a line', example].filter(Boolean).join(': ') };
+    return <Typed {...shared} as="textarea" value={value} field={field} change={change} placeholder={hints[shape.is]} />;
   }
   const hint = isSet ? 'set; typed anew, it is replaced' : typeof usual === 'string' || typeof usual === 'number' ? `not set: ${usual}` : (example ?? (shape.is === 'list' ? 'with commas between them' : undefined));
   return (
@@ -164,7 +165,7 @@ function Typed({ as: Tag, field, value, change, ...rest }: TypedProps) {
       {...rest}
       className={['text', 'lines'].includes(field.shape.is) && field.name === 'description' ? undefined : 'mono'}
       spellCheck={false}
-      defaultValue={shownOf(value)}
+      defaultValue={shownOf(field, value)}
       onChange={({ target }: { target: HTMLInputElement | HTMLTextAreaElement }) => change(typedOf(field, target.value))}
     />
   );

@@ -18,9 +18,9 @@ export function changed(spec: Spec, [first, ...rest]: string[], value: Json | un
 }
 
 /** As it stands in an input. */
-export function shownOf(value: Json | undefined): string {
+export function shownOf({ shape }: FieldOf, value: Json | undefined): string {
   if (value === undefined || value === null) return '';
-  if (Array.isArray(value)) return value.map(String).join(', ');
+  if (Array.isArray(value)) return value.map(String).join(shape.is === 'items' ? '\n' : ', ');
   if (typeof value !== 'object') return String(value);
   return Object.entries(value)
     .map(([name, text]) => `${name}=${String(text)}`)
@@ -38,6 +38,8 @@ export function typedOf({ shape }: FieldOf, text: string): Json | undefined {
       return text === 'true';
     case 'list':
       return text.split(/[,\s]+/).filter(Boolean);
+    case 'items':
+      return text.split('\n').map((line) => line.trim()).filter(Boolean);
     case 'texts':
       return Object.fromEntries(
         text.split('\n').filter((line) => line.trim() !== '').map((line) => {
