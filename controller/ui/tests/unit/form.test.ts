@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { FieldOf } from '../../src/api/kinds';
 import { kindsOf } from '../../src/api/kinds';
 import { spaced } from '../../src/parts/state';
-import { changed, faultsOf, shownOf, typedOf } from '../../src/pages/objects/values';
+import { changed, faultsOf, keptOf, shownOf, typedOf } from '../../src/pages/objects/values';
 
 const field = (name: string, shape: FieldOf['shape']): FieldOf => ({ name, says: '', shape, required: false, immutable: false });
 
@@ -55,6 +55,14 @@ test('a list has one item a line where its items may have spaces', () => {
     components: { schemas: { ThingSpec: { properties } } },
   });
   assert.deepEqual(Object.fromEntries((kind?.spec ?? []).map(({ name, shape }) => [name, shape.is])), { ssh_keys: 'items', hardware: 'items', any: 'items', tags: 'list', pools: 'list', dns_servers: 'list', days: 'list' });
+});
+
+test('a secret that is emptied again stays as it was read', () => {
+  const read = { set: true, revision: 4 };
+  assert.deepEqual(keptOf(read, read), read);
+  // The plan was shown, and the form is there again.
+  assert.deepEqual(keptOf('typed', read), read);
+  assert.deepEqual([keptOf('typed', undefined), keptOf(undefined, read), keptOf(null, read)], [undefined, undefined, undefined]);
 });
 
 test('a refusal is told at its field, or at the one that it is within', () => {

@@ -131,7 +131,7 @@ function Draft({ kind, changes = false, close, ...first }: Props & { kind: Kind 
         >
           <p className="muted">{kind.says}</p>
           {!changes && <Name value={name} fault={faults.get('name')} change={setName} />}
-          <Fields fields={kind.spec} spec={spec} change={setSpec} faults={faults} isNew={!changes} />
+          <Fields fields={kind.spec} spec={spec} first={(first.spec ?? {}) as Spec} change={setSpec} faults={faults} isNew={!changes} />
           <button type="submit" hidden />
         </form>
       )}

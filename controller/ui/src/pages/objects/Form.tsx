@@ -1,15 +1,17 @@
-import { useId } from 'react';
+import { useId, useState } from 'react';
 import { useList } from '../../api/live';
 import type { FieldOf } from '../../api/kinds';
 import type { Json } from '../../api/object';
 import { placeOfKind } from '../../app/sections';
 import { spaced } from '../../parts/state';
-import { type Faults, type Spec, changed, shownOf, typedOf } from './values';
+import { type Faults, type Spec, changed, groupOf, keptOf, shownOf, typedOf } from './values';
 import css from './Form.module.css';
 
 interface Props {
   fields: readonly FieldOf[];
   spec: Spec;
+  /** The spec before all changes. */
+  first: Spec;
   change: (spec: Spec) => void;
   faults: Faults;
   /** A field that cannot be changed any more is only shown. */
@@ -17,12 +19,13 @@ interface Props {
 }
 
 /** The fields of a spec, with the help and the limits that the region describes. */
-export function Fields({ fields, spec, change, faults, isNew }: Props) {
-  const one = (field: FieldOf, value: Json | undefined, path: string[]) => (
+export function Fields({ fields, spec, first, change, faults, isNew }: Props) {
+  const one = (field: FieldOf, value: Json | undefined, before: Json | undefined, path: string[]) => (
     <Field
       key={path.join('/')}
       field={field}
       value={value}
+      first={before}
       fault={faults.get(`/${path.join('/')}`)}
       fixed={field.immutable && !isNew}
       change={(value) => change(changed(spec, path, value))}
@@ -32,8 +35,8 @@ export function Fields({ fields, spec, change, faults, isNew }: Props) {
     <>
       {ordered(fields).map((field) => {
         const value = spec[field.name];
-        if (field.shape.is !== 'group') return one(field, value, [field.name]);
-        const inside = value !== null && typeof value === 'object' && !Array.isArray(value) ? value : {};
+        const before = first[field.name];
+        if (field.shape.is !== 'group') return one(field, value, before, [field.name]);
         return (
           <fieldset key={field.name} className={css.group}>
             <legend>{spaced(field.name)}</legend>
@@ -41,7 +44,7 @@ export function Fields({ fields, spec, change, faults, isNew }: Props) {
               <Help says={field.says} />
             </p>
             {faults.has(`/${field.name}`) && <p className={css.fault}>{faults.get(`/${field.name}`)}</p>}
-            {field.shape.fields.map((inner) => one(inner, inside[inner.name], [field.name, inner.name]))}
+            {field.shape.fields.map((inner) => one(inner, groupOf(value)[inner.name], groupOf(before)[inner.name], [field.name, inner.name]))}
           </fieldset>
         );
       })}
@@ -63,12 +66,13 @@ const ordered = (fields: readonly FieldOf[]): FieldOf[] => {
 interface FieldProps {
   field: FieldOf;
   value: Json | undefined;
+  first: Json | undefined;
   fault?: string;
   fixed: boolean;
   change: (value: Json | undefined) => void;
 }
 
-function Field({ field, value, fault, fixed, change }: FieldProps) {
+function Field({ field, value, first, fault, fixed, change }: FieldProps) {
   const id = useId();
   const { name, says, required, shape } = field;
   return (
@@ -81,7 +85,7 @@ function Field({ field, value, fault, fixed, change }: FieldProps) {
           {value === undefined ? 'Not set; it is written as YAML.' : 'Set; it is changed as YAML.'}
         </p>
       ) : (
-        <Input id={id} field={field} value={value} fault={fault} fixed={fixed} change={change} />
+        <Input id={id} field={field} value={value} first={first} fault={fault} fixed={fixed} change={change} />
       )}
       {fault && (
         <p id={`${id}-fault`} className={css.fault}>
@@ -96,11 +100,11 @@ function Field({ field, value, fault, fixed, change }: FieldProps) {
   );
 }
 
-function Input({ id, field, value, fault, fixed, change }: FieldProps & { id: string }) {
+function Input({ id, field, value, first, fault, fixed, change }: FieldProps & { id: string }) {
   const { shape, refersTo, usual, example } = field;
   const choices = useNames(refersTo);
   const of = shape.is === 'choice' ? shape.of : shape.is === 'yes-no' ? ['true', 'false'] : undefined;
-  const isSet = shape.is === 'secret' && value !== null && typeof value === 'object';
+  const [kept] = useState(() => (shape.is === 'secret' ? keptOf(value, first) : undefined));
   const shared = {
     id,
     'aria-invalid': fault ? true : undefined,
@@ -125,7 +129,7 @@ function Input({ id, field, value, fault, fixed, change }: FieldProps & { id: st
     const hints: Partial<Record<typeof shape.is, string>> = { texts: 'NAME=TEXT, one a line', items: ['one a line', example].filter(Boolean).join(': ') };
     return <Typed {...shared} as="textarea" value={value} field={field} change={change} placeholder={hints[shape.is]} />;
   }
-  const hint = isSet ? 'set; typed anew, it is replaced' : typeof usual === 'string' || typeof usual === 'number' ? `not set: ${usual}` : (example ?? (shape.is === 'list' ? 'with commas between them' : undefined));
+  const hint = kept !== undefined ? 'set; typed anew, it is replaced; left empty, it stays' : typeof usual === 'string' || typeof usual === 'number' ? `not set: ${usual}` : (example ?? (shape.is === 'list' ? 'with commas between them' : undefined));
   return (
     <>
       <Typed
@@ -133,9 +137,9 @@ function Input({ id, field, value, fault, fixed, change }: FieldProps & { id: st
         as="input"
         type={shape.is === 'secret' ? 'password' : 'text'}
         autoComplete="off"
-        value={isSet ? undefined : value}
+        value={kept !== undefined && typeof value === 'object' ? undefined : value}
         field={field}
-        change={(next) => (isSet && next === undefined ? undefined : change(next))}
+        change={(next) => change(next ?? kept)}
         placeholder={hint}
         list={choices.length > 0 ? `${id}-names` : undefined}
       />

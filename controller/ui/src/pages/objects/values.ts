@@ -5,12 +5,16 @@ import type { Schemas } from '../../api/client';
 
 export type Spec = { [field: string]: Json };
 
+/** The fields of a group. */
+export function groupOf(value: Json | undefined): Spec {
+  return value !== null && typeof value === 'object' && !Array.isArray(value) ? value : {};
+}
+
 /** The spec with another value of a field. Without a value the field is left out, and so is a group without fields. */
 export function changed(spec: Spec, [first, ...rest]: string[], value: Json | undefined): Spec {
   if (first === undefined) return spec;
   const { [first]: before, ...others } = spec;
-  const inside = before !== null && typeof before === 'object' && !Array.isArray(before) ? before : {};
-  const next = rest.length > 0 ? changed(inside, rest, value) : value;
+  const next = rest.length > 0 ? changed(groupOf(before), rest, value) : value;
   const isLeftOut = next === undefined || (rest.length > 0 && Object.keys(next as object).length === 0);
   if (isLeftOut) return others;
   // A field keeps its place.
@@ -53,6 +57,11 @@ export function typedOf({ shape }: FieldOf, text: string): Json | undefined {
     default:
       return text.trim();
   }
+}
+
+/** The secret that an empty input stands for: the one that was read. Nothing stands for one that YAML left out. */
+export function keptOf(value: Json | undefined, first: Json | undefined): Json | undefined {
+  return value === undefined || value === null ? undefined : [value, first].find((it) => groupOf(it).set === true);
 }
 
 /** An error at a field of the spec, by the path of the field. */
