@@ -56,6 +56,22 @@ test('texts stay what they are', () => {
   assert.equal(of('\\b'), 'data = "\\\\b"');
 });
 
+test('a text that holds the marker of a heredoc is quoted', () => {
+  const of = (words: string) => hclOf({ kind: 'Script', metadata: { name: 'a' }, spec: { source: words } }).split('\n').find((line) => line.trim().startsWith('source'))?.trim();
+  assert.equal(of('cat <<EOT\na\nEOT\necho\n'), 'source = "cat <<EOT\\na\\nEOT\\necho\\n"');
+  assert.equal(of('a\n\t EOT \nb\n'), 'source = "a\\n\\t EOT \\nb\\n"');
+  assert.equal(of('EOT\n'), 'source = "EOT\\n"');
+  assert.equal(of('a\r\nb\r\n'), 'source = "a\\r\\nb\\r\\n"');
+  assert.equal(of('a\u0085EOT\n'), 'source = "a\u0085EOT\\n"');
+  assert.deepEqual([of('EOTs\n'), of('\tan EOT\n')], ['source = <<EOT', 'source = <<EOT']);
+});
+
+test('texts of a list are quoted, and so is a key that is a word of the language', () => {
+  const hcl = hclOf({ kind: 'Deployment', metadata: { name: 'a', labels: { for: 'x', format: 'y' } }, spec: { ssh_keys: ['ssh-ed25519 A me\n', 'b'] } });
+  assert.match(hcl, /^ {2}ssh_keys = \["ssh-ed25519 A me\\n", "b"\]$/m);
+  assert.match(hcl, /^ {4}"for" {2}= "x"\n {4}format = "y"$/m);
+});
+
 test('a script keeps its lines', () => {
   const hcl = hclOf({ kind: 'PackageRepository', metadata: { name: 'a' }, spec: { key: '#!/bin/sh\necho ${HOME}\n', parts: [{ text: 'x' }, 1] } });
   assert.match(hcl, /^resource "basalt_package_repository"/m);

@@ -41,11 +41,11 @@ function objectOf(object: { [name: string]: Json }, indent: string, at: string[]
 }
 
 function valueOf(value: Json, indent: string, at: string[], secrets: string[]): string {
-  if (typeof value === 'string') return value.endsWith('\n') && !value.endsWith('\nEOT\n') ? heredoc(value) : text(value);
+  if (typeof value === 'string') return mayBeHeredoc(value) ? heredoc(value) : text(value);
   if (value === null || typeof value !== 'object') return String(value);
   if (!Array.isArray(value)) return objectOf(value, indent, at, secrets);
   const inner = `${indent}  `;
-  const items = value.map((item, place) => valueOf(item, inner, [...at, String(place)], secrets));
+  const items = value.map((item, place) => (typeof item === 'string' ? text(item) : valueOf(item, inner, [...at, String(place)], secrets)));
   if (!items.some((item) => item.includes('\n'))) return `[${items.join(', ')}]`;
   return `[\n${items.map((item) => `${inner}${item},\n`).join('')}${indent}]`;
 }
@@ -64,9 +64,13 @@ function text(words: string): string {
   return still(quoted);
 }
 
+/** A heredoc has no escapes, and ends at the first line that is its marker, with white space around it or without. */
+const mayBeHeredoc = (words: string): boolean => words.endsWith('\n') && !/[^\P{Cc}\t\n]/u.test(words) && !/^\s*EOT\s*$/m.test(words);
+
 const heredoc = (words: string): string => `<<EOT\n${still(words)}EOT`;
 
-const keyOf = (name: string): string => (/^[A-Za-z_][\w-]*$/.test(name) ? name : text(name));
+/** In braces, `for` begins an expression. */
+const keyOf = (name: string): string => (/^(?!for$)[A-Za-z_][\w-]*$/.test(name) ? name : text(name));
 
 /** A name that Terraform takes for a resource. */
 function identifier(name: string): string {
