@@ -1,28 +1,33 @@
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import type { Schemas } from '../../api/client';
-import { useRead } from '../../api/objects';
+import { type Schemas, ask } from '../../api/client';
 import { pageOf } from '../../app/sections';
 import { Copy } from '../../parts/Facts';
 import { Failure, Loading } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
 import { spaced } from '../../parts/state';
 import { SubnetMap } from './SubnetMap';
+import { PAGE, boundsOf, entriesOf } from './addresses';
 import css from '../machine/Machine.module.css';
 import parts from '../../parts/parts.module.css';
 
 const EVERY = 10_000;
-const MOST = 1000;
 
 /** Addresses of a subnet with their owners, from every source. */
 export function Addresses({ subnet, cidr }: { subnet: string; cidr: string }) {
-  const { data, error } = useRead<Schemas['AddressPage']>(`/api/v1/addresses?subnet=${encodeURIComponent(subnet)}&limit=${MOST}`, EVERY);
+  const from = `/api/v1/addresses?subnet=${encodeURIComponent(subnet)}&limit=${PAGE}`;
+  const page = (after: string | undefined) => ask<Schemas['AddressPage']>(after === undefined ? from : `${from}&continue=${encodeURIComponent(after)}`);
+  const { data, error } = useQuery({ queryKey: ['addresses', subnet, cidr], queryFn: () => entriesOf(cidr, page), refetchInterval: EVERY });
+  const rows = data?.items.slice(0, PAGE);
+  const isCut = data && (data.more || data.items.length > PAGE);
   return (
     <section className={css.part} aria-labelledby="addresses">
       <h2 id="addresses">Addresses in use</h2>
       {error ? <Failure error={error} /> : !data && <Loading inside />}
-      {data && <SubnetMap subnet={subnet} cidr={cidr} entries={data.items} />}
-      {data?.items.length === 0 && <p className="muted">Nobody has one.</p>}
-      {data && data.items.length > 0 && (
+      {data && !data.more && <SubnetMap subnet={subnet} cidr={cidr} entries={data.items} />}
+      {data?.more && boundsOf(cidr) && <p className="muted">The map is left out: there are more than {data.items.length} entries, and an address that was not read would look free.</p>}
+      {rows?.length === 0 && <p className="muted">Nobody has one.</p>}
+      {rows && rows.length > 0 && (
         <div className={parts.scroll} role="region" aria-label="Table of addresses" tabIndex={0}>
           <table className={parts.grid}>
             <thead>
@@ -36,7 +41,7 @@ export function Addresses({ subnet, cidr }: { subnet: string; cidr: string }) {
               </tr>
             </thead>
             <tbody>
-              {data.items.map((it) => (
+              {rows.map((it) => (
                 <tr key={`${it.address} ${it.source} ${it.owner ?? it.mac ?? ''}`}>
                   <td>
                     <Copy text={it.address} />
@@ -52,7 +57,7 @@ export function Addresses({ subnet, cidr }: { subnet: string; cidr: string }) {
           </table>
         </div>
       )}
-      {data?.continue && <p className="muted">These are the first {MOST}.</p>}
+      {isCut && <p className="muted">These are the first {PAGE}.</p>}
     </section>
   );
 }

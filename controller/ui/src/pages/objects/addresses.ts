@@ -24,23 +24,53 @@ export interface Cell {
 export const ROW = 64;
 /** A map of more addresses answers no question: a /22. */
 const MOST = 1024;
+/** Entries in a page of the region's answer, and rows in the table. */
+export const PAGE = 1000;
+/** Entries that are read for each cell: an address has one by its declaration, and one by its lease. */
+const EACH = 4;
 
-/** The rows of an IPv4 network's map; undefined for networks that are too large for one, and for IPv6. */
-export function mapOf(cidr: string, entries: readonly Entry[], ranges: readonly Range[]): Cell[][] | undefined {
+/** Entries as far as they were read. */
+export interface Entries {
+  items: Entry[];
+  /** There are others. */
+  more: boolean;
+}
+
+/** The entries of a network: all of them where it has a map, unless they are too many for its size; a page elsewhere. */
+export async function entriesOf(cidr: string, read: (after: string | undefined) => Promise<{ items: Entry[]; continue?: string }>): Promise<Entries> {
+  const most = (boundsOf(cidr)?.size ?? 0) * EACH;
+  const items: Entry[] = [];
+  let after: string | undefined;
+  do {
+    const page = await read(after);
+    items.push(...page.items);
+    after = page.continue;
+  } while (after !== undefined && items.length < most);
+  return { items, more: after !== undefined };
+}
+
+/** The first address and the size of an IPv4 network that has a map; undefined for networks that are too large for one, and for IPv6. */
+export function boundsOf(cidr: string): { first: number; size: number } | undefined {
   const [network = '', length = ''] = cidr.split('/');
   const base = numberOf(network);
   const size = 2 ** (32 - Number(length));
-  if (base === undefined || !(size >= 1 && size <= MOST)) return undefined;
-  const first = base - (base % size);
+  return base === undefined || !(size >= 1 && size <= MOST) ? undefined : { first: base - (base % size), size };
+}
+
+/** The rows of a network's map. */
+export function mapOf(cidr: string, entries: readonly Entry[], ranges: readonly Range[]): Cell[][] | undefined {
+  const bounds = boundsOf(cidr);
+  if (!bounds) return undefined;
+  const { first, size } = bounds;
   const having = new Map<number, Entry[]>();
   for (const entry of entries) {
     const at = numberOf(entry.address);
     if (at !== undefined) having.set(at, [...(having.get(at) ?? []), entry]);
   }
-  const bounds = ranges.map((range) => ({ range, start: numberOf(range.start) ?? 0, end: numberOf(range.end) ?? -1 }));
+  const ends = ranges.map((range) => ({ range, start: numberOf(range.start) ?? 0, end: numberOf(range.end) ?? -1 }));
   const cells = Array.from({ length: size }, (_, place): Cell => {
     const at = first + place;
-    const range = bounds.find(({ start, end }) => at >= start && at <= end)?.range;
+    const range = ends.find(({ start, end }) => at >= start && at <= end)?.range;
     const owners = having.get(at) ?? [];
     const isEdge = size > 2 && (place === 0 || place === size - 1);
     return { address: textOf(at), use: isEdge && owners.length === 0 ? 'none' : useOf(owners, range), entries: owners, range };
