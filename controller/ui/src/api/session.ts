@@ -1,4 +1,5 @@
 // Logging in and out, and the person who is logged in.
+import { type Answer, answerIn, sentenceOf } from './answer';
 import { Refused, type Schemas, ask } from './client';
 import { feed } from './feed';
 
@@ -27,25 +28,21 @@ export async function byOpenId(): Promise<void> {
   location.assign(issuer);
 }
 
-/** The issuer's answer, if the browser comes from there. It is in the address, and leaves it at once. */
-export function answerOfIssuer(): URLSearchParams | undefined {
+/** The issuer's answer, if the browser comes with one. It is in the address, and leaves it at once. */
+export function answerOfIssuer(): Answer | undefined {
   if (location.pathname !== BACK) return undefined;
-  const answer = new URLSearchParams(location.search);
-  const before = sessionStorage.getItem(ASKED_FOR) ?? '';
+  const asked = sessionStorage.getItem(ASKED_FOR);
+  const answer = answerIn(location.search, asked !== null);
+  const before = asked ?? '';
   sessionStorage.removeItem(ASKED_FOR);
   history.replaceState(null, '', before.startsWith('/ui/') && !before.startsWith(BACK) ? before : '/ui/machines');
   return answer;
 }
 
 /** Ends a login that went by way of the issuer. */
-export async function byAnswer(answer: URLSearchParams): Promise<void> {
-  const refused = answer.get('error');
-  if (refused !== null) {
-    const words = [refused, answer.get('error_description')].filter(Boolean).join(': ').slice(0, 300);
-    throw new Refused({ detail: `the issuer did not log you in: ${words}` });
-  }
-  const [code, state, iss] = ['code', 'state', 'iss'].map((name) => answer.get(name) ?? undefined);
-  await ask(LOGIN, { method: 'POST', body: { code, state, iss } });
+export async function byAnswer(answer: Answer): Promise<void> {
+  if ('error' in answer) throw new Refused({ detail: sentenceOf(answer.error) });
+  await ask(LOGIN, { method: 'POST', body: answer });
 }
 
 export async function logout(): Promise<void> {

@@ -17,11 +17,12 @@ export function App() {
   const [known, setKnown] = useState<Known>({ is: 'asked' });
   const look = useCallback(async () => {
     const answer = answerOfIssuer();
+    let refused: unknown;
     try {
       if (answer) await byAnswer(answer);
     } catch (error) {
-      setKnown({ is: 'nobody', ended: false, error });
-      return;
+      // A session that is there stays.
+      refused = error;
     }
     try {
       const who = await whoami();
@@ -29,7 +30,7 @@ export function App() {
       setKnown({ is: 'somebody', who });
     } catch (error) {
       const nobody = error instanceof Refused && error.status === 401;
-      setKnown(nobody ? { is: 'nobody', ended: false } : { is: 'unknown', error });
+      setKnown(nobody ? { is: 'nobody', ended: false, error: refused } : { is: 'unknown', error });
     }
   }, []);
   useEffect(() => {

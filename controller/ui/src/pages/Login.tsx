@@ -11,7 +11,9 @@ import parts from '../parts/parts.module.css';
 export function Login({ ended, first, done }: { ended: boolean; first?: unknown; done: () => void }) {
   const [withToken, setWithToken] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>(first);
+  const [tried, setTried] = useState<{ error: unknown }>();
+  const error = tried ? tried.error : first;
+  const setError = (error: unknown) => setTried({ error });
   const { data: ways } = useQuery({ queryKey: ['ways in'], queryFn: waysIn });
   const login = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
