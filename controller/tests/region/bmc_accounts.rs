@@ -123,10 +123,10 @@ async fn a_machine_without_a_declared_bmc_makes_its_account_and_racks_use_it() {
     let task = task(&rack, 0).await;
     assert_eq!(task.bmc.as_ref().expect("an account is wanted").user, "basalt");
     assert!(rack.told().commands.is_empty(), "nobody can log in yet");
-    ends(&rack, &task, Some(made(&task, "a password of it"))).await;
+    ends(&rack, &task, Some(made(&task, "a-password-of-it"))).await;
 
     let told = bmc_of(&rack, "basalt").await;
-    assert_eq!((told.address.as_str(), told.password.as_str()), ("10.77.0.101", "a password of it"));
+    assert_eq!((told.address.as_str(), told.password.as_str()), ("10.77.0.101", "a-password-of-it"));
     assert_eq!(told.account, task.attempt);
     let status = until("a rack has used the account", async || {
         Some(bmc_status(&lab).await).filter(|it| it["account"]["checked"] == true)
@@ -134,7 +134,7 @@ async fn a_machine_without_a_declared_bmc_makes_its_account_and_racks_use_it() {
     .await;
     assert!(rack.told().commands.iter().all(|command| command.bmc_account == task.attempt));
     assert_eq!((&status["vendor"], &status["account"]["revision"]), (&json!("Supermicro"), &json!(1)));
-    assert!(!status.to_string().contains("a password of it"));
+    assert!(!status.to_string().contains("a-password-of-it"));
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn what_is_good_is_kept_and_a_rotation_makes_another() {
     let (lab, _controller, rack) = site().await;
     declare(&lab, &json!({"boot_macs": [MAC]})).await;
     let first = task(&rack, 0).await;
-    ends(&rack, &first, Some(made(&first, "the first one"))).await;
+    ends(&rack, &first, Some(made(&first, "the-first-one"))).await;
     bmc_of(&rack, "basalt").await;
     until("it is checked", async || {
         Some(bmc_status(&lab).await).filter(|it| it["account"]["checked"] == true)
@@ -157,10 +157,10 @@ async fn what_is_good_is_kept_and_a_rotation_makes_another() {
     declare(&lab, &json!({"boot_macs": [MAC], "bmc": {"driver": "ipmi", "rotate": 1}})).await;
     lab.api.send("POST", "/api/v1/machines/web1/operations", &[], r#"{"verb": "recommission"}"#).await;
     let other = task(&rack, again.attempt).await;
-    ends(&rack, &other, Some(made(&other, "the second one"))).await;
-    until("the rack has the new password", async || bmc(&rack).filter(|it| it.password == "the second one"))
+    ends(&rack, &other, Some(made(&other, "the-second-one"))).await;
+    until("the rack has the new password", async || bmc(&rack).filter(|it| it.password == "the-second-one"))
         .await;
-    until("it is the second one", async || {
+    until("it is the-second-one", async || {
         Some(bmc_status(&lab).await).filter(|it| it["account"]["revision"] == 2)
     })
     .await;
@@ -175,7 +175,7 @@ async fn where_racks_cannot_use_it_the_declared_account_is_used() {
     declare(&lab, &json!({"boot_macs": [MAC], "bmc": declared, "commissioning": {"bmc": "set_up"}})).await;
     let task = task(&rack, 0).await;
     assert_eq!(bmc(&rack).expect("a BMC").username, "admin");
-    ends(&rack, &task, Some(made(&task, "a password of it"))).await;
+    ends(&rack, &task, Some(made(&task, "a-password-of-it"))).await;
     let status = until("the account is refused", async || {
         Some(bmc_status(&lab).await).filter(|it| it["account"]["refused"] == true)
     })
