@@ -2,6 +2,7 @@
 
 use crate::object::{self, Key, Object, Referrer, Row, select_objects, signed};
 use crate::store::Tx;
+use crate::write::TRIES;
 use crate::write::{Judge, NoJudge};
 use crate::{Precondition, Store, StoreError, audit, change};
 use basalt_api::kinds::Deployment;
@@ -78,6 +79,17 @@ impl Store {
     /// # Errors
     /// `NotFound`, `Conflict`, `Refused`, or the database.
     pub async fn delete(&self, removal: Removal<'_>) -> Result<Deletion, StoreError> {
+        let mut tries = 1;
+        loop {
+            match Box::pin(self.delete_once(removal)).await {
+                // Machinery that works on the object met us.
+                Err(error) if error.is_race() && tries < TRIES => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    async fn delete_once(&self, removal: Removal<'_>) -> Result<Deletion, StoreError> {
         let Removal { kind, key, precondition, dry_run, force, if_unused, judge } = removal;
         let mut tx = self.begin().await?;
         let Some(row) = object::lock(&mut tx, kind, key).await? else {

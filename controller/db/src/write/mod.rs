@@ -33,7 +33,7 @@ use passwords::Passwords;
 use std::collections::HashMap;
 
 /// Transactions may meet; each of them may lose this often.
-const TRIES: usize = 8;
+pub(crate) const TRIES: usize = 8;
 
 /// From here on, statements are planned for the very objects.
 const BULK: usize = 64;
