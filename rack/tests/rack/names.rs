@@ -165,7 +165,9 @@ fn other_names_are_asked_of_their_servers_once_and_private_addresses_are_taken_f
         put(&settings.data_dir, 1, &DnsConcern { forwards, upstream, ..concern(1, Vec::new()) });
         let rack = Daemon::start(settings).await.unwrap();
         let began = std::time::Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        // One socket is bound after the other.
+        let answers = || dig(port, "+short +notcp www.corp.example A") == "10.1.2.3\n";
+        while TcpStream::connect(("127.0.0.1", port)).is_err() || !answers() {
             assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");
         }
         for transport in ["+notcp", "+tcp"] {
