@@ -55,7 +55,7 @@ fn on_this_host_each_proof_belongs_to_the_package_that_the_table_names() {
     for row in table().iter().skip(1) {
         let name = if row[column + 1] == "=" { &row[1] } else { &row[column + 1] };
         // Packages that only depend on the one with the files, and links that alternatives(8) made. The package of Node's makers has an npm too.
-        if ["gcc", "npm", "postgresql", "python3-venv"].contains(&name.as_str()) {
+        if ["gcc", "gnupg", "npm", "postgresql", "python3-venv"].contains(&name.as_str()) {
             continue;
         }
         let places = ["/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/"];
