@@ -175,10 +175,7 @@ fn refuses(failure: PowerFailure) -> bool {
 /// Fails if the database cannot be reached.
 pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError> {
     let machine = loaded.input.uid;
-    let known = loaded.account.as_ref().map(|account| account.attempt);
-    if let Some((attempt, BmcEnd::Made(made))) = end(loaded)
-        && known.is_none_or(|known| attempt > known)
-    {
+    if let Some((attempt, BmcEnd::Made(made))) = end(loaded) {
         match opened(&driver.store, loaded, attempt, &made) {
             Ok(password) => {
                 let (username, rotate) = (made.user.as_str(), loaded.declared.rotate);
@@ -234,10 +231,12 @@ fn opened(
     is_one.then_some(password).ok_or_else(|| "it is no password that IPMI can carry".to_owned())
 }
 
-/// The end of the latest account that a task asked for.
+/// The end of the latest account that a task asked for, if it is later than the account that is known. No other result is read.
 fn end(loaded: &Loaded) -> Option<(Attempt, BmcEnd)> {
+    let known = loaded.account.as_ref().map(|account| account.attempt);
     let asked = |fact: &&Fact| {
-        let task = fact.attempt.and_then(|attempt| loaded.tasks.get(&attempt));
+        let task = fact.attempt.filter(|attempt| Some(*attempt) > known);
+        let task = task.and_then(|attempt| loaded.tasks.get(&attempt));
         fact.kind == "result" && task.is_some_and(|task| task.get("bmc").is_some())
     };
     let results = loaded.facts.iter().filter(asked).filter_map(|fact| match Observed::of(fact) {
@@ -252,8 +251,7 @@ fn end(loaded: &Loaded) -> Option<(Attempt, BmcEnd)> {
 pub fn status(loaded: &Loaded) -> Option<DetectedBmc> {
     let found = loaded.input.facts.inventory.as_ref().and_then(|seen| seen.inventory.bmc.as_ref());
     let account = loaded.account.as_ref();
-    let end = end(loaded).filter(|(attempt, _)| account.is_none_or(|it| *attempt > it.attempt));
-    let problem = end.filter(|_| loaded.declared.sets_up).map(|(_, end)| match end {
+    let problem = end(loaded).filter(|_| loaded.declared.sets_up).map(|(_, end)| match end {
         BmcEnd::Failed { message } => message,
         BmcEnd::Made(_) => UNREADABLE.to_owned(),
     });
