@@ -41,7 +41,7 @@ pub const INSTALL_DISK: Duration = Duration::from_secs(90);
 pub const TOOL: Duration = Duration::from_secs(300);
 /// All commands to the BMC from inside: some BMCs need minutes to store a user. The region takes an agent for dead that says nothing for five.
 pub const BMC: Duration = Duration::from_secs(240);
-/// Between two tries of a command that a busy BMC refuses, and how many there are.
+/// Between two tries of a command that a busy BMC refuses.
 pub const BMC_BUSY: Duration = Duration::from_millis(500);
 /// Making an initramfs: everything that any machine needs, compressed.
 pub const INITRAMFS: Duration = Duration::from_secs(1800);

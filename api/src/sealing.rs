@@ -1,5 +1,5 @@
-//! Secrets that a machine makes for the region: sealed by HPKE (RFC 9180, base mode, X25519, HKDF-SHA256, AES-256-GCM), so that
-//! racks and databases, which carry and store them, cannot read them.
+//! Secrets that a machine makes for the region. They are sealed by HPKE (RFC 9180: base mode, X25519, HKDF-SHA256, AES-256-GCM).
+//! Racks and databases carry and store a sealed secret, and cannot read it.
 
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicKey};
