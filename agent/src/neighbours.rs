@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use basalt_api::agent::{self, Nic};
+use basalt_api::agent::{self, Nic, TO_THE_BMC};
 use basalt_api::kinds::MAX_NEIGHBOURS;
 use basalt_lldp::{LLDP_ETHERTYPE, Neighbour, Protocol};
 use nix::sys::socket::{LinkAddr, recvfrom};
@@ -33,8 +33,6 @@ use crate::{deadlines, network, say};
 
 /// Drivers of adapters that only virtual machines have.
 pub const VIRTUAL: [&str; 4] = ["hv_netvsc", "virtio_net", "vif", "vmxnet3"];
-/// Drivers of interfaces to the machine's own BMC, which has no switch.
-const TO_THE_BMC: [&str; 4] = ["cdc_ether", "cdc_ncm", "cdc_subset", "rndis_host"];
 
 /// ARPHRD_ETHER of `linux/if_arp.h`.
 const ETHERNET: u16 = 1;

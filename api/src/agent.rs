@@ -500,6 +500,9 @@ pub enum AddressSource {
     Dhcp,
 }
 
+/// Drivers of interfaces to the machine's own BMC. Their addresses are the same on all machines of a model, and no switch is behind them.
+pub const TO_THE_BMC: [&str; 4] = ["cdc_ether", "cdc_ncm", "cdc_subset", "rndis_host"];
+
 /// How a machine booted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -2,15 +2,13 @@
 
 use std::net::IpAddr;
 
-use basalt_api::agent::{Dmi, Nic, TaskResult};
+use basalt_api::agent::{Dmi, Nic, TO_THE_BMC, TaskResult};
 use basalt_api::values::Mac;
 use basalt_db::StrangerSeen;
 use basalt_proto::rack_v1::AgentResult;
 
 /// ARPHRD_ETHER of `linux/if_arp.h`.
 const ETHERNET: u16 = 1;
-/// Drivers of interfaces to the BMC of the machine itself. Their addresses are the same on all machines of a model.
-const TO_THE_BMC: [&str; 4] = ["cdc_ether", "cdc_ncm", "cdc_subset", "rndis_host"];
 /// UUIDs that firmware of many boards has, in lower case.
 const NO_UUID: [&str; 2] = ["03000200-0400-0500-0006-000700080009", "12345678-1234-5678-90ab-cddeefaabbcc"];
 /// Texts that stand for "no serial number" in firmware, in lower case.
