@@ -233,6 +233,7 @@ mod tests {
             arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
             timeout_seconds,
             repeats: false,
+            test: false,
         };
         let task = Task {
             attempt: 7,
@@ -310,6 +311,7 @@ mod tests {
             arguments: vec![],
             timeout_seconds: 1,
             repeats: false,
+            test: false,
         };
         let task = Task {
             attempt: 7,

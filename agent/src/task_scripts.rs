@@ -38,7 +38,7 @@ pub fn run(context: &Context<'_>, reporter: &mut Reporter, ends: &mut Vec<Script
     for script in &context.task.scripts {
         let (done, _) = script::run(context.task, script, context.again, reporter);
         let failure = done.err().map(|failure| failure.message);
-        ends.push(ScriptEnd { name: script.name.clone(), failure });
+        ends.push(ScriptEnd { name: script.name.clone(), failure, ..ScriptEnd::default() });
     }
     judge(ends)
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn end(name: &str, failure: Option<&str>) -> ScriptEnd {
-        ScriptEnd { name: name.to_owned(), failure: failure.map(ToOwned::to_owned) }
+        ScriptEnd { name: name.to_owned(), failure: failure.map(ToOwned::to_owned), ..ScriptEnd::default() }
     }
 
     #[test]

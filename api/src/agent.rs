@@ -278,6 +278,9 @@ pub struct Script {
     /// Whether a later boot runs it again: it changes nothing by itself.
     #[serde(default)]
     pub repeats: bool,
+    /// Whether it tests the hardware. A test that fails does not fail the task: its result is a row of the machine.
+    #[serde(default)]
+    pub test: bool,
 }
 
 /// The four files of cloud-init's NoCloud data source.
@@ -350,14 +353,63 @@ impl TaskResult {
 }
 
 /// How a script of a task ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScriptEnd {
     /// What it is called.
     pub name: String,
     /// Why it failed; absent: it went well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// As [`Script::test`].
+    #[serde(default)]
+    pub test: bool,
+    /// The rows that a test wrote, at most [`TEST_ROWS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<TestRow>,
+    /// The end of the output of a test, at most [`TEST_OUTPUT_BYTES`]. The log has the whole.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+    /// How long it ran.
+    #[serde(default)]
+    pub seconds: f64,
 }
+
+/// One finding of a test: a line of JSON in the file that `BASALT_RESULTS` names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestRow {
+    /// The part of the hardware, like `sda` or `eth0`. Absent: the whole machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The finding.
+    pub verdict: Verdict,
+    /// Measured values. The name ends with the unit: `read_mb_per_s`, `celsius_max`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// One sentence for a person: the cause of a failure, or the work that was done.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// The finding of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The hardware does its work.
+    Passed,
+    /// It works, and a person should look at it: a disk that wears out, a link slower than its adapter.
+    Degraded,
+    /// It does not.
+    Failed,
+}
+
+/// Environment variable that names the file for [`TestRow`]s.
+pub const RESULTS_VARIABLE: &str = "BASALT_RESULTS";
+
+/// Most rows of one run of a test.
+pub const TEST_ROWS: usize = 256;
+
+/// Most bytes of a test's output that a result has.
+pub const TEST_OUTPUT_BYTES: usize = 4 * 1024;
 
 /// Most that is kept of what a script said, in bytes.
 pub const OUTPUT_BYTES: usize = 16 * 1024;

@@ -76,8 +76,14 @@ impl ScriptSpec {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let (content, timeout_seconds) = (self.content.clone(), self.timeout.as_secs());
-        Ok(agent::Script { name: name.to_owned(), content, arguments, timeout_seconds, repeats: false })
+        Ok(agent::Script {
+            name: name.to_owned(),
+            content: self.content.clone(),
+            arguments,
+            timeout_seconds: self.timeout.as_secs(),
+            repeats: false,
+            test: self.when == ScriptType::Testing,
+        })
     }
 
     fn unknown(&self, name: &str, parameter: &str) -> FieldError {

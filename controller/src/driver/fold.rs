@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn an_agent_that_ran_no_script_of_its_task_has_not_succeeded() {
         let ended = |ran: usize| {
-            let scripts = vec![ScriptEnd { name: "burn-in".into(), failure: None }; ran];
+            let scripts = vec![ScriptEnd { name: "burn-in".into(), ..ScriptEnd::default() }; ran];
             let result = TaskResult {
                 attempt: 5,
                 outcome: Outcome::Succeeded,

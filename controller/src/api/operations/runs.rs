@@ -107,5 +107,6 @@ fn rescue(machine: &str, asked: &OperationRequest) -> Answer<agent::Script> {
         arguments,
         timeout_seconds: lasts.as_secs().saturating_add(LEAVES),
         repeats: true,
+        test: false,
     })
 }

@@ -91,7 +91,14 @@ pub(crate) fn image() -> ResolvedImage {
 /// A script that is asked for.
 fn probe() -> Script {
     let content = "#!/bin/sh\n".to_owned();
-    Script { name: "probe".to_owned(), content, arguments: Vec::new(), timeout_seconds: 600, repeats: false }
+    Script {
+        name: "probe".to_owned(),
+        content,
+        arguments: Vec::new(),
+        timeout_seconds: 600,
+        repeats: false,
+        test: false,
+    }
 }
 
 pub(crate) fn ready(_: &World, plan: &Plan) -> bool {
