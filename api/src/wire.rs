@@ -9,6 +9,7 @@ mod deliveries;
 mod login;
 mod logs;
 mod operations;
+mod results;
 mod runs;
 
 pub use addresses::{AddressEntry, AddressPage, AddressSource};
@@ -30,6 +31,8 @@ pub use operations::{
     IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, OperationState, RESCUE_KEYS,
     RESCUE_LASTS, RESCUE_LIMITS, Verb,
 };
+
+pub use results::{MAX_TEST_RESULTS, TestResult, TestResults};
 
 pub use runs::{MAX_CONFIRMED, RUN_HEADER, RunReport};
 

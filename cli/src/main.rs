@@ -25,6 +25,7 @@ mod patch;
 mod rack;
 mod region;
 mod rename;
+mod results;
 mod session;
 #[cfg(test)]
 mod stand_in;
@@ -100,6 +101,12 @@ enum Command {
     Recommission(operate::Args),
     /// Run a script on a machine that nobody uses, in the ephemeral environment
     RunScript(operate::ScriptArgs),
+    /// Test a machine's hardware, in the ephemeral environment
+    Test(operate::TestArgs),
+    /// Show what tests of a machine's hardware found
+    Results(results::Args),
+    /// Let a machine be used although tests of its hardware failed
+    OverrideTests(operate::OverrideArgs),
     /// Boot a machine into an environment in memory, to mend it over SSH
     Rescue(operate::RescueArgs),
     /// End the commissioning, install, script or rescue of a machine that is under way, and cut its power
@@ -143,6 +150,9 @@ fn main() -> ExitCode {
         Command::Power(args) => ended(block_on(operate::power(args, &connection))),
         Command::Recommission(args) => ended(block_on(operate::run(Verb::Recommission, args, &connection))),
         Command::RunScript(args) => ended(block_on(operate::script(args, &connection))),
+        Command::Test(args) => ended(block_on(operate::test(args, &connection))),
+        Command::Results(args) => ended(block_on(results::run(args, &connection))),
+        Command::OverrideTests(args) => ended(block_on(operate::override_tests(args, &connection))),
         Command::Rescue(args) => ended(block_on(operate::rescue(args, &connection))),
         Command::Abort(args) => ended(block_on(operate::run(Verb::Abort, args, &connection))),
         Command::Operations(args) => ended(block_on(operate::list(args, &connection))),

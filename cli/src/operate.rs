@@ -1,4 +1,4 @@
-//! `basalt power`, `recommission`, `run-script`, `rescue`, `abort`, `operations`: what is asked of a machine once, and what became of it.
+//! `basalt power`, `recommission`, `run-script`, `test`, `override-tests`, `rescue`, `abort`, `operations`: what is asked of a machine once, and what became of it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,29 @@ pub(crate) struct ScriptArgs {
     /// Give it something; it becomes its argument --NAME=VALUE
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = parameter)]
     parameter: Vec<(String, String)>,
+}
+
+/// Arguments of `basalt test`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TestArgs {
+    #[command(flatten)]
+    args: Args,
+    /// A Script of type testing, like basalt-memory; without one, those of the machine's commissioning.testing
+    #[arg(long = "test", value_name = "SCRIPT")]
+    tests: Vec<String>,
+    /// Give it to those tests that know it; it becomes their argument --NAME=VALUE
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = parameter)]
+    parameter: Vec<(String, String)>,
+}
+
+/// Arguments of `basalt override-tests`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OverrideArgs {
+    #[command(flatten)]
+    args: Args,
+    /// Why the machine is used all the same, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
 }
 
 /// Arguments of `basalt rescue`.
@@ -168,6 +191,19 @@ impl ScriptArgs {
     }
 }
 
+/// Runs `basalt test`.
+pub(crate) async fn test(args: TestArgs, connection: &Connection) -> Result<(), Failed> {
+    let tests = args.tests.into_iter().collect();
+    let parameters = args.parameter.into_iter().collect();
+    ask(OperationRequest { tests, parameters, ..Verb::Test.into() }, args.args, connection).await
+}
+
+/// Runs `basalt override-tests`.
+pub(crate) async fn override_tests(args: OverrideArgs, connection: &Connection) -> Result<(), Failed> {
+    let request = OperationRequest { reason: Some(args.reason), ..Verb::OverrideTests.into() };
+    ask(request, args.args, connection).await
+}
+
 /// Runs `basalt rescue`.
 pub(crate) async fn rescue(args: RescueArgs, connection: &Connection) -> Result<(), Failed> {
     let files = match args.ssh_key.is_empty() {
@@ -257,8 +293,8 @@ async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> 
 /// A verb that may cut off a running system. The others need no look at the machine first.
 const fn cuts_off(verb: Verb) -> bool {
     match verb {
-        Verb::PowerOff | Verb::PowerCycle | Verb::Rescue | Verb::RunScript => true,
-        Verb::PowerOn | Verb::Recommission | Verb::Abort => false,
+        Verb::PowerOff | Verb::PowerCycle | Verb::Rescue | Verb::RunScript | Verb::Test => true,
+        Verb::PowerOn | Verb::Recommission | Verb::Abort | Verb::OverrideTests => false,
     }
 }
 

@@ -24,6 +24,7 @@ pub mod admin_token;
 pub mod api;
 pub mod backup;
 pub mod blobs;
+pub mod built_in;
 pub mod controller;
 pub mod data_dir;
 pub mod driver;

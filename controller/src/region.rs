@@ -3,6 +3,7 @@
 use crate::admin_token;
 use crate::api::{self, App, Certificate, CertificateError, Forwarded, Tls};
 use crate::blobs::Blobs;
+use crate::built_in;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{ALSO_WORKED_ON, Machinery, PLANNED, RECONCILED};
 use crate::logs::Logs;
@@ -168,6 +169,7 @@ impl Region {
         if let Err(error) = admin_token::adopt(&store).await {
             tracing::error!(%error, "a region's first token got no ApiToken, and nobody can delete it; the next start tries again");
         }
+        built_in::keep(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
         let follower =
             Follower::start(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
         let blobs = Blobs::open(data_dir.path().join("blobs"), store.clone(), (&settings).into())?;

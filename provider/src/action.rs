@@ -7,7 +7,7 @@
 //!
 //! The region does it, and ends it at its deadline; an interruption only ends the waiting. A region that is away until then ends nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ const KIND: &Kind = Machine::KIND;
 const MACHINE: &str = "machine";
 const SCRIPT: &str = "script";
 const PARAMETERS: &str = "parameters";
+const TESTS: &str = "tests";
+const REASON: &str = "reason";
 const SSH_KEYS: &str = "ssh_keys";
 const DURATION: &str = "duration";
 const WAIT: &str = "wait";
@@ -68,6 +70,15 @@ fn doc(verb: Verb) -> &'static str {
              machine that runs is cut off first; its disks are not touched. When they are done, or its time is over, the machine \
              goes on as it is declared. It is allowed for machines of deployments, and in every mode."
         }
+        Verb::Test => {
+            "Tests the hardware of a machine that no deployment has: the machine boots the ephemeral environment, runs the tests, and is \
+             left as its specification says. Findings are rows (`basalt_test_results`); a test that fails keeps the machine from \
+             deployments, as its `commissioning.failed_tests` says."
+        }
+        Verb::OverrideTests => {
+            "Lets a machine be used although tests of its hardware failed: those that ended before count no more. The reason is in the \
+             audit log. It fails where no failed test keeps the machine."
+        }
         Verb::RunScript => {
             "Runs a script on a machine that no deployment has: the machine boots the ephemeral environment, runs it as root, \
              once, and is left as its specification says. It fails where the script fails, with the end of what it said."
@@ -94,6 +105,16 @@ impl Operate {
             attributes.push(Attribute::required(SCRIPT, Type::String).doc(script));
             attributes.push(Attribute::optional(PARAMETERS, Type::map(Type::String)).doc(parameters));
         }
+        if verb == Verb::Test {
+            let tests = "Scripts of type `testing`, like `basalt-memory`. Those of the machine's `commissioning.testing` unless it is said.";
+            let parameters =
+                "What the tests are given, by the names of their parameters; each test takes what it knows.";
+            attributes.push(Attribute::optional(TESTS, Type::set(Type::String)).doc(tests));
+            attributes.push(Attribute::optional(PARAMETERS, Type::map(Type::String)).doc(parameters));
+        }
+        if verb == Verb::OverrideTests {
+            attributes.push(Attribute::required(REASON, Type::String).doc("The reason, for the audit log."));
+        }
         if verb == Verb::Rescue {
             let keys = "The public keys of those who may come in as root, each a line of a `.pub` file.";
             let duration =
@@ -111,6 +132,11 @@ impl Operate {
         match self.verb {
             Verb::RunScript => self.script(config),
             Verb::Rescue => self.rescue(config),
+            Verb::Test => self.test(config),
+            Verb::OverrideTests => {
+                let reason = Some(config.get(REASON).as_str()?.to_owned());
+                Some(OperationRequest { reason, ..self.verb.into() })
+            }
             verb => Some(verb.into()),
         }
     }
@@ -125,16 +151,20 @@ impl Operate {
         Some(OperationRequest { ssh_keys, duration, ..self.verb.into() })
     }
 
-    fn script(&self, config: &Val) -> Option<OperationRequest> {
-        let parameters = match config.get(PARAMETERS) {
-            Val::Map(given) => given
-                .iter()
-                .filter(|(_, value)| !value.is_null())
-                .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
-                .collect::<Option<_>>()?,
-            Val::Null => BTreeMap::new(),
+    fn test(&self, config: &Val) -> Option<OperationRequest> {
+        let tests = match config.get(TESTS) {
+            Val::List(tests) => {
+                tests.iter().map(|test| Some(test.as_str()?.to_owned())).collect::<Option<_>>()?
+            }
+            Val::Null => BTreeSet::new(),
             _ => return None,
         };
+        let parameters = parameters(config)?;
+        Some(OperationRequest { tests, parameters, ..self.verb.into() })
+    }
+
+    fn script(&self, config: &Val) -> Option<OperationRequest> {
+        let parameters = parameters(config)?;
         let script = Some(config.get(SCRIPT).as_str()?.to_owned());
         Some(OperationRequest { script, parameters, ..self.verb.into() })
     }
@@ -148,6 +178,19 @@ impl Operate {
             self.verb
         );
         Diag::error(format!("It was not waited for: {} of Machine {machine:?}", self.verb), detail).into()
+    }
+}
+
+/// What scripts are given; nothing while some of it is not known.
+fn parameters(config: &Val) -> Option<BTreeMap<String, String>> {
+    match config.get(PARAMETERS) {
+        Val::Map(given) => given
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+            .collect(),
+        Val::Null => Some(BTreeMap::new()),
+        _ => None,
     }
 }
 

@@ -46,6 +46,7 @@ mod provider;
 mod refusal;
 mod region;
 mod resource;
+mod results;
 mod run;
 mod snapshot;
 mod tags;

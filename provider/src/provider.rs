@@ -18,6 +18,7 @@ use crate::list::KindList;
 use crate::memory::Memory;
 use crate::region::Region;
 use crate::resource::KindResource;
+use crate::results::Results;
 use crate::run::Kept;
 use crate::tags::MachineTags;
 use crate::token::Token;
@@ -146,7 +147,8 @@ impl Provider for Basalt {
         let session = || Arc::clone(&self.session);
         let one = KINDS.iter().map(|kind| Box::new(KindData::new(kind, session())) as Box<_>);
         let many = KINDS.iter().filter_map(|kind| Some(Box::new(KindsData::new(kind, session())?) as Box<_>));
-        one.chain(many).collect()
+        let results = Box::new(Results::new(session())) as Box<_>;
+        one.chain(many).chain([results]).collect()
     }
 
     fn ephemerals(&self) -> Vec<Box<dyn Ephemeral>> {

@@ -51,6 +51,15 @@ const MACHINE_TAGS: &str = r#"resource "basalt_machine_tags" "example" {
 "#;
 
 /// A pipeline that is to fail where a system does not run in time.
+const TEST_RESULTS: &str = r#"data "basalt_test_results" "example" {
+  machine = "web1"
+}
+
+output "disks_to_replace" {
+  value = [for it in data.basalt_test_results.example.results : it.device if it.script == "basalt-disks" && it.verdict != "passed"]
+}
+"#;
+
 const WAIT: &str = r#"resource "basalt_wait" "example" {
   kind    = "Deployment"
   name    = basalt_deployment.example.name
@@ -75,7 +84,9 @@ const SUBCATEGORIES: &[(&str, &[&str])] = &[
 fn subcategory(subject: Subject<'_>) -> &'static str {
     let of = match subject {
         Subject::Provider | Subject::Function(_) => return "",
-        Subject::Resource("basalt_machine_tags" | "basalt_wait") | Subject::Action(_) => return "Machines",
+        Subject::Resource("basalt_machine_tags" | "basalt_wait")
+        | Subject::DataSource("basalt_test_results")
+        | Subject::Action(_) => return "Machines",
         Subject::Ephemeral(_) => return "Access",
         Subject::Resource(of) | Subject::DataSource(of) | Subject::ListResource(of) => of,
     };
@@ -134,6 +145,9 @@ fn usage(subject: Subject<'_>) -> Example {
                 ..Example::default()
             }
         }
+        Subject::DataSource("basalt_test_results") => {
+            Example { usage: Some(TEST_RESULTS.to_owned()), ..Example::default() }
+        }
         Subject::DataSource(of) => {
             let usage = match KINDS.iter().find(|kind| kind.terraform_name == of) {
                 Some(kind) => format!("data \"{of}\" \"example\" {{\n  name = {:?}\n}}\n", name(kind)),
@@ -159,6 +173,8 @@ fn usage(subject: Subject<'_>) -> Example {
                 "basalt_run_script" => {
                     "\n    script  = basalt_script.example.name\n    parameters = {\n      mode = \"fast\"\n    }"
                 }
+                "basalt_test" => "\n    tests   = [\"basalt-memory\", \"basalt-disks\"]",
+                "basalt_override_tests" => "\n    reason  = \"the slow fan is known, and ordered\"",
                 "basalt_rescue" => {
                     "\n\n    ssh_keys = [basalt_ssh_key.example.public_key]\n    duration = \"90m\""
                 }

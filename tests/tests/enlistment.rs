@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use basalt_api::agent::Verdict;
 use basalt_api::client::{Client, ListOptions, Precondition};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Kind, Object};
@@ -143,6 +144,7 @@ async fn sets_its_bmc_up(site: &Site, client: &Client, name: &str, declared: &st
     declare(client, "Script", "bmc-seen", json!({"type": "commissioning", "content": seen})).await;
     let mut spec = get(client, declared).await.spec;
     spec["commissioning"]["scripts"] = json!(["bmc-seen"]);
+    spec["commissioning"]["testing"] = json!(["basalt-disks", "basalt-network"]);
     declare(client, "Machine", declared, spec).await;
     basalt(site, &["recommission", declared]).await;
     site.rack_holds(1, "boot", declared).await.expect("the rack has what the machine is to boot");
@@ -185,9 +187,27 @@ async fn sets_its_bmc_up(site: &Site, client: &Client, name: &str, declared: &st
         }
     }
 
-    // The machine is switched on by nobody but the region.
-    basalt(site, &["power", "on", declared, "--wait"]).await;
-    assert_eq!(own.power_status().await.expect("the BMC answers").to_string(), "on");
+    has_good_hardware(site, client, declared).await;
+}
+
+/// The machine tested its disk and its network while its hardware was read. It tests memory and processor when it is asked. For that it is
+/// switched on by nobody but the region.
+async fn has_good_hardware(site: &Site, client: &Client, declared: &str) {
+    let rows = client.test_results(declared, None, true).await.expect("the results").items;
+    let found: Vec<(&str, Verdict)> = rows.iter().map(|row| (row.script.as_str(), row.verdict)).collect();
+    assert_eq!(found, [("basalt-disks", Verdict::Passed), ("basalt-network", Verdict::Passed)], "{rows:#?}");
+    assert!(rows[0].figures.get("mib_read").is_some_and(|read| *read > 0.0), "{:#?}", rows[0]);
+
+    let began = Instant::now();
+    let tests = ["--test", "basalt-memory", "--test", "basalt-cpu", "--parameter", "seconds=5"];
+    let said = basalt(site, &[&["test", declared, "--wait", "--yes"], tests.as_slice()].concat()).await;
+    println!("{declared} has tested memory and processor after {:.0?}: {said}", began.elapsed());
+    let shown = basalt(site, &["results", declared]).await;
+    for test in ["basalt-cpu", "basalt-disks", "basalt-memory", "basalt-network"] {
+        let passed = |line: &str| line.contains(test) && line.contains("passed");
+        assert!(shown.lines().any(passed), "{test} did not pass:\n{shown}");
+    }
+    println!("{shown}");
 }
 
 async fn get(client: &Client, name: &str) -> Object {

@@ -55,8 +55,9 @@ use crate::plan::PlanReport;
 use crate::schema::Kind;
 use crate::values::{Generation, Name, OperationId, Uid};
 use crate::wire::{
-    ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layers, MERGE_PATCH, ObjectList, Operation,
-    OperationList, OperationRequest, PutLayer, PutRequest, RenameRequest, Timeline, Version, Waits,
+    ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layers, MAX_TEST_RESULTS, MERGE_PATCH, ObjectList,
+    Operation, OperationList, OperationRequest, PutLayer, PutRequest, RenameRequest, TestResults, Timeline,
+    Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -422,6 +423,24 @@ impl Client {
     /// `not_found`, and see [`ClientError`].
     pub async fn operations(&self, machine: &str) -> Result<OperationList, ClientError> {
         let path = format!("/api/v1/machines/{}/operations", transport::encode(machine));
+        self.transport.json(Call::get(&path)).await
+    }
+
+    /// Findings of hardware tests of a machine, the newest run first; of one script, and of the latest runs alone, if that is asked.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn test_results(
+        &self,
+        machine: &str,
+        script: Option<&str>,
+        latest: bool,
+    ) -> Result<TestResults, ClientError> {
+        let script =
+            script.map(|script| format!("&script={}", transport::encode(script))).unwrap_or_default();
+        let machine = transport::encode(machine);
+        let path =
+            format!("/api/v1/machines/{machine}/results?latest={latest}{script}&limit={MAX_TEST_RESULTS}");
         self.transport.json(Call::get(&path)).await
     }
 

@@ -203,14 +203,27 @@ pub struct Commissioning {
     /// Scripts of type `commissioning` that are run once its hardware has been read, in the order of their names. It becomes ready
     /// when all of them have gone well. A change counts from the next commissioning on.
     pub scripts: BTreeSet<Ref<Script>>,
-    /// Scripts of type `testing` that are run after those.
+    /// Scripts of type `testing` that are run after those. Each stores rows with its findings.
     pub testing: BTreeSet<Ref<Script>>,
+    /// `block` keeps a machine whose hardware failed a test from every deployment, until a later run of that test passes or a person
+    /// overrides it.
+    #[field(default = FailedTestsPolicy::Block)]
+    pub failed_tests: FailedTestsPolicy,
     /// `set_up` makes an account on the BMC when the hardware is read. Absent: `set_up` where `bmc` has no account and no other driver than
     /// `ipmi`, else `leave`. A change counts from the next commissioning on.
     pub bmc: Option<BmcConfig>,
     /// Whether the machine stays on when it is done.
     #[field(default = false)]
     pub keep_power: bool,
+}
+
+/// The effect of a failed test of the hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum FailedTestsPolicy {
+    /// The machine is not ready.
+    Block,
+    /// Its status says so, and nothing else happens.
+    Ignore,
 }
 
 /// The part of commissioning that concerns the BMC.
@@ -283,6 +296,8 @@ pub struct MachineStatus {
     pub last_leased: BTreeMap<String, IpAddr>,
     /// The BMC that was found from inside.
     pub bmc: Option<DetectedBmc>,
+    /// The latest run of each test of its hardware.
+    pub tests: Option<HardwareTests>,
     /// How far its present boot has come.
     #[field(volatile)]
     pub boot: Option<BootProgress>,
@@ -367,6 +382,44 @@ pub struct BmcAccountStatus {
     /// Racks could not use it, and the account that is declared in `bmc` is used.
     #[field(default = false)]
     pub refused: bool,
+}
+
+/// The latest run of each test of a machine's hardware.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct HardwareTests {
+    /// The worst finding.
+    pub verdict: TestVerdict,
+    /// Failed: test, device, cause. `basalt results` shows all.
+    pub failed: Vec<String>,
+    /// Needs care: test, device, cause.
+    pub degraded: Vec<String>,
+    /// When the latest of them ended.
+    #[field(volatile)]
+    pub at: Timestamp,
+    /// A person has overridden what failed.
+    pub overridden: Option<TestsOverride>,
+}
+
+/// The finding of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum TestVerdict {
+    /// The hardware does its work.
+    Passed,
+    /// It works, and a person should look at it.
+    Degraded,
+    /// It does not.
+    Failed,
+}
+
+/// A person's word that failed tests do not count.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct TestsOverride {
+    /// Tests that ended before do not count.
+    pub at: Timestamp,
+    /// The person's account.
+    pub by: Option<String>,
+    /// The reason that was given.
+    pub reason: String,
 }
 
 /// How far a boot has come.

@@ -63,8 +63,9 @@ pub use inventory::{
 pub use machine::Machine;
 pub use machine::{
     Architecture, Bmc, BmcAccountStatus, BmcAddressSource, BmcConfig, BmcOptions, BmcPrivilege, BmcTls,
-    BootOrder, BootProgress, Commissioning, DetectedBmc, MachineMode, MachineOwnership, MachineSpec,
-    MachineStatus, PowerDriver, PowerPolicy, PowerState, PowerStatus,
+    BootOrder, BootProgress, Commissioning, DetectedBmc, FailedTestsPolicy, HardwareTests, MachineMode,
+    MachineOwnership, MachineSpec, MachineStatus, PowerDriver, PowerPolicy, PowerState, PowerStatus,
+    TestVerdict, TestsOverride,
 };
 pub use network::{
     BlockState, BootMode, Fabric, FabricSpec, FabricStatus, IpRange, IpRangeSpec, IpRangeStatus, RangeBlock,

@@ -403,6 +403,16 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/api/v1/machines/{name}/results",
+        exists_for: For::Itself,
+        id: "testResults",
+        summary: "Findings of the tests of a machine's hardware, one for each device",
+        parameters: &["name", "script", "latest", "rows"],
+        request: None,
+        answers: &[("200", "The findings, the newest run first", Some("TestResults"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/api/v1/addresses",
         exists_for: For::Itself,
         id: "addresses",

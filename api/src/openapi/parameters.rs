@@ -6,7 +6,9 @@ use crate::KINDS;
 use crate::schema::{Kind, Semantic};
 use crate::values::Naming;
 use crate::watch::LAST_EVENT_ID;
-use crate::wire::{AddressSource, DeliveryState, IDEMPOTENCY_HEADER, MANAGER_HEADER, RUN_HEADER};
+use crate::wire::{
+    AddressSource, DeliveryState, IDEMPOTENCY_HEADER, MANAGER_HEADER, MAX_TEST_RESULTS, RUN_HEADER,
+};
 use serde_json::{Map, Value, json};
 
 /// A position of the watch: which life of the database, and how far into it.
@@ -171,6 +173,15 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "query",
             json!({"type": "integer", "minimum": 1, "maximum": 10000, "default": 1000}),
             "The last so many lines",
+        ),
+        ("script", "script", "query", text(), "Of this script alone"),
+        ("latest", "latest", "query", truth(), "Of each script the latest run alone"),
+        (
+            "rows",
+            "limit",
+            "query",
+            json!({"type": "integer", "minimum": 1, "maximum": MAX_TEST_RESULTS, "default": 200}),
+            "Most rows",
         ),
         ("follow", "follow", "query", truth(), "Go on with new lines as they come, as server-sent events"),
         (

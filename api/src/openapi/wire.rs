@@ -41,7 +41,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 69] {
+pub(super) fn components() -> [(&'static str, Value); 71] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -577,6 +577,11 @@ pub(super) fn components() -> [(&'static str, Value); 69] {
                         "description": "Who may come in, where the verb is `rescue`.",
                     },
                     "duration": form(Semantic::Duration),
+                    "tests": {
+                        "type": "array", "items": text(), "uniqueItems": true,
+                        "description": "Scripts of type `testing`, where the verb is `test`. Empty: those of `commissioning.testing`.",
+                    },
+                    "reason": {"type": "string", "description": "The reason for `override_tests`, for the audit log."},
                 }),
             ),
         ),
@@ -587,11 +592,23 @@ pub(super) fn components() -> [(&'static str, Value); 69] {
                 json!({
                     "id": form(Semantic::Uid), "machine": text(), "verb": {"type": "string", "enum": verbs},
                     "state": {"type": "string", "enum": operation_states}, "reason": text(), "message": text(),
-                    "script": text(), "output": text(), "requested_by": text(), "accepted_at": time(),
+                    "script": text(), "tests": texts(), "output": text(), "requested_by": text(), "accepted_at": time(),
                     "deadline": time(), "begun_at": time(), "finished_at": time(), "path": text(),
                 }),
             ),
         ),
+        (
+            "TestResult",
+            object(
+                &["script", "verdict", "message", "seconds", "attempt", "at"],
+                json!({
+                    "script": text(), "device": text(), "verdict": {"type": "string", "enum": ["passed", "degraded", "failed"]},
+                    "message": text(), "figures": {"type": "object", "additionalProperties": {"type": "number"}},
+                    "output": text(), "seconds": {"type": "number"}, "attempt": number(), "at": time(),
+                }),
+            ),
+        ),
+        ("TestResults", object(&["items"], json!({"items": list("TestResult")}))),
         ("OperationList", object(&["items"], json!({"items": list("Operation")}))),
         (
             "Gone",

@@ -21,6 +21,12 @@ pub struct OperationRequest {
     /// How long the rescue lasts at most; [`RESCUE_LASTS`] unless it is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Duration>,
+    /// Scripts of type `testing`, where the verb is `test`. Empty: those of the machine's `commissioning.testing`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tests: BTreeSet<String>,
+    /// The reason for `override_tests`, for the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// How long a rescue lasts where nobody says it.
@@ -34,7 +40,15 @@ pub const RESCUE_LIMITS: [Duration; 2] = [Duration::from_secs(60), Duration::fro
 
 impl From<Verb> for OperationRequest {
     fn from(verb: Verb) -> Self {
-        Self { verb, script: None, parameters: BTreeMap::new(), ssh_keys: BTreeSet::new(), duration: None }
+        Self {
+            verb,
+            script: None,
+            parameters: BTreeMap::new(),
+            ssh_keys: BTreeSet::new(),
+            duration: None,
+            tests: BTreeSet::new(),
+            reason: None,
+        }
     }
 }
 
@@ -56,11 +70,15 @@ pub enum Verb {
     RunScript,
     /// Boot it into an environment in memory, for people to mend it over SSH.
     Rescue,
+    /// Test its hardware, in the ephemeral environment.
+    Test,
+    /// Give it away although tests of its hardware failed.
+    OverrideTests,
 }
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::PowerOn,
         Self::PowerOff,
         Self::PowerCycle,
@@ -68,6 +86,8 @@ impl Verb {
         Self::Abort,
         Self::RunScript,
         Self::Rescue,
+        Self::Test,
+        Self::OverrideTests,
     ];
 
     /// As it is written.
@@ -81,6 +101,8 @@ impl Verb {
             Self::Abort => "abort",
             Self::RunScript => "run_script",
             Self::Rescue => "rescue",
+            Self::Test => "test",
+            Self::OverrideTests => "override_tests",
         }
     }
 }
@@ -152,6 +174,9 @@ pub struct Operation {
     /// The script that is run, as it was called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
+    /// The tests that are run, by the names of their Scripts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<String>,
     /// How far it is.
     pub state: OperationState,
     /// Why, as one CamelCase word for programs.

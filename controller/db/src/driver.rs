@@ -19,6 +19,19 @@ pub struct MachineMarks {
     pub unwiped: bool,
     /// When another reading of its hardware was asked for last.
     pub recommission_requested_at: Option<Timestamp>,
+    /// The latest override of failed tests.
+    pub tests_accepted: Option<TestsAccepted>,
+}
+
+/// A person's word that a machine is given away although tests of its hardware failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestsAccepted {
+    /// Tests that ended before are overridden.
+    pub at: Timestamp,
+    /// The person's account.
+    pub by: Option<String>,
+    /// The reason that was given.
+    pub reason: String,
 }
 
 /// Who has begun with an attempt whose task is not begun twice.
@@ -162,7 +175,8 @@ impl Store {
     /// The database.
     pub async fn machine_marks(&self, machine: MachineId) -> Result<MachineMarks, StoreError> {
         let row = sqlx::query!(
-            "select unwiped, (extract(epoch from recommission_requested_at) * 1000000)::bigint as recommission_us
+            "select unwiped, (extract(epoch from recommission_requested_at) * 1000000)::bigint as recommission_us,
+               (extract(epoch from tests_accepted_at) * 1000000)::bigint as accepted_us, tests_accepted_by, tests_accepted_reason
              from machine_mark where machine = $1",
             machine.get()
         );
@@ -170,6 +184,14 @@ impl Store {
         Ok(MachineMarks {
             unwiped: row.unwiped,
             recommission_requested_at: row.recommission_us.map(timestamp).transpose()?,
+            tests_accepted: match row.accepted_us {
+                None => None,
+                Some(at) => Some(TestsAccepted {
+                    at: timestamp(at)?,
+                    by: row.tests_accepted_by,
+                    reason: row.tests_accepted_reason.unwrap_or_default(),
+                }),
+            },
         })
     }
 

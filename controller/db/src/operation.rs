@@ -20,7 +20,7 @@ macro_rules! select_operations {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(
             OperationRow,
-            r#"select id, verb, script as "script: Json<Script>", state, reason, message, output, requested_by,
+            r#"select id, verb, script as "script: Json<Script>", tests as "tests: Json<Vec<Script>>", state, reason, message, output, requested_by,
                       (extract(epoch from requested_at) * 1000000)::bigint as "requested_us!",
                       (extract(epoch from deadline) * 1000000)::bigint as "deadline_us!",
                       (extract(epoch from begun_at) * 1000000)::bigint as begun_us,
@@ -36,8 +36,12 @@ macro_rules! select_operations {
 pub struct NewOperation<'a> {
     /// What is to be done.
     pub verb: Verb,
-    /// What is run, where that is it.
+    /// The script that `run_script` or `rescue` runs.
     pub script: Option<&'a Script>,
+    /// The tests that `test` runs.
+    pub tests: &'a [Script],
+    /// The reason of the person who asks.
+    pub because: Option<&'a str>,
     /// After how long it expires.
     pub lasts: Duration,
     /// The client's key: what was accepted under it is answered again.
@@ -51,8 +55,10 @@ pub struct Operation {
     pub id: OperationId,
     /// What is to be done.
     pub verb: Verb,
-    /// What is run, where that is it.
+    /// The script that `run_script` or `rescue` runs.
     pub script: Option<Script>,
+    /// The tests that `test` runs.
+    pub tests: Vec<Script>,
     /// How far it is.
     pub state: OperationState,
     /// Why, as one word.
@@ -79,7 +85,8 @@ const fn class(verb: Verb) -> &'static str {
         Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => "power",
         Verb::Recommission => "recommission",
         Verb::Abort => "abort",
-        Verb::RunScript | Verb::Rescue => "script",
+        Verb::RunScript | Verb::Rescue | Verb::Test => "script",
+        Verb::OverrideTests => "override",
     }
 }
 
@@ -90,7 +97,8 @@ fn supersedes(verb: Verb) -> Vec<String> {
         Verb::Abort => &["abort", "power"],
         // It begins anew what was aborted.
         Verb::Recommission => &["recommission", "abort"],
-        Verb::RunScript | Verb::Rescue => &["script"],
+        Verb::RunScript | Verb::Rescue | Verb::Test => &["script"],
+        Verb::OverrideTests => &["override"],
         Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => &["power"],
     };
     classes.iter().map(|class| (*class).to_owned()).collect()
@@ -116,7 +124,7 @@ impl Store {
             tx.rollback().await?;
             return Ok((row.object()?, known));
         }
-        if matches!(new.verb, Verb::RunScript | Verb::Rescue) {
+        if class(new.verb) == "script" {
             nothing_runs(&mut tx, row.uid).await?;
         }
         let id = Uuid::now_v7();
@@ -134,10 +142,10 @@ impl Store {
         let insert = sqlx::query_as!(
             OperationRow,
             r#"insert into machine_operation
-                 (id, machine, verb, class, request_key, requested_by, requested_at, deadline, message, script)
-               select $1, $2, $3, $4, $5, $6, t.at, t.at + make_interval(secs => $7), $8, $9
+                 (id, machine, verb, class, request_key, requested_by, requested_at, deadline, message, script, tests, because)
+               select $1, $2, $3, $4, $5, $6, t.at, t.at + make_interval(secs => $7), $8, $9, $10, $11
                from (select clock_timestamp() as at) t
-               returning id, verb, script as "script: Json<Script>", state, reason, message, output, requested_by,
+               returning id, verb, script as "script: Json<Script>", tests as "tests: Json<Vec<Script>>", state, reason, message, output, requested_by,
                  (extract(epoch from requested_at) * 1000000)::bigint as "requested_us!",
                  (extract(epoch from deadline) * 1000000)::bigint as "deadline_us!",
                  (extract(epoch from begun_at) * 1000000)::bigint as begun_us,
@@ -150,7 +158,9 @@ impl Store {
             self.actor().map(|actor| actor.name.as_str()),
             new.lasts.as_secs_f64(),
             "accepted",
-            new.script.map(Json) as _
+            new.script.map(Json) as _,
+            Json(new.tests) as _,
+            new.because
         );
         let operation = insert.fetch_one(&mut *tx).await?.operation()?;
         if new.verb == Verb::Recommission {
@@ -163,11 +173,26 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         }
+        if new.verb == Verb::OverrideTests {
+            sqlx::query!(
+                "insert into machine_mark (machine, tests_accepted_at, tests_accepted_by, tests_accepted_reason)
+                 select machine, requested_at, requested_by, because from machine_operation where id = $1
+                 on conflict (machine) do update set tests_accepted_at = excluded.tests_accepted_at,
+                   tests_accepted_by = excluded.tests_accepted_by,
+                   tests_accepted_reason = excluded.tests_accepted_reason",
+                id
+            )
+            .execute(&mut *tx)
+            .await?;
+        }
         prune(&mut tx, row.uid).await?;
         self.wake_around(&mut tx, Uid::from(row.uid)).await?;
         let mut asked = serde_json::json!({ "operation": new.verb });
         if let (Some(script), Some(asked)) = (new.script, asked.as_object_mut()) {
             asked.insert("script".to_owned(), script.name.as_str().into());
+        }
+        if let (Some(because), Some(asked)) = (new.because, asked.as_object_mut()) {
+            asked.insert("reason".to_owned(), because.into());
         }
         self.audit(&mut tx, &[audit::Written::beside(&row, &serde_json::Value::Null, &asked)]).await?;
         self.end(tx, dry_run).await?;
@@ -263,7 +288,7 @@ async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Opt
     let row = select_operations!("where machine = $1 and request_key = $2", machine, key);
     let Some(known) = row.fetch_optional(&mut **tx).await? else { return Ok(None) };
     let known = known.operation()?;
-    if known.verb == new.verb && known.script.as_ref() == new.script {
+    if known.verb == new.verb && known.script.as_ref() == new.script && known.tests == new.tests {
         return Ok(Some(known));
     }
     let said = |verb: Verb, script: Option<&Script>| {
@@ -278,7 +303,7 @@ async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Opt
 /// A script that runs is not taken the place of: what it has begun, it ends.
 async fn nothing_runs(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
     let running = sqlx::query_scalar!(
-        r#"select case verb when 'rescue' then verb else 'script ' || (script ->> 'name') end as "name!" from machine_operation
+        r#"select case verb when 'run_script' then 'script ' || (script ->> 'name') else verb end as "name!" from machine_operation
            where machine = $1 and class = 'script' and state = 'running'"#,
         machine
     );
@@ -311,6 +336,7 @@ struct OperationRow {
     id: Uuid,
     verb: String,
     script: Option<Json<Script>>,
+    tests: Json<Vec<Script>>,
     state: String,
     reason: String,
     message: String,
@@ -331,6 +357,7 @@ impl OperationRow {
             id: OperationId::from(self.id),
             verb: verb.ok_or_else(|| unknown(&self.verb))?,
             script: self.script.map(|Json(script)| script),
+            tests: self.tests.0,
             state: state.ok_or_else(|| unknown(&self.state))?,
             reason: self.reason,
             message: self.message,

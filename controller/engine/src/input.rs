@@ -59,6 +59,9 @@ pub struct MachineInput {
     /// Scripts that are run when its hardware has been read: those of commissioning, then those of testing.
     #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
     pub inspection: TaskScripts,
+    /// Tests of its hardware that failed.
+    #[serde(default, skip_serializing_if = "FailedTests::are_none")]
+    pub failed_tests: FailedTests,
     /// Scripts that are run before its disks are erased.
     #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
     pub release: TaskScripts,
@@ -122,6 +125,8 @@ impl MachineInput {
             self.deletion_requested_at,
             self.recommission_requested_at,
             self.abort_requested_at,
+            self.failed_tests.at,
+            self.failed_tests.accepted_at,
             self.power_wish.as_ref().map(|it| it.at),
             self.operations.iter().map(|it| it.requested_at).max(),
             claim.map(|claim| claim.claimed_at),
@@ -152,13 +157,39 @@ pub struct Operation {
     pub id: OperationId,
     /// What is to be done.
     pub verb: Verb,
-    /// What is run, where that is it.
+    /// The script that `run_script` or `rescue` runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
+    /// The tests that `test` runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<Script>,
     /// When that was asked.
     pub requested_at: Timestamp,
     /// When it is too late.
     pub deadline: Timestamp,
+}
+
+/// Tests of a machine's hardware whose latest run failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedTests {
+    /// One sentence for each finding: test, device, cause.
+    pub findings: Vec<String>,
+    /// The end of the latest of these runs.
+    pub at: Option<Timestamp>,
+    /// The latest override by a person.
+    pub accepted_at: Option<Timestamp>,
+}
+
+impl FailedTests {
+    fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// True: a test failed, and no person has overridden it since.
+    #[must_use]
+    pub fn stand(&self) -> bool {
+        self.at.is_some_and(|at| self.accepted_at.is_none_or(|accepted| accepted < at))
+    }
 }
 
 /// Scripts that belong to a task.

@@ -5,7 +5,8 @@ use super::problem::Refusal;
 use super::rights::Role;
 use super::{
     App, addresses, apply, audit, blobs, boots, console, docs, explain, layers, logs, metrics, objects,
-    openid, operations, patch, racks, registry, runs, session, slow, system, tokens, watch, webhooks,
+    openid, operations, patch, racks, registry, results, runs, session, slow, system, tokens, watch,
+    webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -143,6 +144,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .dry_run(Role::Admin),
     Endpoint::new("GET", "/api/v1/boots/{machine}", VIEWER, || get(boots::read)),
     Endpoint::new("GET", "/api/v1/machines/{name}/logs", VIEWER, || get(logs::read)),
+    Endpoint::new("GET", "/api/v1/machines/{name}/results", VIEWER, || get(results::read)),
     Endpoint::new("GET", "/api/v1/addresses", VIEWER, || get(addresses::list)),
     Endpoint::new("GET", "/api/v1/audit", ADMIN, || get(audit::list)),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),

@@ -64,6 +64,7 @@ mod query;
 mod racks;
 mod registry;
 mod render;
+mod results;
 mod runs;
 mod serve;
 mod serving;

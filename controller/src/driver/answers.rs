@@ -167,7 +167,8 @@ impl Driver {
             "Deployment" => {
                 let declared: DeploymentSpec = declared(object, supposed.spec)?;
                 let choice = supposed.choice.cloned();
-                let seen = deployment::look((self, estate), object, declared.clone(), now, choice).await?;
+                let seen =
+                    Box::pin(deployment::look((self, estate), object, declared.clone(), now, choice)).await?;
                 let claimed = match (&seen.machine, &seen.planned.action) {
                     (Some((machine, _, planned)), _) => Some((machine.clone(), planned.clone())),
                     (None, DeploymentAction::Claim(machine)) => {

@@ -51,7 +51,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         };
     }
     let estate = driver.estate().await?;
-    let seen = look((driver, &estate), &object, declared, now, choice).await?;
+    let seen = Box::pin(look((driver, &estate), &object, declared, now, choice)).await?;
     match seen.planned.action {
         // It lost its machine just now; machines are given away in rounds.
         DeploymentAction::Claim(_) => Ok(Then::Again(Duration::ZERO)),

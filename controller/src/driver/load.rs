@@ -29,6 +29,7 @@ use super::bmc_account::{DeclaredBmc, InUse};
 use super::entries;
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
+use super::hardware_tests::HardwareTests;
 use super::operation;
 use super::scripts::Scripts;
 use super::services::{self, Said};
@@ -114,6 +115,8 @@ pub struct Loaded {
     pub account: Option<BmcAccount>,
     /// The declared fields of its BMC. The input has the BMC as racks speak to it.
     pub declared: DeclaredBmc,
+    /// The latest run of each test of its hardware.
+    pub tests: HardwareTests,
     /// Its entries for racks, by concern.
     pub entries: BTreeMap<String, EntryState>,
     /// Names that it has in domains, as they were written last.
@@ -391,6 +394,7 @@ impl Estate {
             claim.map(|(claim, addressing)| (Some(claim), addressing)).unwrap_or_default();
         let release = claim.as_ref().map(|claim| &claim.spec);
         let scripts = Scripts::load(store, &machine, release).await?;
+        let tests = Box::pin(HardwareTests::load(store, uid, marks.tests_accepted)).await?;
         let mut input = MachineInput {
             uid,
             name: object.name.clone(),
@@ -407,6 +411,7 @@ impl Estate {
             unwiped: marks.unwiped,
             claim,
             inspection: scripts.inspection.planned(),
+            failed_tests: tests.failed(),
             release: scripts.release.planned(),
             budget,
             facts,
@@ -439,6 +444,7 @@ impl Estate {
             host_names,
             account,
             declared,
+            tests,
             entries,
             stands_at,
         })

@@ -24,8 +24,8 @@ use super::converge::Driver;
 use super::estate::RackSeen;
 use super::load::{Estate, Loaded};
 use super::{
-    addresses, bmc_account, decision, entries, estate, machine_addresses, operation, packages, proxy,
-    report_token, strangers, tag, zones,
+    addresses, bmc_account, decision, entries, estate, hardware_tests, machine_addresses, operation,
+    packages, proxy, report_token, strangers, tag, zones,
 };
 use crate::racks::observed::Observed;
 
@@ -62,6 +62,9 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             continue;
         }
         if bmc_account::settle(driver, &loaded).await? {
+            continue;
+        }
+        if hardware_tests::settle(driver, &loaded).await? {
             continue;
         }
         if addresses::assign(driver, &estate, &loaded).await? {
@@ -433,6 +436,7 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
     status.automatic_tags = automatic.filter_map(|it| it.name.parse().ok()).collect();
     status.inventory = loaded.inventory.clone();
     status.bmc = bmc_account::status(loaded);
+    status.tests = loaded.tests.status();
     status.commissioned_at = facts.inventory.as_ref().map(|seen| seen.at);
     status.power = facts.power.as_ref().map(|reading| PowerStatus {
         certificate: facts.bmc_certificate,

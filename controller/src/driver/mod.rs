@@ -44,6 +44,7 @@ pub mod discovery;
 pub mod entries;
 pub mod estate;
 pub mod fold;
+pub mod hardware_tests;
 pub mod image;
 pub mod kill;
 pub mod load;
@@ -99,8 +100,10 @@ pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
 pub struct Wish<'a> {
     /// What is to be done.
     pub verb: Verb,
-    /// What is run, where that is it.
+    /// The script that `run_script` or `rescue` runs.
     pub script: Option<&'a Script>,
+    /// The tests that `test` runs.
+    pub tests: &'a [Script],
 }
 
 /// What is not as it is stored, for a plan of what would be.

@@ -20,6 +20,7 @@ pub(super) fn open(operations: &[Operation]) -> Vec<input::Operation> {
         id: it.id,
         verb: it.verb,
         script: it.script.clone(),
+        tests: it.tests.clone(),
         requested_at: it.requested_at,
         deadline: it.deadline,
     })
@@ -38,7 +39,12 @@ pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
         let state = match it.verb {
             Verb::PowerOn | Verb::PowerCycle => PowerState::On,
             Verb::PowerOff => PowerState::Off,
-            Verb::Recommission | Verb::Abort | Verb::RunScript | Verb::Rescue => return None,
+            Verb::Recommission
+            | Verb::Abort
+            | Verb::RunScript
+            | Verb::Rescue
+            | Verb::Test
+            | Verb::OverrideTests => return None,
         };
         Some(PowerReading { state, at: it.finished_at? })
     });
@@ -49,14 +55,16 @@ pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
 pub(super) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, deadline: Timestamp) {
     let is_power = |verb| matches!(verb, Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle);
     input.operations.retain(|it| it.verb != wish.verb && !(is_power(it.verb) && is_power(wish.verb)));
-    let Wish { verb, script } = wish;
+    let Wish { verb, script, tests } = wish;
     let id = OperationId::from(Uid::generate().get());
     let script = script.cloned();
-    input.operations.push(input::Operation { id, verb, script, requested_at: now, deadline });
+    let tests = tests.to_vec();
+    input.operations.push(input::Operation { id, verb, script, tests, requested_at: now, deadline });
     match verb {
         Verb::Recommission => input.recommission_requested_at = Some(now),
         Verb::Abort => input.abort_requested_at = Some(now),
-        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle | Verb::RunScript | Verb::Rescue => {}
+        Verb::OverrideTests => input.failed_tests.accepted_at = Some(now),
+        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle | Verb::RunScript | Verb::Rescue | Verb::Test => {}
     }
 }
 
@@ -67,7 +75,8 @@ pub(super) fn interrupts(input: &MachineInput, verb: Verb) -> Option<String> {
         Verb::PowerCycle => "and boots again",
         Verb::Rescue => "and comes back when the rescue ends",
         Verb::RunScript => "before the script is booted",
-        Verb::PowerOn | Verb::Recommission | Verb::Abort => return None,
+        Verb::Test => "before the tests are booted",
+        Verb::PowerOn | Verb::Recommission | Verb::Abort | Verb::OverrideTests => return None,
     };
     let name = &input.name;
     let is_on = input.facts.power.as_ref().is_some_and(|reading| reading.state == PowerState::On);

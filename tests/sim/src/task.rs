@@ -281,7 +281,12 @@ impl Work<'_> {
             self.stage(Stage::Check, 2, &format!("running script {}", script.name))?;
             let failure = (script.name == FAILS).then(|| format!("script {FAILS} ended with exit status: 1"));
             self.life.event(Event::RanScript { attempt: task.attempt })?;
-            self.scripts.push(ScriptEnd { name: script.name.clone(), failure, ..ScriptEnd::default() });
+            self.scripts.push(ScriptEnd {
+                name: script.name.clone(),
+                failure,
+                test: script.test,
+                ..ScriptEnd::default()
+            });
         }
         Ok(task_scripts::judge(&self.scripts)?)
     }

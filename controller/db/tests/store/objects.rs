@@ -361,6 +361,8 @@ async fn who_waits_for_an_object_that_goes_to_another_pool_does_not_delete_or_re
                 script: None,
                 lasts: Duration::from_secs(60),
                 request_key: None,
+                tests: &[],
+                because: None,
             };
             store.request_operation(Key::Name("m"), &new, (false, &OnlyBlue)).await.unwrap_err()
         })

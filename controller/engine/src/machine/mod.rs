@@ -191,6 +191,7 @@ impl Walk<'_> {
             }
             PowerPolicy::Auto => {}
         }
+        self.wait_for_good_hardware();
     }
 
     /// Installs, and waits for the installed system.

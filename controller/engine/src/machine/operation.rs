@@ -75,13 +75,18 @@ impl<'a> Walk<'a> {
             return refused("Deleting", message, "declare it again once it is gone");
         }
         let managed = spec.mode == MachineMode::Managed;
-        if matches!(verb, Asked::Recommission | Asked::RunScript) && !managed {
+        if matches!(verb, Asked::Recommission | Asked::RunScript | Asked::Test) && !managed {
             let message = format!("{name} is left alone, because its mode is {}", spec.mode);
             return refused("Mode", message, "set mode = \"managed\" on the machine");
         }
         match verb {
             Asked::Recommission => return None,
-            Asked::RunScript | Asked::Rescue => return self.stands_against_script(verb),
+            Asked::OverrideTests if input.failed_tests.stand() => return None,
+            Asked::OverrideTests => {
+                let message = format!("no failed test keeps {name} from being used");
+                return refused("NothingToOverride", message, "see its results: basalt results");
+            }
+            Asked::RunScript | Asked::Rescue | Asked::Test => return self.stands_against_script(verb),
             Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle | Asked::Abort => {}
         }
         if spec.ownership.power == OwnershipMode::Observed {
@@ -174,7 +179,8 @@ impl<'a> Walk<'a> {
                 Asked::Recommission => self.recommissioned(operation),
                 Asked::Abort => self.abort(operation),
                 Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle => self.switch(operation),
-                Asked::RunScript | Asked::Rescue => self.script(operation),
+                Asked::RunScript | Asked::Rescue | Asked::Test => self.script(operation),
+                Asked::OverrideTests => self.overridden(operation),
             };
             let seen = self.seen(operation, far);
             self.operations.push(seen);

@@ -5,11 +5,15 @@ use basalt_api::kinds::{
 };
 use basalt_api::values::Timestamp;
 
+use super::script::TESTS_FAILED;
 use super::walk::Walk;
 use super::{Deployed, Goal, needs_inventory};
 use crate::facts::{Scope, StepRecord};
 use crate::plan::{Report, Wait};
 use crate::steps::StepId;
+
+/// The agent's stage while it runs a test.
+const TEST_STAGE: &str = "test";
 
 /// The agent's stage names of an install, and what they are to a deployment.
 const STAGES: &[(&str, InstallStage)] = &[
@@ -80,7 +84,11 @@ impl Walk<'_> {
             Goal::Ready if self.waits.iter().any(|w| w.step == Some(StepId::PowerOffInventory)) => {
                 Lifecycle::Commissioning
             }
+            Goal::Ready if self.is_tested() || self.waits.iter().any(|w| w.code == TESTS_FAILED) => {
+                Lifecycle::Testing
+            }
             Goal::Ready => Lifecycle::Ready,
+            Goal::Commission if self.runs_test() => Lifecycle::Testing,
             Goal::Commission if self.begun(|r| r.scope == Scope::Commission) => Lifecycle::Commissioning,
             Goal::Commission => Lifecycle::New,
             Goal::Deploy if deployed => Lifecycle::Deployed,
@@ -92,11 +100,19 @@ impl Walk<'_> {
         }
     }
 
+    /// True: the agent says that a test runs.
+    fn runs_test(&self) -> bool {
+        let progress = self.current_attempt().and_then(|attempt| self.input.facts.progress.get(&attempt));
+        progress.is_some_and(|progress| progress.stage == TEST_STAGE)
+    }
+
     fn operation(&self) -> Operation {
         match self.waits.first() {
             _ if !self.next.is_empty() => Operation::Running,
             None => Operation::Idle,
-            Some(wait) if wait.stalled && wait.tries.is_some() => Operation::Failed,
+            Some(wait) if wait.stalled && (wait.tries.is_some() || wait.code == TESTS_FAILED) => {
+                Operation::Failed
+            }
             Some(wait) if wait.stalled => Operation::Held,
             Some(_) => Operation::Waiting,
         }

@@ -3,7 +3,7 @@
 //! A script is run once. A rescue is for machines that somebody mends, so it is begun whatever their mode is, and on machines of
 //! deployments too. The rules, and their reasons, are in docs/decisions/059-scripts.md and 060-rescue.md.
 
-use basalt_api::kinds::OwnershipMode;
+use basalt_api::kinds::{FailedTestsPolicy, OwnershipMode};
 use basalt_api::values::{Attempt, Timestamp};
 use basalt_api::wire::Verb as Asked;
 
@@ -15,6 +15,9 @@ use crate::input::Operation;
 use crate::plan::{BootAction, TaskKind, Wait};
 use crate::steps::StepId;
 
+/// Code of the wait for hardware that passes its tests.
+pub(super) const TESTS_FAILED: &str = "TestsFailed";
+
 /// How the line begins by which the rescue environment says where people come in.
 const OPEN: &str = "ssh root@";
 
@@ -24,8 +27,7 @@ impl<'a> Walk<'a> {
         let (input, name) = (self.input, &self.input.name);
         if let Some(claim) = input.claim.as_ref().filter(|_| verb != Asked::Rescue) {
             let message = format!("{name} runs the system of deployment {}", claim.name);
-            let fix =
-                format!("delete deployment {}, or run the script in its system by other means", claim.name);
+            let fix = format!("delete deployment {}, or do it in its system by other means", claim.name);
             return Some(Refused { code: "Claimed", message, fix });
         }
         if input.spec.ownership.boot == OwnershipMode::Observed {
@@ -39,7 +41,7 @@ impl<'a> Walk<'a> {
     /// Whether a script waits for the machine, or has it: its power is then the script's.
     pub(super) fn script_goes_on(&self) -> bool {
         let mut operations = self.input.operations.iter();
-        operations.any(|it| matches!(it.verb, Asked::RunScript | Asked::Rescue) && self.goes_on(it))
+        operations.any(|it| boots(it.verb) && self.goes_on(it))
     }
 
     /// Whether somebody is to work on the machine, whatever its system, installed at that moment, would still have to report: who
@@ -87,6 +89,46 @@ impl<'a> Walk<'a> {
         self.input.operations.iter().any(|it| it.verb == Asked::Rescue && self.script_runs(it))
     }
 
+    /// True: tests of its hardware run, as somebody asked.
+    pub(super) fn is_tested(&self) -> bool {
+        self.input.operations.iter().any(|it| it.verb == Asked::Test && self.script_runs(it))
+    }
+
+    /// A machine whose hardware failed a test is given to nobody, unless a person overrides that or its spec ignores it.
+    pub(super) fn wait_for_good_hardware(&mut self) {
+        if let Some(wait) = self.failed_tests() {
+            self.waits.push(wait);
+        }
+    }
+
+    fn failed_tests(&self) -> Option<Wait> {
+        let (input, failed) = (self.input, &self.input.failed_tests);
+        let blocks = input.spec.commissioning.failed_tests == FailedTestsPolicy::Block;
+        let since = failed.at.filter(|_| blocks && failed.stand())?;
+        let name = &input.name;
+        Some(Wait {
+            code: TESTS_FAILED,
+            step: None,
+            message: format!("the hardware of {name} failed a test: {}", failed.findings.join("; ")),
+            since,
+            deadline: None,
+            human: Some(format!(
+                "mend it and run `basalt test {name}`, or run `basalt override-tests {name} --reason TEXT`"
+            )),
+            remedy: "it goes on when the tests pass, or are overridden".to_owned(),
+            tries: None,
+            stalled: true,
+        })
+    }
+
+    /// Failed tests are overridden in the transaction that accepts the operation.
+    pub(super) fn overridden(&self, operation: &Operation) -> Far {
+        Far::Done(format!(
+            "failed tests of {} before {} are overridden",
+            self.input.name, operation.requested_at
+        ))
+    }
+
     /// Runs a script, when nothing else is done to the machine. Once: what went wrong is told, and not tried again.
     pub(super) fn script(&mut self, operation: &Operation) -> Far {
         let name = self.input.name.clone();
@@ -99,7 +141,11 @@ impl<'a> Walk<'a> {
                 return Far::Done(format!("the rescue of {name} has ended (attempt {attempt})"));
             }
             Some((_, attempt, State::Succeeded(_))) => {
-                return Far::Done(format!("attempt {attempt} has run {what} on {name}"));
+                let found = match operation.verb {
+                    Asked::Test => format!("; `basalt results {name}` shows what was found"),
+                    _ => String::new(),
+                };
+                return Far::Done(format!("attempt {attempt} has run {what} on {name}{found}"));
             }
             Some((_, attempt, State::Failed(failure, message, _))) => {
                 let rule = failure.rule();
@@ -182,9 +228,19 @@ fn task(operation: &Operation) -> TaskKind {
     if operation.verb == Asked::Rescue { TaskKind::Rescue } else { TaskKind::Script }
 }
 
+/// True: the machine boots the ephemeral environment for it.
+pub(super) const fn boots(verb: Asked) -> bool {
+    matches!(verb, Asked::RunScript | Asked::Rescue | Asked::Test)
+}
+
 /// What an operation runs.
 fn words(operation: &Operation) -> String {
     match (&operation.script, operation.verb) {
+        (_, Asked::Test) => {
+            let names: Vec<&str> = operation.tests.iter().map(|test| test.name.as_str()).collect();
+            let noun = if names.len() == 1 { "test" } else { "tests" };
+            format!("{noun} {}", names.join(", "))
+        }
         (_, Asked::Rescue) => "the rescue environment".to_owned(),
         (Some(script), _) => format!("script {}", script.name),
         (None, _) => "a script".to_owned(),

@@ -94,18 +94,33 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
         }
         TaskKind::Script | TaskKind::Rescue => {
             let script = input.operations.iter().find_map(|operation| operation.script.clone());
-            (TaskAction::Script(script.ok_or(ComposeError::NoScript)?), when_idle(input))
+            // Tests belong to a reading of the hardware that they test.
+            let action = match (script, tests(input).is_empty()) {
+                (Some(script), _) => TaskAction::Script(script),
+                (None, false) => TaskAction::Inventory,
+                (None, true) => return Err(ComposeError::NoScript),
+            };
+            (action, when_idle(input))
         }
+    };
+    let scripts = match kind {
+        TaskKind::Script => tests(input).to_vec(),
+        _ => context.scripts.clone(),
     };
     Ok(Task {
         attempt: context.attempt.get(),
         not_after_unix_ms: context.not_after.as_millisecond(),
         machine_uid: input.uid.to_string(),
-        scripts: context.scripts.clone(),
+        scripts,
         bmc: context.bmc.clone(),
         action,
         then,
     })
+}
+
+/// The tests that somebody asked for.
+fn tests(input: &MachineInput) -> &[Script] {
+    input.operations.iter().map(|it| it.tests.as_slice()).find(|tests| !tests.is_empty()).unwrap_or_default()
 }
 
 /// What a machine does that was looked at or had a script run.

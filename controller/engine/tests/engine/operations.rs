@@ -1,10 +1,13 @@
 //! What a person asks of a machine once: in each situation it is done, waits, or is refused, and always ends.
 
-use basalt_api::kinds::{FleetBudget, Lifecycle, MachineMode, OwnershipMode, PowerPolicy};
+use basalt_api::kinds::{
+    FailedTestsPolicy, FleetBudget, Lifecycle, MachineMode, OwnershipMode, PowerPolicy, phase,
+};
 use basalt_api::wire::{OperationState, Verb};
 use basalt_engine::Plan;
 use basalt_engine::budget::Budget;
 use basalt_engine::facts::Progressed;
+use basalt_engine::input::FailedTests;
 use basalt_engine::machine::judge;
 use basalt_engine::plan::BootAction;
 use basalt_engine::steps::StepId;
@@ -178,27 +181,98 @@ fn situations_decide_what_can_be_asked() {
         change(&mut world);
         Verb::ALL.map(|verb| refused(&world, verb).unwrap_or("ok"))
     };
-    let nothing = "NothingToAbort";
+    let (nothing, unfailed) = ("NothingToAbort", "NothingToOverride");
     let locked = changed(&|world| world.remachine(|spec| spec.locked = true));
-    assert_eq!(locked, ["Locked"; 7]);
+    assert_eq!(locked, ["Locked"; 9]);
     let observed = changed(&|world| world.remachine(|spec| spec.ownership.boot = OwnershipMode::Observed));
-    assert_eq!(observed, ["ok", "ok", "ok", "ok", nothing, "BootObserved", "BootObserved"]);
+    assert_eq!(
+        observed,
+        ["ok", "ok", "ok", "ok", nothing, "BootObserved", "BootObserved", "BootObserved", unfailed]
+    );
     let deployed = changed(&|world| world.deploy(|_| {}));
-    assert_eq!(deployed, ["ok", "ok", "ok", "ok", nothing, "Claimed", "ok"]);
+    assert_eq!(deployed, ["ok", "ok", "ok", "ok", nothing, "Claimed", "ok", "Claimed", unfailed]);
     let no_bmc = changed(&|world| world.remachine(|spec| spec.bmc = None));
-    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing, "ok", "ok"]);
+    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing, "ok", "ok", "ok", unfailed]);
     let observed = changed(&|world| world.remachine(|spec| spec.ownership.power = OwnershipMode::Observed));
-    assert_eq!(observed, ["PowerObserved", "PowerObserved", "PowerObserved", "ok", nothing, "ok", "ok"]);
+    assert_eq!(
+        observed,
+        ["PowerObserved", "PowerObserved", "PowerObserved", "ok", nothing, "ok", "ok", "ok", unfailed]
+    );
     let off = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::Off));
-    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing, "ok", "ok"]);
+    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing, "ok", "ok", "ok", unfailed]);
     let on = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::On));
-    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing, "ok", "ok"]);
+    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing, "ok", "ok", "ok", unfailed]);
     let leaving = changed(&|world| world.input.deletion_requested_at = Some(world.now));
-    assert_eq!(leaving, ["Deleting", "Deleting", "Deleting", "Deleting", nothing, "Deleting", "Deleting"]);
+    assert_eq!(
+        leaving,
+        [
+            "Deleting", "Deleting", "Deleting", "Deleting", nothing, "Deleting", "Deleting", "Deleting",
+            "Deleting"
+        ]
+    );
     for mode in [MachineMode::Broken, MachineMode::Rescue, MachineMode::Retired] {
         let mended = changed(&|world| world.remachine(|spec| spec.mode = mode));
-        assert_eq!(mended, ["ok", "ok", "ok", "Mode", nothing, "Mode", "ok"], "a person mends there: {mode}");
+        assert_eq!(
+            mended,
+            ["ok", "ok", "ok", "Mode", nothing, "Mode", "ok", "Mode", unfailed],
+            "a person mends there: {mode}"
+        );
     }
+}
+
+/// A machine whose disk failed a test just now.
+fn machine_with_a_bad_disk() -> World {
+    let mut world = ready_machine();
+    world.input.failed_tests = FailedTests {
+        findings: vec!["basalt-disks sda: 12 sectors cannot be read".to_owned()],
+        at: Some(world.now),
+        accepted_at: None,
+    };
+    world
+}
+
+#[test]
+fn a_machine_whose_hardware_failed_a_test_is_given_to_nobody() {
+    let world = machine_with_a_bad_disk();
+    let plan = world.plan();
+    assert_eq!(phase(&plan.report.axes), "Failed testing");
+    let wait = &plan.waits[0];
+    assert_eq!((wait.code, wait.stalled), ("TestsFailed", true));
+    assert!(
+        wait.message.contains("sda: 12 sectors") && wait.human.as_ref().unwrap().contains("override-tests"),
+        "{wait:?}"
+    );
+}
+
+#[test]
+fn failed_tests_are_ignored_where_the_spec_says_so() {
+    let mut world = machine_with_a_bad_disk();
+    world.remachine(|spec| spec.commissioning.failed_tests = FailedTestsPolicy::Ignore);
+    assert_eq!(phase(&world.plan().report.axes), "Ready");
+}
+
+#[test]
+fn an_override_counts_for_what_failed_before_it() {
+    let mut world = machine_with_a_bad_disk();
+    assert_eq!(refused(&world, Verb::OverrideTests), None);
+    world.now = world.now.checked_add(std::time::Duration::from_secs(1)).unwrap();
+    world.ask(Verb::OverrideTests);
+    assert_eq!(phase(&world.plan().report.axes), "Ready");
+    assert!(world.run(1, done), "{:?}", world.plan());
+    world.now = world.now.checked_add(std::time::Duration::from_secs(60)).unwrap();
+    world.input.failed_tests.at = Some(world.now);
+    assert_eq!(phase(&world.plan().report.axes), "Failed testing", "it failed again");
+}
+
+#[test]
+fn a_machine_with_failed_tests_is_tested_again_when_somebody_asks() {
+    let mut world = machine_with_a_bad_disk();
+    world.ask(Verb::Test);
+    assert_eq!(world.plan().announced()[..2], [StepId::ArmScript, StepId::NetbootScript]);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    let (verb, state, why) = world.ended.last().unwrap();
+    assert_eq!((*verb, *state), (Verb::Test, OperationState::Done), "{why}");
+    assert!(why.contains("basalt results web1"), "{why}");
 }
 
 #[test]

@@ -44,7 +44,9 @@ pub(super) async fn request(
         return Ok((StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response());
     }
     let script = runs::script(&app, &machine.name, &asked).await?;
-    let wish = Wish { verb: asked.verb, script: script.as_ref() };
+    let tests = runs::tests(&app, &machine, &asked).await?;
+    let because = runs::because(&asked)?;
+    let wish = Wish { verb: asked.verb, script: script.as_ref(), tests: &tests };
     let lasts = match judged(&app, &machine, wish).await {
         Ok(lasts) => lasts,
         // The first request of this key may just have done what now stands against it.
@@ -56,7 +58,8 @@ pub(super) async fn request(
         }
     };
     let judged = (dry_run, &guards as &dyn Judge);
-    let new = NewOperation { verb: wish.verb, script: wish.script, lasts, request_key };
+    let new =
+        NewOperation { verb: wish.verb, script: wish.script, tests: wish.tests, because, lasts, request_key };
     let (machine, operation) = caller.store(&app).request_operation(key, &new, judged).await?;
     if dry_run {
         let plan = announce::of_operation(&app, &machine, wish).await?;
@@ -121,7 +124,10 @@ async fn known(
     let Some(request_key) = request_key else { return Ok(None) };
     let known = app.store().operation_under(machine.uid.into(), request_key).await?;
     let is_same = |known: &basalt_db::Operation| {
-        known.verb == asked.verb && runs::declared(known).map(|script| &script.name) == asked.script.as_ref()
+        let tests = || known.tests.iter().map(|test| &test.name);
+        known.verb == asked.verb
+            && runs::declared(known).map(|script| &script.name) == asked.script.as_ref()
+            && (asked.tests.is_empty() || asked.tests.iter().eq(tests()))
     };
     Ok(known.filter(is_same))
 }
@@ -146,6 +152,7 @@ fn shown(machine: &Object, operation: basalt_db::Operation) -> Operation {
         machine: machine.name.clone(),
         verb: operation.verb,
         script: runs::declared(&operation).map(|script| script.name.clone()),
+        tests: operation.tests.iter().map(|test| test.name.clone()).collect(),
         state: operation.state,
         reason: operation.reason,
         message: operation.message,

@@ -221,6 +221,8 @@ impl Granting {
                 let new = NewOperation {
                     verb: Verb::Recommission,
                     script: None,
+                    tests: &[],
+                    because: None,
                     lasts: Duration::from_secs(3600),
                     request_key: None,
                 };

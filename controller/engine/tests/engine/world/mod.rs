@@ -17,7 +17,7 @@ use basalt_api::wire::{OperationState, Verb as Asked};
 use basalt_engine::deadlines::DeadlineId;
 use basalt_engine::facts::*;
 use basalt_engine::input::{
-    Claim, EphemeralImage, MachineInput, Operation, Policy, ResolvedImage, TaskScripts,
+    Claim, EphemeralImage, FailedTests, MachineInput, Operation, Policy, ResolvedImage, TaskScripts,
 };
 use basalt_engine::plan::{BootAction, Effect, Plan, PlannedStep, TaskKind, Wait};
 use basalt_engine::render::{Context, compose};
@@ -136,6 +136,7 @@ impl World {
                 unwiped: false,
                 inspection: TaskScripts::default(),
                 release: TaskScripts::default(),
+                failed_tests: FailedTests::default(),
                 claim: None,
                 budget: basalt_engine::budget::Budget::default(),
                 ephemeral: Some(EphemeralImage {
@@ -255,12 +256,14 @@ impl World {
             id: uuid(self.deployments).into(),
             verb,
             script: matches!(verb, Asked::RunScript | Asked::Rescue).then(probe),
+            tests: if verb == Asked::Test { vec![probe()] } else { Vec::new() },
             requested_at: self.now,
             deadline: self.now.checked_add(lasts).unwrap(),
         });
         match verb {
             Asked::Recommission => self.input.recommission_requested_at = Some(self.now),
             Asked::Abort => self.input.abort_requested_at = Some(self.now),
+            Asked::OverrideTests => self.input.failed_tests.accepted_at = Some(self.now),
             _ => {}
         }
     }
@@ -274,7 +277,12 @@ impl World {
             let left = match verb {
                 Asked::PowerOn | Asked::PowerCycle => Some(PowerState::On),
                 Asked::PowerOff => Some(PowerState::Off),
-                Asked::Recommission | Asked::Abort | Asked::RunScript | Asked::Rescue => None,
+                Asked::Recommission
+                | Asked::Abort
+                | Asked::RunScript
+                | Asked::Rescue
+                | Asked::Test
+                | Asked::OverrideTests => None,
             };
             if let Some(state) = left.filter(|_| seen.state == OperationState::Done) {
                 self.input.power_wish = Some(PowerReading { state, at: self.now });
@@ -565,9 +573,12 @@ impl World {
                         && !facts.results.contains_key(&attempt);
                     let asked = self.input.operations.iter().find(|it| Scope::Operation(it.id) == scope);
                     let rescues = task == TaskKind::Rescue;
-                    let verb = if rescues { Asked::Rescue } else { Asked::RunScript };
-                    if asked.is_none_or(|it| it.verb != verb) && !running {
-                        self.violate(format!("{verb} is armed that nobody asks for"));
+                    let fits = |verb: Asked| match rescues {
+                        true => verb == Asked::Rescue,
+                        false => matches!(verb, Asked::RunScript | Asked::Test),
+                    };
+                    if asked.is_none_or(|it| !fits(it.verb)) && !running {
+                        self.violate(format!("a {task:?} is armed that nobody asks for"));
                     }
                     if claim.is_some() && !running && !rescues {
                         self.violate("a script is armed on somebody's machine".to_owned());

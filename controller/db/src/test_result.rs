@@ -1,0 +1,143 @@
+//! Results of hardware tests (docs/decisions/099-test-results.md).
+
+use std::collections::BTreeMap;
+
+use basalt_api::agent::Verdict;
+use basalt_api::values::{Attempt, MachineId, Timestamp};
+use sqlx::types::Json;
+
+use crate::object::{signed, timestamp, unsigned};
+use crate::{Store, StoreError};
+
+/// Runs of one test that are kept of a machine.
+const KEPT_RUNS: i64 = 50;
+
+/// One finding of one run of a test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestResult {
+    /// The run.
+    pub attempt: Attempt,
+    /// The Script's name, as it was.
+    pub script: String,
+    /// The part of the hardware; empty: the whole machine.
+    pub device: String,
+    /// The finding.
+    pub verdict: Verdict,
+    /// Measured values. Names end with the unit.
+    pub figures: BTreeMap<String, f64>,
+    /// One sentence for a person.
+    pub message: String,
+    /// The end of the script's output.
+    pub output: String,
+    /// The script's run time in seconds.
+    pub seconds: f64,
+    /// When the result was stored.
+    pub at: Timestamp,
+}
+
+/// Rows of a machine to read.
+#[derive(Clone, Copy, Debug)]
+pub struct TestQuery<'a> {
+    /// Of one script alone.
+    pub script: Option<&'a str>,
+    /// Of each script the latest run alone.
+    pub latest: bool,
+    /// Most rows.
+    pub limit: i64,
+}
+
+const VERDICTS: [(Verdict, &str); 3] =
+    [(Verdict::Passed, "passed"), (Verdict::Degraded, "degraded"), (Verdict::Failed, "failed")];
+
+fn word(verdict: Verdict) -> &'static str {
+    VERDICTS.iter().find(|(it, _)| *it == verdict).map_or("failed", |(_, word)| word)
+}
+
+impl Store {
+    /// Stores the rows of a run, and forgets runs beyond [`KEPT_RUNS`]. Rows that are known stay as they are.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn put_test_results(&self, machine: MachineId, rows: &[TestResult]) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        let attempts: Vec<i64> = rows.iter().map(|row| signed(row.attempt.get())).collect();
+        let figures: Vec<serde_json::Value> = rows.iter().map(|row| serde_json::json!(row.figures)).collect();
+        let column =
+            |of: fn(&TestResult) -> &str| rows.iter().map(of).map(ToOwned::to_owned).collect::<Vec<String>>();
+        let seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
+        let at: Vec<i64> = rows.iter().map(|row| row.at.as_microsecond()).collect();
+        sqlx::query!(
+            "insert into test_result (machine, attempt, script, device, verdict, figures, message, output, seconds, at)
+             select $1, r.attempt, r.script, r.device, r.verdict, r.figures, r.message, r.output, r.seconds,
+               to_timestamp(r.at / 1000000.0)
+             from unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::text[], $8::text[],
+                         $9::double precision[], $10::bigint[])
+               as r(attempt, script, device, verdict, figures, message, output, seconds, at)
+             on conflict do nothing",
+            machine.get(),
+            &attempts,
+            &column(|row| &row.script),
+            &column(|row| &row.device),
+            &column(|row| word(row.verdict)),
+            &figures,
+            &column(|row| &row.message),
+            &column(|row| &row.output),
+            &seconds,
+            &at
+        )
+        .execute(&mut *tx)
+        .await?;
+        sqlx::query!(
+            "delete from test_result t using (
+               select script, attempt, dense_rank() over (partition by script order by attempt desc) as age
+               from test_result where machine = $1) old
+             where t.machine = $1 and t.script = old.script and t.attempt = old.attempt and old.age > $2",
+            machine.get(),
+            KEPT_RUNS
+        )
+        .execute(&mut *tx)
+        .await?;
+        self.commit(tx).await
+    }
+
+    /// Rows of a machine, the newest run first.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn test_results(
+        &self,
+        machine: MachineId,
+        query: TestQuery<'_>,
+    ) -> Result<Vec<TestResult>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select attempt, script, device, verdict, figures as "figures: Json<BTreeMap<String, f64>>", message, output,
+                 seconds, (extract(epoch from at) * 1000000)::bigint as "at_us!"
+               from test_result t
+               where machine = $1 and ($2::text is null or script = $2)
+                 and (not $3 or attempt = (select max(attempt) from test_result l
+                                           where l.machine = $1 and l.script = t.script))
+               order by attempt desc, script, device limit $4"#,
+            machine.get(),
+            query.script,
+            query.latest,
+            query.limit
+        );
+        let mut results = Vec::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            let verdict = VERDICTS.iter().find(|(_, word)| *word == row.verdict).map(|(verdict, _)| *verdict);
+            results.push(TestResult {
+                attempt: Attempt::new(unsigned(row.attempt)),
+                script: row.script,
+                device: row.device,
+                verdict: verdict
+                    .ok_or_else(|| StoreError::Corrupt(format!("a test of machine {machine}")))?,
+                figures: row.figures.0,
+                message: row.message,
+                output: row.output,
+                seconds: row.seconds,
+                at: timestamp(row.at_us)?,
+            });
+        }
+        Ok(results)
+    }
+}

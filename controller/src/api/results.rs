@@ -1,0 +1,54 @@
+//! Findings of hardware tests (`GET /api/v1/machines/{name}/results`, docs/decisions/099-test-results.md).
+
+use super::problem::{Answer, Refusal};
+use super::query::parameters;
+use super::{App, body};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use basalt_api::wire::{MAX_TEST_RESULTS, TestResult, TestResults};
+use basalt_api::{FieldCode, Kind, ProblemCode};
+use basalt_db::TestQuery;
+use serde::Deserialize;
+
+/// Rows if no limit is given.
+const USUAL: i64 = 200;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    script: Option<String>,
+    #[serde(default)]
+    latest: bool,
+    limit: Option<i64>,
+}
+
+pub(super) async fn read(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Answer<Json<TestResults>> {
+    let Parameters { script, latest, limit } = parameters(&uri)?;
+    let kind = Kind::find("Machine")
+        .ok_or_else(|| Refusal::new(ProblemCode::Internal, "the kind Machine is not described"))?;
+    let limit = limit.unwrap_or(USUAL);
+    if !(1..=MAX_TEST_RESULTS).contains(&limit) {
+        let hint = format!("1 to {MAX_TEST_RESULTS}");
+        return Err(Refusal::field("/limit", FieldCode::Rule, format!("{limit} rows cannot be read"), &hint));
+    }
+    let machine = app.store().get(kind.name, body::key(kind, &name)?).await?;
+    let query = TestQuery { script: script.as_deref(), latest, limit };
+    let rows = app.store().test_results(machine.uid.into(), query).await?;
+    let items = rows.into_iter().map(|row| TestResult {
+        script: row.script,
+        device: Some(row.device).filter(|device| !device.is_empty()),
+        verdict: row.verdict,
+        message: row.message,
+        figures: row.figures,
+        output: row.output,
+        seconds: row.seconds,
+        attempt: row.attempt,
+        at: row.at,
+    });
+    Ok(Json(TestResults { items: items.collect() }))
+}

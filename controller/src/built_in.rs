@@ -1,0 +1,141 @@
+//! Scripts that come with Basalt: tests of hardware, which the agent carries out itself (docs/decisions/099-test-results.md).
+//!
+//! They are objects like those that people declare, so that references, plans and permissions need no exception. Each start of a
+//! region puts back those that are missing, and renews those that nobody has taken over.
+
+use basalt_api::kinds::Script;
+use basalt_api::values::Timestamp;
+use basalt_api::{Kind, KindOf};
+use basalt_db::{Key, Precondition, Put, Store, StoreError, splice};
+use serde_json::{Value, json};
+
+/// The manager of what comes with Basalt. Who declares such a Script under another manager keeps it.
+const MANAGER: &str = "basalt";
+
+/// A Script that comes with Basalt.
+#[derive(Debug)]
+pub struct BuiltIn {
+    /// The name of the Script.
+    pub name: &'static str,
+    /// The test of the agent.
+    test: &'static str,
+    /// For people.
+    description: &'static str,
+    /// The time after which it is stopped.
+    timeout: &'static str,
+    parameters: &'static [Parameter],
+}
+
+/// A parameter of a test.
+#[derive(Debug)]
+struct Parameter {
+    name: &'static str,
+    default: &'static str,
+    description: &'static str,
+}
+
+/// All of them.
+pub const SCRIPTS: [BuiltIn; 4] = [
+    BuiltIn {
+        name: "basalt-memory",
+        test: "memory",
+        description: "Writes patterns to the free memory and reads them back; looks at the error counters of the memory controllers.",
+        timeout: "1h",
+        parameters: &[],
+    },
+    BuiltIn {
+        name: "basalt-cpu",
+        test: "cpu",
+        description: "Keeps all processors busy with work of a known result, and watches temperatures and throttling.",
+        timeout: "1h",
+        parameters: &[],
+    },
+    BuiltIn {
+        name: "basalt-disks",
+        test: "disks",
+        description: "Reads the health of each disk (SMART) and a sample of its data. Nothing is written.",
+        timeout: "12h",
+        parameters: &[],
+    },
+    BuiltIn {
+        name: "basalt-network",
+        test: "network",
+        description: "Looks at link, speed and error counters of each interface, and reaches the gateway or the rack.",
+        timeout: "10m",
+        parameters: &[],
+    },
+];
+
+impl BuiltIn {
+    /// The spec of the Script.
+    fn spec(&self) -> Value {
+        let parameters = self.parameters.iter().map(|it| {
+            let parameter = json!({"type": "string", "default": it.default, "description": it.description});
+            (it.name.to_owned(), parameter)
+        });
+        json!({
+            "type": "testing",
+            "content": format!("#!/bin/sh\nexec basalt-agent test {} \"$@\"\n", self.test),
+            "timeout": self.timeout,
+            "parameters": parameters.collect::<serde_json::Map<_, _>>(),
+            "description": self.description,
+        })
+    }
+}
+
+/// Puts back what is missing, and renews what nobody has taken over.
+///
+/// # Errors
+/// Fails if the database cannot be reached.
+pub async fn keep(store: &Store) -> Result<(), StoreError> {
+    let kind: &'static Kind = Script::KIND;
+    let now = Timestamp::now();
+    for script in &SCRIPTS {
+        let spec = script.spec();
+        let precondition = match store.get(kind.name, Key::Name(script.name)).await {
+            Err(StoreError::NotFound { .. }) => Precondition::Absent,
+            Ok(found) if found.manager.as_deref() != Some(MANAGER) => continue,
+            Ok(found) => match serde_json::from_str::<Value>(found.spec.get()) {
+                Ok(known) if known == spec => continue,
+                _ => Precondition::Generation(found.generation),
+            },
+            Err(error) => return Err(error),
+        };
+        let text =
+            splice::Text::parse(spec.to_string()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let put = Put {
+            kind,
+            key: Key::Name(script.name),
+            spec: &text,
+            at: "",
+            labels: None,
+            manager: Some(MANAGER),
+            adopt: false,
+            precondition,
+            first_status: &crate::api::first_status(kind.name, now),
+        };
+        match store.put(&put).await {
+            // Another region of this database was faster.
+            Ok(_) | Err(StoreError::Exists { .. } | StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_api::kinds::ScriptSpec;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn each_is_a_good_script_that_runs_without_anything_given() {
+        for script in &SCRIPTS {
+            let spec: ScriptSpec = serde_json::from_value(script.spec()).unwrap();
+            assert!(Script::KIND.check(&script.spec()).is_empty(), "{}", script.name);
+            let run = spec.run(script.name, &BTreeMap::new()).unwrap();
+            assert!(run.test && run.arguments.len() == script.parameters.len(), "{}", script.name);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Tests of a machine's hardware: rows of what agents found, and what they mean to the machine
+//! (docs/decisions/099-test-results.md).
+
+use std::collections::BTreeMap;
+
+use basalt_api::agent::{ScriptEnd, TestRow, Verdict};
+use basalt_api::kinds::{HardwareTests as Status, TestVerdict, TestsOverride};
+use basalt_api::values::{Attempt, MachineId, Timestamp};
+use basalt_db::{Store, StoreError, TestQuery, TestResult, TestsAccepted};
+use basalt_engine::input::FailedTests;
+
+use super::converge::Driver;
+use super::load::Loaded;
+use crate::racks::observed::Observed;
+
+/// Most rows of the latest runs that a reconciliation reads.
+const ROWS: i64 = 2000;
+/// Most findings that a status or a wait names.
+const NAMED: usize = 10;
+
+/// The latest run of each test of a machine.
+#[derive(Clone, Debug, Default)]
+pub struct HardwareTests {
+    rows: Vec<TestResult>,
+    accepted: Option<TestsAccepted>,
+}
+
+impl HardwareTests {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn load(
+        store: &Store,
+        machine: MachineId,
+        accepted: Option<TestsAccepted>,
+    ) -> Result<Self, StoreError> {
+        let query = TestQuery { script: None, latest: true, limit: ROWS };
+        Ok(Self { rows: store.test_results(machine, query).await?, accepted })
+    }
+
+    /// For the planner.
+    #[must_use]
+    pub fn failed(&self) -> FailedTests {
+        FailedTests {
+            findings: self.findings(Verdict::Failed),
+            at: self.of(Verdict::Failed).map(|row| row.at).max(),
+            accepted_at: self.accepted.as_ref().map(|accepted| accepted.at),
+        }
+    }
+
+    /// For people. None: no test has run.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        let at = self.rows.iter().map(|row| row.at).max()?;
+        let verdict = match self.rows.iter().map(|row| row.verdict).max()? {
+            Verdict::Passed => TestVerdict::Passed,
+            Verdict::Degraded => TestVerdict::Degraded,
+            Verdict::Failed => TestVerdict::Failed,
+        };
+        let mut status = Status::new(verdict, at);
+        status.failed = self.findings(Verdict::Failed);
+        status.degraded = self.findings(Verdict::Degraded);
+        let failed = self.failed();
+        let counts = failed.at.is_some() && !failed.stand();
+        status.overridden = self.accepted.as_ref().filter(|_| counts).map(|accepted| {
+            let mut told = TestsOverride::new(accepted.at, accepted.reason.clone());
+            told.by.clone_from(&accepted.by);
+            told
+        });
+        Some(status)
+    }
+
+    fn of(&self, verdict: Verdict) -> impl Iterator<Item = &TestResult> {
+        self.rows.iter().filter(move |row| row.verdict == verdict)
+    }
+
+    fn findings(&self, verdict: Verdict) -> Vec<String> {
+        let mut findings: Vec<String> = self.of(verdict).take(NAMED).map(finding).collect();
+        let more = self.of(verdict).count().saturating_sub(NAMED);
+        if more > 0 {
+            findings.push(format!("and {more} more"));
+        }
+        findings
+    }
+}
+
+/// Test, device, cause.
+fn finding(row: &TestResult) -> String {
+    let device = if row.device.is_empty() { String::new() } else { format!(" {}", row.device) };
+    format!("{}{device}: {}", row.script, row.message)
+}
+
+/// Stores the rows of runs that are not known yet. True: there were some, and the caller looks again.
+///
+/// # Errors
+/// Fails if the database cannot be reached.
+pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError> {
+    let mut known: BTreeMap<&str, Attempt> = BTreeMap::new();
+    for row in &loaded.tests.rows {
+        known.insert(&row.script, row.attempt);
+    }
+    let mut rows = Vec::new();
+    for fact in loaded.facts.iter().filter(|fact| fact.kind == "result") {
+        let Some(attempt) = fact.attempt else { continue };
+        // Results are large: only those of tasks with tests whose rows are missing are read.
+        let tests = loaded.tasks.get(&attempt).map(tests_of).unwrap_or_default();
+        if tests.iter().all(|test| known.get(test.as_str()).is_some_and(|known| *known >= attempt)) {
+            continue;
+        }
+        let Some(Observed::Result(result)) = Observed::of(fact) else { continue };
+        let ends = result.scripts.iter().filter(|end| tests.contains(&end.name));
+        rows.extend(ends.flat_map(|end| rows_of(attempt, end, fact.stored_at)));
+    }
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    driver.store.put_test_results(loaded.input.uid, &rows).await?;
+    Ok(true)
+}
+
+/// The names of a task's tests.
+fn tests_of(task: &serde_json::Value) -> Vec<String> {
+    let scripts = task.get("scripts").and_then(serde_json::Value::as_array);
+    let tests = scripts.into_iter().flatten().filter(|script| script.get("test") == Some(&true.into()));
+    tests.filter_map(|script| script.get("name")?.as_str().map(ToOwned::to_owned)).collect()
+}
+
+/// The rows of a run. A test that wrote none, or ended badly without a row that says so, gets a row of its end.
+fn rows_of(attempt: Attempt, end: &ScriptEnd, at: Timestamp) -> Vec<TestResult> {
+    let row = |row: &TestRow| TestResult {
+        attempt,
+        script: end.name.clone(),
+        device: row.device.clone().unwrap_or_default(),
+        verdict: row.verdict,
+        figures: row.figures.clone(),
+        message: row.message.clone(),
+        output: end.output.clone(),
+        seconds: end.seconds,
+        at,
+    };
+    let mut rows: Vec<TestResult> = end.rows.iter().map(row).collect();
+    let told = rows.iter().any(|row| row.verdict == Verdict::Failed);
+    let whole = |verdict, message: &str| {
+        row(&TestRow { device: None, verdict, figures: BTreeMap::new(), message: message.to_owned() })
+    };
+    match &end.failure {
+        Some(failure) if !told => {
+            rows.retain(|row| !row.device.is_empty());
+            rows.push(whole(Verdict::Failed, failure));
+        }
+        None if rows.is_empty() => rows.push(whole(Verdict::Passed, "it ended well")),
+        _ => {}
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(failure: Option<&str>, rows: &[(&str, Verdict)]) -> ScriptEnd {
+        let rows = rows.iter().map(|(device, verdict)| TestRow {
+            device: (!device.is_empty()).then(|| (*device).to_owned()),
+            verdict: *verdict,
+            figures: BTreeMap::new(),
+            message: "found".to_owned(),
+        });
+        ScriptEnd {
+            name: "disks".to_owned(),
+            failure: failure.map(ToOwned::to_owned),
+            test: true,
+            rows: rows.collect(),
+            ..ScriptEnd::default()
+        }
+    }
+
+    fn found(end: &ScriptEnd) -> Vec<(String, Verdict, String)> {
+        let rows = rows_of(Attempt::new(7), end, Timestamp::UNIX_EPOCH);
+        rows.into_iter().map(|row| (row.device, row.verdict, row.message)).collect()
+    }
+
+    #[test]
+    fn a_test_without_rows_has_one_of_its_end() {
+        let passed = (String::new(), Verdict::Passed, "it ended well".to_owned());
+        assert_eq!(found(&end(None, &[])), [passed]);
+        let failed = (String::new(), Verdict::Failed, "it was stopped".to_owned());
+        assert_eq!(found(&end(Some("it was stopped"), &[])), [failed]);
+    }
+
+    #[test]
+    fn an_end_that_no_row_explains_is_a_row_too() {
+        let rows = [("sda", Verdict::Passed), ("sdb", Verdict::Failed)];
+        assert_eq!(found(&end(Some("exit status: 1"), &rows)).len(), 2, "sdb says why");
+        let rows = found(&end(Some("it was stopped"), &[("sda", Verdict::Passed), ("", Verdict::Passed)]));
+        assert_eq!(rows[0].0, "sda");
+        assert_eq!(rows[1], (String::new(), Verdict::Failed, "it was stopped".to_owned()));
+    }
+
+    #[test]
+    fn the_latest_runs_say_how_the_hardware_is() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut tests = HardwareTests::default();
+        assert_eq!(tests.status(), None);
+        tests.rows = rows_of(
+            Attempt::new(7),
+            &end(None, &[("sda", Verdict::Degraded), ("sdb", Verdict::Failed)]),
+            at(9),
+        );
+        let status = tests.status().unwrap();
+        assert_eq!((status.verdict, status.at), (TestVerdict::Failed, at(9)));
+        assert_eq!(
+            (status.failed, status.degraded),
+            (vec!["disks sdb: found".to_owned()], vec!["disks sda: found".to_owned()])
+        );
+        assert!(tests.failed().stand() && status.overridden.is_none());
+        let accepted =
+            |second| TestsAccepted { at: at(second), by: Some("ops".into()), reason: "spare".into() };
+        tests.accepted = Some(accepted(8));
+        assert!(tests.failed().stand(), "a test that failed later counts");
+        tests.accepted = Some(accepted(10));
+        assert!(!tests.failed().stand());
+        assert_eq!(tests.status().unwrap().overridden.unwrap().reason, "spare");
+    }
+}

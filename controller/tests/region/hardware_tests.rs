@@ -1,0 +1,216 @@
+//! Tests of hardware, at a played rack: from the task to rows, to what they mean for the machine, and to a person's override.
+
+use crate::linked::Linked;
+use crate::site::{self, MAC, site, task, until};
+use crate::support::Lab;
+use basalt_api::agent::{Inventory, Outcome, ScriptEnd, Task, TaskResult, TestRow, Verdict};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const OPERATIONS: &str = "/api/v1/machines/web1/operations";
+const RESULTS: &str = "/api/v1/machines/web1/results";
+
+fn row(device: &str, verdict: Verdict, message: &str) -> TestRow {
+    let figures = BTreeMap::from([("celsius".to_owned(), 41.5)]);
+    TestRow { device: Some(device.to_owned()), verdict, figures, message: message.to_owned() }
+}
+
+/// A test that wrote these rows.
+fn end(name: &str, rows: Vec<TestRow>) -> ScriptEnd {
+    let failed = rows.iter().any(|row| row.verdict == Verdict::Failed);
+    ScriptEnd {
+        name: name.to_owned(),
+        failure: failed.then(|| format!("script {name} ended with exit status: 1")),
+        test: true,
+        rows,
+        output: "line one\nline two\n".to_owned(),
+        seconds: 3.5,
+    }
+}
+
+async fn ends(rack: &Linked, task: &Task, scripts: Vec<ScriptEnd>) {
+    let result = TaskResult {
+        attempt: task.attempt,
+        outcome: Outcome::Succeeded,
+        inventory: Some(Inventory::default()),
+        markers: BTreeMap::new(),
+        timings: BTreeMap::new(),
+        output: None,
+        scripts,
+        bmc: None,
+    };
+    site::ends(rack, &result, &task.machine_uid).await;
+}
+
+async fn phase(lab: &Lab, wanted: &str) -> Value {
+    until(wanted, async || {
+        let status = lab.api.get("/api/v1/machines/web1").await.json()["status"].clone();
+        (status["phase"] == wanted && !status["tests"].is_null()).then_some(status)
+    })
+    .await
+}
+
+async fn rows(lab: &Lab, query: &str) -> Vec<Value> {
+    let answer = lab.api.get(&format!("{RESULTS}{query}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["items"].as_array().unwrap().clone()
+}
+
+async fn asks(lab: &Lab, asked: Value) -> (u16, Value) {
+    let answer = lab.api.send("POST", OPERATIONS, &[], asked.to_string()).await;
+    (answer.status.as_u16(), answer.json())
+}
+
+/// A machine whose disk failed a test while it was commissioned.
+async fn failed() -> (Lab, basalt_region::controller::Controller, Linked, Task) {
+    let (lab, controller, rack) = site().await;
+    let burn_in =
+        json!({"type": "testing", "content": "#!/bin/sh\n", "parameters": {"minutes": {"default": "5"}}});
+    lab.api.declare("/api/v1/scripts/burn-in", &burn_in.to_string()).await;
+    let machine = json!({"boot_macs": [MAC], "commissioning": {"bmc": "leave", "testing": ["basalt-disks", "burn-in"]}});
+    lab.api.declare("/api/v1/machines/web1", &machine.to_string()).await;
+    let task = task(&rack, 0).await;
+    let names: Vec<&str> = task.scripts.iter().map(|script| script.name.as_str()).collect();
+    assert_eq!(names, ["basalt-disks", "burn-in"]);
+    assert!(task.scripts.iter().all(|script| script.test && script.repeats));
+    let disks = vec![
+        row("sda", Verdict::Failed, "12 sectors cannot be read"),
+        row("sdb", Verdict::Degraded, "it is worn out"),
+    ];
+    ends(&rack, &task, vec![end("basalt-disks", disks), end("burn-in", Vec::new())]).await;
+    (lab, controller, rack, task)
+}
+
+#[tokio::test]
+async fn findings_are_rows_and_a_failed_one_keeps_the_machine_from_being_used() {
+    let (lab, _controller, _rack, task) = failed().await;
+    let status = phase(&lab, "Failed testing").await;
+    assert_eq!(status["axes"]["lifecycle"], "testing");
+    let tests = &status["tests"];
+    assert_eq!((&tests["verdict"], &tests["overridden"]), (&json!("failed"), &Value::Null));
+    assert_eq!(tests["failed"], json!(["basalt-disks sda: 12 sectors cannot be read"]));
+    assert_eq!(tests["degraded"], json!(["basalt-disks sdb: it is worn out"]));
+    let stalled = status["conditions"].as_array().unwrap().iter().find(|it| it["type"] == "Stalled").unwrap();
+    assert_eq!((&stalled["status"], &stalled["reason"]), (&json!("true"), &json!("TestsFailed")));
+
+    let found = rows(&lab, "").await;
+    let short = |row: &Value| format!("{} {} {}", row["script"], row["device"], row["verdict"]);
+    let lines: Vec<String> = found.iter().map(short).collect();
+    assert_eq!(
+        lines,
+        [
+            r#""basalt-disks" "sda" "failed""#,
+            r#""basalt-disks" "sdb" "degraded""#,
+            r#""burn-in" null "passed""#,
+        ]
+    );
+    let sda = &found[0];
+    assert_eq!((&sda["figures"]["celsius"], &sda["seconds"]), (&json!(41.5), &json!(3.5)));
+    assert_eq!((&sda["output"], &sda["attempt"]), (&json!("line one\nline two\n"), &json!(task.attempt)));
+    assert_eq!(rows(&lab, "?script=burn-in").await.len(), 1);
+    assert_eq!(rows(&lab, "?limit=1").await.len(), 1);
+    assert_eq!(lab.api.get(&format!("{RESULTS}?limit=0")).await.status, 422);
+
+    // Nobody gets it, and a policy that ignores tests gives it away.
+    let ignores = json!({"commissioning": {"failed_tests": "ignore"}}).to_string();
+    let patched = lab.api.send("PATCH", "/api/v1/machines/web1", &[], ignores).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    assert_eq!(phase(&lab, "Ready").await["tests"]["verdict"], "failed", "the status says so all the same");
+}
+
+#[tokio::test]
+async fn a_later_run_of_the_test_that_passes_frees_the_machine() {
+    let (lab, _controller, rack, before) = failed().await;
+    phase(&lab, "Failed testing").await;
+    let (status, accepted) = asks(&lab, json!({"verb": "test", "tests": ["basalt-disks"]})).await;
+    assert_eq!((status, &accepted["tests"]), (202, &json!(["basalt-disks"])), "{accepted}");
+    let second = task(&rack, before.attempt).await;
+    assert_eq!(second.scripts.len(), 1);
+    ends(&rack, &second, vec![end("basalt-disks", vec![row("sda", Verdict::Passed, "all is well")])]).await;
+    phase(&lab, "Ready").await;
+    let path = accepted["path"].as_str().unwrap();
+    let done = until("the operation is done", async || {
+        Some(lab.api.get(path).await.json()).filter(|it| it["state"] == "done")
+    })
+    .await;
+    assert!(done["message"].as_str().unwrap().contains("basalt results web1"), "{done}");
+    assert_eq!(rows(&lab, "").await.len(), 4, "the first run stays");
+    let latest = rows(&lab, "?latest=true").await;
+    let attempts: Vec<&Value> = latest.iter().map(|row| &row["attempt"]).collect();
+    assert_eq!(attempts, [&json!(second.attempt), &json!(before.attempt)], "of each script the latest run");
+}
+
+#[tokio::test]
+async fn an_override_needs_a_reason_and_is_audited() {
+    let (lab, _controller, rack, before) = failed().await;
+    phase(&lab, "Failed testing").await;
+    let (status, problem) = asks(&lab, json!({"verb": "override_tests"})).await;
+    assert_eq!((status, &problem["errors"][0]["pointer"]), (422, &json!("/reason")), "{problem}");
+    let (status, problem) = asks(&lab, json!({"verb": "override_tests", "reason": "x".repeat(1001)})).await;
+    assert_eq!(status, 422, "{problem}");
+    let reason = "the disk is scratch space";
+    let (status, accepted) = asks(&lab, json!({"verb": "override_tests", "reason": reason})).await;
+    assert_eq!(status, 202, "{accepted}");
+    let tests = phase(&lab, "Ready").await["tests"].clone();
+    assert_eq!((&tests["verdict"], &tests["overridden"]["reason"]), (&json!("failed"), &json!(reason)));
+    let audit = lab.api.get("/api/v1/audit?object=Machine/web1").await;
+    assert!(audit.text().contains(reason), "{}", audit.text());
+    let (status, problem) = asks(&lab, json!({"verb": "override_tests", "reason": reason})).await;
+    assert_eq!(status, 409, "{problem}");
+
+    // What fails later counts again.
+    assert_eq!(asks(&lab, json!({"verb": "test"})).await.0, 202, "those of commissioning.testing");
+    let second = task(&rack, before.attempt).await;
+    assert_eq!(second.scripts.len(), 2);
+    let disk = row("sda", Verdict::Failed, "it is gone");
+    ends(&rack, &second, vec![end("basalt-disks", vec![disk]), end("burn-in", Vec::new())]).await;
+    phase(&lab, "Failed testing").await;
+}
+
+#[tokio::test]
+async fn tests_that_cannot_be_run_are_refused_with_the_field() {
+    let (lab, _controller, _rack) = site().await;
+    lab.api.declare("/api/v1/scripts/leave", r##"{"type":"release","content":"#!/bin/sh\n"}"##).await;
+    lab.api.declare("/api/v1/machines/web1", &json!({"boot_macs": [MAC]}).to_string()).await;
+    let refused = async |asked: Value| {
+        let (status, problem) = asks(&lab, asked).await;
+        assert_eq!(status, 422, "{problem}");
+        let error = &problem["errors"][0];
+        format!("{} {}", error["pointer"].as_str().unwrap(), error["message"].as_str().unwrap())
+    };
+    assert_eq!(
+        refused(json!({"verb": "test"})).await,
+        "/tests no test is named, and commissioning.testing of web1 has none"
+    );
+    assert_eq!(
+        refused(json!({"verb": "test", "tests": ["no-such"]})).await,
+        "/tests there is no Script \"no-such\""
+    );
+    assert_eq!(
+        refused(json!({"verb": "test", "tests": ["leave"]})).await,
+        "/tests script leave is of type release"
+    );
+    let given = json!({"verb": "test", "tests": ["basalt-cpu"], "parameters": {"bogus": "1"}});
+    assert_eq!(refused(given).await, "/parameters/bogus no test has parameter \"bogus\"");
+    assert_eq!(
+        refused(json!({"verb": "power_on", "tests": ["basalt-cpu"]})).await,
+        "/tests power_on has no use for tests"
+    );
+}
+
+#[tokio::test]
+async fn scripts_that_come_with_basalt_come_back_and_stay_with_those_who_took_them() {
+    let lab = crate::support::lab().await;
+    let memory = "/api/v1/scripts/basalt-memory";
+    let first = lab.api.get(memory).await.json();
+    assert_eq!(first["metadata"]["manager"], "basalt", "{first}");
+    let store = lab.region.store();
+    assert_eq!(lab.api.send("DELETE", &format!("{memory}?adopt=true"), &[], String::new()).await.status, 200);
+    basalt_region::built_in::keep(store).await.unwrap();
+    assert_eq!(lab.api.get(memory).await.json()["spec"], first["spec"], "it is back");
+    let own = json!({"type": "testing", "content": "#!/bin/sh\ntrue\n"}).to_string();
+    let taken = lab.api.send("PUT", &format!("{memory}?adopt=true"), &[], own).await;
+    assert!(taken.status.is_success(), "{}", taken.text());
+    basalt_region::built_in::keep(store).await.unwrap();
+    assert_eq!(lab.api.get(memory).await.json()["spec"]["content"], "#!/bin/sh\ntrue\n");
+}
