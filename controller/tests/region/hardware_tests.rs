@@ -205,7 +205,8 @@ async fn scripts_that_come_with_basalt_come_back_and_stay_with_those_who_took_th
     let first = lab.api.get(memory).await.json();
     assert_eq!(first["metadata"]["manager"], "basalt", "{first}");
     let store = lab.region.store();
-    assert_eq!(lab.api.send("DELETE", &format!("{memory}?adopt=true"), &[], String::new()).await.status, 200);
+    let deleted = lab.api.send("DELETE", &format!("{memory}?adopt=true"), &[], String::new()).await;
+    assert!(deleted.status.is_success(), "{}", deleted.text());
     basalt_region::built_in::keep(store).await.unwrap();
     assert_eq!(lab.api.get(memory).await.json()["spec"], first["spec"], "it is back");
     let own = json!({"type": "testing", "content": "#!/bin/sh\ntrue\n"}).to_string();
