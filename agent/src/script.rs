@@ -12,15 +12,17 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use basalt_api::agent::{FailureCode, OUTPUT_BYTES, Outcome, Script, Task};
+use basalt_api::agent::{FailureCode, OUTPUT_BYTES, RESULTS_VARIABLE, Script, Task, TestRow};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::Failure;
 use crate::report::Reporter;
-use crate::say;
+use crate::{results, say};
 
 /// Where the script lies while it runs; in memory.
 const DIRECTORY: &str = "/run/basalt-script";
+/// The file for the rows of a test, beside the script.
+const RESULTS: &str = "results";
 /// Most bytes of a line; a longer one is several.
 const LINE_BYTES: u64 = 4096;
 /// Most of what it says that is logged: the log lies in memory.
@@ -32,27 +34,43 @@ const SILENT: Duration = Duration::from_secs(30);
 /// How long what a script left behind may hold its output open.
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
-/// Runs it. Answers what it said, the end of it, beside how it ended.
-pub fn run(
-    task: &Task,
-    script: &Script,
-    again: bool,
-    reporter: &mut Reporter,
-) -> (Result<Outcome, Failure>, String) {
+/// The end of a run.
+#[derive(Debug)]
+pub struct Ended {
+    /// The failure, if it was one.
+    pub done: Result<(), Failure>,
+    /// The end of what it said.
+    pub output: String,
+    /// The rows that a test wrote.
+    pub rows: Vec<TestRow>,
+    /// The time that it took.
+    pub seconds: f64,
+}
+
+/// Runs it.
+pub fn run(task: &Task, script: &Script, again: bool, reporter: &mut Reporter) -> Ended {
     if again && !script.repeats {
         let message = format!(
             "the machine was restarted after it had begun with script {}, which is not run a second time",
             script.name
         );
-        return (Err(Failure::new(FailureCode::ScriptFailed, message)), String::new());
+        let done = Err(Failure::new(FailureCode::ScriptFailed, message));
+        return Ended { done, output: String::new(), rows: Vec::new(), seconds: 0.0 };
     }
-    let mut said = Said::default();
     reporter.stage("run_script", 2, &format!("running script {}", script.name));
-    let done = run_in(Path::new(DIRECTORY), task, script, &mut said, reporter);
-    (done.map(|()| Outcome::Succeeded), said.into_text())
+    run_in(Path::new(DIRECTORY), task, script, reporter)
 }
 
-fn run_in(
+fn run_in(directory: &Path, task: &Task, script: &Script, reporter: &mut Reporter) -> Ended {
+    let began = Instant::now();
+    let mut said = Said::default();
+    let done = attend(directory, task, script, &mut said, reporter);
+    let rows = if script.test { results::read(&directory.join(RESULTS)) } else { Vec::new() };
+    Ended { done, output: said.into_text(), rows, seconds: began.elapsed().as_secs_f64() }
+}
+
+/// Starts it, logs what it says, and waits for its end.
+fn attend(
     directory: &Path,
     task: &Task,
     script: &Script,
@@ -81,6 +99,9 @@ fn run_in(
         .stdout(writer)
         .stderr(error_writer)
         .process_group(0);
+    if script.test {
+        command.env(RESULTS_VARIABLE, directory.join(RESULTS));
+    }
     let mut child = command.spawn().map_err(|error| {
         let first = script.content.lines().next().unwrap_or_default();
         failed(format!("script {name} cannot be started by its first line, {first:?}: {error}"))
@@ -135,9 +156,14 @@ fn run_in(
     }
 }
 
-/// Puts the script where the kernel can start it.
+/// Puts the script where the kernel can start it, beside an empty file for its results.
 fn write(directory: &Path, script: &Script) -> io::Result<PathBuf> {
     fs::create_dir_all(directory)?;
+    let results = directory.join(RESULTS);
+    let _ = fs::remove_file(&results);
+    if script.test {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&results)?;
+    }
     let path = directory.join("script");
     let _ = fs::remove_file(&path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o700).open(&path)?;
@@ -225,17 +251,19 @@ mod tests {
 
     use super::*;
 
-    /// Runs it in a directory of its own.
-    fn outcome(content: &str, arguments: &[&str], timeout_seconds: u64) -> (Result<(), String>, String) {
-        let script = Script {
+    fn script(content: &str, arguments: &[&str], timeout_seconds: u64) -> Script {
+        Script {
             name: "probe".to_owned(),
             content: content.to_owned(),
             arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
             timeout_seconds,
             repeats: false,
             test: false,
-        };
-        let task = Task {
+        }
+    }
+
+    fn task(script: &Script) -> Task {
+        Task {
             attempt: 7,
             not_after_unix_ms: 0,
             machine_uid: "a-uid".to_owned(),
@@ -243,15 +271,20 @@ mod tests {
             bmc: None,
             action: TaskAction::Script(script.clone()),
             then: Then::PowerOff,
-        };
+        }
+    }
+
+    /// Runs it in a directory of its own.
+    fn outcome(content: &str, arguments: &[&str], timeout_seconds: u64) -> (Result<(), String>, String) {
+        let script = script(content, arguments, timeout_seconds);
         let directory = tempfile::tempdir().unwrap();
-        let mut said = Said::default();
-        let done = run_in(directory.path(), &task, &script, &mut said, &mut Reporter::silent());
-        let done = done.map_err(|failure| {
+        let ended = run_in(directory.path(), &task(&script), &script, &mut Reporter::silent());
+        assert_eq!(ended.rows, []);
+        let done = ended.done.map_err(|failure| {
             assert_eq!(failure.code, FailureCode::ScriptFailed);
             failure.message
         });
-        (done, said.into_text())
+        (done, ended.output)
     }
 
     #[test]
@@ -305,24 +338,28 @@ mod tests {
 
     #[test]
     fn a_machine_that_was_restarted_does_not_run_it_again() {
-        let script = Script {
-            name: "flash".to_owned(),
-            content: String::new(),
-            arguments: vec![],
-            timeout_seconds: 1,
-            repeats: false,
-            test: false,
+        let script = script("", &[], 1);
+        let ended = run(&task(&script), &script, true, &mut Reporter::silent());
+        assert!(ended.done.unwrap_err().message.contains("not run a second time"));
+    }
+
+    #[test]
+    fn a_test_writes_its_rows_into_a_fresh_file_even_where_it_is_stopped() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = |content: &str, test: bool| {
+            let script = Script { test, ..script(content, &[], 1) };
+            run_in(directory.path(), &task(&script), &script, &mut Reporter::silent())
         };
-        let task = Task {
-            attempt: 7,
-            not_after_unix_ms: 0,
-            machine_uid: String::new(),
-            scripts: Vec::new(),
-            bmc: None,
-            action: TaskAction::Script(script.clone()),
-            then: Then::PowerOff,
-        };
-        let (done, _) = run(&task, &script, true, &mut Reporter::silent());
-        assert!(done.unwrap_err().message.contains("not run a second time"));
+        let row = r#"{"device":"sda","verdict":"failed","message":"worn out"}"#;
+        let content = format!("#!/bin/sh\necho '{row}' >>\"$BASALT_RESULTS\"\nsleep 300\n");
+        for _ in 0..2 {
+            let ended = run(&content, true);
+            assert!(ended.done.unwrap_err().message.contains("its timeout"));
+            let rows: Vec<_> = ended.rows.iter().map(|row| (row.device.as_deref(), &*row.message)).collect();
+            assert_eq!(rows, [(Some("sda"), "worn out")]);
+            assert!(ended.seconds >= 1.0 && ended.seconds < 60.0);
+        }
+        let ended = run("#!/bin/sh\necho \"file: $BASALT_RESULTS\"\n", false);
+        assert_eq!((ended.rows, ended.output.as_str()), (vec![], "file: \n"));
     }
 }

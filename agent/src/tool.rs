@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -82,6 +82,26 @@ pub fn run_unlogged(program: &str, args: &[&str], limit: Duration) -> Result<Str
     })
 }
 
+/// The end of a program.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status; absent: a signal ended it.
+    pub code: Option<i32>,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+    status: ExitStatus,
+}
+
+/// Runs a program to its end, for programs whose exit status is an answer.
+///
+/// # Errors
+/// It cannot be started, or exceeds `limit`.
+pub fn answer(program: &str, args: &[&str], limit: Duration) -> Result<Ended, ToolError> {
+    finish(program, args, b"", limit, &format!("{program} {}", args.join(" ")))
+}
+
 /// Runs a program to its end. `command` is what errors call it.
 fn ended(
     program: &str,
@@ -90,6 +110,24 @@ fn ended(
     limit: Duration,
     command: String,
 ) -> Result<String, ToolError> {
+    let Ended { out, err, status, .. } = finish(program, args, input, limit, &command)?;
+    match status.success() {
+        true => Ok(out),
+        false => Err(ToolError::Failed {
+            command,
+            status: status.to_string(),
+            output: tail(if err.trim().is_empty() { &out } else { &err }),
+        }),
+    }
+}
+
+fn finish(
+    program: &str,
+    args: &[&str],
+    input: &[u8],
+    limit: Duration,
+    command: &str,
+) -> Result<Ended, ToolError> {
     let began = Instant::now();
     let mut child = Command::new(program)
         .args(args)
@@ -112,20 +150,13 @@ fn ended(
         let _ = writer.join();
         let out = out.join().unwrap_or_default();
         let err = err.join().unwrap_or_default();
-        match status {
-            None => Err(ToolError::TooLong { command, limit }),
-            Some(status) if status.success() => Ok(out),
-            Some(status) => Err(ToolError::Failed {
-                command,
-                status: status.to_string(),
-                output: tail(if err.trim().is_empty() { &out } else { &err }),
-            }),
-        }
+        let status = status.ok_or_else(|| ToolError::TooLong { command: command.to_owned(), limit })?;
+        Ok(Ended { code: status.code(), out, err, status })
     })
 }
 
 /// Waits for a child's end; kills it at `end` and answers nothing.
-fn wait_until(child: &mut Child, end: Instant) -> Option<std::process::ExitStatus> {
+fn wait_until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),

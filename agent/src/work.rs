@@ -151,9 +151,9 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
         TaskAction::Install(install) => install::run(context, install, &mut disks, &mut reporter),
         TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter, &mut scripts),
         TaskAction::Script(script) => {
-            let (done, said) = script::run(task, script, context.again, &mut reporter);
-            output = Some(said);
-            done
+            let ended = script::run(task, script, context.again, &mut reporter);
+            output = Some(ended.output);
+            ended.done.map(|()| Outcome::Succeeded)
         }
     };
     let outcome = done.unwrap_or_else(|Failure { code, message }| {

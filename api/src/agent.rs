@@ -337,19 +337,35 @@ pub struct TaskResult {
 
 impl TaskResult {
     /// The JSON of a result as an agent sent it, with every text in it made printable. Vendors choose the words of an inventory, and scripts
-    /// those of their failures. The output of a script is left alone: the command makes it printable on a terminal.
+    /// those of their failures. Outputs of scripts keep their lines: the command makes them printable on a terminal.
     ///
     /// # Errors
     /// It is no JSON.
     pub fn from_outside(json: &[u8]) -> serde_json::Result<Value> {
         let mut document: Value = serde_json::from_slice(json)?;
-        let output = document.get_mut("output").map(Value::take);
+        let kept: Vec<Value> = outputs(&mut document).into_iter().map(Value::take).collect();
         let mut document = untrusted_json(document);
-        if let (Some(output), Some(place)) = (output, document.get_mut("output")) {
+        for (place, output) in outputs(&mut document).into_iter().zip(kept) {
             *place = output;
         }
         Ok(document)
     }
+}
+
+/// The output of the task's own script, and those of the scripts beside it.
+fn outputs(result: &mut Value) -> Vec<&mut Value> {
+    let Some(fields) = result.as_object_mut() else { return Vec::new() };
+    let mut outputs = Vec::new();
+    for (name, value) in fields {
+        match (name.as_str(), value) {
+            ("output", value) => outputs.push(value),
+            ("scripts", Value::Array(ends)) => {
+                outputs.extend(ends.iter_mut().filter_map(|end| end.get_mut("output")));
+            }
+            _ => {}
+        }
+    }
+    outputs
 }
 
 /// How a script of a task ended.
@@ -718,4 +734,24 @@ pub struct Dmi {
     pub uuid: String,
     /// Firmware version.
     pub bios_version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_outputs_of_scripts_keep_their_lines() {
+        let json = r#"{"output": "a\nb", "scripts": [{"name": "x\u001b", "failure": "c\nd"},
+            {"output": "e\nf", "rows": [{"message": "g\nh", "output": "i\nj"}]}]}"#;
+        let document = TaskResult::from_outside(json.as_bytes()).unwrap();
+        assert_eq!(document["output"], "a\nb");
+        assert_eq!(document["scripts"][1]["output"], "e\nf");
+        for text in
+            ["/scripts/0/name", "/scripts/0/failure", "/scripts/1/rows/0/message", "/scripts/1/rows/0/output"]
+        {
+            let text = document.pointer(text).unwrap().as_str().unwrap();
+            assert!(text.chars().all(|c| !c.is_control()), "{text:?}");
+        }
+    }
 }
