@@ -46,6 +46,7 @@ pub mod script;
 pub mod storage;
 pub mod supervise;
 pub mod task_scripts;
+pub mod test;
 pub mod tls;
 pub mod tool;
 pub mod work;

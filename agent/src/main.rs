@@ -8,12 +8,13 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use basalt_agent::{dhcp_event, initrd, modules, supervise, work};
+use basalt_agent::{dhcp_event, initrd, modules, supervise, test, work};
 
-const USAGE: &str = "usage: basalt-agent ephemeral | work
+const USAGE: &str = "usage: basalt-agent ephemeral | work | test
 
   ephemeral   first process of the ephemeral root: starts the worker and looks after it
   work        claim this boot's task from the rack named on the kernel command line, run it, report it, and power off or reboot
+  test        test a part of the hardware; without arguments it lists the tests
 
 As /init of an initrd it takes no arguments; as modprobe and dhcp-event it is called by the kernel and by udhcpc.";
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         ("dhcp-event", Some(event)) => dhcp_event::apply(event),
         (_, Some("ephemeral")) => supervise::run(),
         (_, Some("work")) => work::run(),
+        (_, Some("test")) => test::run(args.get(2..).unwrap_or_default()),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

@@ -44,9 +44,14 @@ pub fn firmware(root: &Root) -> Firmware {
 
 /// `MemTotal`: what the firmware and the kernel left, where DMI says nothing.
 fn usable_memory(root: &Root) -> Option<u64> {
+    meminfo(root, "MemTotal")
+}
+
+/// Bytes of a line of `/proc/meminfo`.
+pub(crate) fn meminfo(root: &Root, name: &str) -> Option<u64> {
     let text = root.text("proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
