@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use basalt_api::agent::{FailureCode, OUTPUT_BYTES, RESULTS_VARIABLE, Script, Task, TestRow};
+use basalt_api::agent::{FailureCode, OUTPUT_BYTES, RESULTS_VARIABLE, Script, TEST_STAGE, Task, TestRow};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::Failure;
@@ -57,7 +57,8 @@ pub fn run(task: &Task, script: &Script, again: bool, reporter: &mut Reporter) -
         let done = Err(Failure::new(FailureCode::ScriptFailed, message));
         return Ended { done, output: String::new(), rows: Vec::new(), seconds: 0.0 };
     }
-    reporter.stage("run_script", 2, &format!("running script {}", script.name));
+    let (stage, what) = if script.test { (TEST_STAGE, "test") } else { ("run_script", "script") };
+    reporter.stage(stage, 2, &format!("running {what} {}", script.name));
     run_in(Path::new(DIRECTORY), task, script, reporter)
 }
 

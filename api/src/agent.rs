@@ -421,6 +421,9 @@ pub enum Verdict {
 /// Environment variable that names the file for [`TestRow`]s.
 pub const RESULTS_VARIABLE: &str = "BASALT_RESULTS";
 
+/// [`Progress::stage`] while a test runs.
+pub const TEST_STAGE: &str = "test";
+
 /// Most rows of one run of a test.
 pub const TEST_ROWS: usize = 256;
 

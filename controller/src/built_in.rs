@@ -41,28 +41,59 @@ pub const SCRIPTS: [BuiltIn; 4] = [
         test: "memory",
         description: "Writes patterns to the free memory and reads them back; looks at the error counters of the memory controllers.",
         timeout: "1h",
-        parameters: &[],
+        parameters: &[
+            Parameter {
+                name: "percent",
+                default: "90",
+                description: "Percent of the available memory; 256 MiB stay free.",
+            },
+            Parameter {
+                name: "passes",
+                default: "1",
+                description: "How often all patterns are written and read back.",
+            },
+            Parameter {
+                name: "seconds",
+                default: "300",
+                description: "The test ends after so many seconds, whatever is left.",
+            },
+        ],
     },
     BuiltIn {
         name: "basalt-cpu",
         test: "cpu",
         description: "Keeps all processors busy with work of a known result, and watches temperatures and throttling.",
         timeout: "1h",
-        parameters: &[],
+        parameters: &[
+            Parameter { name: "seconds", default: "60", description: "How long all processors work." },
+            Parameter {
+                name: "celsius",
+                default: "95",
+                description: "The temperature that is too hot; a lower limit of the sensor counts.",
+            },
+        ],
     },
     BuiltIn {
         name: "basalt-disks",
         test: "disks",
         description: "Reads the health of each disk (SMART) and a sample of its data. Nothing is written.",
         timeout: "12h",
-        parameters: &[],
+        parameters: &[Parameter {
+            name: "megabytes",
+            default: "1024",
+            description: "Megabytes that are read of each disk, spread over it; 0 is the whole disk.",
+        }],
     },
     BuiltIn {
         name: "basalt-network",
         test: "network",
         description: "Looks at link, speed and error counters of each interface, and reaches the gateway or the rack.",
         timeout: "10m",
-        parameters: &[],
+        parameters: &[Parameter {
+            name: "seconds",
+            default: "5",
+            description: "How long error counters are watched.",
+        }],
     },
 ];
 
@@ -70,7 +101,7 @@ impl BuiltIn {
     /// The spec of the Script.
     fn spec(&self) -> Value {
         let parameters = self.parameters.iter().map(|it| {
-            let parameter = json!({"type": "string", "default": it.default, "description": it.description});
+            let parameter = json!({"type": "runtime", "default": it.default, "description": it.description});
             (it.name.to_owned(), parameter)
         });
         json!({

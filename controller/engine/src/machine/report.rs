@@ -1,5 +1,6 @@
 //! How a machine is: axes, conditions, and what a person watches while a task runs.
 
+use basalt_api::agent::TEST_STAGE;
 use basalt_api::kinds::{
     Axes, Condition, ConditionStatus, Health, InstallStage, Lifecycle, MachineMode, Operation, Sync,
 };
@@ -11,9 +12,6 @@ use super::{Deployed, Goal, needs_inventory};
 use crate::facts::{Scope, StepRecord};
 use crate::plan::{Report, Wait};
 use crate::steps::StepId;
-
-/// The agent's stage while it runs a test.
-const TEST_STAGE: &str = "test";
 
 /// The agent's stage names of an install, and what they are to a deployment.
 const STAGES: &[(&str, InstallStage)] = &[

@@ -52,7 +52,7 @@ const machine = createRoute({
   component: page('Machine'),
 });
 
-const TABS = ['Overview', 'Timeline', 'Boots', 'Logs', 'Hardware', 'Network', 'Storage', 'Configuration', 'Decisions'] as const;
+const TABS = ['Overview', 'Timeline', 'Boots', 'Logs', 'Hardware', 'Network', 'Storage', 'Tests', 'Configuration', 'Decisions'] as const;
 export const MACHINE_TABS = TABS.map((title) => ({ title, path: title === 'Overview' ? '' : title.toLowerCase() }));
 
 const tabs = MACHINE_TABS.map(({ title, path }) =>

@@ -7,6 +7,7 @@ export { Timeline } from './machine/Timeline';
 export { Boots } from './machine/Boots';
 export { Logs } from './machine/Logs';
 export { Hardware, Network, Storage } from './machine/Inventory';
+export { Tests } from './machine/Tests';
 export { Configuration } from './machine/Configuration';
 export { Decisions } from './machine/Decisions';
 export { Declare } from './objects/Declare';
