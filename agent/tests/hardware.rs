@@ -58,3 +58,21 @@ fn without_a_file_for_results_a_table_is_printed() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("DEVICE   VERDICT") && said.contains("mib_tested="), "{said}");
 }
+
+#[test]
+fn disks_of_this_host_are_tested() {
+    let (code, rows, said) = run(&["disks", "--megabytes=1"]);
+    assert!(matches!(code, Some(0 | 1)), "{said}");
+    assert_eq!(code == Some(1), rows.iter().any(|row| row.verdict == Verdict::Failed), "{said}");
+    assert!(!rows.is_empty() && rows.iter().all(|row| !row.message.is_empty()), "{said}");
+    let (code, rows, said) = run(&["disks", "--device=no-such-disk"]);
+    assert_eq!((code, rows.len()), (Some(2), 0), "{said}");
+}
+
+#[test]
+fn network_of_this_host_is_tested() {
+    let (code, rows, said) = run(&["network", "--seconds=1"]);
+    assert!(matches!(code, Some(0 | 1)), "{said}");
+    assert_eq!(code == Some(1), rows.iter().any(|row| row.verdict == Verdict::Failed), "{said}");
+    assert!(!rows.is_empty() && rows.iter().all(|row| !row.message.is_empty()), "{said}");
+}

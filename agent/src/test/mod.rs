@@ -12,9 +12,12 @@
 //! Judging is pure, in functions of what was read. Kernel files are read below a [`Root`].
 
 mod cpu;
+mod disks;
 mod memory;
+mod network;
 mod parameters;
 mod results;
+mod smart;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -32,9 +35,11 @@ struct Test {
     run: fn(&Root, &Parameters, &mut Results) -> Result<(), String>,
 }
 
-const TESTS: [Test; 2] = [
+const TESTS: [Test; 4] = [
     Test { name: "memory", parameters: &memory::PARAMETERS, run: memory::run },
     Test { name: "cpu", parameters: &cpu::PARAMETERS, run: cpu::run },
+    Test { name: "disks", parameters: &disks::PARAMETERS, run: disks::run },
+    Test { name: "network", parameters: &network::PARAMETERS, run: network::run },
 ];
 
 /// Runs the test that the arguments name.
@@ -158,7 +163,7 @@ mod tests {
         ] {
             let why = arguments(args).unwrap_err();
             assert!(why.contains(says), "{why}");
-            assert!(why.contains("--celsius=95"), "{why}");
+            assert!(why.contains("--celsius=95") && why.contains("--device="), "{why}");
         }
     }
 
@@ -166,6 +171,8 @@ mod tests {
     fn the_last_of_two_values_counts_and_defaults_hold() {
         let parameters = arguments(&["memory", "--seconds=5", "--seconds=6"]).unwrap();
         assert_eq!((parameters.number("seconds"), parameters.number("percent")), (6, 90));
+        assert_eq!(arguments(&["disks", "--device=sda"]).unwrap().text("device"), Some("sda"));
+        assert_eq!(arguments(&["disks", "--device="]).unwrap().text("device"), None);
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn integers(steps: u64) -> u64 {
     for step in 0..steps {
         for chain in &mut chains {
             let mixed = chain.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ step;
-            *chain = mixed.wrapping_add(mixed / (step | 1)) ^ mixed >> 31;
+            *chain = mixed.wrapping_add(mixed / (step | 1)) ^ (mixed >> 31);
         }
     }
     chains.iter().fold(0, |all, chain| all.rotate_left(13) ^ chain)

@@ -99,10 +99,10 @@ impl Pattern {
         let mask = self.mask;
         // One loop for each pattern, without a call for each word.
         match self.kind {
-            Kind::Address => self.walk(cells, |index| index * 8 ^ mask, end, found),
-            Kind::Random => self.walk(cells, |index| random(pass << 48 ^ index) ^ mask, end, found),
+            Kind::Address => self.walk(cells, |index| (index * 8) ^ mask, end, found),
+            Kind::Random => self.walk(cells, |index| random((pass << 48) ^ index) ^ mask, end, found),
             Kind::Checkerboard => self.walk(cells, |_| 0x5555_5555_5555_5555 ^ mask, end, found),
-            Kind::WalkingOne => self.walk(cells, |index| 1 << ((index + pass) % 64) ^ mask, end, found),
+            Kind::WalkingOne => self.walk(cells, |index| (1 << ((index + pass) % 64)) ^ mask, end, found),
         }
     }
 
@@ -154,9 +154,9 @@ fn blocks(words: usize) -> impl Iterator<Item = Range<usize>> {
 /// SplitMix64: the word of a sequence by its number.
 const fn random(number: u64) -> u64 {
     let word = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
 }
 
 #[cfg(test)]
