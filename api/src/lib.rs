@@ -30,6 +30,7 @@ pub mod client;
 pub mod disk;
 #[cfg(feature = "expressions")]
 pub mod expression;
+pub mod filter;
 pub mod kinds;
 #[cfg(feature = "pin")]
 pub mod pin;

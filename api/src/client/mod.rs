@@ -97,6 +97,8 @@ pub struct ListOptions {
     pub labels: BTreeMap<String, String>,
     /// With this in their names, or in any text that they say.
     pub text: Option<String>,
+    /// That fit this filter; see [`crate::filter`].
+    pub filter: Option<String>,
     /// With the layers of each, in its metadata.
     pub layers: bool,
     /// Most objects of a page; the region's choice when absent.
@@ -182,6 +184,9 @@ impl Client {
         }
         if let Some(text) = &options.text {
             call = call.query("q", text);
+        }
+        if let Some(filter) = &options.filter {
+            call = call.query("where", filter);
         }
         if options.layers {
             call = call.query("layers", "true");

@@ -85,7 +85,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::All,
         id: "list{Kind}",
         summary: "List objects of kind {Kind}, by name",
-        parameters: &["limit", "continue", "labels", "fields", "q", "layers"],
+        parameters: &["limit", "continue", "labels", "fields", "q", "where", "layers"],
         request: None,
         answers: &[("200", "A page of them", Some("{Kind}List"))],
     },

@@ -145,6 +145,14 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "Only objects whose name, or any text in whose labels, spec or status contains this, in capitals or not",
         ),
         (
+            "where",
+            "where",
+            "query",
+            json!({"type": "string", "maxLength": crate::filter::MAX_FILTER_BYTES}),
+            "Only objects that fit this filter: `zone:row-1 cores>=32 status:waiting`. A page may have fewer items than `limit`, or none, \
+             and a `continue`: a request looks at 2,000 objects at most",
+        ),
+        (
             "layers",
             "layers",
             "query",

@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Only those in which some text contains this: a name, an address, a MAC, a serial number
     #[arg(long, short, conflicts_with = "watch")]
     search: Option<String>,
+    /// Only those that fit this filter, as in 'zone:row-1 cores>=32 status:waiting'; spec.FIELD and status.FIELD are keys as well
+    #[arg(long = "where", short = 'f', value_name = "FILTER", conflicts_with = "watch")]
+    filter: Option<String>,
     /// Only those with this label; can be given several times
     #[arg(long, short, value_name = "KEY=VALUE", value_parser = label, conflicts_with = "watch")]
     label: Vec<(String, String)>,
@@ -51,6 +54,13 @@ pub(crate) struct Args {
     /// Go on showing what changes, until interrupted
     #[arg(long, short)]
     watch: bool,
+}
+
+impl Args {
+    /// Says if they choose among all of a kind.
+    fn chooses(&self) -> bool {
+        self.search.is_some() || self.filter.is_some() || !self.label.is_empty()
+    }
 }
 
 /// Words that a shell completes.
@@ -66,9 +76,10 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let output = Output::parse(&args.output)?;
     let (first, rest) = args.what.split_first().ok_or_else(|| Failed::Words("name a kind".into()))?;
     if addresses::WORDS.contains(&first.as_str()) {
-        if args.watch || args.search.is_some() || !args.label.is_empty() {
-            let words =
-                format!("get {first} takes addresses and --subnet, and not --watch, --search or --label");
+        if args.watch || args.chooses() {
+            let words = format!(
+                "get {first} takes addresses and --subnet, and not --watch, --search, --where or --label"
+            );
             return Err(Failed::Words(words));
         }
         return addresses::show(&connection.client()?, (first, rest), args.subnet, &output).await;
@@ -82,9 +93,9 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     }
     let client = connection.client()?;
     let is_named = wanted.iter().any(|(_, names)| !names.is_empty());
-    if is_named && (args.search.is_some() || !args.label.is_empty()) {
+    if is_named && args.chooses() {
         return Err(Failed::Words(
-            "--search and --label choose among all of a kind; leave out the names".into(),
+            "--search, --where and --label choose among all of a kind; leave out the names".into(),
         ));
     }
     if args.watch {
@@ -95,8 +106,12 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
             _ => Err(Failed::Words("--watch follows one kind or one object; see also `basalt watch`".into())),
         };
     }
-    let options =
-        ListOptions { labels: args.label.into_iter().collect(), text: args.search, ..ListOptions::default() };
+    let options = ListOptions {
+        labels: args.label.into_iter().collect(),
+        text: args.search,
+        filter: args.filter,
+        ..ListOptions::default()
+    };
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for (kind, names) in &wanted {
         let objects = match names.is_empty() {
@@ -179,7 +194,13 @@ fn none(of: &str) {
 
 #[cfg(test)]
 mod tests {
+    use axum::Json;
+    use axum::extract::Request;
+    use axum::response::IntoResponse;
+    use serde_json::json;
+
     use super::*;
+    use crate::stand_in;
 
     fn said(words: &[&str]) -> Result<Vec<String>, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -194,5 +215,18 @@ mod tests {
         assert_eq!(said(&["machine/a", "machine/b", "zone/c"]).unwrap(), ["Machine a,b", "Zone c"]);
         assert_eq!(said(&["machine/a", "b"]).unwrap(), ["Machine a,b"]);
         assert!(said(&["nope"]).unwrap_err().starts_with("there is no kind \"nope\""));
+    }
+
+    #[tokio::test]
+    async fn a_filter_goes_to_the_region_and_chooses_among_all() {
+        let answers = |request: &Request| {
+            assert_eq!(request.uri().path(), "/api/v1/machines");
+            assert_eq!(request.uri().query(), Some("where=zone%3Arow-1+cores%3E%3D32"));
+            Json(json!({"items": [], "position": "x:1"})).into_response()
+        };
+        stand_in::run(&["get", "machines", "--where", "zone:row-1 cores>=32"], answers).await.unwrap();
+        let refused =
+            stand_in::run(&["get", "machines", "web1", "--where", "web"], answers).await.unwrap_err();
+        assert!(refused.to_string().contains("leave out the names"), "{refused}");
     }
 }

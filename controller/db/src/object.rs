@@ -2,6 +2,7 @@
 
 use crate::store::Tx;
 use crate::{Store, StoreError};
+use basalt_api::filter::Narrowing;
 use basalt_api::values::Timestamp;
 use basalt_api::values::{Generation, Uid};
 use serde_json::value::RawValue;
@@ -101,6 +102,8 @@ pub struct ListQuery<'a> {
     pub text: Option<&'a str>,
     /// Only machines and deployments of these pools; other kinds are of none, and all listed.
     pub pools: Option<&'a [String]>,
+    /// What columns answer of a filter.
+    pub narrowing: Narrowing,
 }
 
 pub(crate) type Layers = BTreeMap<String, BTreeMap<String, String>>;
@@ -249,6 +252,8 @@ impl Store {
     pub async fn list(&self, query: &ListQuery<'_>) -> Result<Page, StoreError> {
         let limit = query.limit.clamp(1, 1000);
         let labels = serde_json::to_value(&query.labels).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let Narrowing { names, zones, pools, label } = &query.narrowing;
+        let (label, values) = label.as_ref().map(|(key, values)| (key.as_str(), values.as_slice())).unzip();
         let rows = select_objects!(
             // First the cheap question, which names of fields may answer as well.
             "where kind = $1 and name > coalesce($2, '')
@@ -262,6 +267,13 @@ impl Store {
                  from jsonb_each(labels) m, jsonb_each(m.value) l) @> $4)
                and ($6::text[] is null or kind not in ('Machine', 'Deployment')
                  or object_pool(kind, uid, spec) = any($6))
+               and ($7::text[] is null or name like any($7))
+               and ($8::text[] is null or lower(coalesce(spec ->> 'zone', 'default')) like any($8))
+               and ($9::text[] is null or lower(coalesce(spec ->> 'pool', 'default')) like any($9))
+               -- Of letters beyond ASCII, the filter itself decides which are small.
+               and ($10::text is null or exists (
+                 select from jsonb_each(labels) m, jsonb_each_text(m.value) l
+                 where l.key = $10 and (octet_length(l.value) <> length(l.value) or lower(l.value) like any($11))))
              order by name limit $5",
             query.kind,
             query.after,
@@ -269,6 +281,11 @@ impl Store {
             labels,
             limit.saturating_add(1),
             query.pools as Option<&[String]>,
+            names.as_deref() as Option<&[String]>,
+            zones.as_deref() as Option<&[String]>,
+            pools.as_deref() as Option<&[String]>,
+            label,
+            values as Option<&[String]>,
         );
         let mut rows = rows.fetch_all(self.pool()).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);

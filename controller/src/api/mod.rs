@@ -53,6 +53,7 @@ mod guards;
 mod layers;
 mod logins;
 mod logs;
+mod matching;
 mod metrics;
 mod names;
 mod objects;

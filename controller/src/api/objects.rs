@@ -5,6 +5,7 @@ use super::announce;
 use super::body::{self, Written};
 use super::caller::Caller;
 use super::guards::OwnerGuards;
+use super::matching::{self, Found};
 use super::names::{self, Names};
 use super::problem::{Answer, Refusal};
 use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters, parameters};
@@ -17,6 +18,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use basalt_api::filter::Narrowing;
 use basalt_api::plan::{Advisory, Consequences, PlanReport};
 use basalt_api::wire::{ApplyAction, RenameRequest};
 use basalt_api::{FieldCode, Kind, ProblemCode};
@@ -72,34 +74,30 @@ pub(super) async fn list(
         labels: parameters.labels()?,
         text: parameters.q.as_deref(),
         pools: pools.as_deref(),
+        narrowing: Narrowing::default(),
     };
     if let Some(fields) = &parameters.fields {
         query::fields(&[kind], fields)?;
     }
-    let mut page = app.store().list(&query).await?;
-    utilisation::fill(&app, &caller.rights, &mut page.objects).await?;
-    serving::fill(&app, &mut page.objects).await?;
-    webhooks::fill(&app, &mut page.objects).await?;
-    let mut items = Vec::with_capacity(page.objects.len());
-    let mut layers = match parameters.layers {
-        true => Some(app.store().layers_of(page.objects.iter().map(|object| object.uid)).await?),
-        false => None,
+    let Found { mut items, next } = match parameters.filter(kind)? {
+        Some(filter) => matching::page(&app, &caller.rights, kind, &query, &filter).await?,
+        None => {
+            let page = app.store().list(&query).await?;
+            Found { items: shown_all(&app, &caller.rights, page.objects).await?, next: page.next }
+        }
     };
-    for object in page.objects {
-        let item = shown(&app, &caller.rights, object).await?;
-        items.push(match &mut layers {
-            Some(layers) => item.layered(layers),
-            None => item,
-        });
+    if parameters.layers {
+        let mut layers = app.store().layers_of(items.iter().map(Rendered::uid)).await?;
+        items = items.into_iter().map(|item| item.layered(&mut layers)).collect();
     }
     if let Some(text) = parameters.q.as_deref().filter(|_| pools.is_some()) {
         items = saying(&app, &caller.rights, kind, items, text).await?;
     }
     let Some(fields) = &parameters.fields else {
-        return Ok(axum::Json(WholeList { items, next: page.next, position }).into_response());
+        return Ok(axum::Json(WholeList { items, next, position }).into_response());
     };
     let items = items.iter().map(|i| i.only(fields)).collect::<Answer<_>>()?;
-    Ok(axum::Json(List { items, next: page.next, position }).into_response())
+    Ok(axum::Json(List { items, next, position }).into_response())
 }
 
 /// The items that say a text where the caller may read it. The search has also looked at names that are hidden from the caller.
@@ -332,10 +330,25 @@ pub(super) async fn rename(
 
 /// The object as it is at this moment, for somebody with these rights.
 pub(super) async fn rendered(app: &App, rights: &Rights, mut object: Object) -> Answer<Rendered> {
-    utilisation::fill(app, rights, std::slice::from_mut(&mut object)).await?;
-    serving::fill(app, std::slice::from_mut(&mut object)).await?;
-    webhooks::fill(app, std::slice::from_mut(&mut object)).await?;
+    fill(app, rights, std::slice::from_mut(&mut object)).await?;
     shown(app, rights, object).await
+}
+
+/// The objects of a list as they are at this moment, for somebody with these rights.
+pub(super) async fn shown_all(app: &App, rights: &Rights, mut objects: Vec<Object>) -> Answer<Vec<Rendered>> {
+    fill(app, rights, &mut objects).await?;
+    let mut items = Vec::with_capacity(objects.len());
+    for object in objects {
+        items.push(shown(app, rights, object).await?);
+    }
+    Ok(items)
+}
+
+/// Fills in what is computed as an object goes out.
+async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> {
+    utilisation::fill(app, rights, objects).await?;
+    serving::fill(app, objects).await?;
+    webhooks::fill(app, objects).await
 }
 
 /// The object; while it is being deleted, with those it waits for; a token with what was issued for it.

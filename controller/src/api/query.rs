@@ -4,6 +4,7 @@ use super::problem::{Answer, Refusal};
 use axum::extract::{FromRequestParts, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
+use basalt_api::filter::{Filter, Wrong};
 use basalt_api::values::Generation;
 use basalt_api::{FieldCode, Kind};
 use serde::Deserialize;
@@ -93,6 +94,8 @@ pub(super) struct ListParameters {
     labels: Option<String>,
     pub(super) fields: Option<String>,
     pub(super) q: Option<String>,
+    #[serde(rename = "where")]
+    filter: Option<String>,
     /// With the layers of each object.
     #[serde(default)]
     pub(super) layers: bool,
@@ -102,6 +105,18 @@ impl ListParameters {
     pub(super) fn labels(&self) -> Answer<BTreeMap<String, String>> {
         labels(self.labels.as_deref())
     }
+
+    /// The filter of objects of this kind.
+    pub(super) fn filter(&self, kind: &'static Kind) -> Answer<Option<Filter>> {
+        self.filter.as_deref().map(|text| filter(kind, text)).transpose()
+    }
+}
+
+/// A filter, from the parameter or member `where`.
+pub(super) fn filter(kind: &'static Kind, text: &str) -> Answer<Filter> {
+    Filter::new(kind, text).map_err(|Wrong { at, message, hint }| {
+        Refusal::field("/where", FieldCode::Format, format!("at character {at} of where: {message}"), hint)
+    })
 }
 
 /// `rack=a,env=lab`.

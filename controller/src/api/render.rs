@@ -201,6 +201,14 @@ fn deleting(since: Timestamp, waits_for: &WaitsFor) -> Vec<Condition> {
 }
 
 impl Rendered {
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    pub(super) const fn uid(&self) -> Uid {
+        self.metadata.uid
+    }
+
     /// With the use that is made of a token.
     pub(super) fn issued(mut self, issued: &Issued) -> Answer<Self> {
         self.status.say("issued_at", &issued.at)?;

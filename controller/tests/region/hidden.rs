@@ -212,7 +212,7 @@ async fn reads(lab: &Lab) -> Vec<String> {
             paths.extend(name.filter(|name| !name.contains(MARK)).map(|name| format!("{list}/{name}")));
             paths.extend(uid.map(|uid| format!("{list}/uid:{uid}")));
         }
-        paths.extend([list.clone(), format!("{list}?layers=true&q=zq")]);
+        paths.extend([list.clone(), format!("{list}?layers=true&q=zq"), format!("{list}?where=zq")]);
     }
     paths
 }

@@ -20,6 +20,7 @@ mod enlistment;
 mod enrolment;
 mod examples;
 mod faults;
+mod filters;
 mod first_token;
 mod forwarded;
 mod hardware_tests;

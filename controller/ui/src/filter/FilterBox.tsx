@@ -18,7 +18,7 @@ export function FilterBox<Row>({ text, change, rows, all }: Props<Row>) {
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
   const choices = useMemo(() => (open ? complete(text, caret, rows, all) : []), [open, text, caret, rows, all]);
-  const faults = useMemo(() => parse(text).flatMap((term) => fault(rows.fields, term) ?? []), [text, rows]);
+  const faults = useMemo(() => parse(text).flatMap((term) => fault(rows, term) ?? []), [text, rows]);
   const take = (place: number) => {
     const choice = choices[place];
     if (!choice) return;

@@ -21,13 +21,13 @@ export function complete<Row>(text: string, caret: number, rows: Rows<Row>, all:
     text: text.slice(0, start) + insert + text.slice(caret),
     caret: start + insert.length,
   });
-  const match = /^([A-Za-z_][\w./-]*)(?:>=|<=|!=|[:=<>])(.*)$/s.exec(word);
+  const match = /^([A-Za-z_][\w./*-]*)(?:>=|<=|!=|[:=<>])(.*)$/s.exec(word);
   if (!match) {
     const typed = word.toLowerCase();
     return rows.fields
       .filter((field) => field.key.startsWith(typed) || field.aliases?.some((alias) => alias.startsWith(typed)))
       .slice(0, MOST)
-      .map((field) => take(from, field.number ? `${field.key}>=` : `${field.key}:`, field.key, field.says));
+      .map((field) => take(from, field.numbers ? `${field.key}>=` : `${field.key}:`, field.key, field.says));
   }
   const field = fieldOf(rows.fields, (match[1] ?? '').toLowerCase());
   if (!field) return [];

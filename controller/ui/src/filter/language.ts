@@ -1,10 +1,8 @@
-// The filter language: what MAAS's users type, and comparisons.
-//
-//   words               somewhere in the row
-//   zone:row-1          has it in it       zone:row-1,row-2 or zone:(row-1,row-2): one of them
-//   zone:(=row-1)       is just that       zone:(!row-1) or zone:!row-1: has it not
-//   cores:32            at least           cores>=32 cores<8 cores=16 ram>256GiB
-//   "two words"         quotes keep spaces and signs
+// The filter language: docs/concepts/filters.md has the grammar. The region evaluates the same (api/src/filter); both are tested by
+// api/src/filter/vectors.json.
+
+import type { Json } from '../api/object';
+import { plainNumber, plainOrBytes } from '../parts/size';
 
 export type Op = ':' | '=' | '!=' | '>' | '>=' | '<' | '<=';
 
@@ -24,6 +22,8 @@ export interface Term {
   end: number;
 }
 
+/** Keys whose capitals count. */
+const AS_WRITTEN = /^(?:label[-.]|metadata\.|spec\.|status\.)/;
 const OPS: Op[] = ['>=', '<=', '!=', ':', '=', '>', '<'];
 
 /** The terms of a text. What is typed half is a term already, of what is there. */
@@ -43,7 +43,7 @@ export function parse(text: string): Term[] {
 }
 
 function termAt(text: string, start: number): Term {
-  const key = /^[A-Za-z_][\w./-]*/.exec(text.slice(start))?.[0] ?? '';
+  const key = /^[A-Za-z_][\w./*-]*/.exec(text.slice(start))?.[0] ?? '';
   const behind = start + key.length;
   const op = key ? OPS.find((op) => text.startsWith(op, behind)) : undefined;
   if (!op) {
@@ -75,7 +75,7 @@ function termAt(text: string, start: number): Term {
     at += 1;
   }
   if (group && text[at] === ')') at += 1;
-  return { key: key.toLowerCase(), op, values, start, end: at };
+  return { key: AS_WRITTEN.test(key) ? key : key.toLowerCase(), op, values, start, end: at };
 }
 
 /** Text up to a sign outside of quotes. */
@@ -98,27 +98,59 @@ export interface Field<Row> {
   aliases?: string[];
   says: string;
   values: (row: Row) => readonly string[];
-  /** Its number, where it is one: it can be compared. */
-  number?: (row: Row) => number | undefined;
+  /** Its numbers, where it is one: it can be compared. */
+  numbers?: (row: Row) => readonly number[];
   /** Reads a number of a filter. */
   read?: (text: string) => number | undefined;
 }
 
+/** A field by its path, like `spec.bmc.driver`. Of a list each element is looked at; `*` is every member of a map. */
+function byPath<Row>(path: string): Field<Row> {
+  const words = path.split('.');
+  const found = (row: Row) => walk(row as Json, words);
+  return { key: path, says: '', values: (row) => found(row).map(String), numbers: (row) => found(row).filter((it) => typeof it === 'number'), read: plainOrBytes };
+}
+
+const PATH = /^(?:metadata|spec|status)\../;
+
+function walk(value: Json | undefined, path: readonly string[]): (string | number | boolean)[] {
+  const [first, ...rest] = path;
+  if (first === undefined) return plainValues(value);
+  if (Array.isArray(value)) return value.flatMap((item) => walk(item, path));
+  if (typeof value !== 'object' || value === null) return [];
+  if (first === '*') return Object.values(value).flatMap((member) => walk(member, rest));
+  return Object.hasOwn(value, first) ? walk(value[first], rest) : [];
+}
+
+/** The value, or all values in it that have no parts. */
+export function plainValues(value: Json | undefined): (string | number | boolean)[] {
+  if (value === undefined || value === null || value === '') return [];
+  return typeof value === 'object' ? Object.values(value).flatMap(plainValues) : [value];
+}
+
 export function fieldOf<Row>(fields: readonly Field<Row>[], key: string): Field<Row> | undefined {
-  return fields.find((field) => field.key === key || field.aliases?.includes(key));
+  return fields.find((field) => field.key === key || field.aliases?.includes(key)) ?? (PATH.test(key) ? byPath(key) : undefined);
+}
+
+const compares = (op: Op): boolean => op !== ':' && op !== '=' && op !== '!=';
+
+/** How the numbers of a term are read, if it is about numbers. A path is a number where it is compared. */
+function reads<Row>(field: Field<Row>, op: Op): ((text: string) => number | undefined) | undefined {
+  return field.numbers && (compares(op) || !PATH.test(field.key)) ? (field.read ?? plainNumber) : undefined;
 }
 
 /** What is wrong with a term, in words. */
-export function fault<Row>(fields: readonly Field<Row>[], term: Term): string | undefined {
-  if (!term.key || isLabel(term.key)) return undefined;
-  const field = fieldOf(fields, term.key);
+export function fault<Row>(rows: Pick<Rows<Row>, 'fields' | 'lacks'>, term: Term): string | undefined {
+  if (!term.key) return undefined;
+  if (isLabel(term.key)) return compares(term.op) ? `${term.key} is no number` : undefined;
+  const field = fieldOf(rows.fields, term.key);
   if (!field) return `there is no ${term.key} to filter by`;
-  const compares = ['>', '>=', '<', '<='].includes(term.op);
-  if (compares && !field.number) return `${field.key} is no number: ${field.key}:…`;
-  if (!field.number) return undefined;
-  const read = field.read ?? Number;
-  const wrong = term.values.find((value) => !Number.isFinite(read(value.text) ?? Number.NaN));
-  return wrong ? `${field.key} is a number, and ${wrong.text} is none` : undefined;
+  const lacking = rows.lacks?.(term.key);
+  if (lacking) return lacking;
+  if (compares(term.op) && !field.numbers) return `${term.key} is no number`;
+  const read = reads(field, term.op);
+  const wrong = read && term.values.find((value) => read(value.text) === undefined);
+  return wrong ? `${term.key} is a number, and ${wrong.text} is none` : undefined;
 }
 
 const LABEL = /^label[-.]/;
@@ -129,11 +161,13 @@ export interface Rows<Row> {
   /** All words of a row, in lower case. */
   text: (row: Row) => string;
   labels: (row: Row) => Record<string, string>;
+  /** Why rows do not carry a field. */
+  lacks?: (key: string) => string | undefined;
 }
 
 /** Whether a row has all of the terms. A term that is wrong, or has no value yet, asks for nothing. */
 export function matcher<Row>(terms: readonly Term[], rows: Rows<Row>): (row: Row) => boolean {
-  const tests = terms.filter((term) => term.values.length > 0 && !fault(rows.fields, term)).map((term) => test(term, rows));
+  const tests = terms.filter((term) => term.values.length > 0 && !fault(rows, term)).map((term) => test(term, rows));
   return (row) => tests.every((holds) => holds(row));
 }
 
@@ -149,12 +183,16 @@ function test<Row>(term: Term, rows: Rows<Row>): (row: Row) => boolean {
   }
   const field = fieldOf(rows.fields, key);
   if (!field) return () => true;
-  const { number, read = Number } = field;
-  if (!number) return (row) => oneOf(values, field.values(row));
+  const { numbers } = field;
+  const read = reads(field, op);
+  if (!numbers || !read) return (row) => oneOf(values, field.values(row));
+  const has = (value: Value, is: number) => {
+    const wanted = read(value.text);
+    return wanted !== undefined && compare(is, value.exact ? '=' : op, wanted);
+  };
   return (row) => {
-    const is = number(row);
-    if (is === undefined) return false;
-    return values.some((value) => compare(is, value.exact && op === ':' ? '=' : op, read(value.text) ?? 0) !== (value.not && op !== '!='));
+    const found = numbers(row);
+    return found.length > 0 && fits(values, (value) => found.some((is) => has(value, is)));
   };
 }
 
@@ -162,8 +200,6 @@ function compare(is: number, op: Op, wanted: number): boolean {
   switch (op) {
     case '=':
       return is === wanted;
-    case '!=':
-      return is !== wanted;
     case '>':
       return is > wanted;
     case '<':
@@ -176,13 +212,16 @@ function compare(is: number, op: Op, wanted: number): boolean {
 }
 
 /** One of those that are asked for, if any is; and none of those that are not. */
-function oneOf(values: readonly Value[], found: readonly string[]): boolean {
-  const has = ({ text, exact }: Value) => {
-    const word = text.toLowerCase();
-    return found.some((it) => (exact ? it.toLowerCase() === word : it.toLowerCase().includes(word)));
-  };
+function fits(values: readonly Value[], has: (value: Value) => boolean): boolean {
   const wanted = values.filter((value) => !value.not);
   return !values.some((value) => value.not && has(value)) && (wanted.length === 0 || wanted.some(has));
+}
+
+function oneOf(values: readonly Value[], found: readonly string[]): boolean {
+  return fits(values, ({ text, exact }) => {
+    const word = text.toLowerCase();
+    return found.some((it) => (exact ? it.toLowerCase() === word : it.toLowerCase().includes(word)));
+  });
 }
 
 /** The text without a term. */

@@ -1,12 +1,13 @@
 // The keys by which machines are filtered.
-import type { Machine } from '../api/object';
-import { stateOf } from '../parts/state';
+import type { BasaltObject, Machine } from '../api/object';
+import { MACHINE_FIELDS } from '../api/stream';
+import { stateOf, wordsOf } from '../parts/state';
 import { bytes, bytesOf } from '../parts/size';
 import type { Field, Rows } from './language';
 
 const some = (...values: (string | null | undefined)[]): string[] => values.filter((value): value is string => !!value);
 
-const WORDS = { ok: 'ok', busy: 'working', wait: 'waiting', bad: 'failed', off: 'off' };
+const one = (number: number | null | undefined): number[] => (number === null || number === undefined ? [] : [number]);
 
 export const addresses = (machine: Machine): string[] => Object.values(machine.status.addresses ?? {}).map(String);
 
@@ -15,10 +16,7 @@ const FIELDS: Field<Machine>[] = [
   {
     key: 'status',
     says: 'how it is: Deployed, waiting, failed …',
-    values: (machine) => {
-      const { word, tone } = stateOf(machine);
-      return [...new Set(some(word, WORDS[tone], machine.status.axes?.operation))];
-    },
+    values: (machine) => wordsOf(machine as unknown as BasaltObject),
   },
   { key: 'zone', says: 'its failure domain', values: ({ spec }) => [spec.zone ?? 'default'] },
   { key: 'pool', says: 'its pool', values: ({ spec }) => [spec.pool ?? 'default'] },
@@ -31,14 +29,14 @@ const FIELDS: Field<Machine>[] = [
     aliases: ['cpu'],
     says: 'cores of its processors',
     values: ({ status }) => some(status.inventory?.cpu?.cores?.toString()),
-    number: ({ status }) => status.inventory?.cpu?.cores ?? undefined,
+    numbers: ({ status }) => one(status.inventory?.cpu?.cores),
   },
   {
     key: 'ram',
     aliases: ['memory'],
     says: 'memory, in GiB',
     values: ({ status }) => some(status.inventory?.memory_bytes ? bytes(status.inventory.memory_bytes) : undefined),
-    number: ({ status }) => status.inventory?.memory_bytes ?? undefined,
+    numbers: ({ status }) => one(status.inventory?.memory_bytes),
     read: bytesOf,
   },
   { key: 'mac', says: 'a MAC that it boots by', values: ({ spec }) => (spec.boot_macs ?? []).map(String) },
@@ -61,11 +59,19 @@ const texts = new WeakMap<Machine, string>();
 function text(machine: Machine): string {
   const known = texts.get(machine);
   if (known !== undefined) return known;
-  const { reason } = stateOf(machine);
+  const { reason } = stateOf(machine as unknown as BasaltObject);
   const labels = Object.entries(machine.metadata.labels ?? {}).map((pair) => pair.join('='));
-  const made = [...FIELDS.flatMap((field) => field.values(machine)), reason, machine.metadata.uid, ...labels].join(' ').toLowerCase();
+  const made = [...FIELDS.flatMap((field) => field.values(machine)), machine.metadata.uid, reason, ...labels].join(' ').toLowerCase();
   texts.set(machine, made);
   return made;
 }
 
-export const MACHINES: Rows<Machine> = { fields: FIELDS, text, labels: ({ metadata }) => metadata.labels ?? {} };
+const CARRIED = MACHINE_FIELDS.split(',');
+
+/** Rows have no whole status: a path that leads elsewhere is for the region. */
+function lacks(key: string): string | undefined {
+  const carried = CARRIED.some((member) => key === member || key.startsWith(`${member}.`));
+  return !key.startsWith('status.') || carried ? undefined : `rows have no ${key}: basalt get machines --where '${key}:…'`;
+}
+
+export const MACHINES: Rows<Machine> = { fields: FIELDS, text, labels: ({ metadata }) => metadata.labels ?? {}, lacks };

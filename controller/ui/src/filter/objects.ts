@@ -1,15 +1,16 @@
 // The keys by which objects of any kind are filtered: their state, their manager, and each plain field of their spec.
 import type { BasaltObject, Json } from '../api/object';
-import { stateOf } from '../parts/state';
-import type { Field, Rows } from './language';
+import { stateOf, wordsOf } from '../parts/state';
+import { type Field, type Rows, plainValues } from './language';
 
 const texts = new WeakMap<BasaltObject, string>();
 
 function text(object: BasaltObject): string {
   const known = texts.get(object);
   if (known !== undefined) return known;
-  const { word, reason } = stateOf(object);
-  const made = `${word} ${reason} ${JSON.stringify([object.metadata, object.spec])}`.toLowerCase();
+  const labels = Object.entries(object.metadata.labels ?? {}).map((pair) => pair.join('='));
+  const said = [object.metadata as unknown as Json, object.spec].flatMap(plainValues);
+  const made = [...wordsOf(object), ...said, stateOf(object).reason, ...labels].join(' ').toLowerCase();
   texts.set(object, made);
   return made;
 }
@@ -24,11 +25,11 @@ export function scalars(value: Json | undefined): string[] {
 export function rowsOf(spec: readonly { name: string; says: string }[]): Rows<BasaltObject> {
   const fields: Field<BasaltObject>[] = [
     { key: 'name', says: 'its name', values: ({ metadata }) => [metadata.name] },
-    { key: 'status', says: 'how it is', values: (object) => [stateOf(object).word] },
+    { key: 'status', says: 'how it is', values: wordsOf },
     { key: 'manager', says: 'the tool that declared it', values: ({ metadata }) => (metadata.manager ? [metadata.manager] : []) },
     ...spec
       .filter(({ name }) => !['name', 'status', 'manager'].includes(name))
-      .map(({ name, says }) => ({ key: name, says, values: (object: BasaltObject) => scalars(object.spec[name]) })),
+      .map(({ name, says }) => ({ key: name, says, values: (object: BasaltObject) => plainValues(object.spec[name]).map(String) })),
   ];
   return { fields, text, labels: ({ metadata }) => metadata.labels ?? {} };
 }

@@ -13,6 +13,14 @@ export interface State {
   until?: string;
 }
 
+const WORDS: Record<Tone, string> = { ok: 'ok', busy: 'working', wait: 'waiting', bad: 'failed', off: 'off' };
+
+/** The words by which a state is found: its own, its tone's, and the operation's. */
+export function wordsOf(object: BasaltObject): string[] {
+  const { word, tone } = stateOf(object);
+  return [...new Set([word, WORDS[tone], object.status.axes?.operation ?? ''])].filter(Boolean);
+}
+
 export function stateOf(object: BasaltObject): State {
   const { status, metadata } = object;
   const conditions = new Map((status.conditions ?? []).map((it) => [it.type, it]));

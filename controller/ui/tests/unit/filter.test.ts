@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Machine } from '../../src/api/object';
+import type { BasaltObject, Machine } from '../../src/api/object';
 import { complete } from '../../src/filter/complete';
-import { fault, matcher, parse, strictest, without } from '../../src/filter/language';
+import { type Rows, fault, matcher, parse, strictest, without } from '../../src/filter/language';
 import { MACHINES } from '../../src/filter/machines';
+import { rowsOf } from '../../src/filter/objects';
+import vectors from '../../../../api/src/filter/vectors.json';
 
 const GIB = 1024 ** 3;
 
@@ -69,10 +71,10 @@ test('labels have keys of their own', () => {
 test('what is wrong or not finished asks for nothing, and is told', () => {
   assert.equal(found('colour:red web'), 'web1 web2');
   assert.equal(found('zone: web'), 'web1 web2');
-  const faults = (text: string) => parse(text).map((term) => fault(MACHINES.fields, term));
+  const faults = (text: string) => parse(text).map((term) => fault(MACHINES, term));
   assert.deepEqual(faults('colour:red zone>1 cores:many web'), [
     'there is no colour to filter by',
-    'zone is no number: zone:…',
+    'zone is no number',
     'cores is a number, and many is none',
     undefined,
   ]);
@@ -120,4 +122,25 @@ test('ten thousand rows are filtered within a frame or few', () => {
   const count = many.filter(matcher(parse('zone:(=row-7) cores>=16 m1'), MACHINES)).length;
   const took = performance.now() - begun;
   assert.ok(count > 0 && took < 200, `${count} rows in ${took} ms`);
+});
+
+/** The region answers the same: api/src/filter/tests.rs. */
+test('every case of the region is answered as there', () => {
+  const fields = { Subnet: ['vlan', 'cidr', 'gateway', 'dns_servers'], Rack: [], Machine: [] };
+  // The region has the whole status of a machine.
+  const machines = { ...MACHINES, lacks: undefined } as unknown as Rows<BasaltObject>;
+  for (const { kind, where, names, wrong, at } of vectors.found as { kind: keyof typeof fields; where: string; names?: string; wrong?: string; at?: number }[]) {
+    const rows = kind === 'Machine' ? machines : rowsOf(fields[kind].map((name) => ({ name, says: '' })));
+    const terms = parse(where);
+    const [first] = terms.flatMap((term) => (fault(rows, term) ? [{ wrong: fault(rows, term), at: term.start + 1 }] : []));
+    assert.deepEqual(first, wrong === undefined ? undefined : { wrong, at }, where);
+    if (names === undefined) continue;
+    const all = vectors.objects[kind] as unknown as BasaltObject[];
+    assert.equal(all.filter(matcher(terms, rows)).map((it) => it.metadata.name).join(' '), names, `${kind} ${where}`);
+  }
+});
+
+test('rows of machines say which fields they do not have', () => {
+  const faults = (text: string) => parse(text).map((term) => fault(MACHINES, term) !== undefined);
+  assert.deepEqual(faults('status.inventory.disks.*.model:x status.power.state:on spec.bmc.driver:ipmi'), [true, false, false]);
 });

@@ -1,0 +1,60 @@
+//! The part of a filter that a database can answer by columns.
+
+use super::Filter;
+use super::fields::Field;
+use super::language::Wanted;
+
+/// Conditions that every object that fits meets, and others may meet too: patterns of SQL's `like`, in lower case. `None`: any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Narrowing {
+    /// Of the name.
+    pub names: Option<Vec<String>>,
+    /// Of a machine's zone.
+    pub zones: Option<Vec<String>>,
+    /// Of a machine's pool.
+    pub pools: Option<Vec<String>>,
+    /// The key of a label, and patterns of its value.
+    pub label: Option<(String, Vec<String>)>,
+}
+
+impl Filter {
+    /// The conditions that a database can answer.
+    #[must_use]
+    pub fn narrowing(&self) -> Narrowing {
+        let mut all = Narrowing::default();
+        for test in &self.tests {
+            let Some(patterns) = patterns(&test.values) else { continue };
+            let place = match test.field.column() {
+                Some("name") => &mut all.names,
+                Some("zone") => &mut all.zones,
+                Some("pool") => &mut all.pools,
+                _ => {
+                    if let Field::Label(key) = &test.field {
+                        all.label.get_or_insert_with(|| (key.clone(), patterns));
+                    }
+                    continue;
+                }
+            };
+            place.get_or_insert(patterns);
+        }
+        all
+    }
+}
+
+/// Patterns of the values that are asked for; `None` where only some are excluded, or databases may write small letters otherwise.
+fn patterns(values: &[Wanted]) -> Option<Vec<String>> {
+    let wanted: Vec<&Wanted> = values.iter().filter(|value| !value.not).collect();
+    let is_ascii = wanted.iter().all(|value| value.text.is_ascii());
+    (!wanted.is_empty() && is_ascii).then(|| wanted.into_iter().map(pattern).collect())
+}
+
+fn pattern(Wanted { text, exact, .. }: &Wanted) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for sign in text.to_lowercase().chars() {
+        if matches!(sign, '%' | '_' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(sign);
+    }
+    if *exact { escaped } else { format!("%{escaped}%") }
+}
