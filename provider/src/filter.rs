@@ -1,10 +1,10 @@
 //! Which of all objects of a kind are meant: by their labels, by a part of their name, and by what they are.
 
 use basalt_api::client::ListOptions;
-use basalt_api::{Kind, Object};
+use basalt_api::{Kind, Object, filter};
 use tfplugin::{Attribute, Diag, Diags, Path, Type, Val};
 
-use crate::map::{self, LABELS, NAME_CONTAINS, WHERE};
+use crate::map::{self, FILTER, LABELS, NAME_CONTAINS, WHERE};
 use crate::natural::NaturalKey;
 
 /// What a configuration asks for.
@@ -18,6 +18,10 @@ pub(crate) fn attributes() -> Vec<Attribute> {
     vec![
         Attribute::optional(LABELS, Type::map(Type::String)).doc("Only those that have all of these labels."),
         Attribute::optional(NAME_CONTAINS, Type::String).doc("Only those whose name contains this text."),
+        Attribute::optional(FILTER, Type::String).doc(
+            "Only those that fit this filter, which the region evaluates: `zone:row-1 cores>=32 status:waiting`. The console and \
+             `basalt get --where` take the same.",
+        ),
         Attribute::optional(WHERE, Type::map(Type::String)).doc(
             "Only those of which all of this holds: a field of the spec, or of the status as `status.FIELD`, and its value; those of \
              an object in it behind a dot. In a list, set or map any element may have it.",
@@ -31,6 +35,9 @@ pub(crate) fn check(kind: &'static Kind, config: &Val) -> Diags {
     if let Err(wrong) = keys(kind, config) {
         diags.extend(wrong);
     }
+    if let Some(Err(wrong)) = config.get(FILTER).as_str().map(|text| filter::Filter::new(kind, text)) {
+        diags.push(Diag::error("Not a filter", format!("{wrong}.")).at(Path::root().attr(FILTER)));
+    }
     diags
 }
 
@@ -43,6 +50,7 @@ impl Filter {
         let options = ListOptions {
             labels: map::labels::given(config.get(LABELS)),
             text: config.get(NAME_CONTAINS).as_str().map(str::to_owned),
+            filter: config.get(FILTER).as_str().map(str::to_owned),
             ..ListOptions::default()
         };
         Ok(Self { options, keys: keys(kind, config)? })

@@ -29,6 +29,8 @@ pub(crate) const LABELS_ALL: &str = "labels_all";
 pub(crate) const FIND: &str = "find";
 /// Part of the names of the objects that are looked for.
 pub(crate) const NAME_CONTAINS: &str = "name_contains";
+/// A filter in the language of lists.
+pub(crate) const FILTER: &str = "filter";
 /// What holds of the objects that are looked for.
 pub(crate) const WHERE: &str = "where";
 /// What is told of its status: in a state, what of it is stable.

@@ -150,6 +150,8 @@ fn many_are_found_by_what_they_are() {
                 "where = { zone = \"row-1\", tags = \"fast\" }\n name_contains = \"web\"",
                 json!(["web-2"]),
             ),
+            ("exact", "filter = \"spec.tags:(=web-2,=none)\"", json!(["web-2"])),
+            ("narrow", "filter = \"spec.zone=row-1 name:web,db\"", json!(["db-1", "web-2"])),
             ("mac", "where = { boot_macs = \"52-54-00-00-00-02\" }", json!(["db-1"])),
             ("none", "where = { zone = \"row-1\", pool = \"web\" }", json!([])),
         ];
@@ -170,6 +172,9 @@ fn many_are_found_by_what_they_are() {
         let wrong = text.replace("pool = \"web\"", "pol = \"web\"");
         let said = flat(&world.config(&wrong).fails(&["validate"]).await);
         assert!(said.contains("there is no field \"pol\"; there are architecture, zone, pool"), "{said}");
+        let wrong = text.replace("name:web,db", "nam:web");
+        let said = flat(&world.config(&wrong).fails(&["validate"]).await);
+        assert!(said.contains("at character 17: there is no nam to filter by"), "{said}");
         world.end().await;
     });
 }
