@@ -28,8 +28,9 @@ pub use login::{
 pub use logs::{LogLine, Logs, priority_names};
 
 pub use operations::{
-    IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, OperationState, RESCUE_KEYS,
-    RESCUE_LASTS, RESCUE_LIMITS, Verb,
+    Action, Actions, IDEMPOTENCY_HEADER, MAX_OPERATIONS, Operation, OperationList, OperationRequest,
+    OperationResult, OperationState, OperationsAnswer, OperationsRequest, RESCUE_KEYS, RESCUE_LASTS,
+    RESCUE_LIMITS, Verb,
 };
 
 pub use results::{MAX_TEST_RESULTS, TestResult, TestResults};

@@ -1,5 +1,7 @@
 //! `basalt power`, `recommission`, `run-script`, `test`, `override-tests`, `rescue`, `abort`, `operations`: what is asked of a machine once, and what became of it.
 
+mod many;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +10,7 @@ use basalt_api::KindOf;
 use basalt_api::client::Client;
 use basalt_api::kinds::{Machine, PowerStatus};
 use basalt_api::values::SshPublicKey;
-use basalt_api::wire::{Operation, OperationRequest, OperationState, Verb};
+use basalt_api::wire::{Operation, OperationRequest, OperationState, OperationsRequest, Verb};
 
 use crate::confirm::confirm;
 use crate::dry_run;
@@ -42,12 +44,22 @@ pub(crate) struct PowerArgs {
     args: Args,
 }
 
-/// Arguments of what is asked of a machine.
+/// Arguments of what is asked of machines.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The machine's name
-    #[arg(value_parser = machine)]
-    machine: String,
+    /// The machines' names
+    #[arg(value_name = "MACHINE", value_parser = machine, required_unless_present = "filter")]
+    machines: Vec<String>,
+    /// All machines that fit this filter, as in 'zone:row-1 status:failed'; they are shown, and you are asked
+    #[arg(long = "where", short = 'f', value_name = "FILTER", conflicts_with = "machines")]
+    filter: Option<String>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// How something is asked.
+#[derive(Debug, clap::Args)]
+struct Flags {
     /// Ask for nothing, and say what would follow
     #[arg(long)]
     dry_run: bool,
@@ -65,13 +77,16 @@ pub(crate) struct Args {
 /// Arguments of `basalt run-script`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ScriptArgs {
-    #[command(flatten)]
-    args: Args,
+    /// The machine's name
+    #[arg(value_parser = machine)]
+    machine: String,
     /// The Script's name
     script: String,
     /// Give it something; it becomes its argument --NAME=VALUE
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = parameter)]
     parameter: Vec<(String, String)>,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 /// Arguments of `basalt test`.
@@ -153,16 +168,22 @@ pub(crate) async fn power(args: PowerArgs, connection: &Connection) -> Result<()
 
 /// Says how a machine's power was when its BMC was asked last. Racks ask BMCs all the time.
 async fn status(args: Args, connection: &Connection) -> Result<(), Failed> {
+    let Args { machines, flags: args, .. } = args;
+    let [name] = machines.as_slice() else {
+        let words =
+            "power status is of one machine; `basalt get machines --where power:on -o wide` shows many";
+        return Err(Failed::Words(words.into()));
+    };
     if args.dry_run || args.wait || args.yes {
         return Err(Failed::Words(
             "power status changes nothing: leave out --dry-run, --wait and --yes".into(),
         ));
     }
-    let machine = connection.client()?.get(Machine::KIND, &args.machine).await?;
+    let machine = connection.client()?.get(Machine::KIND, name).await?;
     let status = machine.typed::<Machine>().map_err(|error| Failed::Words(error.to_string()))?.status.power;
     match args.output.as_str() {
         "json" => show_json(&status),
-        _ => show(&format!("{}\n", line(&in_words(&args.machine, status.as_ref())))),
+        _ => show(&format!("{}\n", line(&in_words(name, status.as_ref())))),
     }
     Ok(())
 }
@@ -179,15 +200,15 @@ fn in_words(machine: &str, status: Option<&PowerStatus>) -> String {
 
 /// Runs `basalt run-script`.
 pub(crate) async fn script(args: ScriptArgs, connection: &Connection) -> Result<(), Failed> {
-    let (request, args) = args.request();
-    ask(request, args, connection).await
+    let (request, machine, flags) = args.request();
+    ask(request, &machine, flags, connection).await
 }
 
 impl ScriptArgs {
-    fn request(self) -> (OperationRequest, Args) {
+    fn request(self) -> (OperationRequest, String, Flags) {
         let parameters = self.parameter.into_iter().collect();
         let script = Some(self.script);
-        (OperationRequest { script, parameters, ..Verb::RunScript.into() }, self.args)
+        (OperationRequest { script, parameters, ..Verb::RunScript.into() }, self.machine, self.flags)
     }
 }
 
@@ -216,7 +237,7 @@ pub(crate) async fn rescue(args: RescueArgs, connection: &Connection) -> Result<
     }
     let request = OperationRequest { ssh_keys, duration: args.duration, ..Verb::Rescue.into() };
     let RescueArgs { machine, dry_run, no_wait, yes, output, .. } = args;
-    ask(request, Args { machine, dry_run, wait: !no_wait && !dry_run, yes, output }, connection).await
+    ask(request, &machine, Flags { dry_run, wait: !no_wait && !dry_run, yes, output }, connection).await
 }
 
 /// The public keys of whoever runs this.
@@ -245,14 +266,26 @@ fn keys(file: &Path) -> Result<Vec<SshPublicKey>, Failed> {
 
 /// Asks for something that the verb says alone.
 pub(crate) async fn run(verb: Verb, args: Args, connection: &Connection) -> Result<(), Failed> {
-    ask(verb.into(), args, connection).await
+    let Args { machines, filter, flags } = args;
+    match (machines.as_slice(), filter) {
+        ([machine], None) => ask(verb.into(), machine, flags, connection).await,
+        (_, filter) => {
+            let request = OperationsRequest { names: machines, filter, operation: verb.into() };
+            many::ask(request, flags, connection).await
+        }
+    }
 }
 
-async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> Result<(), Failed> {
+async fn ask(
+    request: OperationRequest,
+    machine: &str,
+    args: Flags,
+    connection: &Connection,
+) -> Result<(), Failed> {
     let (verb, client) = (request.verb, connection.client()?);
     let json = args.output == "json";
     if args.dry_run {
-        let dry = client.operate_dry_run(&args.machine, &request).await?;
+        let dry = client.operate_dry_run(machine, &request).await?;
         if json {
             show_json(&dry.plan);
             return Ok(());
@@ -261,15 +294,15 @@ async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> 
         return Ok(());
     }
     if !args.yes && cuts_off(verb) {
-        let dry = client.operate_dry_run(&args.machine, &request).await?;
+        let dry = client.operate_dry_run(machine, &request).await?;
         if let Some(interrupts) = &dry.plan.interrupts {
             say(interrupts);
-            confirm(&format!("{verb} {}?", args.machine), "nothing was asked for")?;
+            confirm(&format!("{verb} {}?", machine), "nothing was asked for")?;
         }
     }
-    let mut operation = client.operate(&args.machine, &request).await?;
+    let mut operation = client.operate(machine, &request).await?;
     if args.wait {
-        operation = over(&client, &args.machine, operation, json).await?;
+        operation = over(&client, machine, operation, json).await?;
     }
     match json {
         true => show_json(&operation),
@@ -278,7 +311,7 @@ async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> 
             show(&format!("{}\n", line(&operation.message)));
         }
         false => {
-            let after = format!("`basalt explain machine {}` says what follows", args.machine);
+            let after = format!("`basalt explain machine {}` says what follows", machine);
             show(&format!("accepted as {}; {after}\n", operation.id));
         }
     }
@@ -419,12 +452,12 @@ mod tests {
     fn a_script_is_asked_for_with_what_it_is_given() {
         let words = ["basalt", "run-script", "web1", "flash", "--parameter", "slot=a=b", "-p", "mode=fast"];
         let Command::RunScript(args) = Cli::try_parse_from(words).unwrap().command else { panic!() };
-        let (request, args) = args.request();
+        let (request, machine, _) = args.request();
         let parameters =
             [("slot".to_owned(), "a=b".to_owned()), ("mode".to_owned(), "fast".to_owned())].into();
         let script = Some("flash".to_owned());
         let wanted = OperationRequest { script, parameters, ..Verb::RunScript.into() };
-        assert_eq!((request, args.machine.as_str()), (wanted, "web1"));
+        assert_eq!((request, machine.as_str()), (wanted, "web1"));
         let wrong = Cli::try_parse_from(["basalt", "run-script", "web1", "flash", "-p", "fast"]).unwrap_err();
         assert!(wrong.to_string().contains("say NAME=VALUE"), "{wrong}");
     }
@@ -500,5 +533,42 @@ mod tests {
         assert_eq!(failed, "power_cycle is expired: web1 was off, and is on");
         let accepted = ["power", "cycle", "web1"];
         stand_in::run(&accepted, ends("failed")).await.expect("nobody waits for its end");
+    }
+
+    const ID: &str = "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e";
+
+    /// A region with the machines a, whose system runs, and b, which takes nothing. It fails at anything but a dry run of the filter,
+    /// and at a request for the machine that the dry run showed.
+    fn fleet(request: &Request) -> Response {
+        assert_eq!(request.uri().path(), "/api/v1/operations");
+        let refused = json!({"machine": "b", "problem": {"type": "x", "code": "conflict", "status": 409, "title": "Conflict", "detail": "b has no BMC"}});
+        if is_tried(request) {
+            let plan = json!({"summary": "a: power off", "interrupts": "a runs web"});
+            return Json(json!({"items": [{"machine": "a", "plan": plan}, refused]})).into_response();
+        }
+        let operation = json!({
+            "id": ID, "machine": "a", "verb": "power_off", "state": "requested", "reason": "Why", "message": "accepted", "path": "/",
+            "accepted_at": "2026-01-01T00:00:00Z", "deadline": "2026-01-01T01:00:00Z",
+        });
+        Json(json!({"items": [{"machine": "a", "operation": operation}]})).into_response()
+    }
+
+    #[tokio::test]
+    async fn many_are_asked_in_one_request_and_a_filter_asks_first() {
+        let by_filter = ["power", "off", "--where", "zone:row-1"];
+        let refused = stand_in::run(&by_filter, fleet).await.unwrap_err().to_string();
+        assert!(refused.contains("--yes goes on without asking"), "{refused}");
+        let failed =
+            stand_in::run(&[&by_filter[..], &["--yes"]].concat(), fleet).await.unwrap_err().to_string();
+        assert_eq!(failed, "1 of 2 machines did not take power_off");
+        let by_names = ["power", "on", "a", "b", "--dry-run"];
+        let failed = stand_in::run(&by_names, fleet).await.unwrap_err().to_string();
+        assert_eq!(failed, "1 of 2 machines did not take power_on");
+        let both = Cli::try_parse_from(["basalt", "abort", "a", "--where", "b"]).unwrap_err();
+        assert!(both.to_string().contains("cannot be used with"), "{both}");
+        let none = stand_in::run(&["power", "on", "--where", "b", "--yes"], |_: &Request| {
+            Json(json!({"items": []})).into_response()
+        });
+        assert_eq!(none.await.unwrap_err().to_string(), "no machine fits the filter");
     }
 }

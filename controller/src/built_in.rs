@@ -78,11 +78,18 @@ pub const SCRIPTS: [BuiltIn; 4] = [
         test: "disks",
         description: "Reads the health of each disk (SMART) and a sample of its data. Nothing is written.",
         timeout: "12h",
-        parameters: &[Parameter {
-            name: "megabytes",
-            default: "1024",
-            description: "Megabytes that are read of each disk, spread over it; 0 is the whole disk.",
-        }],
+        parameters: &[
+            Parameter {
+                name: "megabytes",
+                default: "1024",
+                description: "Megabytes that are read of each disk, spread over it; 0 is the whole disk.",
+            },
+            Parameter {
+                name: "device",
+                default: "",
+                description: "One disk by its kernel name; empty: all of them.",
+            },
+        ],
     },
     BuiltIn {
         name: "basalt-network",
@@ -101,7 +108,9 @@ impl BuiltIn {
     /// The spec of the Script.
     fn spec(&self) -> Value {
         let parameters = self.parameters.iter().map(|it| {
-            let parameter = json!({"type": "runtime", "default": it.default, "description": it.description});
+            let is_number = it.default.parse::<u64>().is_ok();
+            let holds = if is_number { "runtime" } else { "string" };
+            let parameter = json!({"type": holds, "default": it.default, "description": it.description});
             (it.name.to_owned(), parameter)
         });
         json!({

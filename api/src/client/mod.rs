@@ -55,9 +55,9 @@ use crate::plan::PlanReport;
 use crate::schema::Kind;
 use crate::values::{Generation, Name, OperationId, Uid};
 use crate::wire::{
-    ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layers, MAX_TEST_RESULTS, MERGE_PATCH, ObjectList,
-    Operation, OperationList, OperationRequest, PutLayer, PutRequest, RenameRequest, TestResults, Timeline,
-    Version, Waits,
+    Actions, ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layers, MAX_TEST_RESULTS, MERGE_PATCH,
+    ObjectList, Operation, OperationList, OperationRequest, OperationsAnswer, OperationsRequest, PutLayer,
+    PutRequest, RenameRequest, TestResults, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -420,6 +420,32 @@ impl Client {
     pub async fn operate(&self, machine: &str, request: &OperationRequest) -> Result<Operation, ClientError> {
         let key = Uid::generate().to_string();
         self.transport.json(operation(machine, request)?.idempotent(&key)).await
+    }
+
+    /// Asks many machines for the same, or tries that. Repeats on the way are the same request.
+    ///
+    /// # Errors
+    /// `invalid` where the filter is wrong or fits too many, and see [`ClientError`]. What stands against one machine is in its result.
+    pub async fn operate_many(
+        &self,
+        request: &OperationsRequest,
+        dry_run: bool,
+    ) -> Result<OperationsAnswer, ClientError> {
+        let call = Call::new(Method::POST, "/api/v1/operations").body(request)?;
+        let call = match dry_run {
+            true => call.query("dry_run", "true"),
+            false => call.idempotent(&Uid::generate().to_string()),
+        };
+        self.transport.json(call).await
+    }
+
+    /// What a machine takes now, and why not the rest.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn actions(&self, machine: &str) -> Result<Actions, ClientError> {
+        let path = format!("/api/v1/machines/{}/actions", transport::encode(machine));
+        self.transport.json(Call::get(&path)).await
     }
 
     /// What was asked of a machine, the newest first.

@@ -9,8 +9,8 @@ use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
 use crate::watch::CutReason;
 use crate::wire::{
-    AddressSource, DeliveryState, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, OperationState,
-    RESCUE_KEYS, Verb,
+    AddressSource, DeliveryState, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, MAX_OPERATIONS,
+    OperationState, RESCUE_KEYS, Verb,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 71] {
+pub(super) fn components() -> [(&'static str, Value); 76] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -609,6 +609,46 @@ pub(super) fn components() -> [(&'static str, Value); 71] {
             ),
         ),
         ("TestResults", object(&["items"], json!({"items": list("TestResult")}))),
+        (
+            "OperationsRequest",
+            json!({
+                "type": "object", "additionalProperties": false, "required": ["operation"],
+                "properties": {
+                    "names": {
+                        "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_OPERATIONS,
+                        "description": "The machines: names, or `uid:UUID`.",
+                    },
+                    "where": {
+                        "type": "string", "maxLength": crate::filter::MAX_FILTER_BYTES,
+                        "description": "All machines that fit this filter.",
+                    },
+                    "operation": reference("OperationRequest"),
+                },
+                "oneOf": [
+                    {"title": "By names", "required": ["names"], "properties": {"where": false}},
+                    {"title": "By a filter", "required": ["where"], "properties": {"names": false}},
+                ],
+            }),
+        ),
+        (
+            "OperationResult",
+            object(
+                &["machine"],
+                json!({
+                    "machine": text(), "operation": reference("Operation"), "plan": reference("PlanReport"),
+                    "problem": reference("Problem"),
+                }),
+            ),
+        ),
+        ("OperationsAnswer", object(&["items"], json!({"items": list("OperationResult")}))),
+        (
+            "Action",
+            object(
+                &["verb"],
+                json!({"verb": {"type": "string", "enum": verbs}, "problem": reference("Problem")}),
+            ),
+        ),
+        ("Actions", object(&["items"], json!({"items": list("Action")}))),
         ("OperationList", object(&["items"], json!({"items": list("Operation")}))),
         (
             "Gone",

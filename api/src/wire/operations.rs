@@ -1,5 +1,7 @@
 //! What is asked of machines.
 
+use crate::plan::PlanReport;
+use crate::problem::Problem;
 use crate::values::{Duration, OperationId, SshPublicKey, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +29,63 @@ pub struct OperationRequest {
     /// The reason for `override_tests`, for the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// Machines that one request asks, at most.
+pub const MAX_OPERATIONS: usize = 1000;
+
+/// Body of `POST /api/v1/operations`: one operation of many machines, by names or by a filter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperationsRequest {
+    /// The machines; empty with a filter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// All machines that fit this filter; see [`crate::filter`].
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// What each of them is asked.
+    pub operation: OperationRequest,
+}
+
+/// Answer of `POST /api/v1/operations`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperationsAnswer {
+    /// One of each machine, in the order of the names; of a filter, by name.
+    pub items: Vec<OperationResult>,
+}
+
+/// What became of one of many machines: accepted, tried or refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationResult {
+    /// The machine's name; as it was asked for where it is refused.
+    pub machine: String,
+    /// It was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+    /// What would happen, where it was only tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanReport>,
+    /// It was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
+
+/// Answer to `GET /api/v1/machines/{name}/actions`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Actions {
+    /// One of each verb.
+    pub items: Vec<Action>,
+}
+
+/// A verb, and what stands against it now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// The verb.
+    pub verb: Verb,
+    /// The refusal that the caller would have; none where the machine takes the verb.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
 }
 
 /// How long a rescue lasts where nobody says it.

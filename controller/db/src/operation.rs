@@ -105,6 +105,14 @@ fn supersedes(verb: Verb) -> Vec<String> {
 }
 
 impl Store {
+    /// The script or rescue that runs on a machine, as what stands against another.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn running_script(&self, machine: Uid) -> Result<Option<FieldError>, StoreError> {
+        running(self.pool(), machine.get()).await
+    }
+
     /// Accepts an operation, ends those that it takes the place of, and wakes whoever plans for the machine. Or only tries that,
     /// and rolls it back. What was accepted under the same key is answered as it is now.
     ///
@@ -302,15 +310,28 @@ async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Opt
 
 /// A script that runs is not taken the place of: what it has begun, it ends.
 async fn nothing_runs(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
+    match running(&mut **tx, machine).await? {
+        Some(error) => Err(StoreError::Refused { errors: vec![error] }),
+        None => Ok(()),
+    }
+}
+
+/// The script or rescue that runs on a machine, as what stands against another.
+async fn running<'e>(
+    database: impl sqlx::PgExecutor<'e>,
+    machine: Uuid,
+) -> Result<Option<FieldError>, StoreError> {
     let running = sqlx::query_scalar!(
         r#"select case verb when 'run_script' then 'script ' || (script ->> 'name') else verb end as "name!" from machine_operation
            where machine = $1 and class = 'script' and state = 'running'"#,
         machine
     );
-    let Some(name) = running.fetch_optional(&mut **tx).await? else { return Ok(()) };
-    let message = format!("{name} runs on it");
-    let error = FieldError::new("/verb", FieldCode::Rule, message, "wait for its end, or abort it");
-    Err(StoreError::Refused { errors: vec![error] })
+    let name = running.fetch_optional(database).await?;
+    let error = |name| {
+        let message = format!("{name} runs on it");
+        FieldError::new("/verb", FieldCode::Rule, message, "wait for its end, or abort it")
+    };
+    Ok(name.map(error))
 }
 
 /// Forgets what is long over, and no plan rests on.

@@ -31,6 +31,8 @@ pub struct Endpoint {
     pub judged: bool,
     /// It is about the caller alone: whoever is known may call it, whatever its roles and scopes.
     pub own: bool,
+    /// The word by which tokens are scoped, where the path begins with another.
+    about: Option<&'static str>,
     /// Bytes of a body, at most; `None`: the handler keeps none of it in memory.
     pub body: Option<usize>,
     handler: fn() -> MethodRouter<App>,
@@ -43,7 +45,17 @@ impl Endpoint {
         role: Option<Role>,
         handler: fn() -> MethodRouter<App>,
     ) -> Self {
-        Self { method, path, role, dry_run: None, judged: false, own: false, body: Some(BODY_BYTES), handler }
+        Self {
+            method,
+            path,
+            role,
+            dry_run: None,
+            judged: false,
+            own: false,
+            about: None,
+            body: Some(BODY_BYTES),
+            handler,
+        }
     }
 
     const fn dry_run(self, role: Role) -> Self {
@@ -58,12 +70,19 @@ impl Endpoint {
         Self { own: true, ..self }
     }
 
+    const fn about(self, plural: &'static str) -> Self {
+        Self { about: Some(plural), ..self }
+    }
+
     const fn body(self, bytes: Option<usize>) -> Self {
         Self { body: bytes, ..self }
     }
 
     /// The first word behind `/api/v1/`, or the whole path: by these words tokens are scoped.
     pub(super) fn word(&self) -> &'static str {
+        if let Some(word) = self.about {
+            return word;
+        }
         let rest = self.path.strip_prefix("/api/v1/").unwrap_or(self.path).trim_start_matches('/');
         rest.split('/').next().unwrap_or(rest)
     }
@@ -122,6 +141,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .dry_run(Role::Viewer),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/operations", VIEWER, || get(operations::list)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/operations/{id}", VIEWER, || get(operations::read)),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}/actions", VIEWER, || get(operations::actions::read)),
+    // No part of /api/v1/machines: a machine may be called so.
+    Endpoint::new("POST", "/api/v1/operations", OPERATOR, || post(operations::many::request))
+        .dry_run(Role::Viewer)
+        .judged()
+        .about("machines"),
     Endpoint::new("POST", "/api/v1/apply", OPERATOR, || post(apply::apply))
         .dry_run(Role::Viewer)
         .judged()

@@ -38,6 +38,22 @@ impl Refusal {
         Self::invalid(vec![FieldError::new(pointer, code, message, hint)])
     }
 
+    /// The refusal of one of many, as a part of an answer.
+    pub(super) fn into_problem(mut self) -> Problem {
+        self.shorten();
+        *self.0
+    }
+
+    /// Cuts texts that repeat a long value.
+    fn shorten(&mut self) {
+        shorten(&mut self.0.detail);
+        for error in &mut self.0.errors {
+            shorten_pointer(&mut error.pointer);
+            shorten(&mut error.message);
+            error.hint.as_mut().map(shorten);
+        }
+    }
+
     pub(super) fn code(&self) -> ProblemCode {
         self.0.code
     }
@@ -153,12 +169,7 @@ fn exists(detail: String, free_in: Option<u32>) -> Problem {
 impl IntoResponse for Refusal {
     fn into_response(mut self) -> Response {
         self.0.request_id = REQUEST.try_with(Clone::clone).ok();
-        shorten(&mut self.0.detail);
-        for error in &mut self.0.errors {
-            shorten_pointer(&mut error.pointer);
-            shorten(&mut error.message);
-            error.hint.as_mut().map(shorten);
-        }
+        self.shorten();
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();

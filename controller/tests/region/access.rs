@@ -136,6 +136,10 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
         "/api/v1/machines/blue/operations/00000000-0000-0000-0000-000000000001",
         LOOK,
     ),
+    ("GET", "/api/v1/{plural}/{name}/actions", "/api/v1/machines/blue/actions", LOOK),
+    ("GET", "/api/v1/{plural}/{name}/actions", "/api/v1/machines/red/actions", LOOK_ELSEWHERE),
+    ("POST", "/api/v1/operations", "/api/v1/operations", CHANGE_OWN),
+    ("POST", "/api/v1/operations", "/api/v1/operations?dry_run=true", LOOK),
     ("PUT", "/api/v1/{plural}/{name}", "/api/v1/settings/default", GOVERN),
     ("PUT", "/api/v1/{plural}/{name}", "/api/v1/settings/default?dry_run=true", LOOK_EVERYWHERE),
     ("PATCH", "/api/v1/{plural}/{name}", "/api/v1/settings/default", GOVERN),
@@ -311,7 +315,7 @@ async fn an_operator_of_a_pool_gets_done_what_is_of_the_pool() {
     let token = issue(&lab, "ci", r#"{"role":"blue"}"#).await;
     let caller = Client::new(lab.region.address(), Some(token));
     let object = "/api/v1/{plural}/{name}";
-    let rows: [Write<'_>; 8] = [
+    let rows: [Write<'_>; 9] = [
         (
             "PUT",
             object,
@@ -330,6 +334,12 @@ async fn an_operator_of_a_pool_gets_done_what_is_of_the_pool() {
             "/api/v1/{plural}/{name}/operations",
             "/api/v1/machines/new/operations",
             r#"{"verb":"recommission"}"#,
+        ),
+        (
+            "POST",
+            "/api/v1/operations",
+            "/api/v1/operations",
+            r#"{"where":"name:new","operation":{"verb":"recommission"}}"#,
         ),
         ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/machines/new/rename", r#"{"name":"newer"}"#),
         (

@@ -118,6 +118,13 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
         "/api/v1/apply",
         r#"{"documents":[{"kind":"Device","metadata":{"name":"phone"},"spec":{"macs":["52:54:00:00:0c:01"]}}]}"#,
     ),
+    ("GET", "/api/v1/{plural}/{name}/actions", "/api/v1/machines/own/actions", ""),
+    (
+        "POST",
+        "/api/v1/operations",
+        "/api/v1/operations",
+        r#"{"where":"pool:red,blue name:z,o","operation":{"verb":"power_on"}}"#,
+    ),
     ("POST", "/api/v1/login", "/api/v1/login", r#"{"user":"ann","password":"wrong horse battery"}"#),
     ("POST", "/api/v1/logout", "/api/v1/logout", ""),
     ("POST", "/api/v1/runs/{run}", "/api/v1/runs/one", "{}"),

@@ -352,6 +352,9 @@ const BODIES: &[(&str, &str, &str)] = &[
     ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"labels":{"a":BAD}}"#),
     ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"tags":BAD}"#),
     ("POST", "/api/v1/machines/m/operations", r#"{"verb":BAD}"#),
+    ("POST", "/api/v1/operations", r#"{"names":["m"],"operation":{"verb":BAD}}"#),
+    ("POST", "/api/v1/operations", r#"{"names":BAD,"operation":{"verb":"abort"}}"#),
+    ("POST", "/api/v1/operations", r#"{"where":BAD,"operation":{"verb":"abort"}}"#),
     ("POST", "/api/v1/webhooks/hook/redeliver", r#"{"id":BAD}"#),
     ("POST", "/api/v1/join_tokens", r#"{"rack":BAD}"#),
 ];

@@ -1,7 +1,8 @@
 //! What is asked of machines once: accepted under an id, looked at, refused, the same when it is repeated.
 
+use crate::accounts::{issue, pools};
 use crate::allocation::{image, once};
-use crate::support::{Lab, driven_lab, lab};
+use crate::support::{Client, Lab, driven_lab, lab};
 use basalt_api::Semantic;
 use basalt_db::Key;
 use serde_json::{Value, json};
@@ -277,4 +278,132 @@ async fn a_rescue_is_asked_for_with_the_keys_of_those_who_come_in() {
     assert!(stored.content.starts_with("#!/bin/sh\n") && stored.repeats);
     assert_eq!(stored.arguments, ["m", "5400", key]);
     assert_eq!(stored.timeout_seconds, 5400 + 300);
+}
+
+const MANY: &str = "/api/v1/operations";
+
+async fn declared(lab: &Lab, name: &str, number: u8, more: Value) {
+    let mut spec = json!({
+        "boot_macs": [format!("52:54:00:00:0a:{number:02x}")], "commissioning": {"skip": true},
+        "bmc": {"driver": "ipmi", "address": format!("127.0.1.{number}"), "username": "admin", "password": "secret"},
+    });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    lab.api.declare(&format!("/api/v1/machines/{name}"), &spec.to_string()).await;
+}
+
+#[tokio::test]
+async fn many_machines_are_asked_at_once_and_each_has_an_answer_of_its_own() {
+    let lab = driven_lab().await;
+    declared(&lab, "a", 1, json!({"description": "at the door"})).await;
+    declared(&lab, "b", 2, json!({"locked": true, "description": "in the hall"})).await;
+    lab.api
+        .declare("/api/v1/machines/c", r#"{"boot_macs":["52:54:00:00:0a:03"],"commissioning":{"skip":true}}"#)
+        .await;
+    let asked = async |query: &str, body: Value| {
+        lab.api.send("POST", &format!("{MANY}{query}"), &[("idempotency-key", "k")], body.to_string()).await
+    };
+    let body = json!({"names": ["a", "c", "nowhere", "a"], "operation": {"verb": "power_cycle"}});
+    let tried = asked("?dry_run=true", body.clone()).await;
+    assert_eq!(tried.status, 200, "{}", tried.text());
+    let tried = tried.json()["items"].clone();
+    let code = |item: &Value| item["problem"]["code"].clone();
+    assert_eq!(tried.as_array().unwrap().len(), 3, "a name that is said twice is one machine: {tried}");
+    assert!(
+        tried[0]["plan"]["steps"].as_array().unwrap().iter().any(|step| step["power"] == true),
+        "{tried}"
+    );
+    assert_eq!((code(&tried[1]), code(&tried[2])), (json!("conflict"), json!("not_found")), "{tried}");
+    assert_eq!(lab.api.get("/api/v1/machines/a/operations").await.json(), json!({"items": []}));
+
+    let done = asked("", body.clone()).await.json();
+    assert_eq!(done["items"][0]["operation"]["machine"], "a");
+    assert_eq!(code(&done["items"][2]), "not_found");
+    let listed = lab.api.get("/api/v1/machines/a/operations").await.json();
+    assert_eq!(listed["items"][0]["id"], done["items"][0]["operation"]["id"]);
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    // The same key is the same, machine by machine.
+    let again = asked("", body).await.json();
+    assert_eq!(again["items"][0]["operation"]["id"], done["items"][0]["operation"]["id"]);
+    let audit = lab.api.get("/api/v1/audit?object=machines/a&limit=1").await.json();
+    assert_eq!(audit["items"][0]["request"], "POST /api/v1/operations");
+
+    let body = json!({"where": "hall", "operation": {"verb": "recommission"}});
+    let found = asked("?dry_run=true", body).await.json();
+    let machines: Vec<&str> =
+        found["items"].as_array().unwrap().iter().map(|it| it["machine"].as_str().unwrap()).collect();
+    assert_eq!(machines, ["b"], "{found}");
+}
+
+#[tokio::test]
+async fn who_asks_many_has_the_rights_that_it_has_over_each() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let blue = Client::new(lab.region.address(), Some(issue(&lab, "blue", r#"{"role":"blue"}"#).await));
+    let viewer = Client::new(lab.region.address(), Some(issue(&lab, "viewer", r#"{"role":"viewer"}"#).await));
+    let names = json!({"names": ["blue", "red"], "operation": {"verb": "recommission"}}).to_string();
+    let asked = blue.send("POST", MANY, &[], names.clone()).await.json();
+    assert!(asked["items"][0]["operation"]["id"].is_string(), "{asked}");
+    assert_eq!(asked["items"][1]["problem"]["code"], "not_found", "{asked}");
+    let fitting = r#"{"where":"name:red,blue","operation":{"verb":"recommission"}}"#;
+    let asked = blue.send("POST", MANY, &[], fitting).await.json();
+    assert_eq!(asked["items"].as_array().unwrap().len(), 1, "{asked}");
+    assert_eq!(viewer.send("POST", MANY, &[], names.clone()).await.status, 403);
+    let tried = viewer.send("POST", &format!("{MANY}?dry_run=true"), &[], names).await.json();
+    assert!(tried["items"][1]["plan"].is_object(), "{tried}");
+    assert_eq!(lab.api.get("/api/v1/machines/red/operations").await.json(), json!({"items": []}));
+}
+
+#[tokio::test]
+async fn a_request_for_no_machines_or_for_too_many_is_refused_whole() {
+    let lab = lab().await;
+    let machine = |at: usize| {
+        let mac = format!("52:54:00:00:{:02x}:{:02x}", at / 256, at % 256);
+        json!({"kind": "Machine", "metadata": {"name": format!("m{at}")}, "spec": {"boot_macs": [mac]}})
+    };
+    crate::allocation::apply(&lab.api, (0..1001).map(machine).collect()).await;
+    let names: Vec<String> = (0..1001).map(|at| format!("m{at}")).collect();
+    for (body, wanted) in [
+        (json!({}), "/names: either names or where"),
+        (json!({"names": ["m1"], "where": "m1"}), "/names: either names or where"),
+        (json!({"names": names}), "/names: 1001 machines are named"),
+        (json!({"where": "name:m"}), "/where: more than 1000 machines may fit"),
+        (json!({"where": "nam:m"}), "/where: at character 1 of where: there is no nam"),
+    ] {
+        let mut body = body;
+        body["operation"] = json!({"verb": "recommission"});
+        let (status, _, errors) = lab.api.send("POST", MANY, &[], body.to_string()).await.problem();
+        assert!(status == 422 && errors[0].starts_with(wanted), "{status} {errors:?}");
+    }
+    let body = json!({"where": "name:m !", "operation": {"verb": "recommission"}}).to_string();
+    assert_eq!(lab.api.send("POST", MANY, &[], body).await.json(), json!({"items": []}));
+}
+
+#[tokio::test]
+async fn a_machine_says_which_verbs_it_takes_and_why_not_the_others() {
+    let lab = driven_lab().await;
+    declared(&lab, "a", 1, json!({})).await;
+    lab.api
+        .declare(
+            "/api/v1/machines/bare",
+            r#"{"boot_macs":["52:54:00:00:0a:03"],"commissioning":{"skip":true}}"#,
+        )
+        .await;
+    lab.api.declare("/api/v1/roles/viewer", r#"{"base":"viewer"}"#).await;
+    let viewer = Client::new(lab.region.address(), Some(issue(&lab, "viewer", r#"{"role":"viewer"}"#).await));
+    let taken = async |client: &Client, name: &str| {
+        let actions = client.get(&format!("/api/v1/machines/{name}/actions")).await.json();
+        let items = actions["items"].as_array().unwrap().clone();
+        assert_eq!(items.len(), 7);
+        let refusal = |verb: &str| items.iter().find(|it| it["verb"] == verb).unwrap()["problem"].clone();
+        ["power_cycle", "rescue", "abort"].map(|verb| refusal(verb)["code"].clone())
+    };
+    assert_eq!(taken(&lab.api, "a").await, [json!(null), json!(null), json!("conflict")]);
+    assert_eq!(taken(&lab.api, "bare").await[0], "conflict");
+    assert_eq!(taken(&viewer, "a").await, ["forbidden"; 3].map(|code| json!(code)));
+    // The same refusal is told by a trial.
+    let tried = lab.api.send("POST", "/api/v1/machines/a/operations?dry_run=true", &[], wish("abort")).await;
+    let actions = lab.api.get("/api/v1/machines/a/actions").await.json();
+    let said = actions["items"].as_array().unwrap().iter().find(|it| it["verb"] == "abort").unwrap();
+    assert_eq!(said["problem"]["detail"], tried.json()["detail"]);
+    assert_eq!(lab.api.get("/api/v1/zones/default/actions").await.problem().1, "not_found");
 }

@@ -1,5 +1,7 @@
 //! What is asked of a machine once, because no spec can say it: power, another look, a script, a rescue, an end.
 
+pub(super) mod actions;
+pub(super) mod many;
 mod runs;
 
 use super::caller::Caller;
@@ -12,9 +14,11 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use basalt_api::kinds::Machine;
+use basalt_api::plan::PlanReport;
 use basalt_api::values::OperationId;
 use basalt_api::wire::{IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest};
-use basalt_api::{FieldCode, FieldError, Kind, Problem, ProblemCode};
+use basalt_api::{FieldCode, FieldError, Kind, KindOf, Problem, ProblemCode};
 use basalt_db::{Judge, NewOperation, Object};
 use basalt_engine::deadlines::{self, DeadlineId};
 use basalt_engine::machine::Refused;
@@ -26,6 +30,20 @@ const MOST: i64 = 100;
 /// A client's key, in bytes.
 const KEY_BYTES: usize = 128;
 
+/// One wish, for one machine or for many.
+struct Asked {
+    operation: OperationRequest,
+    request_key: Option<String>,
+    dry_run: bool,
+}
+
+/// What a wish came to.
+enum Became {
+    Accepted(Operation),
+    /// It was only tried.
+    Tried(Object, PlanReport),
+}
+
 pub(super) async fn request(
     State(app): State<App>,
     caller: Caller,
@@ -34,38 +52,55 @@ pub(super) async fn request(
     headers: HeaderMap,
     sent: Bytes,
 ) -> Answer<Response> {
-    let kind = of_machines(&plural)?;
+    of_machines(&plural)?;
     let Flags { dry_run } = parameters(&uri)?;
-    let asked: OperationRequest = body::json(&sent)?;
-    let request_key = idempotency_key(&headers)?;
-    let (key, guards) = (body::key(kind, &name)?, caller.guards(dry_run));
-    let machine = app.store().get(kind.name, key).await?;
-    if !dry_run && let Some(known) = known(&app, &machine, request_key, &asked).await? {
-        return Ok((StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response());
+    let operation = body::json(&sent)?;
+    let request_key = idempotency_key(&headers)?.map(str::to_owned);
+    match one(&app, &caller, &name, &Asked { operation, request_key, dry_run }).await? {
+        Became::Accepted(operation) => Ok((StatusCode::ACCEPTED, Json(operation)).into_response()),
+        Became::Tried(machine, plan) => objects::tried(machine, plan),
     }
-    let script = runs::script(&app, &machine.name, &asked).await?;
-    let tests = runs::tests(&app, &machine, &asked).await?;
-    let because = runs::because(&asked)?;
+}
+
+/// Asks one machine, or tries that.
+async fn one(app: &App, caller: &Caller, name: &str, asked: &Asked) -> Answer<Became> {
+    let Asked { operation: asked, request_key, dry_run } = asked;
+    let (kind, dry_run, request_key) = (Machine::KIND, *dry_run, request_key.as_deref());
+    let (key, guards) = (body::key(kind, name)?, caller.guards(dry_run));
+    let machine = app.store().get(kind.name, key).await?;
+    if !dry_run && let Some(known) = known(app, &machine, request_key, asked).await? {
+        return Ok(Became::Accepted(shown(&machine, known)));
+    }
+    let script = runs::script(app, &machine.name, asked).await?;
+    let tests = runs::tests(app, &machine, asked).await?;
+    let because = runs::because(asked)?;
     let wish = Wish { verb: asked.verb, script: script.as_ref(), tests: &tests };
-    let lasts = match judged(&app, &machine, wish).await {
+    let lasts = match judged(app, &machine, wish).await {
         Ok(lasts) => lasts,
         // The first request of this key may just have done what now stands against it.
         Err(refusal) => {
-            let known = known(&app, &machine, request_key, &asked).await?.filter(|_| !dry_run);
-            return known
-                .map(|known| (StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response())
-                .ok_or(refusal);
+            let known = known(app, &machine, request_key, asked).await?.filter(|_| !dry_run);
+            return known.map(|known| Became::Accepted(shown(&machine, known))).ok_or(refusal);
         }
     };
     let judged = (dry_run, &guards as &dyn Judge);
     let new =
         NewOperation { verb: wish.verb, script: wish.script, tests: wish.tests, because, lasts, request_key };
-    let (machine, operation) = caller.store(&app).request_operation(key, &new, judged).await?;
+    let (machine, operation) = caller.store(app).request_operation(key, &new, judged).await?;
     if dry_run {
-        let plan = announce::of_operation(&app, &machine, wish).await?;
-        return objects::tried(machine, plan);
+        let plan = announce::of_operation(app, &machine, wish).await?;
+        return Ok(Became::Tried(machine, plan));
     }
-    Ok((StatusCode::ACCEPTED, Json(shown(&machine, operation))).into_response())
+    Ok(Became::Accepted(shown(&machine, operation)))
+}
+
+/// The refusal of who may only look at a machine.
+fn only_looks(machine: &str, pool: Option<&str>) -> Refusal {
+    let pool = pool.unwrap_or_default();
+    let detail = format!(
+        "Machine {machine:?} is of pool {pool:?}, where this token only looks: it needs the role operator for that pool"
+    );
+    Refusal::new(ProblemCode::Forbidden, detail)
 }
 
 pub(super) async fn list(

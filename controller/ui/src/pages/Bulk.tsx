@@ -3,31 +3,31 @@ import type { Machine } from '../api/object';
 import { useWrites } from '../app/who';
 import { Button } from '../parts/Button';
 import { Plan } from '../parts/plan/Plan';
-import { type Verb, doingOf } from '../parts/plan/proposal';
+import { MOST, type Verb, type Wish, doingOf, wishOf } from '../parts/plan/proposal';
+import { WishSheet, needsWords } from './machine/WishSheet';
 import css from './List.module.css';
 
-const VERBS: Verb[] = ['power_on', 'power_off', 'power_cycle', 'recommission'];
-/** So many requests are made for it, two each. */
-const MOST = 500;
+const VERBS: Verb[] = ['power_on', 'power_off', 'power_cycle', 'recommission', 'run_script'];
 
 /** What can be done with the machines that are selected. It stays while any are, whatever their state. */
 export function Bulk({ machines, release }: { machines: Machine[]; release: () => void }) {
   const { off } = useWrites();
-  const [asked, setAsked] = useState<{ verb: Verb; names: string[] }>();
+  const [asked, setAsked] = useState<{ verb: Verb; wish?: Wish; names: string[] }>();
   // The machines are those of the moment at which it was asked.
-  const proposal = useMemo(() => asked && { kind: 'operation' as const, verb: asked.verb, machines: asked.names }, [asked]);
+  const proposal = useMemo(() => asked?.wish && { kind: 'operation' as const, wish: asked.wish, machines: asked.names }, [asked]);
   const many = machines.length > MOST && `at most ${MOST} at once, and ${machines.length} are selected`;
   return (
     <div className={css.bulk} role="toolbar" aria-label="Selected machines">
       <b>{machines.length} selected</b>
       {VERBS.map((verb) => (
-        <Button key={verb} off={off || many} onClick={() => setAsked({ verb, names: machines.map(({ metadata }) => metadata.name) })}>
+        <Button key={verb} off={off || many} onClick={() => setAsked({ verb, wish: needsWords(verb) ? undefined : wishOf(verb), names: machines.map(({ metadata }) => metadata.name) })}>
           {doingOf(verb)}…
         </Button>
       ))}
       <Button bare onClick={release}>
         Let go
       </Button>
+      {asked && !proposal && <WishSheet verb={asked.verb} close={() => setAsked(undefined)} wish={(wish) => setAsked({ ...asked, wish })} />}
       {proposal && <Plan proposal={proposal} close={() => setAsked(undefined)} done={release} />}
     </div>
   );

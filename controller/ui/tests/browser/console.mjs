@@ -158,7 +158,7 @@ test('whoever only looks sees no button that changes anything', async () => {
   assert.equal(await page.getByRole('checkbox').count(), 0);
   await page.goto('/ui/machines/web3');
   await page.getByRole('heading', { name: 'Next steps' }).waitFor();
-  for (const name of ['On', 'Off', 'Cycle', 'Recommission', 'Abort', 'Delete…']) {
+  for (const name of ['On', 'Off', 'Cycle', 'Recommission', 'Run a script', 'Rescue', 'Abort', 'Delete…']) {
     assert.equal(await page.getByRole('button', { name, exact: true }).count(), 0, name);
   }
   await page.goto('/ui/machines/web3/configuration');
@@ -172,6 +172,8 @@ test('whoever only looks sees no button that changes anything', async () => {
 test('what many machines are asked for is told of each, and why some cannot take it', async () => {
   const { page, context } = await person(chrome, url);
   await login(page, 'ann', PASSWORD);
+  const sent = [];
+  page.on('request', (request) => request.method() === 'POST' && sent.push(request.url().slice(url.length)));
   await filter(page).fill('name:(=web3,=web4)');
   await says(page.getByRole('status'), '2 of ');
   await page.getByLabel('Select all that match').check();
@@ -185,6 +187,33 @@ test('what many machines are asked for is told of each, and why some cannot take
   await plan.waitFor({ state: 'detached' });
   const { items } = await admin('GET', 'machines/web3/operations');
   assert.equal(items[0].verb, 'recommission');
+  assert.deepEqual(sent, ['/api/v1/operations?dry_run=true', '/api/v1/operations'], 'one request tries it, one does it');
+  await context.close();
+});
+
+test('a rescue and a script are asked for with what they need, and planned before they are done', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await page.goto('/ui/machines/web22');
+  await page.locator('button:not([aria-disabled])', { hasText: /^Rescue$/ }).click();
+  const sheet = page.getByRole('dialog', { name: 'Rescue' });
+  await sheet.getByRole('button', { name: 'Show the plan' }).click();
+  await says(sheet.getByRole('alert'), 'nobody could come in');
+  await accessible(page, 'a rescue');
+  await sheet.getByLabel('SSH keys').fill('ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2FsdCBleGFtcGxlIGtleSwgbm90IGEgcmVhbCAx me@example.com');
+  await sheet.getByLabel('Duration').fill('90m');
+  await sheet.getByRole('button', { name: 'Show the plan' }).click();
+  const plan = page.getByRole('dialog', { name: 'Plan: rescue' });
+  await plan.getByRole('button', { name: 'Rescue 1 machine' }).click();
+  await plan.waitFor({ state: 'detached' });
+  const { items } = await admin('GET', 'machines/web22/operations');
+  assert.equal(items[0].verb, 'rescue');
+  await page.locator('button:not([aria-disabled])', { hasText: /^Run a script$/ }).click();
+  const script = page.getByRole('dialog', { name: 'Run a script on' });
+  await script.getByLabel('Parameters').fill('fast');
+  await script.getByRole('button', { name: 'Show the plan' }).click();
+  await says(script.getByRole('alert'), 'fast is no NAME=VALUE');
+  assert.deepEqual(complaints, []);
   await context.close();
 });
 

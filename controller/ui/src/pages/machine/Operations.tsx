@@ -1,57 +1,59 @@
 import { useQuery } from '@tanstack/react-query';
-import { useMemo, useState } from 'react';
-import { Refused, ask, path } from '../../api/client';
+import { useCallback, useMemo, useState } from 'react';
+import { type Schemas, ask, path } from '../../api/client';
 import type { Machine } from '../../api/object';
 import { useCommands } from '../../app/commands';
 import { useWrites } from '../../app/who';
 import { Button } from '../../parts/Button';
 import { Plan } from '../../parts/plan/Plan';
-import { type Verb, doingOf } from '../../parts/plan/proposal';
+import { type Verb, type Wish, doingOf, wishOf } from '../../parts/plan/proposal';
+import { WishSheet, needsWords } from './WishSheet';
 
 const VERBS: { verb: Verb; title: string }[] = [
   { verb: 'power_on', title: 'On' },
   { verb: 'power_off', title: 'Off' },
   { verb: 'power_cycle', title: 'Cycle' },
   { verb: 'recommission', title: 'Recommission' },
+  { verb: 'run_script', title: 'Run a script' },
+  { verb: 'rescue', title: 'Rescue' },
   { verb: 'abort', title: 'Abort' },
 ];
 
-/** What can be asked of it now; and of the rest, why not, as the region says when it is tried. */
+/** What can be asked of it now; and of the rest, why not. */
 export function Operations({ machine }: { machine: Machine }) {
   const { name } = machine.metadata;
   const { off } = useWrites();
   const [verb, setVerb] = useState<Verb>();
+  const [wish, setWish] = useState<Wish>();
   const { data: refusals } = useQuery({
-    queryKey: ['machines', name, 'able'],
+    queryKey: ['machines', name, 'actions'],
     queryFn: async () => {
-      const tried = VERBS.map(async ({ verb }): Promise<[Verb, string | false]> => {
-        try {
-          await ask(`${path('machines', name, 'operations')}?dry_run=true`, { method: 'POST', body: { verb } });
-          return [verb, false];
-        } catch (error) {
-          if (!(error instanceof Refused) || error.status === 0 || error.status === 503) throw error;
-          return [verb, error.message];
-        }
-      });
-      return new Map(await Promise.all(tried));
+      const { items } = await ask<Schemas['Actions']>(path('machines', name, 'actions'));
+      return new Map(items.map(({ verb, problem }) => [verb, problem ? (problem.detail ?? problem.title) : (false as const)]));
     },
   });
-  const proposal = useMemo(() => verb && { kind: 'operation' as const, verb, machines: [name] }, [verb, name]);
+  const start = useCallback((verb: Verb) => {
+    setVerb(verb);
+    setWish(needsWords(verb) ? undefined : wishOf(verb));
+  }, []);
+  const end = () => setVerb(undefined);
+  const proposal = useMemo(() => verb && wish && { kind: 'operation' as const, wish, machines: [name] }, [verb, wish, name]);
   useCommands(
     useMemo(
       () =>
-        VERBS.filter(({ verb }) => refusals?.get(verb) === false).map(({ verb }) => ({ title: `${doingOf(verb)} ${name}`, run: () => setVerb(verb) })),
-      [name, refusals],
+        VERBS.filter(({ verb }) => refusals?.get(verb) === false).map(({ verb }) => ({ title: `${doingOf(verb)} ${name}`, run: () => start(verb) })),
+      [name, refusals, start],
     ),
   );
   return (
     <>
       {VERBS.map(({ verb, title }) => (
-        <Button key={verb} off={off || (refusals?.get(verb) ?? (refusals ? false : 'the region is being asked'))} title={doingOf(verb)} onClick={() => setVerb(verb)}>
+        <Button key={verb} off={off || (refusals?.get(verb) ?? (refusals ? false : 'the region is being asked'))} title={doingOf(verb)} onClick={() => start(verb)}>
           {title}
         </Button>
       ))}
-      {proposal && <Plan proposal={proposal} close={() => setVerb(undefined)} />}
+      {verb && !proposal && <WishSheet verb={verb} close={end} wish={setWish} />}
+      {proposal && <Plan proposal={proposal} close={end} />}
     </>
   );
 }

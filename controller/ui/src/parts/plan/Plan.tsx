@@ -24,7 +24,7 @@ interface Props {
 const titleOf = (proposal: Proposal): string => {
   if (proposal.kind === 'apply') return 'Plan';
   if (proposal.kind === 'delete') return `Plan: delete ${proposal.name}`;
-  return `Plan: ${doingOf(proposal.verb).toLowerCase()}`;
+  return `Plan: ${doingOf(proposal.wish.verb).toLowerCase()}`;
 };
 
 /** Another tool manages it: it has to be taken over, or left alone. */

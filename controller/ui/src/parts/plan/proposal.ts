@@ -1,8 +1,17 @@
 // A proposal is tried out, shown, and then done. A write is bound to the digest of the plan that was shown, a deletion to the generation.
-import { type Schemas, ask, path } from '../../api/client';
+import { Refused, type Schemas, ask, path } from '../../api/client';
 import type { BasaltObject, Json } from '../../api/object';
 
-export type Verb = 'power_on' | 'power_off' | 'power_cycle' | 'recommission' | 'abort';
+export type Verb = Schemas['Action']['verb'];
+
+/** A verb, with what it needs to know. */
+export type Wish = Schemas['OperationRequest'];
+
+/** A verb that says everything. */
+export const wishOf = (verb: Verb): Wish => ({ verb });
+
+/** Machines that one request asks, at most. */
+export const MOST = 1000;
 
 export interface Document {
   kind: string;
@@ -13,7 +22,7 @@ export interface Document {
 export type Proposal =
   | { kind: 'apply'; documents: Document[] }
   | { kind: 'delete'; of: string; plural: string; name: string }
-  | { kind: 'operation'; verb: Verb; machines: string[] };
+  | { kind: 'operation'; wish: Wish; machines: string[] };
 
 /** What would become of one object or machine. */
 export interface Outcome {
@@ -38,9 +47,6 @@ export interface Tried {
   generation?: number;
 }
 
-/** Requests at once, where one is needed for each machine. */
-const AT_ONCE = 6;
-
 export async function tryOut(proposal: Proposal, adopt: boolean): Promise<Tried> {
   switch (proposal.kind) {
     case 'apply': {
@@ -64,21 +70,15 @@ export async function tryOut(proposal: Proposal, adopt: boolean): Promise<Tried>
       const object = said.object as unknown as BasaltObject;
       return { ...ofPlans([{ name, of, action: 'deleted', plan: said.plan }]), consequences: said.consequences, advisories: said.advisories, generation: object.metadata.generation };
     }
-    case 'operation': {
-      const { verb, machines } = proposal;
-      return ofPlans(
-        await each(machines, async (name): Promise<Outcome> => {
-          const outcome = { name, of: 'Machine', action: saidOf(verb) };
-          try {
-            const said = await ask<Schemas['DryRun']>(`${path('machines', name, 'operations')}?dry_run=true`, { method: 'POST', body: { verb } });
-            return { ...outcome, plan: said.plan };
-          } catch (refused) {
-            return { ...outcome, refused };
-          }
-        }),
-      );
-    }
+    case 'operation':
+      return ofPlans(await asked(proposal.wish, proposal.machines, '?dry_run=true'));
   }
+}
+
+/** Asks machines, and says what each of them answers. */
+async function asked(wish: Wish, names: string[], query: string, headers?: Record<string, string>): Promise<Outcome[]> {
+  const { items } = await ask<Schemas['OperationsAnswer']>(`/api/v1/operations${query}`, { method: 'POST', body: { names, operation: wish }, headers });
+  return items.map(({ machine, plan, problem }) => ({ name: machine, of: 'Machine', action: saidOf(wish.verb), plan, refused: problem && new Refused(problem) }));
 }
 
 function ofPlans(outcomes: Outcome[]): Tried {
@@ -109,33 +109,10 @@ export async function carryOut(proposal: Proposal, tried: Tried, adopt: boolean)
       return [{ name, of, action: 'deleted' }];
     }
     case 'operation': {
-      const { verb } = proposal;
-      const able = tried.outcomes.filter(({ refused }) => !refused);
-      return each(able, async (outcome): Promise<Outcome> => {
-        try {
-          await ask(path('machines', outcome.name, 'operations'), {
-            method: 'POST',
-            body: { verb },
-            headers: { 'idempotency-key': crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` },
-          });
-          return outcome;
-        } catch (refused) {
-          return { ...outcome, refused };
-        }
-      });
+      const able = tried.outcomes.filter(({ refused }) => !refused).map(({ name }) => name);
+      return asked(proposal.wish, able, '', { 'idempotency-key': crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` });
     }
   }
-}
-
-/** One after the other, some at once, in their order. */
-async function each<A, B>(all: readonly A[], one: (of: A) => Promise<B>): Promise<B[]> {
-  const done: B[] = new Array(all.length);
-  let next = 0;
-  const work = async () => {
-    for (let at = next++; at < all.length; at = next++) done[at] = await one(all[at] as A);
-  };
-  await Promise.all(Array.from({ length: Math.min(AT_ONCE, all.length) }, work));
-  return done;
 }
 
 const SAID: Record<Verb, string> = {
@@ -144,6 +121,8 @@ const SAID: Record<Verb, string> = {
   power_cycle: 'power-cycled',
   recommission: 'commissioned again',
   abort: 'aborted',
+  run_script: 'given a script to run',
+  rescue: 'booted for rescue',
 };
 export const saidOf = (verb: Verb): string => SAID[verb];
 
@@ -153,13 +132,15 @@ const DOING: Record<Verb, string> = {
   power_cycle: 'Power-cycle',
   recommission: 'Recommission',
   abort: 'Abort the work on',
+  run_script: 'Run a script on',
+  rescue: 'Rescue',
 };
 export const doingOf = (verb: Verb): string => DOING[verb];
 
 /** The verb and the count, as the button repeats them: `Erase 2 machines`. */
 export function verbOf(proposal: Proposal, tried: Tried): string {
   const machines = (count: number) => `${count} ${count === 1 ? 'machine' : 'machines'}`;
-  if (proposal.kind === 'operation') return `${doingOf(proposal.verb)} ${machines(tried.outcomes.filter(({ refused }) => !refused).length)}`;
+  if (proposal.kind === 'operation') return `${doingOf(proposal.wish.verb)} ${machines(tried.outcomes.filter(({ refused }) => !refused).length)}`;
   if (tried.disks.length > 0) return `Erase ${machines(tried.disks.length)}`;
   if (proposal.kind === 'delete') return `Delete ${proposal.name}`;
   if (tried.power.length > 0) return `Apply, and switch the power of ${machines(tried.power.length)}`;

@@ -1,0 +1,44 @@
+//! The verbs that a machine takes now, and the reasons against the others.
+
+use super::{judged, of_machines, only_looks};
+use crate::api::caller::Caller;
+use crate::api::problem::Answer;
+use crate::api::query::NoParameters;
+use crate::api::{App, body};
+use crate::driver::Wish;
+use axum::Json;
+use axum::extract::{Path, State};
+use basalt_api::ProblemCode;
+use basalt_api::wire::{Action, Actions, Verb};
+
+pub(in crate::api) async fn read(
+    State(app): State<App>,
+    caller: Caller,
+    Path((plural, name)): Path<(String, String)>,
+    _: NoParameters,
+) -> Answer<Json<Actions>> {
+    let kind = of_machines(&plural)?;
+    let key = body::key(kind, &name)?;
+    let machine = app.store().get(kind.name, key).await?;
+    let pool = app.store().pool_of(kind.name, key).await?.flatten();
+    let may_change = caller.rights.may_change(kind.name, pool.as_deref(), false) == Some(true);
+    let running = app.store().running_script(machine.uid).await?;
+    let mut items = Vec::with_capacity(Verb::ALL.len());
+    for verb in Verb::ALL {
+        let is_script = matches!(verb, Verb::RunScript | Verb::Rescue | Verb::Test);
+        let refusal = match (&running, may_change) {
+            (_, false) => Some(only_looks(&machine.name, pool.as_deref()).into_problem()),
+            (Some(error), true) if is_script => {
+                let mut problem = basalt_api::Problem::new(ProblemCode::Conflict, error.to_string());
+                problem.errors.push(error.clone());
+                Some(problem)
+            }
+            _ => judged(&app, &machine, Wish { verb, script: None, tests: &[] })
+                .await
+                .err()
+                .map(|it| it.into_problem()),
+        };
+        items.push(Action { verb, problem: refusal });
+    }
+    Ok(Json(Actions { items }))
+}

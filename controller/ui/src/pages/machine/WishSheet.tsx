@@ -1,0 +1,110 @@
+import { type FormEvent, useId, useState } from 'react';
+import { useList } from '../../api/live';
+import { Button } from '../../parts/Button';
+import { Sheet } from '../../parts/Sheet';
+import { type Verb, type Wish, doingOf } from '../../parts/plan/proposal';
+import css from '../objects/Form.module.css';
+import parts from '../../parts/parts.module.css';
+
+/** Verbs that need more than themselves. */
+export const needsWords = (verb: Verb): boolean => verb === 'run_script' || verb === 'rescue';
+
+interface Props {
+  verb: Verb;
+  close: () => void;
+  wish: (wish: Wish) => void;
+}
+
+const lines = (text: string): string[] =>
+  text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter(Boolean);
+
+/** What a script or a rescue needs to know, before its plan is made. */
+export function WishSheet({ verb, close, wish }: Props) {
+  const id = useId();
+  const [fault, setFault] = useState('');
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    const text = (name: string) => String(form.get(name) ?? '').trim();
+    if (verb === 'run_script') {
+      const pairs = lines(text('parameters')).map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1), line] as const);
+      const wrong = pairs.find(([, , line]) => line.indexOf('=') < 1);
+      if (wrong) return setFault(`${wrong[2]} is no NAME=VALUE`);
+      if (!text('script')) return setFault('there is no script: declare a Script first');
+      return wish({ verb, script: text('script'), parameters: Object.fromEntries(pairs.map(([name, value]) => [name, value])) });
+    }
+    const keys = [...new Set(lines(text('keys')))];
+    if (keys.length === 0) return setFault('nobody could come in: give an SSH key');
+    wish({ verb, ssh_keys: keys, ...(text('duration') && { duration: text('duration') }) });
+  };
+  return (
+    <Sheet
+      title={doingOf(verb)}
+      close={close}
+      foot={
+        <>
+          <button type="submit" form={id} className={`${parts.button} ${parts.primary}`}>
+            Show the plan
+          </button>
+          <Button onClick={close}>Leave it</Button>
+        </>
+      }
+    >
+      <form id={id} className={css.form} onSubmit={submit}>
+        {verb === 'run_script' ? <ScriptFields /> : <RescueFields />}
+        {fault && (
+          <p className={css.fault} role="alert">
+            {fault}
+          </p>
+        )}
+      </form>
+    </Sheet>
+  );
+}
+
+function ScriptFields() {
+  const { objects } = useList('Script', 'scripts');
+  return (
+    <>
+      <div className={css.field}>
+        <label htmlFor="wish-script">Script</label>
+        <select id="wish-script" name="script" data-first>
+          {objects.map(({ metadata: { name } }) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </div>
+      <div className={css.field}>
+        <label htmlFor="wish-parameters">Parameters</label>
+        <textarea id="wish-parameters" name="parameters" aria-describedby="wish-parameters-says" />
+        <p id="wish-parameters-says" className={css.says}>
+          NAME=VALUE, one a line.
+        </p>
+      </div>
+    </>
+  );
+}
+
+function RescueFields() {
+  return (
+    <>
+      <div className={css.field}>
+        <label htmlFor="wish-keys">SSH keys</label>
+        <textarea id="wish-keys" name="keys" data-first aria-describedby="wish-keys-says" />
+        <p id="wish-keys-says" className={css.says}>
+          Public keys of those who may come in, one a line: ssh-ed25519 AAAA…
+        </p>
+      </div>
+      <div className={css.field}>
+        <label htmlFor="wish-duration">Duration</label>
+        <input id="wish-duration" name="duration" placeholder="4h" aria-describedby="wish-duration-says" />
+        <p id="wish-duration-says" className={css.says}>
+          How long it lasts at most, like 90m.
+        </p>
+      </div>
+    </>
+  );
+}
