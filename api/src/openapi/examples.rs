@@ -159,7 +159,7 @@ pub fn examples() -> Vec<Example> {
                 "ownership": {"power": "managed", "boot": "managed", "network": "managed", "os": "managed"},
                 "network": network, "storage": {"layout": "flat", "disk": "sda", "root_size": "8GiB"},
                 "boot_order": "disk_first", "kernel_options": "quiet", "dhcp_options": {"150": "10.77.0.6"},
-                "commissioning": {"scripts": ["disks"], "testing": ["disks"], "skip": false, "bmc": "set_up", "keep_power": false},
+                "commissioning": {"scripts": ["disks"], "testing": ["disks"], "failed_tests": "block", "skip": false, "bmc": "set_up", "keep_power": false},
                 "power": "auto", "mode": "managed", "locked": false, "description": "the first one"}),
         ),
         (

@@ -108,6 +108,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/{plural}/{name}/waits", "/api/v1/machines/red/waits", LOOK_ELSEWHERE),
     ("GET", "/api/v1/machines/{name}/logs", "/api/v1/machines/blue/logs", LOOK),
     ("GET", "/api/v1/machines/{name}/logs", "/api/v1/machines/red/logs", LOOK_ELSEWHERE),
+    ("GET", "/api/v1/machines/{name}/results", "/api/v1/machines/blue/results", LOOK),
+    ("GET", "/api/v1/machines/{name}/results", "/api/v1/machines/red/results", LOOK_ELSEWHERE),
     ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/blue", LOOK),
     ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/red", LOOK_ELSEWHERE),
     ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/52:54:00:99:99:99", LOOK_ELSEWHERE),

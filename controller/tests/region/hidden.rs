@@ -34,6 +34,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/deployments/web/timeline", ""),
     ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/machines/own/timeline", ""),
     ("GET", "/api/v1/machines/{name}/logs", "/api/v1/machines/own/logs", ""),
+    ("GET", "/api/v1/machines/{name}/results", "/api/v1/machines/own/results", ""),
     ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/deployments/db/decisions?replay=true", ""),
     ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/machines/own/decisions?replay=true", ""),
     ("GET", "/api/v1/{plural}/{name}/operations", "/api/v1/machines/own/operations", ""),
