@@ -46,7 +46,7 @@ use crate::logs::writer::LogThread;
 use crate::logs::{self, Logs};
 use crate::meters;
 use crate::ntp::Ntp;
-use crate::power::Power;
+use crate::power::{self, Power};
 use crate::presence::Presence;
 use crate::proxy::Proxy;
 use crate::room;
@@ -194,8 +194,9 @@ impl Daemon {
         let blobs = BlobStore::open(&dir, settings.cache_bytes, origin, concerns.views.images.subscribe())
             .map_err(files)?;
         let certificates = Arc::new(Certificates::open(&dir).map_err(files)?);
-        let power =
-            Power::new(concerns.views.power.subscribe(), Arc::clone(&epochs), certificates, facts.clone());
+        let bmcs = concerns.views.power.subscribe();
+        let power = Power::new(bmcs, Arc::clone(&epochs), certificates, facts.clone(), power::PACE);
+        let power = Arc::new(power);
         let loaders = Loaders::new(&settings.loader_dir);
         for name in loaders.missing() {
             tracing::warn!(name, dir = %loaders.dir().display(), "a boot loader is missing; install the package `ipxe`");
@@ -263,6 +264,7 @@ impl Daemon {
         if let Some(address) = services.settings.metrics {
             services.start_metrics(address, stop.clone());
         }
+        tasks.spawn(Arc::clone(&power).read(stop.clone()));
         tasks.spawn(logs.clone().tell_dropped(stop.clone()));
         tasks.spawn(trace::tell(facts.clone(), boot.clone(), stop.clone()));
         tasks.spawn(remember_reports(boot, attempts, stop.clone()));
@@ -279,7 +281,7 @@ impl Daemon {
                 settings,
                 concerns,
                 epochs,
-                power: Arc::new(power),
+                power,
                 facts: facts.clone(),
                 logs,
                 dhcp,

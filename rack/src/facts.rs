@@ -5,8 +5,8 @@ use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::{
     AgentClaim, AgentProgress, AgentResult, BootAlarm, BootMachine, BootRequestFact, BootTraceEntry,
-    BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact, PowerResult, ReadinessFact,
-    ServiceHealth, fact::Body,
+    BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact, PowerReading, PowerResult,
+    ReadinessFact, ServiceHealth, fact::Body,
 };
 
 use crate::boot::{Armed, BootTable};
@@ -128,6 +128,10 @@ pub fn printable(fact: Fact) -> Fact {
                 epoch: _,
             }) => {
                 names([command_id, verb, power, error_code, certificate]);
+                message(said);
+            }
+            Body::Reading(PowerReading { power, error_code, message: said, certificate, unchanged: _ }) => {
+                names([power, error_code, certificate]);
                 message(said);
             }
             Body::Claim(AgentClaim { address, boot_id }) => names([address, boot_id]),

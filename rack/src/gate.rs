@@ -56,6 +56,7 @@ impl Class {
             Body::Readiness(_) => Self::Report,
             Body::DhcpServer(_) => Self::Server,
             Body::Power(_)
+            | Body::Reading(_)
             | Body::Result(_)
             | Body::Health(_)
             | Body::DhcpInForce(_)

@@ -260,7 +260,11 @@ fn describe(content: &Content) -> String {
             let bmc = |it: &basalt_proto::rack_v1::Bmc| {
                 format!("  {}: {} {}@{}:{}", it.machine_uid, it.driver, it.username, it.address, it.port)
             };
-            it.bmcs.iter().map(bmc).collect::<Vec<_>>().join("\n")
+            let readings = match it.reading_ms {
+                0 => "  power is read after commands alone".to_owned(),
+                ms => format!("  power is read each {} s", ms / 1000),
+            };
+            it.bmcs.iter().map(bmc).chain([readings]).collect::<Vec<_>>().join("\n")
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -35,6 +36,10 @@ pub struct Counts {
     pub leases: BTreeMap<&'static str, u64>,
     /// Power commands by outcome: `ok`, or an error code.
     pub power: BTreeMap<String, u64>,
+    /// Power readings by outcome: `ok`, `gave_way` to a command, or an error code.
+    pub readings: BTreeMap<&'static str, u64>,
+    /// The time of all readings together.
+    pub reading_time: Duration,
     /// Facts that were told.
     pub facts: u64,
     /// Facts that exceeded their budget.
@@ -83,6 +88,14 @@ impl Meters {
     /// A machine asked for something at boot.
     pub fn asked(&self, service: &'static str) {
         self.with(|counts| *counts.boot_requests.entry(service).or_default() += 1);
+    }
+
+    /// The power of a machine was read, or was not.
+    pub fn power_read(&self, outcome: &'static str, took: Duration) {
+        self.with(|counts| {
+            *counts.readings.entry(outcome).or_default() += 1;
+            counts.reading_time += took;
+        });
     }
 
     /// A client asked over InfiniBand.
@@ -180,6 +193,14 @@ fn text(counts: &Counts, bound: usize, unprobed: u64) -> String {
     for (outcome, count) in &counts.power {
         let _ = writeln!(text, "{name}{{outcome=\"{outcome}\"}} {count}");
     }
+    let name = "basalt_rack_power_readings_total";
+    family(&mut text, name, "counter", "Power readings, by outcome: ok, gave_way to a command, or why not.");
+    for (outcome, count) in &counts.readings {
+        let _ = writeln!(text, "{name}{{outcome=\"{outcome}\"}} {count}");
+    }
+    let name = "basalt_rack_power_reading_seconds_total";
+    let help = "The time that power readings took, all together.";
+    single(&mut text, name, "counter", help, counts.reading_time.as_secs_f64());
     single(&mut text, "basalt_rack_facts_total", "counter", "Facts that were told.", counts.facts);
     let left_out = "Facts that exceeded what packets may cause: left out, or told later.";
     single(&mut text, "basalt_rack_facts_left_out_total", "counter", left_out, counts.left_out);
@@ -252,12 +273,17 @@ mod tests {
         told(Body::Power(PowerResult { error_code: "unreachable".into(), ..PowerResult::default() }));
         told(Body::Lease(LeaseFact { released: true, ..LeaseFact::default() }));
         meters.asked("tftp");
+        meters.power_read("ok", Duration::from_millis(250));
+        meters.power_read("unreachable", Duration::from_millis(250));
         meters.left_out();
         meters.spool(2, 100);
         let text = text(&meters.read(), 1, 3);
         for line in [
             "basalt_rack_power_commands_total{outcome=\"ok\"} 1",
             "basalt_rack_power_commands_total{outcome=\"unreachable\"} 1",
+            "basalt_rack_power_readings_total{outcome=\"ok\"} 1",
+            "basalt_rack_power_readings_total{outcome=\"unreachable\"} 1",
+            "basalt_rack_power_reading_seconds_total 0.5",
             "basalt_rack_leases_total{event=\"ended\"} 1",
             "basalt_rack_leases 1",
             "basalt_rack_offers_unprobed_total 3",

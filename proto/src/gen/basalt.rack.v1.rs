@@ -319,6 +319,9 @@ pub struct PowerConcern {
     /// CIDRs that BMCs have to be in; none: anywhere
     #[prost(string, repeated, tag = "2")]
     pub networks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// the power of each is read so often; 0: only after commands
+    #[prost(uint64, tag = "3")]
+    pub reading_ms: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bmc {
@@ -554,7 +557,7 @@ pub struct Fact {
     pub attempt: u64,
     #[prost(
         oneof = "fact::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23"
     )]
     pub body: ::core::option::Option<fact::Body>,
 }
@@ -587,6 +590,8 @@ pub mod fact {
         /// only to regions that say that they take it
         #[prost(message, tag = "22")]
         BootTrace(super::BootTraceFact),
+        #[prost(message, tag = "23")]
+        Reading(super::PowerReading),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -722,6 +727,24 @@ pub struct PowerResult {
     /// SHA-256 of the one that the BMC is known by, in hexadecimal; empty: none is
     #[prost(string, tag = "8")]
     pub certificate: ::prost::alloc::string::String,
+}
+/// The power of a machine, read by the rack of its own accord. Told when it changes, and once an hour.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PowerReading {
+    /// "on", "off"; empty: it could not be read
+    #[prost(string, tag = "1")]
+    pub power: ::prost::alloc::string::String,
+    /// as in PowerResult; empty: it was read
+    #[prost(string, tag = "2")]
+    pub error_code: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub message: ::prost::alloc::string::String,
+    /// as in PowerResult
+    #[prost(string, tag = "4")]
+    pub certificate: ::prost::alloc::string::String,
+    /// the same was told before
+    #[prost(bool, tag = "5")]
+    pub unchanged: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AgentClaim {

@@ -24,6 +24,8 @@ pub struct Timing {
     pub retransmit: Duration,
     /// The longest time between two retransmissions.
     pub retransmit_max: Duration,
+    /// For opening a session.
+    pub session: Duration,
     /// For a whole operation, session included.
     pub operation: Duration,
     /// For the answer to Close Session.
@@ -35,6 +37,7 @@ impl Default for Timing {
         Self {
             retransmit: Duration::from_millis(500),
             retransmit_max: Duration::from_secs(3),
+            session: Duration::from_secs(15),
             operation: Duration::from_secs(15),
             close: Duration::from_secs(1),
         }
@@ -294,7 +297,7 @@ impl Link {
     }
 
     async fn handshake(&mut self, config: &BmcConfig) -> Result<(), Failure> {
-        let deadline = self.began + config.timing.operation;
+        let deadline = self.began + config.timing.session;
         loop {
             let first = self.core.start();
             match self.exchange(config, first, deadline).await {

@@ -403,7 +403,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = open(dir.path());
         let bmc = Bmc { password: "a-marker".to_owned(), ..Bmc::default() };
-        let told = PowerConcern { bmcs: vec![bmc], networks: Vec::new() };
+        let told = PowerConcern { bmcs: vec![bmc], ..PowerConcern::default() };
         store.apply(&version(Concern::Power, 1, "a", &told));
         let files = || {
             let files = fs::read_dir(dir.path().join("concerns")).unwrap();

@@ -1,23 +1,95 @@
 //! Driver `ipmi`: IPMI 2.0 over LAN.
+//!
+//! Where no cipher suite is declared, those of [`PROBED`] are tried in turn, and the one that the BMC took is remembered while the rack
+//! runs. A BMC refuses a suite that it lacks, answers with other algorithms, or is silent. It sees no password before it has taken a suite,
+//! so probing does not count towards a lock-out.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use basalt_bmc::{
-    BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, Credentials, Failure, PowerVerb,
-    Privilege,
+    BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, CipherSuite, Credentials, Failure,
+    PowerVerb, Privilege, Timing,
 };
 use basalt_proto::rack_v1::Bmc;
 
-use super::{Conversation, Ended, Reading};
+use super::{Conversation, Ended, Reading, place};
 
 /// IPMI over LAN.
 pub(super) const PORT: u16 = 623;
-/// The suite where the concern names none.
-const DEFAULT_SUITE: u32 = 3;
+/// The suites that are tried where the concern names none: the one with SHA-256, then the one that every BMC of IPMI 2.0 has.
+const PROBED: [u8; 2] = [17, 3];
+/// How long a suite is tried, if another one is left.
+const PROBE: Duration = Duration::from_secs(4);
+
+/// The suites that BMCs took, by address and port.
+#[derive(Debug, Default)]
+pub(super) struct Suites(Mutex<HashMap<String, u8>>);
+
+impl Suites {
+    /// The suites to try, in order.
+    fn of(&self, bmc: &Bmc, place: &str) -> Vec<u32> {
+        if bmc.cipher_suite != 0 {
+            return vec![bmc.cipher_suite];
+        }
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(place).copied();
+        known.map_or_else(|| PROBED.map(u32::from).to_vec(), |known| vec![u32::from(known)])
+    }
+
+    #[cfg(test)]
+    pub(super) fn known(&self, address: &str, port: u16) -> Option<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&format!("{address}:{port}")).copied()
+    }
+
+    fn took(&self, place: String, suite: u8) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(place, suite);
+    }
+
+    /// Firmware that was replaced may have other suites: they are probed again.
+    fn forget(&self, place: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+    }
+}
 
 /// Opens a session, with the BMC at this address if it was judged already.
-pub(super) async fn open(bmc: &Bmc, at: Option<IpAddr>) -> Result<BmcSession, Ended> {
-    client(bmc, at).await?.connect().await.map_err(|error| failed(&error))
+pub(super) async fn open(bmc: &Bmc, at: Option<IpAddr>, suites: &Suites) -> Result<BmcSession, Ended> {
+    let place = place(bmc);
+    let mut left = suites.of(bmc, &place).into_iter().peekable();
+    let mut config = config(bmc, at).await?;
+    loop {
+        let Some(number) = left.next() else { return Err(Ended::error("cipher_suite", "no suite is left")) };
+        let suite = u8::try_from(number).ok().and_then(CipherSuite::by_id);
+        config.suite = suite.ok_or_else(|| {
+            let message = format!("BMC {}: this rack does not speak suite {number}", bmc.address);
+            Ended::error("cipher_suite", message)
+        })?;
+        let is_probe = left.peek().is_some();
+        config.timing.session = if is_probe { PROBE } else { Timing::default().session };
+        match BmcClient::new(config.clone()).connect().await {
+            Ok(session) => {
+                suites.took(place, config.suite.id);
+                return Ok(session);
+            }
+            Err(error) if is_probe && lacks_suite(&error.failure) => {}
+            Err(error) => {
+                if matches!(error.failure, Failure::UnsupportedSuite { .. }) {
+                    suites.forget(&place);
+                }
+                return Err(failed(&error));
+            }
+        }
+    }
+}
+
+/// Whether another suite may help.
+fn lacks_suite(failure: &Failure) -> bool {
+    match failure {
+        Failure::UnsupportedSuite { .. } | Failure::Unreachable { .. } => true,
+        Failure::StoppedAnswering { during, .. } => *during == "Open Session",
+        _ => false,
+    }
 }
 
 impl Conversation for BmcSession {
@@ -40,20 +112,15 @@ impl Conversation for BmcSession {
     }
 }
 
-async fn client(bmc: &Bmc, at: Option<IpAddr>) -> Result<BmcClient, Ended> {
+async fn config(bmc: &Bmc, at: Option<IpAddr>) -> Result<BmcConfig, Ended> {
     let address = resolve(bmc, at).await?;
     let credentials = Credentials::new(&bmc.username, &bmc.password)
         .map_err(|error| Ended::error("unsupported", format!("BMC {}: {error}", bmc.address)))?;
     let mut config = BmcConfig::new(address, credentials);
-    let number = if bmc.cipher_suite == 0 { DEFAULT_SUITE } else { bmc.cipher_suite };
-    let suite = u8::try_from(number).ok().and_then(basalt_bmc::CipherSuite::by_id);
-    config.suite = suite.ok_or_else(|| {
-        Ended::error("cipher_suite", format!("BMC {}: this rack does not speak suite {number}", bmc.address))
-    })?;
     if bmc.privilege == Privilege::Administrator.to_string() {
         config.privilege = Privilege::Administrator;
     }
-    Ok(BmcClient::new(config))
+    Ok(config)
 }
 
 async fn resolve(bmc: &Bmc, at: Option<IpAddr>) -> Result<SocketAddr, Ended> {

@@ -11,6 +11,8 @@
 //! The drivers speak to BMCs: [`ipmi`], [`redfish`].
 //!
 //! A BMC may be that of several machines. A command is one machine's; the requests of all of them share the BMC's turns.
+//!
+//! Between commands the rack reads the power of its BMCs ([`readings`]).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,12 +23,20 @@ use basalt_bmc::{BootDevice, PowerState, PowerVerb};
 use basalt_proto::rack_v1::power_command::{BootDevice as Device, Verb};
 use basalt_proto::rack_v1::{Bmc, PowerCommand, PowerConcern, PowerResult, fact::Body};
 use ipnet::IpNet;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
+mod arbiter;
 mod ipmi;
+mod readings;
 mod redfish;
+mod schedule;
 mod trust;
+
+use self::arbiter::Arbiter;
+use self::ipmi::Suites;
+use self::schedule::Schedule;
+pub use self::schedule::{PACE, Pace};
 
 use crate::certificates::Certificates;
 use crate::epochs::{Admission, Epochs};
@@ -53,9 +63,21 @@ pub struct Power {
     epochs: Arc<Epochs>,
     certificates: Arc<Certificates>,
     facts: Facts,
-    arbiters: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    arbiters: Mutex<HashMap<String, Arc<Arbiter>>>,
     /// By address and port.
     turns: Mutex<HashMap<String, Arc<Semaphore>>>,
+    suites: Suites,
+    pace: Pace,
+    schedule: Mutex<Schedule>,
+    /// A command has changed the schedule.
+    planned: Notify,
+}
+
+/// What a BMC is asked.
+#[derive(Clone, Copy)]
+enum Ask<'a> {
+    Command(&'a PowerCommand),
+    Reading,
 }
 
 /// What a command came to.
@@ -65,11 +87,18 @@ struct Ended {
     error: Option<(&'static str, String)>,
     /// SHA-256 of the certificate that the BMC showed, in hexadecimal; empty: it has none.
     certificate: String,
+    /// The power has begun to change.
+    moves: bool,
 }
 
 impl Ended {
     fn error(code: &'static str, message: impl Into<String>) -> Self {
-        Self { power: "unknown", error: Some((code, message.into())), certificate: String::new() }
+        Self {
+            power: "unknown",
+            error: Some((code, message.into())),
+            certificate: String::new(),
+            moves: false,
+        }
     }
 }
 
@@ -123,8 +152,20 @@ impl Power {
         epochs: Arc<Epochs>,
         certificates: Arc<Certificates>,
         facts: Facts,
+        pace: Pace,
     ) -> Self {
-        Self { concern, epochs, certificates, facts, arbiters: Mutex::default(), turns: Mutex::default() }
+        Self {
+            concern,
+            epochs,
+            certificates,
+            facts,
+            arbiters: Mutex::default(),
+            turns: Mutex::default(),
+            suites: Suites::default(),
+            pace,
+            schedule: Mutex::new(Schedule::new(pace, Instant::now())),
+            planned: Notify::new(),
+        }
     }
 
     /// Runs a command to its end, and tells the result; repeats of one that ran are ignored.
@@ -141,12 +182,12 @@ impl Power {
             return self.tell(&command, ended).await;
         };
         let arbiter = self.arbiter(&key);
-        let _alone = arbiter.lock().await;
+        let _alone = arbiter.command().await;
         match self.admit(&key, &command) {
             None => {}
             Some(Err(refused)) => self.tell(&command, refused).await,
             Some(Ok(())) => {
-                let moved = tokio::time::timeout(DEADLINE, self.drive(&bmc, &command)).await;
+                let moved = tokio::time::timeout(DEADLINE, self.drive(&bmc, Ask::Command(&command))).await;
                 let ended = moved.unwrap_or_else(|_| {
                     let seconds = DEADLINE.as_secs();
                     let message = format!(
@@ -154,6 +195,9 @@ impl Power {
                     );
                     Ended::error("unreachable", message)
                 });
+                let now = Instant::now();
+                self.schedule(|it| it.commanded(&command.machine_uid, command.verb(), &ended, now));
+                self.planned.notify_one();
                 self.tell(&command, ended).await;
                 if let Err(error) =
                     self.epochs.finished(&key, &command.incarnation, command.epoch, &command.command_id)
@@ -164,18 +208,17 @@ impl Power {
         }
     }
 
-    /// Carries a command out by the BMC's driver.
-    async fn drive(&self, bmc: &Bmc, command: &PowerCommand) -> Ended {
+    /// Asks the BMC by its driver.
+    async fn drive(&self, bmc: &Bmc, ask: Ask<'_>) -> Ended {
         let networks = self.concern.borrow().as_ref().map(|it| it.networks.clone()).unwrap_or_default();
         let at = match inside(bmc, &networks).await {
             Ok(at) => at,
             Err(ended) => return ended,
         };
         match bmc.driver.as_str() {
-            "ipmi" => converse(ipmi::open(bmc, at).await, command).await,
+            "ipmi" => converse(ipmi::open(bmc, at, &self.suites).await, ask).await,
             "redfish" => {
-                converse(redfish::open(bmc, at, &self.certificates, self.turns(&place(bmc))).await, command)
-                    .await
+                converse(redfish::open(bmc, at, &self.certificates, self.turns(&place(bmc))).await, ask).await
             }
             driver => Ended::error(
                 "driver",
@@ -260,7 +303,7 @@ impl Power {
         Arc::clone(turns.entry(place.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(TURNS))))
     }
 
-    fn arbiter(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn arbiter(&self, key: &str) -> Arc<Arbiter> {
         let mut arbiters = self.arbiters.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(arbiters.entry(key.to_owned()).or_default())
     }
@@ -306,13 +349,22 @@ fn key(bmc: &Bmc) -> String {
     if bmc.system.is_empty() { place } else { format!("{place}/{}", bmc.system) }
 }
 
-async fn converse(opened: Result<impl Conversation, Ended>, command: &PowerCommand) -> Ended {
+async fn converse(opened: Result<impl Conversation, Ended>, ask: Ask<'_>) -> Ended {
     let mut bmc = match opened {
         Ok(bmc) => bmc,
         Err(ended) => return ended,
     };
-    let ended = match operate(&mut bmc, command, PATIENCE).await {
-        Ok(power) => Ended { power: power.word(), error: None, certificate: String::new() },
+    let read = match ask {
+        Ask::Command(command) => operate(&mut bmc, command, PATIENCE).await,
+        Ask::Reading => bmc.power().await,
+    };
+    let ended = match read {
+        Ok(power) => Ended {
+            power: power.word(),
+            error: None,
+            certificate: String::new(),
+            moves: matches!(power, Reading::MovingTo(_)),
+        },
         Err(ended) => ended,
     };
     Ended { certificate: bmc.close().await, ..ended }

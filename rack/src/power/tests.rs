@@ -62,12 +62,13 @@ impl Lab {
                 ..Bmc::default()
             }],
             networks: Vec::new(),
+            reading_ms: 0,
         };
         let (facts, _) = writer::start(dir.path(), Limits::default(), Clock::default()).unwrap();
         let epochs = Arc::new(Epochs::open(dir.path()).unwrap());
         let (sender, concern) = watch::channel(Some(Arc::new(concern)));
         let certificates = Arc::new(Certificates::open(dir.path()).unwrap());
-        let power = Power::new(concern, epochs, certificates, facts.clone());
+        let power = Power::new(concern, epochs, certificates, facts.clone(), PACE);
         Self { _dir: dir, _bmc: bmc, chassis, concern: sender, facts, power, seen: 0 }
     }
 

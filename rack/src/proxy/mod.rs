@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn bmcs_are_those_that_the_rack_is_told() {
         let bmc = basalt_proto::rack_v1::Bmc { address: "10.9.0.7".into(), ..Default::default() };
-        let power = PowerConcern { bmcs: vec![bmc], networks: vec!["10.8.0.0/24".into()] };
+        let power = PowerConcern { bmcs: vec![bmc], networks: vec!["10.8.0.0/24".into()], reading_ms: 0 };
         let nets: Vec<String> = bmcs(Some(&power)).iter().map(ToString::to_string).collect();
         assert_eq!(nets, ["10.8.0.0/24", "10.9.0.7/32"]);
         assert!(bmcs(None).is_empty());

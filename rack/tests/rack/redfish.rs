@@ -16,7 +16,7 @@ use basalt_rack::certificates::Certificates;
 use basalt_rack::clock::Clock;
 use basalt_rack::epochs::Epochs;
 use basalt_rack::hash::sha256;
-use basalt_rack::power::Power;
+use basalt_rack::power::{PACE, Power};
 use basalt_rack::spool::writer::Facts;
 use basalt_rack::spool::{Limits, writer};
 use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair, SanType};
@@ -159,7 +159,7 @@ impl Lab {
 
     fn arbiter(dir: &Path, view: watch::Receiver<Option<Arc<PowerConcern>>>, facts: &Facts) -> Power {
         let epochs = Arc::new(Epochs::open(dir).unwrap());
-        Power::new(view, epochs, Arc::new(Certificates::open(dir).unwrap()), facts.clone())
+        Power::new(view, epochs, Arc::new(Certificates::open(dir).unwrap()), facts.clone(), PACE)
     }
 
     /// The rack starts again: it knows what is in its files.

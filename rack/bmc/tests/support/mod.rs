@@ -87,6 +87,7 @@ pub fn server_config() -> ServerConfig {
 pub fn client_config(address: SocketAddr) -> BmcConfig {
     let mut config = BmcConfig::new(address, Credentials::new("admin", "secret").unwrap());
     config.timing = Timing {
+        session: Duration::from_secs(2),
         retransmit: Duration::from_millis(50),
         retransmit_max: Duration::from_millis(200),
         operation: Duration::from_secs(10),
