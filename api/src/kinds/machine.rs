@@ -239,11 +239,12 @@ pub enum BmcConfig {
 /// Whether a machine is to be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum PowerPolicy {
-    /// On while it is worked on or deployed, off otherwise.
+    /// Basalt switches it on to work on it, leaves it on while it is deployed, and off otherwise. If somebody else switches it, the condition
+    /// `PowerDiffers` says so, and nothing is done.
     Auto,
-    /// On.
+    /// On. Switched on again when it is found off.
     On,
-    /// Off.
+    /// Off. Switched off again when it is found on.
     Off,
 }
 
@@ -309,9 +310,9 @@ pub struct MachineStatus {
 /// A machine's power.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PowerStatus {
-    /// What the BMC says.
+    /// What the BMC says. `unknown`: it did not answer the last reading, or refused it.
     pub state: PowerState,
-    /// When it said so.
+    /// When it said so. A state that stays the same is confirmed at least once an hour while `power_reading` of Settings is not `0s`.
     pub observed_at: Timestamp,
     /// The rack that asked.
     pub rack: Option<Ref<Rack>>,

@@ -50,7 +50,7 @@ pub struct SettingsSpec {
     /// How disks are erased where a deployment does not say.
     #[field(none, default = EraseMethod::Quick, dormant = "each deployment says it, or is erased quickly")]
     pub erase: EraseMethod,
-    /// How long each wait may take, by its name, where it is not as usual: `power_answer`, `rack_applies`, `rack_returns`,
+    /// How long each wait may take, by its name, where it is not as usual: `power_answer`, `soft_off`, `rack_applies`, `rack_returns`,
     /// `prerequisite`, `boot_request`, `claim`, `inventory_quiet`, `install_quiet`, `erase_quiet`, `attempt_life`,
     /// `retry_later`, `retry_credentials` or `operation`. How long a system may take to report, its deployment says.
     #[field(none)]
@@ -61,6 +61,9 @@ pub struct SettingsSpec {
     /// Networks that BMCs have to be in: racks send no password elsewhere. Empty: anywhere that racks reach.
     #[field(none)]
     pub bmc_networks: BTreeSet<Cidr>,
+    /// How often racks read the power of each machine by its BMC: 30s or longer. `0s`: only after power commands.
+    #[field(none, default = "5m")]
+    pub power_reading: Duration,
     /// How much may be done at once.
     #[field(none, default)]
     pub fleet_budget: FleetBudget,
@@ -123,8 +126,9 @@ pub struct OpenIdGroup {
 }
 
 /// The waits that have a deadline, and how many seconds it usually is. The engine has a reason for each.
-pub const DEADLINES: [(&str, u64); 13] = [
+pub const DEADLINES: [(&str, u64); 14] = [
     ("power_answer", 90),
+    ("soft_off", 120),
     ("rack_applies", 60),
     ("rack_returns", 300),
     ("prerequisite", 600),
@@ -217,6 +221,8 @@ pub struct SettingsStatus {
     pub common: CommonStatus,
 }
 
+/// The shortest time between two power readings of a machine, in seconds. A session of IPMI costs a small BMC some of them.
+const READING_SECS: u64 = 30;
 const WEEK_SECS: u64 = 7 * 24 * 3600;
 
 fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
@@ -236,6 +242,13 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
                 "1s or longer",
             );
         }
+    }
+    if (1..READING_SECS).contains(&spec.power_reading.as_secs()) {
+        rule.broken(
+            "/power_reading",
+            format!("BMCs would be asked each {}, and are slow", spec.power_reading),
+            format!("{READING_SECS}s or longer, or 0s for readings after power commands alone"),
+        );
     }
     for (name, window) in &spec.fleet_budget.windows {
         if !(1..=WEEK_SECS).contains(&window.length.as_secs()) {

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum DeadlineId {
     /// A rack reports the outcome of a power command.
     PowerAnswer,
+    /// A system that was asked to shut down is off.
+    SoftOff,
     /// Every rack that serves the machine has the boot instruction.
     RackApplies,
     /// A rack that went away comes back.
@@ -64,6 +66,12 @@ pub const DEADLINES: &[DeadlineSpec] = &[
         "power_answer",
         90,
         "a rack gives a BMC 75 s, retransmissions and a slow power-off included; the rest is the way there and back",
+    ),
+    row(
+        DeadlineId::SoftOff,
+        "soft_off",
+        120,
+        "services of a usual system end within 90 s (systemd's own limit for each); racks read the power each 10 s meanwhile",
     ),
     row(
         DeadlineId::RackApplies,

@@ -75,10 +75,10 @@ pub fn ending(
 fn wanted(step: StepId) -> Option<PowerState> {
     use StepId::{
         AbortOff, HoldOff, OperateOff, PowerOffErase, PowerOffInventory, PowerOffRelease, PowerOffRemove,
-        ReadPower,
+        ReadPower, SoftOff,
     };
     match step {
-        ReadPower => None,
+        ReadPower | SoftOff => None,
         PowerOffInventory | PowerOffRelease | PowerOffErase | PowerOffRemove | HoldOff | OperateOff
         | AbortOff => Some(PowerState::Off),
         _ => Some(PowerState::On),

@@ -17,8 +17,14 @@ use crate::steps::StepId;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
-    /// The latest power reading, from whatever asked for it.
+    /// The latest power reading: of a rack of its own accord, or an answer to a command.
     pub power: Option<PowerReading>,
+    /// The latest of these that answered a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered: Option<PowerReading>,
+    /// Why the power could not be read, if the latest reading failed. Nothing is planned by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<PowerUnread>,
     /// The certificate that its BMC was last known by, where it has one. Nothing is planned by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bmc_certificate: Option<Sha256>,
@@ -86,6 +92,17 @@ pub struct PowerReading {
     pub state: PowerState,
     /// When that was stored.
     pub at: Timestamp,
+}
+
+/// A power reading that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerUnread {
+    /// When that was stored.
+    pub at: Timestamp,
+    /// Why, for programs.
+    pub failure: PowerFailure,
+    /// Why, for people.
+    pub message: String,
 }
 
 /// A rack's answer to a power command.

@@ -132,6 +132,7 @@ impl MachineInput {
             claim.map(|claim| claim.claimed_at),
             claim.and_then(|claim| claim.deletion_requested_at),
             facts.power.as_ref().map(|it| it.at),
+            facts.unread.as_ref().map(|it| it.at),
             facts.inventory.as_ref().map(|it| it.at),
             facts.lease.as_ref().map(|it| it.at),
             facts.alarm.as_ref().map(|it| it.at),

@@ -145,6 +145,8 @@ pub enum Verb {
     Status,
     /// On.
     On,
+    /// The system is asked to shut down.
+    SoftOff,
     /// Off, at once.
     Off,
     /// Off and on.

@@ -35,6 +35,7 @@ pub enum StepId {
     BootLocal,
     ReadyInstall,
     RestartInstall,
+    SoftOff,
     PowerOffRelease,
     ArmErase,
     NetbootErase,
@@ -231,6 +232,9 @@ pub const STEPS: &[StepSpec] = &[
         ("installed, and silent past its deadline", "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again",
         "the remedy of a system that does not report")),
 
+    row((StepId::SoftOff, "soft-off", "shut its system down", EffectKind::Power,
+        ("its system runs, and is to be off", "a power reading that says off"), Some(DeadlineId::SoftOff), "power off without asking the system",
+        "a system that shuts down writes what it holds in memory; one that hangs must not hold the machine")),
     row((StepId::PowerOffRelease, "power-off-release", "power off", EffectKind::Power,
         (MAY_POWER, OFF), Some(DeadlineId::PowerAnswer), "send it again",
         "nobody uses a machine that was given back")),

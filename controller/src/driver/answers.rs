@@ -25,7 +25,7 @@ use super::{
     operation, rack,
 };
 use crate::racks;
-use crate::racks::observed::Observed;
+use crate::racks::observed::{self, Observed};
 
 /// Facts and steps of a timeline.
 const HISTORY: i64 = 1000;
@@ -160,8 +160,9 @@ impl Driver {
                 let planned = plan(&loaded.input, &policy, now);
                 let mut report = of_plan(&object.name, &planned);
                 report.waits.extend(operation::waits(&loaded.input, &planned));
-                report.interrupts =
-                    supposed.asked.and_then(|wish| operation::interrupts(&loaded.input, wish.verb));
+                report.interrupts = supposed
+                    .asked
+                    .and_then(|wish| operation::interrupts(&loaded.input, &policy, wish.verb, now));
                 Ok(report)
             }
             "Deployment" => {
@@ -214,7 +215,7 @@ impl Driver {
         let mut entries = Vec::new();
         for uid in [Some(object.uid), machine].into_iter().flatten() {
             let facts = self.store.recent_facts(uid, HISTORY).await?;
-            entries.extend(facts.iter().map(of_fact));
+            entries.extend(facts.iter().filter(|fact| !repeats(fact)).map(of_fact));
             entries.extend(self.store.steps(uid, HISTORY).await?.iter().map(of_step));
             let operations = self.store.operations(uid.into(), HISTORY).await?;
             entries.extend(operations.iter().flat_map(operation::entries));
@@ -316,6 +317,12 @@ fn of_step(row: &StepRecord) -> TimelineEntry {
     }
 }
 
+/// Whether a fact says only that all is as before.
+fn repeats(fact: &Fact) -> bool {
+    let is_repeat = || matches!(Observed::of(fact), Some(Observed::Reading(it)) if it.unchanged);
+    observed::is_reading(&fact.kind) && is_repeat()
+}
+
 fn of_fact(fact: &Fact) -> TimelineEntry {
     let data: BTreeMap<String, Value> =
         fact.attempt.map(|a| ("attempt".to_owned(), a.get().into())).into_iter().collect();
@@ -341,6 +348,10 @@ fn in_words(fact: &Fact) -> String {
         Some(Observed::BootRequest(it)) => format!("asked {} for {}: {}", it.service, it.what, it.answer),
         Some(Observed::Power(it)) if it.ok => format!("BMC: {}, power is {}", it.verb, it.power),
         Some(Observed::Power(it)) => format!("BMC: {} failed ({}): {}", it.verb, it.error_code, it.message),
+        Some(Observed::Reading(it)) if it.error_code.is_empty() => format!("BMC: power is {}", it.power),
+        Some(Observed::Reading(it)) => {
+            format!("BMC: power is unknown ({}): {}", it.error_code, it.message)
+        }
         Some(Observed::Claim(it)) => format!("the agent took its task, from {}", it.address),
         Some(Observed::Progress(it)) => format!("{} % {}: {}", it.percent, it.stage, it.message),
         Some(Observed::Result(it)) => match it.outcome {

@@ -97,7 +97,8 @@ async fn render(
         "proxy" => proxy::concern(&estate, &topology.regions()).encode_to_vec(),
         _ => {
             let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
-            PowerConcern { bmcs: composed(told)?, networks: networks.collect() }.encode_to_vec()
+            let reading_ms = estate.settings.power_reading.as_secs().saturating_mul(1000);
+            PowerConcern { bmcs: composed(told)?, networks: networks.collect(), reading_ms }.encode_to_vec()
         }
     })
 }

@@ -8,7 +8,7 @@ use basalt_api::values::{Attempt, Timestamp};
 use basalt_db::Fact;
 use basalt_engine::facts::{
     Alarm, BootRequest, Claimed, Ended, Facts, InventorySeen, Leased, Level, PowerOutcome, PowerReading,
-    Progressed, Reported, StepKey, StepRecord,
+    PowerUnread, Progressed, Reported, StepKey, StepRecord,
 };
 use basalt_engine::failures::PowerFailure;
 use serde_json::Value;
@@ -70,6 +70,7 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
     let at = fact.stored_at;
     match (observed, fact.attempt) {
         (Observed::Power(power), _) => add_power(out, fact, &power),
+        (Observed::Reading(reading), _) => add_reading(out, at, &reading),
         (Observed::BootRequest(it), Some(attempt)) => {
             out.boot_requests.insert(
                 attempt,
@@ -121,14 +122,32 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
     }
 }
 
-fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
-    let state = match power.power.as_str() {
+fn state_of(word: &str) -> Option<PowerState> {
+    match word {
         "on" => Some(PowerState::On),
         "off" => Some(PowerState::Off),
         _ => None,
-    };
+    }
+}
+
+fn add_reading(out: &mut Facts, at: Timestamp, reading: &observed::Reading) {
+    if let Ok(certificate) = reading.certificate.parse() {
+        out.bmc_certificate = Some(certificate);
+    }
+    match state_of(&reading.power) {
+        Some(state) => (out.power, out.unread) = (Some(PowerReading { state, at }), None),
+        None => {
+            let failure = PowerFailure::from_code(&reading.error_code);
+            out.unread = Some(PowerUnread { at, failure, message: reading.message.to_string() });
+        }
+    }
+}
+
+fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
+    let state = state_of(&power.power);
     if let Some(state) = state {
-        out.power = Some(PowerReading { state, at: fact.stored_at });
+        let reading = Some(PowerReading { state, at: fact.stored_at });
+        (out.power, out.answered, out.unread) = (reading.clone(), reading, None);
     }
     if let Ok(certificate) = power.certificate.parse() {
         out.bmc_certificate = Some(certificate);

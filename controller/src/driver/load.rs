@@ -36,7 +36,7 @@ use super::services::{self, Said};
 use super::serving;
 use super::tag::{self, TagSeen};
 use super::zones::DomainSeen;
-use crate::racks::observed::{Hello, Observed};
+use crate::racks::observed::{self, Hello, Observed};
 use crate::racks::sessions::Sessions;
 
 /// Steps that are looked at for one machine, of each sort. A machine's life between two inventories is a few dozen.
@@ -338,7 +338,9 @@ impl Estate {
     pub async fn machine(&self, store: &Store, object: &Object) -> Result<Loaded, StoreError> {
         let uid = MachineId::from(object.uid);
         let mut machine: MachineSpec = spec(object)?;
-        let stored = store.planning_facts(object.uid).await?;
+        let mut stored = store.planning_facts(object.uid).await?;
+        let entries = store.entry_states(object.uid).await?;
+        self.drop_old_readings(&mut stored, entries::power_holder(&entries));
         let markers = markers(&stored);
         let rows = store.planning_steps(object.uid, STEPS).await?;
         let steps = rows.iter().map(|row| (row.id, row.started_at)).collect();
@@ -358,7 +360,6 @@ impl Estate {
             &tags,
             machine.kernel_options,
         );
-        let entries = store.entry_states(object.uid).await?;
         // Names go with their domains.
         let host_names = match self.domains.is_empty() {
             true => BTreeSet::new(),
@@ -448,6 +449,13 @@ impl Estate {
             entries,
             stands_at,
         })
+    }
+
+    /// Leaves out readings of other racks than the one that has the BMC: a rack that was away may deliver them late.
+    fn drop_old_readings(&self, facts: &mut Vec<Fact>, holder: Option<RackId>) {
+        let holder = holder.and_then(|holder| self.racks.iter().find(|rack| rack.uid == holder));
+        let is_current = |fact: &Fact| holder.is_some_and(|rack| rack.name == fact.source);
+        facts.retain(|fact| !observed::is_reading(&fact.kind) || is_current(fact));
     }
 
     /// The rack that moves a machine's BMC; `holder` has done so until now.

@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use basalt_api::agent::{DiskMarker, MarkerState, Packages};
-use basalt_api::kinds::{BootProgress, Condition, ConditionStatus, MachineStatus, PowerStatus, phase};
+use basalt_api::kinds::{
+    BootProgress, Condition, ConditionStatus, MachineStatus, PowerState, PowerStatus, phase,
+};
 use basalt_api::values::{Attempt, MachineId, Timestamp};
 use basalt_db::{Announced, Announcement, Fact, Lease, Object, StepEnd, StoreError, Take, Then};
 use basalt_engine::ends::ending;
@@ -27,7 +29,7 @@ use super::{
     addresses, bmc_account, decision, entries, estate, hardware_tests, machine_addresses, operation,
     packages, proxy, report_token, strangers, tag, zones,
 };
-use crate::racks::observed::Observed;
+use crate::racks::observed::{self, Observed};
 
 /// Steps in one go, before others get their turn.
 const STEPS: usize = 8;
@@ -386,6 +388,7 @@ fn power_command(
         verb: match verb {
             Verb::Status => power_command::Verb::Status,
             Verb::On => power_command::Verb::On,
+            Verb::SoftOff => power_command::Verb::SoftOff,
             Verb::Off => power_command::Verb::Off,
             Verb::Cycle => power_command::Verb::Cycle,
         }
@@ -414,7 +417,8 @@ fn leased(facts: &[Fact]) -> Vec<IpAddr> {
 }
 
 /// Only a person can go on.
-fn stall(conditions: &mut [Condition], why: &str) {
+fn stall(conditions: &mut Vec<Condition>, why: &str) {
+    conditions.retain(|condition| condition.kind != Condition::POWER_DIFFERS);
     for condition in conditions {
         condition.reason = "Refused".to_owned();
         condition.message = why.to_owned();
@@ -438,10 +442,7 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
     status.bmc = bmc_account::status(loaded);
     status.tests = loaded.tests.status();
     status.commissioned_at = facts.inventory.as_ref().map(|seen| seen.at);
-    status.power = facts.power.as_ref().map(|reading| PowerStatus {
-        certificate: facts.bmc_certificate,
-        ..PowerStatus::new(reading.state, reading.at)
-    });
+    status.power = power(loaded);
     status.addresses = machine_addresses::of(loaded, planned);
     if let (None, Some(lease), Some(nic)) = (&loaded.input.claim, &facts.lease, boot_nic(loaded))
         && let Ok(address) = lease.address.parse()
@@ -450,6 +451,20 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
     }
     status.boot = progress(loaded);
     status
+}
+
+/// The power as it was read last, and why it is unknown if it could not be read.
+fn power(loaded: &Loaded) -> Option<PowerStatus> {
+    let facts = &loaded.input.facts;
+    let read = || facts.power.as_ref().map(|reading| PowerStatus::new(reading.state, reading.at));
+    let failed = facts.unread.as_ref().map(|unread| PowerStatus {
+        error: Some(unread.message.clone()),
+        ..PowerStatus::new(PowerState::Unknown, unread.at)
+    });
+    let asked = loaded.facts.iter().filter(|fact| fact.kind == "power" || observed::is_reading(&fact.kind));
+    let rack = asked.max_by_key(|fact| fact.id).and_then(|fact| fact.source.parse().ok());
+    let status = failed.or_else(read)?;
+    Some(PowerStatus { certificate: facts.bmc_certificate, rack: rack.map(basalt_api::Ref::new), ..status })
 }
 
 fn boot_nic(loaded: &Loaded) -> Option<String> {

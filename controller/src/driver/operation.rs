@@ -5,8 +5,10 @@ use basalt_api::plan::{TimelineEntry, TimelineKind, Wait};
 use basalt_api::values::{OperationId, Timestamp, Uid};
 use basalt_api::wire::{OperationState, Verb};
 use basalt_db::{Operation, StoreError};
+use basalt_engine::deadlines::DeadlineId;
 use basalt_engine::facts::PowerReading;
-use basalt_engine::{MachineInput, Plan, input};
+use basalt_engine::machine::system_runs;
+use basalt_engine::{MachineInput, Plan, Policy, input};
 use serde_json::Map;
 
 use super::Wish;
@@ -68,8 +70,13 @@ pub(super) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, 
     }
 }
 
-/// Says which running system the verb cuts off. The system of a deployment may run even if the last power reading says off.
-pub(super) fn interrupts(input: &MachineInput, verb: Verb) -> Option<String> {
+/// Says which running system the verb ends. The system of a deployment may run even if the last power reading says off.
+pub(super) fn interrupts(
+    input: &MachineInput,
+    policy: &Policy,
+    verb: Verb,
+    now: Timestamp,
+) -> Option<String> {
     let then = match verb {
         Verb::PowerOff => "and stays off",
         Verb::PowerCycle => "and boots again",
@@ -80,7 +87,13 @@ pub(super) fn interrupts(input: &MachineInput, verb: Verb) -> Option<String> {
     };
     let name = &input.name;
     let is_on = input.facts.power.as_ref().is_some_and(|reading| reading.state == PowerState::On);
+    let shuts_down = matches!(verb, Verb::PowerOff | Verb::PowerCycle) && system_runs(input, policy, now);
     match &input.claim {
+        Some(claim) if shuts_down => Some(format!(
+            "The system of Deployment {:?} on {name} is asked to shut down, and is cut off if it still runs after {} s, {then}.",
+            claim.name,
+            policy.deadline(DeadlineId::SoftOff).as_secs()
+        )),
         Some(claim) => Some(format!(
             "The system of Deployment {:?} on {name} is cut off without being shut down, {then}.",
             claim.name

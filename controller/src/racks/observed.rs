@@ -28,6 +28,8 @@ pub enum Observed {
     BootRequest(BootRequest),
     /// A BMC answered, or did not.
     Power(Power),
+    /// A rack read the power of a machine of its own accord, or could not.
+    Reading(Reading),
     /// An agent took its task.
     Claim(Claim),
     /// An agent's progress.
@@ -123,6 +125,17 @@ pub struct Power {
     pub epoch: u64,
     #[serde(default)]
     pub certificate: UntrustedName,
+}
+
+/// See [`wire::PowerReading`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Reading {
+    pub power: UntrustedName,
+    pub error_code: UntrustedName,
+    pub message: UntrustedMessage,
+    pub certificate: UntrustedName,
+    pub unchanged: bool,
 }
 
 /// See [`wire::AgentClaim`].
@@ -271,6 +284,8 @@ impl Observed {
                 let slot = server.address.bytes().map(u32::from).sum::<u32>() % SERVERS;
                 kind = format!("{kind}:{}:{slot}", server.subnet_uid);
             }
+            // The last state that was read outlives failures.
+            Self::Reading(it) if !it.error_code.is_empty() => kind = format!("{kind}:failed"),
             // Of both families a machine has one.
             Self::Lease(lease) if lease.address.contains(':') => kind = format!("{kind}:ipv6"),
             _ => {}
@@ -311,6 +326,13 @@ impl Observed {
                 message: it.message.into(),
                 epoch: it.epoch,
                 certificate: it.certificate.into(),
+            }),
+            Body::Reading(it) => Self::Reading(Reading {
+                power: it.power.into(),
+                error_code: it.error_code.into(),
+                message: it.message.into(),
+                certificate: it.certificate.into(),
+                unchanged: it.unchanged,
             }),
             Body::Claim(it) => Self::Claim(Claim { address: it.address.into(), boot_id: it.boot_id.into() }),
             Body::Progress(it) => Self::Progress(Progress {
@@ -365,6 +387,12 @@ impl Observed {
             }
         })
     }
+}
+
+/// Tells whether a fact of this kind is a power reading that no command asked for.
+#[must_use]
+pub fn is_reading(kind: &str) -> bool {
+    kind == "reading" || kind == "reading:failed"
 }
 
 /// A fact as a rack delivers it, when its clock says that. What cannot be understood is kept as an alarm: its number must not be lost.

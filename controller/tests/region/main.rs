@@ -41,6 +41,7 @@ mod openid;
 mod operations;
 mod patch;
 mod played;
+mod power;
 mod process;
 mod receiver;
 mod redfish;

@@ -101,7 +101,7 @@ impl TaskSteps {
     }
 
     /// By the step that powers the machine on for it.
-    fn netbooted_by(step: StepId) -> Option<Self> {
+    pub(crate) fn netbooted_by(step: StepId) -> Option<Self> {
         ALL.into_iter().find(|t| t.netboot == step)
     }
 }

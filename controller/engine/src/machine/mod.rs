@@ -5,12 +5,14 @@
 
 mod attempt;
 mod boot;
+mod expected;
 mod fleet;
 mod operation;
 mod power;
 mod reading;
 mod report;
 mod script;
+mod shutdown;
 mod task_scripts;
 mod walk;
 
@@ -18,6 +20,7 @@ pub(crate) use self::attempt::State;
 pub use self::operation::{Refused, judge};
 pub(crate) use self::power::Answer;
 pub use self::report::carry_since;
+pub use self::shutdown::system_runs;
 pub(crate) use self::walk::Walk;
 
 use basalt_api::kinds::{
@@ -211,6 +214,7 @@ impl Walk<'_> {
         if self.blocked() {
             self.announce(scope, &[StepId::BootLocal, StepId::ReadyInstall]);
             if self.input.spec.power == PowerPolicy::Off {
+                self.announce_hold(StepId::SoftOff);
                 self.announce_hold(StepId::HoldOff);
             }
         }
@@ -319,7 +323,7 @@ impl Walk<'_> {
         let mut unwiped = false;
         if touched {
             self.wait_for_writer_of(StepId::ArmInstall, StepId::PowerOffRelease);
-            self.power_off(scope, StepId::PowerOffRelease, None);
+            self.power_off_release(scope);
             let erase = match claim.spec.release.erase {
                 EraseMethod::None => None,
                 EraseMethod::Quick => Some(EraseTask::Quick),
@@ -344,6 +348,16 @@ impl Walk<'_> {
             }
         } else {
             self.begin(scope, StepId::LetGo, None, Effect::LetGo { deployment: claim.uid, unwiped });
+        }
+    }
+
+    /// Powers off what ran, in an orderly way where that was a system.
+    fn power_off_release(&mut self, scope: Scope) {
+        let step = StepId::PowerOffRelease;
+        if self.blocked() || self.shut_down_before(scope, step) {
+            self.power_off(scope, step, None);
+        } else if self.blocked() {
+            self.announce(scope, &[step]);
         }
     }
 

@@ -150,7 +150,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The power that a person asked for last, and that a spec with `power = "auto"` goes along with: until the next task.
-    fn wish(&self) -> Option<PowerState> {
+    pub(super) fn wish(&self) -> Option<PowerState> {
         let wish = self.input.power_wish.as_ref()?;
         let worked = self.input.records.iter().any(|r| is_arm(r) && r.started_at > wish.at);
         (!worked).then_some(wish.state)
@@ -270,6 +270,7 @@ impl<'a> Walk<'a> {
     /// Switches the power, when nothing else is done to the machine.
     fn switch(&mut self, operation: &Operation) -> Far {
         const ON: (StepId, Verb, PowerState) = (StepId::OperateOn, Verb::On, PowerState::On);
+        const SOFT: (StepId, Verb, PowerState) = (StepId::SoftOff, Verb::SoftOff, PowerState::Off);
         const OFF: (StepId, Verb, PowerState) = (StepId::OperateOff, Verb::Off, PowerState::Off);
         if let Some(refused) = self.stands_against(operation.verb) {
             return Far::Failed(refused.code, refused.message);
@@ -278,8 +279,8 @@ impl<'a> Walk<'a> {
             return Far::Waits(what);
         }
         let (steps, done): (&[_], _) = match operation.verb {
-            Asked::PowerOff => (&[OFF], "is off"),
-            Asked::PowerCycle => (&[OFF, ON], "was off, and is on"),
+            Asked::PowerOff => (&[SOFT, OFF], "is off"),
+            Asked::PowerCycle => (&[SOFT, OFF, ON], "was off, and is on"),
             _ => (&[ON], "is on"),
         };
         match self.drive(operation, None, steps) {
@@ -299,6 +300,9 @@ impl<'a> Walk<'a> {
         let held = std::mem::take(&mut self.waits);
         let mut left = steps.iter();
         let undone = left.find(|(step, verb, wants)| {
+            if *verb == Verb::SoftOff {
+                return !self.shut_down_before(scope, StepId::OperateOff);
+            }
             let ready = *verb != Verb::On || self.boots_disk(*step, operation);
             let effect = (*verb, BootDevice::Unchanged);
             !(ready && self.drive_power((scope, *step, attempt), effect, Some(*wants)))

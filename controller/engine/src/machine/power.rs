@@ -1,10 +1,10 @@
 //! Power commands: one at a time, never while a disk is written, believed only when the power reads as asked for.
 
-use basalt_api::kinds::PowerState;
+use basalt_api::kinds::{PowerPolicy, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
 
 use super::walk::Walk;
-use crate::facts::{Link, Scope, StepRecord};
+use crate::facts::{Link, PowerReading, Scope, StepRecord};
 use crate::failures::{PowerFailure, Rule};
 use crate::input::later;
 use crate::plan::{BootDevice, Effect, Verb, Wait};
@@ -214,12 +214,17 @@ impl<'a> Walk<'a> {
         });
         // Most BMCs refuse to cycle a machine that is off: it is not as it was read last.
         let refused = refused.max();
-        self.power_is_known_since(scope, refused)
+        self.power_is_known_since(scope, refused, self.reading())
     }
 
     /// The same, of a reading later than a moment.
-    fn power_is_known_since(&mut self, scope: Scope, since: Option<Timestamp>) -> bool {
-        let read = self.reading().map(|reading| reading.at);
+    fn power_is_known_since(
+        &mut self,
+        scope: Scope,
+        since: Option<Timestamp>,
+        reading: Option<PowerReading>,
+    ) -> bool {
+        let read = reading.map(|reading| reading.at);
         if self.bmc().is_none() || (read.is_some() && read > since) {
             return true;
         }
@@ -252,6 +257,15 @@ impl<'a> Walk<'a> {
             )
     }
 
+    /// The reading that the power is held by. With `power = "auto"` it is an answer to a command: after work of its own, Basalt leaves the
+    /// power as it should be, and does not overrule anybody else who switches the machine.
+    fn held_by(&self) -> Option<PowerReading> {
+        match self.input.spec.power {
+            PowerPolicy::Auto => self.input.facts.answered.clone(),
+            PowerPolicy::On | PowerPolicy::Off => self.reading(),
+        }
+    }
+
     /// Keeps the power as declared while nothing else is done with it.
     pub(crate) fn hold_power(&mut self, wanted: PowerState) {
         let (step, verb) =
@@ -260,21 +274,30 @@ impl<'a> Walk<'a> {
             return;
         }
         // In the same instant as the end of a task, the power was switched by us, and after it.
-        let went_off = self.went_off().filter(|at| self.reading().is_none_or(|reading| reading.at < *at));
+        let held_by = self.held_by();
+        let went_off = self.went_off().filter(|at| held_by.as_ref().is_none_or(|it| it.at < *at));
         if wanted == PowerState::On
             && went_off.is_some()
-            && !self.power_is_known_since(Scope::Machine, went_off)
+            && !self.power_is_known_since(Scope::Machine, went_off, held_by.clone())
         {
             return;
         }
         let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
-        let Some(seen) = self.reading().filter(|r| r.state == opposite).map(|r| r.at) else { return };
+        let seen = held_by.filter(|r| r.state == opposite).map(|r| r.at);
+        let shuts_down = self.shuts_down_to_hold().filter(|_| wanted == PowerState::Off);
+        let Some(seen) = seen.or(shuts_down.map(|r| r.started_at)) else { return };
         let power = match self.power(step, |r| r.step == step, Some(wanted)) {
             // It was as declared, and has changed since. Of one instant, the reading is the one that was stored last, and is no
             // answer to this step: it says the opposite.
             Power::Done(_, at) if at <= seen => Power::Due,
             other => other,
         };
+        if wanted == PowerState::Off && matches!(power, Power::Due) && !self.shut_down_before_hold() {
+            if self.blocked() {
+                self.announce(Scope::Machine, &[step]);
+            }
+            return;
+        }
         self.act(power, (Scope::Machine, step, None), (verb, BootDevice::Unchanged));
     }
 
@@ -308,6 +331,7 @@ pub(crate) fn tries(rule: &Rule) -> u32 {
 
 fn verb_words(step: StepId) -> &'static str {
     match wanted_by(step) {
+        None if step == StepId::SoftOff => "shut down the system of",
         None => "read the power of",
         Some(PowerState::Off) => "power off",
         Some(_) => "power on",
@@ -317,7 +341,7 @@ fn verb_words(step: StepId) -> &'static str {
 /// The power that a power step brings about.
 pub(super) fn wanted_by(step: StepId) -> Option<PowerState> {
     match step {
-        StepId::ReadPower => None,
+        StepId::ReadPower | StepId::SoftOff => None,
         StepId::PowerOffInventory
         | StepId::PowerOffRelease
         | StepId::PowerOffErase

@@ -39,15 +39,16 @@ impl Walk<'_> {
             lifecycle,
             operation,
             operation_detail: next.or_else(|| wait.map(|w| w.message.clone())),
-            health: self.health(),
+            health: self.health(lifecycle),
             sync,
             ownership: (&self.input.spec.ownership).into(),
         };
         let step = self.next.first().map(|s| s.step).or_else(|| wait.and_then(|w| w.step));
         let progress = self.current_attempt().and_then(|a| self.input.facts.progress.get(&a));
         let running = progress.filter(|_| wait.is_some_and(|w| w.code == "TaskRuns"));
+        let differs = self.power_differs(lifecycle);
         Report {
-            conditions: self.conditions(lifecycle, wait),
+            conditions: self.conditions(lifecycle, wait).into_iter().chain(differs).collect(),
             stage: self.stage(goal, deployed.is_some(), step, running.map(|p| p.stage.as_str())),
             percent: running.map(|p| p.percent),
             activity: running.map(|p| p.message.clone()),
@@ -116,11 +117,12 @@ impl Walk<'_> {
         }
     }
 
-    fn health(&self) -> Health {
+    fn health(&self, lifecycle: Lifecycle) -> Health {
         let failing = |w: &Wait| w.tries.is_some_and(|(tries, _)| tries > 1) || w.stalled;
         match () {
             () if self.operation() == Operation::Failed => Health::Critical,
             () if self.input.facts.alarm.is_some() || self.waits.iter().any(failing) => Health::Degraded,
+            () if self.power_differs(lifecycle).is_some() => Health::Degraded,
             () if self.input.facts.power.is_none() && self.input.records.is_empty() => Health::Unknown,
             () => Health::Ok,
         }

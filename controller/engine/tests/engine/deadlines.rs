@@ -15,6 +15,7 @@ use crate::world::{Crash, World, ready};
 fn row_of(wait: &Wait) -> Option<DeadlineId> {
     Some(match (wait.code, wait.step?) {
         ("PowerAnswer", _) => DeadlineId::PowerAnswer,
+        ("ShutsDown", _) => DeadlineId::SoftOff,
         ("RackApplies", _) => DeadlineId::RackApplies,
         ("RackAway", _) => DeadlineId::RackReturns,
         ("NoEphemeralImage", _) => DeadlineId::Prerequisite,

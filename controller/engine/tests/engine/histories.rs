@@ -192,7 +192,9 @@ proptest! {
         if claimed.is_none() {
             prop_assert!(world.input.deletion_requested_at.is_none(), "a deleted machine is gone");
             prop_assert!(world.input.facts.inventory.is_some());
-            prop_assert_eq!(world.hardware.on, world.input.spec.power == PowerPolicy::On);
+            // With `auto`, a machine that somebody switched stays so.
+            let policy = world.input.spec.power;
+            prop_assert!(policy == PowerPolicy::Auto || world.hardware.on == (policy == PowerPolicy::On));
         }
         // Planning again, now or much later, yields nothing.
         let begun = world.recorded.len();

@@ -92,7 +92,7 @@ fn a_deployed_machine_is_switched_off_and_its_deployment_stays() {
     world.ask(Verb::PowerOff);
     assert!(world.run(1, done), "{:?}", world.plan());
     assert!(world.run(2, ready) && !world.hardware.on && world.plan().report.deployed);
-    assert_eq!(world.recorded, [StepId::OperateOff]);
+    assert_eq!(world.recorded, [StepId::SoftOff, StepId::OperateOff]);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_power_cycle_is_off_and_then_on() {
     let mut world = deployed_machine();
     world.ask(Verb::PowerCycle);
     assert!(world.run(1, done), "{:?}", world.plan());
-    assert_eq!(world.recorded, [StepId::OperateOff, StepId::OperateOn]);
+    assert_eq!(world.recorded, [StepId::SoftOff, StepId::OperateOff, StepId::OperateOn]);
     assert!(world.hardware.on && world.plan().report.deployed);
     assert_eq!(ended(&world).1, OperationState::Done);
 }

@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use basalt_api::agent::{Disk, Firmware};
-use basalt_api::kinds::{EraseMethod, Lifecycle, PowerPolicy, Redeploy, StorageConfig};
+use basalt_api::kinds::{
+    Condition, ConditionStatus, EraseMethod, Health, Lifecycle, OwnershipMode, PowerPolicy, PowerState,
+    Redeploy, StorageConfig,
+};
 use basalt_api::wire::Verb;
+use basalt_engine::facts::{PowerReading, PowerUnread};
+use basalt_engine::failures::PowerFailure;
 use basalt_engine::steps::{EffectKind, STEPS, StepId};
 
 use crate::world::hardware::Fault;
@@ -222,15 +227,142 @@ fn live_a_full_life(world: &mut World) {
     world.press(true);
     assert!(world.run(6, |_, plan| plan.report.deployed), "{:?}", world.plan());
     world.press(false);
+    assert!(world.run(2, ready) && !world.hardware.on, "power = auto: somebody had a reason");
+    assert_eq!(power_told(&world), "web1 is deployed and ought to be on; its BMC says that it is off");
+    world.remachine(|spec| spec.power = PowerPolicy::On);
     assert!(world.run(2, |world, plan| ready(world, plan) && world.hardware.on), "held on");
+    assert_eq!(power_told(&world), "");
     let installs = world.recorded.iter().filter(|s| **s == StepId::ArmInstall).count();
     assert_eq!(installs, 1, "nothing is installed twice");
     world.undeploy();
     assert!(world.run(2, ready), "{:?}", world.plan());
+    world.remachine(|spec| spec.power = PowerPolicy::Auto);
+    assert!(world.run(2, |world, plan| ready(world, plan) && !world.hardware.on));
     world.press(true);
+    assert!(world.run(2, ready) && world.hardware.on);
+    assert_eq!(power_told(&world), "web1 is idle and ought to be off; its BMC says that it is on");
+    world.remachine(|spec| spec.power = PowerPolicy::Off);
     assert!(world.run(2, |world, plan| ready(world, plan) && !world.hardware.on), "held off");
     world.input.deletion_requested_at = Some(world.now);
     assert!(world.run(2, |world, _| world.gone), "{:?}", world.plan());
+}
+
+/// The condition that tells of its power; empty: there is none.
+fn power_told(world: &World) -> String {
+    let conditions = world.plan().report.conditions;
+    let told = conditions.into_iter().find(|it| it.kind == Condition::POWER_DIFFERS);
+    told.map(|it| it.message).unwrap_or_default()
+}
+
+#[test]
+fn power_that_cannot_be_read_is_told_and_changes_nothing() {
+    let mut world = World::new();
+    world.deploy(|_| {});
+    assert!(world.run(3, ready));
+    let digest = world.plan().digest;
+    world.input.facts.unread = Some(PowerUnread {
+        at: world.now,
+        failure: PowerFailure::Unreachable,
+        message: "no answer to 5 packets".to_owned(),
+    });
+    let plan = world.plan();
+    let told = plan.report.conditions.iter().find(|it| it.kind == Condition::POWER_DIFFERS).unwrap();
+    assert_eq!(
+        (told.status, told.reason.as_str(), told.message.as_str()),
+        (
+            ConditionStatus::Unknown,
+            "BmcUnreachable",
+            "the power of web1 cannot be read: the BMC does not answer (no answer to 5 packets)"
+        )
+    );
+    assert_eq!((plan.report.axes.health, plan.report.deployed), (Health::Degraded, true));
+    assert!(plan.next.is_empty() && plan.waits.is_empty() && plan.digest == digest);
+}
+
+#[test]
+fn the_power_of_a_machine_that_is_only_observed_is_told_and_not_changed() {
+    let mut world = World::new();
+    world.deploy(|_| {});
+    assert!(world.run(3, ready));
+    world.remachine(|spec| {
+        spec.power = PowerPolicy::On;
+        spec.ownership.power = OwnershipMode::Observed;
+    });
+    world.recorded.clear();
+    world.press(false);
+    assert!(world.run(3, ready) && world.recorded.is_empty());
+    assert_eq!(power_told(&world), "web1 is deployed and ought to be on; its BMC says that it is off");
+}
+
+#[test]
+fn a_reading_during_an_install_causes_nothing() {
+    for power in [PowerPolicy::Auto, PowerPolicy::On, PowerPolicy::Off] {
+        let mut world = World::new();
+        assert!(world.run(2, ready));
+        world.remachine(|spec| spec.power = power);
+        assert!(world.run(2, ready));
+        world.deploy(|_| {});
+        assert!(world.run(3, |world, _| world.hardware.writing(&world.tasks)));
+        let before = world.plan();
+        for state in [PowerState::Off, PowerState::On, PowerState::Off] {
+            world.input.facts.power = Some(PowerReading { state, at: world.now });
+            let plan = world.plan();
+            assert!(plan.next.is_empty(), "{power:?} {state:?}: {:?}", plan.next);
+            assert_eq!((&plan.waits, power_told(&world).as_str()), (&before.waits, ""));
+        }
+    }
+}
+
+#[test]
+fn a_release_asks_the_system_to_shut_down_and_then_cuts_the_power() {
+    for (fault, seconds) in [(None, 30), (Some(Fault::SystemSilent), 120)] {
+        let mut world = World::new();
+        world.deploy(|_| {});
+        assert!(world.run(3, ready));
+        world.recorded.clear();
+        world.hardware.faults.extend(fault);
+        world.undeploy();
+        let begun = world.now;
+        assert_eq!(
+            world.plan().announced().first(),
+            Some(&StepId::SoftOff),
+            "people see it: {:?}",
+            world.plan()
+        );
+        assert!(world.run(3, ready), "{:?}", world.plan());
+        assert_eq!(world.recorded.first_chunk(), Some(&[StepId::SoftOff, StepId::PowerOffRelease]));
+        let cut = world.input.records.iter().find(|r| r.step == StepId::PowerOffRelease).unwrap();
+        let waited = cut.started_at.duration_since(begun).as_secs();
+        assert!((seconds..seconds + 30).contains(&waited), "{fault:?}: {waited} s");
+        assert_eq!(world.violations, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn an_agent_that_is_dead_is_asked_nothing() {
+    let mut world = World::new();
+    world.hardware.faults.insert(Fault::AgentDies);
+    world.deploy(|_| {});
+    assert!(world.run(3, stalled));
+    world.undeploy();
+    world.hardware.faults.clear();
+    assert!(world.run(6, ready), "{:?}", world.plan());
+    assert!(!world.recorded.contains(&StepId::SoftOff), "{:?}", world.recorded);
+}
+
+#[test]
+fn a_deployed_machine_that_is_declared_off_is_shut_down_each_time() {
+    let mut world = World::new();
+    world.deploy(|_| {});
+    assert!(world.run(3, ready));
+    world.recorded.clear();
+    world.remachine(|spec| spec.power = PowerPolicy::Off);
+    assert!(world.run(1, |world, plan| ready(world, plan) && !world.hardware.on), "{:?}", world.plan());
+    assert_eq!(world.recorded, [StepId::SoftOff, StepId::HoldOff]);
+    world.advance(600);
+    world.press(true);
+    assert!(world.run(1, |world, plan| ready(world, plan) && !world.hardware.on), "{:?}", world.plan());
+    assert_eq!(world.recorded, [StepId::SoftOff, StepId::HoldOff, StepId::SoftOff, StepId::HoldOff]);
 }
 
 #[test]

@@ -214,6 +214,7 @@ impl Played {
         let verb = match command.verb() {
             power_command::Verb::On => Verb::On,
             power_command::Verb::Off => Verb::Off,
+            power_command::Verb::SoftOff => Verb::SoftOff,
             power_command::Verb::Cycle => Verb::Cycle,
             _ => Verb::Status,
         };
@@ -275,6 +276,11 @@ fn new_fact(machine: MachineId, played: &Played, fact: Fact, observed_at: Timest
                 ("status".into(), power.into(), code.into(), message.into());
             let (epoch, certificate) = (0, "".into());
             Observed::Power(observed::Power { verb, ok, power, error_code, message, epoch, certificate })
+        }
+        Fact::Reading(state) => {
+            let [error_code, certificate] = ["", ""].map(Into::into);
+            let (power, message) = (state.to_string().into(), "".into());
+            Observed::Reading(observed::Reading { power, error_code, message, certificate, unchanged: false })
         }
         Fact::BootRequest(attempt) => {
             of = Some(attempt);

@@ -20,6 +20,8 @@ pub(crate) enum Fact {
     Progress(Attempt, u8),
     Result(Attempt, Outcome),
     Readiness(Attempt, Level),
+    /// A rack read the power.
+    Reading(PowerState),
 }
 
 /// What can be wrong.
@@ -62,6 +64,7 @@ enum Event {
     AgentUp(Attempt),
     AgentSays(Attempt, u8),
     SystemUp(Attempt, Level),
+    ShutDown,
 }
 
 type Tasks = BTreeMap<Attempt, (TaskKind, Scope, Option<Sha256>, Timestamp)>;
@@ -177,6 +180,10 @@ impl Hardware {
                 Verb::On if self.on => {}
                 Verb::On | Verb::Cycle => self.set_power(now, true),
                 Verb::Off => self.set_power(now, false),
+                Verb::SoftOff if self.on && self.agent.is_none() && !self.has(Fault::SystemSilent) => {
+                    self.at(now, 30, Event::ShutDown);
+                }
+                Verb::SoftOff => {}
             }
             Ok(self.state())
         };
@@ -251,6 +258,10 @@ impl Hardware {
                     facts.push(Fact::Progress(attempt, percent));
                     self.at(now, 60, Event::AgentSays(attempt, percent + 20));
                 }
+            }
+            Event::ShutDown => {
+                self.set_power(now, false);
+                facts.push(Fact::Reading(PowerState::Off));
             }
             Event::SystemUp(attempt, level) => {
                 if self.has(Fault::SystemSilent) {

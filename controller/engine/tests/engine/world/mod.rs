@@ -383,9 +383,11 @@ impl World {
             Fact::Power(key, result) => {
                 if let Ok(state) = result {
                     facts.power = Some(PowerReading { state, at: now });
+                    facts.answered.clone_from(&facts.power);
                 }
                 facts.power_results.entry(key).or_insert(PowerOutcome { at: now, result });
             }
+            Fact::Reading(state) => facts.power = Some(PowerReading { state, at: now }),
             Fact::BootRequest(attempt) => {
                 let request =
                     BootRequest { last_at: now, service: "http".to_owned(), what: "script".to_owned() };
@@ -453,6 +455,7 @@ impl World {
         let outcome = facts.power_results.get_mut(&record.key).expect("it was answered");
         outcome.result = Ok(PowerState::Off);
         facts.power = Some(PowerReading { state: PowerState::Off, at: outcome.at });
+        facts.answered.clone_from(&facts.power);
     }
 
     pub(crate) fn reads_on(&self) -> bool {
@@ -622,6 +625,8 @@ impl World {
             StepId::HoldOn => {
                 self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::On)
             }
+            // It confirms that the system has shut down.
+            StepId::HoldOff if self.recorded.last() == Some(&StepId::SoftOff) => false,
             StepId::HoldOff => {
                 !self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::Off)
             }
