@@ -89,7 +89,7 @@ struct Area {
     /// Patterns that were written and read back whole.
     patterns: u64,
     found: Found,
-    /// Where the described mismatches are, for people.
+    /// Descriptions of the first mismatches, for people.
     places: Vec<String>,
 }
 

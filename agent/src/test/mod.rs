@@ -1,6 +1,6 @@
 //! Tests of the hardware: `basalt-agent test NAME [--PARAMETER=VALUE …]`.
 //!
-//! A test prints its progress, which becomes the log of the script that started it. Each finding is a [`TestRow`]: a line of JSON in the file
+//! A test prints its progress into the log of its script. Each finding is a [`TestRow`]: a line of JSON in the file
 //! that [`RESULTS_VARIABLE`] names. Without that variable the rows are printed as a table in the end.
 //!
 //! | exit status | meaning |

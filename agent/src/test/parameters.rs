@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 pub(super) struct Parameter {
     pub(super) name: &'static str,
     pub(super) takes: Takes,
-    /// For people.
+    /// The effect of the value, in the usage text.
     pub(super) meaning: &'static str,
 }
 

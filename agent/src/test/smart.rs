@@ -1,7 +1,6 @@
 //! The health that a disk reports (SMART), as `smartctl --json -x` prints it.
 //!
-//! A disk that says that it fails, or that it has lost data for good, has failed. A count of past trouble is a forecast, and degrades: most such
-//! disks work on for a long time. Backblaze takes one of the counts above zero for a reason to look at a disk.
+//! The disk's own statement of failure is a failure. A count of past trouble is a forecast, and degrades: most such disks work on for a long time. Backblaze takes one of the counts above zero for a reason to look at a disk.
 
 use basalt_api::agent::Verdict;
 use serde_json::Value;
@@ -15,7 +14,7 @@ const FAILING: i32 = 1 << 3;
 
 /// A count in the JSON.
 struct Count {
-    /// JSON pointer.
+    /// Its place, as a JSON pointer.
     at: &'static str,
     /// Name of the figure.
     figure: &'static str,

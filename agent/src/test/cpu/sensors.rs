@@ -11,7 +11,7 @@ const ZONES: [&str; 4] = ["x86_pkg_temp", "cpu", "soc", "cluster"];
 /// A critical temperature below is none: firmware leaves zeroes and guesses.
 const LEAST_CRITICAL: f64 = 60.0;
 
-/// A temperature.
+/// A sensor's reading, with its own critical temperature.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Temperature {
     sensor: String,
@@ -83,7 +83,7 @@ fn milli(root: &Root, path: &str) -> Option<f64> {
     Some(root.number::<f64>(path)? / 1000.0)
 }
 
-/// The first temperature that has reached `limit`, or its own critical one where that is lower.
+/// The first sensor at its limit. The sensor's critical temperature is the limit if it is lower than `limit`.
 pub(super) fn hot(temperatures: &[Temperature], limit: f64) -> Option<Hot> {
     temperatures.iter().find_map(|it| {
         let critical = it.critical.filter(|critical| *critical >= LEAST_CRITICAL);
@@ -111,7 +111,7 @@ fn cpus(root: &Root) -> Vec<(usize, String)> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Throttles {
     pub(super) counts: BTreeMap<usize, u64>,
-    /// Of all CPUs.
+    /// The highest count of a CPU.
     pub(super) times: u64,
     /// The CPUs that were slowed down, for people.
     pub(super) cpus: String,

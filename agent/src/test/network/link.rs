@@ -1,4 +1,4 @@
-//! A link: its speed beside that of its adapter, and the errors on it.
+//! Links of interfaces: the speed, compared with the adapter's, and errors.
 
 use std::time::Duration;
 
