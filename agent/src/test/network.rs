@@ -39,6 +39,14 @@ pub(super) fn run(root: &Root, parameters: &Parameters, results: &mut Results) -
         finding.add(Verdict::Failed, "the machine has no network interface that the kernel has a driver for");
         results.add(finding);
     }
+    if !interfaces.is_empty() && !boot.interface.as_ref().is_some_and(|boot| interfaces.contains(boot)) {
+        let mut finding = Finding::at(None);
+        finding.add(
+            Verdict::Degraded,
+            "the interface that the machine was booted by is not among its interfaces",
+        );
+        results.add(finding);
+    }
     for (name, before) in interfaces.iter().zip(&before) {
         let is_boot = boot.interface.as_ref() == Some(name);
         let mut finding = Finding::at(Some(name));
@@ -137,6 +145,57 @@ mod tests {
         let mut finding = Finding::at(Some("eth0"));
         judge(&Reach { gateway, echo, rack }, &mut finding);
         finding.row
+    }
+
+    /// Rows of a tree with a booted interface `boot0` and an unused one, for a rack at `port`.
+    fn rows(port: u16, boot_mac: &str) -> Vec<(Option<String>, Verdict, String)> {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = dir.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for (name, octet, carrier) in [("basalt-boot0", 1, "1"), ("basalt-spare0", 2, "0")] {
+            write(&format!("sys/class/net/{name}/device/vendor"), "0x8086");
+            write(&format!("sys/class/net/{name}/address"), &format!("52:54:00:00:00:{octet:02}\n"));
+            write(&format!("sys/class/net/{name}/carrier"), carrier);
+            write(&format!("sys/class/net/{name}/speed"), "10000\n");
+        }
+        let spki = "00".repeat(32);
+        write(
+            "proc/cmdline",
+            &format!(
+                "basalt.url=https://127.0.0.1:{port} basalt.token=t basalt.spki={spki} BOOTIF=01-{boot_mac}"
+            ),
+        );
+        let mut results = Results::open(None).unwrap();
+        let parameters = Parameters::parse(&PARAMETERS, &["--seconds=1".to_owned()]).unwrap();
+        run(&Root::at(dir.path()), &parameters, &mut results).unwrap();
+        let rows = results.rows().iter();
+        rows.map(|row| (row.device.clone(), row.verdict, row.message.clone())).collect()
+    }
+
+    #[test]
+    fn the_boot_interface_has_to_reach_its_rack() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let boot = Some("basalt-boot0".to_owned());
+        let spare = (
+            Some("basalt-spare0".to_owned()),
+            Verdict::Passed,
+            "no carrier: no cable, or nothing at its end".to_owned(),
+        );
+        let reached = format!("10000 Mbit/s; there is no gateway, and rack 127.0.0.1:{port} is reached");
+        assert_eq!(
+            rows(port, "52-54-00-00-00-01"),
+            [(boot.clone(), Verdict::Passed, reached), spare.clone()]
+        );
+        drop(listener);
+        let rows_now = rows(port, "52-54-00-00-00-01");
+        assert_eq!((&rows_now[0].0, rows_now[0].1), (&boot, Verdict::Failed), "{}", rows_now[0].2);
+        assert_eq!(rows_now[1], spare);
+        let rows_now = rows(port, "52-54-00-00-00-09");
+        assert_eq!((&rows_now[0].0, rows_now[0].1, rows_now.len()), (&None, Verdict::Degraded, 3));
     }
 
     #[test]

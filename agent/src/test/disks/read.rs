@@ -76,10 +76,11 @@ pub(super) fn read(disk: &impl ReadAt, spans: &[Range<u64>], tell: impl Fn(u64, 
             let end = span.end.min(at + PART as u64);
             match read_range(disk, at..end, buffer) {
                 Ok(()) => outcome.bytes += end - at,
-                Err(_) => {
-                    let (good, error) = narrow(disk, at..end, buffer);
+                Err((offset, first)) => {
+                    let (good, again) = narrow(disk, at..end, buffer);
                     outcome.bytes += good;
-                    outcome.errors.extend(error);
+                    let once = || (offset, format!("{first}, and not when it was read again"));
+                    outcome.errors.push(again.unwrap_or_else(once));
                     if outcome.errors.len() >= ERRORS {
                         outcome.gave_up = true;
                         return outcome;
@@ -135,6 +136,8 @@ mod tests {
     struct Bad {
         size: u64,
         sectors: Vec<u64>,
+        /// The sectors can be read the second time.
+        is_flaky: bool,
         asked: RefCell<Vec<Range<u64>>>,
     }
 
@@ -142,8 +145,11 @@ mod tests {
         fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
             assert_eq!(buffer.as_ptr().align_offset(ALIGN), 0);
             let end = self.size.min(offset + buffer.len() as u64);
+            let is_again = self.asked.borrow().iter().any(|asked| asked.contains(&offset));
             self.asked.borrow_mut().push(offset..end);
-            match self.sectors.iter().any(|sector| (offset..end).contains(sector)) {
+            match !(self.is_flaky && is_again)
+                && self.sectors.iter().any(|sector| (offset..end).contains(sector))
+            {
                 true => Err(io::Error::from_raw_os_error(5)),
                 false => Ok(usize::try_from(end - offset).unwrap()),
             }
@@ -151,7 +157,7 @@ mod tests {
     }
 
     fn bad(size: u64, sectors: &[u64]) -> Bad {
-        Bad { size, sectors: sectors.to_vec(), asked: RefCell::default() }
+        Bad { size, sectors: sectors.to_vec(), is_flaky: false, asked: RefCell::default() }
     }
 
     #[test]
@@ -186,6 +192,15 @@ mod tests {
         let place = 5 * MIB + SMALL_PART;
         assert_eq!(outcome.errors, [(place, "Input/output error (os error 5)".to_owned())]);
         assert_eq!((outcome.bytes, outcome.gave_up), (8 * MIB + place - 4 * MIB, false));
+    }
+
+    #[test]
+    fn an_error_that_does_not_come_again_is_told_too() {
+        let disk = Bad { is_flaky: true, ..bad(12 * MIB, &[5 * MIB]) };
+        let outcome = read(&disk, &plan(12 * MIB, 0, 512), |_, _| {});
+        assert_eq!(outcome.bytes, 12 * MIB);
+        let words = "Input/output error (os error 5), and not when it was read again";
+        assert_eq!(outcome.errors, [(4 * MIB, words.to_owned())]);
     }
 
     #[test]
