@@ -216,13 +216,13 @@ impl ScriptArgs {
 pub(crate) async fn test(args: TestArgs, connection: &Connection) -> Result<(), Failed> {
     let tests = args.tests.into_iter().collect();
     let parameters = args.parameter.into_iter().collect();
-    ask(OperationRequest { tests, parameters, ..Verb::Test.into() }, args.args, connection).await
+    ask_all(OperationRequest { tests, parameters, ..Verb::Test.into() }, args.args, connection).await
 }
 
 /// Runs `basalt override-tests`.
 pub(crate) async fn override_tests(args: OverrideArgs, connection: &Connection) -> Result<(), Failed> {
     let request = OperationRequest { reason: Some(args.reason), ..Verb::OverrideTests.into() };
-    ask(request, args.args, connection).await
+    ask_all(request, args.args, connection).await
 }
 
 /// Runs `basalt rescue`.
@@ -266,11 +266,16 @@ fn keys(file: &Path) -> Result<Vec<SshPublicKey>, Failed> {
 
 /// Asks for something that the verb says alone.
 pub(crate) async fn run(verb: Verb, args: Args, connection: &Connection) -> Result<(), Failed> {
+    ask_all(verb.into(), args, connection).await
+}
+
+/// Asks the machines that the arguments name.
+async fn ask_all(operation: OperationRequest, args: Args, connection: &Connection) -> Result<(), Failed> {
     let Args { machines, filter, flags } = args;
     match (machines.as_slice(), filter) {
-        ([machine], None) => ask(verb.into(), machine, flags, connection).await,
+        ([machine], None) => ask(operation, machine, flags, connection).await,
         (_, filter) => {
-            let request = OperationsRequest { names: machines, filter, operation: verb.into() };
+            let request = OperationsRequest { names: machines, filter, operation };
             many::ask(request, flags, connection).await
         }
     }
@@ -297,7 +302,7 @@ async fn ask(
         let dry = client.operate_dry_run(machine, &request).await?;
         if let Some(interrupts) = &dry.plan.interrupts {
             say(interrupts);
-            confirm(&format!("{verb} {}?", machine), "nothing was asked for")?;
+            confirm(&format!("{verb} {machine}?"), "nothing was asked for")?;
         }
     }
     let mut operation = client.operate(machine, &request).await?;
@@ -311,7 +316,7 @@ async fn ask(
             show(&format!("{}\n", line(&operation.message)));
         }
         false => {
-            let after = format!("`basalt explain machine {}` says what follows", machine);
+            let after = format!("`basalt explain machine {machine}` says what follows");
             show(&format!("accepted as {}; {after}\n", operation.id));
         }
     }
