@@ -32,7 +32,7 @@ async fn all(client: &Client, path: &str, limit: usize) -> (Vec<String>, usize) 
 
 async fn fleet(lab: &Lab) {
     let machine = |at: usize| {
-        let spec = json!({"zone": format!("row-{}", at % 3), "boot_macs": [format!("52:54:00:00:{:02x}:{:02x}", at / 256, at % 256)], "description": format!("number {at}"), "locked": at % 10 == 0});
+        let spec = json!({"zone": format!("row-{}", at % 3), "boot_macs": [format!("52:54:00:00:{:02x}:{:02x}", at / 256, at % 256)], "description": format!("number {at}"), "locked": at.is_multiple_of(10)});
         json!({"kind": "Machine", "metadata": {"name": format!("m{at:03}"), "labels": {"Half": if at < 225 { "First" } else { "Second" }}}, "spec": spec})
     };
     let zone = |at: usize| json!({"kind": "Zone", "metadata": {"name": format!("row-{at}")}, "spec": {}});
