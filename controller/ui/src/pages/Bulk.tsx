@@ -7,7 +7,7 @@ import { MOST, type Verb, type Wish, doingOf, wishOf } from '../parts/plan/propo
 import { WishSheet, needsWords } from './machine/WishSheet';
 import css from './List.module.css';
 
-const VERBS: Verb[] = ['power_on', 'power_off', 'power_cycle', 'recommission', 'run_script'];
+const VERBS: Verb[] = ['power_on', 'power_off', 'power_cycle', 'recommission', 'test', 'run_script'];
 
 /** What can be done with the machines that are selected. It stays while any are, whatever their state. */
 export function Bulk({ machines, release }: { machines: Machine[]; release: () => void }) {

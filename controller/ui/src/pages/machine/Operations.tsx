@@ -9,11 +9,14 @@ import { Plan } from '../../parts/plan/Plan';
 import { type Verb, type Wish, doingOf, wishOf } from '../../parts/plan/proposal';
 import { WishSheet, needsWords } from './WishSheet';
 
-const VERBS: { verb: Verb; title: string }[] = [
+/** A verb that is `rare` is shown while the machine takes it. */
+const VERBS: { verb: Verb; title: string; rare?: boolean }[] = [
   { verb: 'power_on', title: 'On' },
   { verb: 'power_off', title: 'Off' },
   { verb: 'power_cycle', title: 'Cycle' },
   { verb: 'recommission', title: 'Recommission' },
+  { verb: 'test', title: 'Test' },
+  { verb: 'override_tests', title: 'Override tests', rare: true },
   { verb: 'run_script', title: 'Run a script' },
   { verb: 'rescue', title: 'Rescue' },
   { verb: 'abort', title: 'Abort' },
@@ -47,7 +50,7 @@ export function Operations({ machine }: { machine: Machine }) {
   );
   return (
     <>
-      {VERBS.map(({ verb, title }) => (
+      {VERBS.filter(({ verb, rare }) => !rare || refusals?.get(verb) === false).map(({ verb, title }) => (
         <Button key={verb} off={off || (refusals?.get(verb) ?? (refusals ? false : 'the region is being asked'))} title={doingOf(verb)} onClick={() => start(verb)}>
           {title}
         </Button>

@@ -1,4 +1,4 @@
-import { type FormEvent, useId, useState } from 'react';
+import { type FormEvent, type ReactNode, useId, useState } from 'react';
 import { useList } from '../../api/live';
 import { Button } from '../../parts/Button';
 import { Sheet } from '../../parts/Sheet';
@@ -7,7 +7,7 @@ import css from '../objects/Form.module.css';
 import parts from '../../parts/parts.module.css';
 
 /** Verbs that need more than themselves. */
-export const needsWords = (verb: Verb): boolean => verb === 'run_script' || verb === 'rescue';
+export const needsWords = (verb: Verb): boolean => verb === 'run_script' || verb === 'rescue' || verb === 'test' || verb === 'override_tests';
 
 interface Props {
   verb: Verb;
@@ -21,7 +21,7 @@ const lines = (text: string): string[] =>
     .map((line) => line.trim())
     .filter(Boolean);
 
-/** What a script or a rescue needs to know, before its plan is made. */
+/** The fields of a verb that needs more than a machine, before its plan is made. */
 export function WishSheet({ verb, close, wish }: Props) {
   const id = useId();
   const [fault, setFault] = useState('');
@@ -35,6 +35,14 @@ export function WishSheet({ verb, close, wish }: Props) {
       if (wrong) return setFault(`${wrong[2]} is no NAME=VALUE`);
       if (!text('script')) return setFault('there is no script: declare a Script first');
       return wish({ verb, script: text('script'), parameters: Object.fromEntries(pairs.map(([name, value]) => [name, value])) });
+    }
+    if (verb === 'test') {
+      const tests = form.getAll('tests').map(String);
+      return wish({ verb, ...(tests.length > 0 && { tests }) });
+    }
+    if (verb === 'override_tests') {
+      if (!text('reason')) return setFault('the audit log wants a reason');
+      return wish({ verb, reason: text('reason') });
     }
     const keys = [...new Set(lines(text('keys')))];
     if (keys.length === 0) return setFault('nobody could come in: give an SSH key');
@@ -54,7 +62,7 @@ export function WishSheet({ verb, close, wish }: Props) {
       }
     >
       <form id={id} className={css.form} onSubmit={submit}>
-        {verb === 'run_script' ? <ScriptFields /> : <RescueFields />}
+        {FIELDS[verb]?.()}
         {fault && (
           <p className={css.fault} role="alert">
             {fault}
@@ -108,3 +116,40 @@ function RescueFields() {
     </>
   );
 }
+
+function TestFields() {
+  const { objects } = useList('Script', 'scripts');
+  const tests = objects.filter(({ spec }) => (spec as { type?: string }).type === 'testing');
+  return (
+    <div className={css.field}>
+      <label htmlFor="wish-tests">Tests</label>
+      <select id="wish-tests" name="tests" multiple size={Math.min(Math.max(tests.length, 2), 8)} data-first aria-describedby="wish-tests-says">
+        {tests.map(({ metadata: { name } }) => (
+          <option key={name}>{name}</option>
+        ))}
+      </select>
+      <p id="wish-tests-says" className={css.says}>
+        None chosen: those of commissioning.testing.
+      </p>
+    </div>
+  );
+}
+
+function ReasonField() {
+  return (
+    <div className={css.field}>
+      <label htmlFor="wish-reason">Reason</label>
+      <input id="wish-reason" name="reason" maxLength={1000} data-first aria-describedby="wish-reason-says" />
+      <p id="wish-reason-says" className={css.says}>
+        The audit log keeps it. Tests that fail later count again.
+      </p>
+    </div>
+  );
+}
+
+const FIELDS: Partial<Record<Verb, () => ReactNode>> = {
+  run_script: () => <ScriptFields />,
+  rescue: () => <RescueFields />,
+  test: () => <TestFields />,
+  override_tests: () => <ReasonField />,
+};

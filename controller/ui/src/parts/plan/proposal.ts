@@ -123,6 +123,8 @@ const SAID: Record<Verb, string> = {
   abort: 'aborted',
   run_script: 'given a script to run',
   rescue: 'booted for rescue',
+  test: 'booted for its tests',
+  override_tests: 'used although tests failed',
 };
 export const saidOf = (verb: Verb): string => SAID[verb];
 
@@ -134,6 +136,8 @@ const DOING: Record<Verb, string> = {
   abort: 'Abort the work on',
   run_script: 'Run a script on',
   rescue: 'Rescue',
+  test: 'Test',
+  override_tests: 'Override the tests of',
 };
 export const doingOf = (verb: Verb): string => DOING[verb];
 
