@@ -167,7 +167,7 @@ pub enum PowerDriver {
 /// What a BMC needs that others do not.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BmcOptions {
-    /// With `ipmi`: RMCP+ cipher suite (IPMI 2.0 table 22-20): 3 or 17. Absent: 3.
+    /// With `ipmi`: RMCP+ cipher suite (IPMI 2.0 table 22-20): 3 or 17. Absent: 17 if the BMC takes it, else 3.
     pub cipher_suite: Option<u8>,
     /// With `ipmi`: the privilege level to ask for. Absent: `operator`, which is all that power and boot device need.
     pub privilege: Option<BmcPrivilege>,

@@ -246,6 +246,27 @@ mod tests {
         assert_eq!((reading.state, reading.at), (PowerState::Off, Timestamp::from_second(8).unwrap()));
     }
 
+    fn reading(power: &str, error_code: &str) -> Observed {
+        let message = if error_code.is_empty() { "" } else { "no answer" }.into();
+        let (power, error_code, certificate) = (power.into(), error_code.into(), UntrustedName::default());
+        Observed::Reading(observed::Reading { power, error_code, message, certificate, unchanged: false })
+    }
+
+    #[test]
+    fn a_reading_that_failed_says_why_and_the_last_state_is_kept() {
+        let of = |facts: &[Observed]| {
+            let facts = (1..).zip(facts).map(|(id, it)| fact(id, 0, it)).collect();
+            let facts = fold(facts, &[], &BTreeMap::new());
+            assert!(facts.power_results.is_empty(), "it answers no step");
+            (facts.power.map(|it| it.state), facts.unread.map(|it| it.failure), facts.answered)
+        };
+        let (on, failed) = (reading("on", ""), reading("", "unreachable"));
+        assert_ne!(on.stored().0, failed.stored().0, "the store keeps the latest of each");
+        let unreachable = Some(PowerFailure::Unreachable);
+        assert_eq!(of(&[on.clone(), failed.clone()]), (Some(PowerState::On), unreachable, None));
+        assert_eq!(of(&[failed, on]), (Some(PowerState::On), None, None), "it answers again");
+    }
+
     #[test]
     fn the_first_claim_of_an_attempt_counts() {
         let claim = |boot: &str| {

@@ -119,7 +119,8 @@ impl Schedule {
         let are_new_networks = self.networks != concern.networks;
         self.networks.clone_from(&concern.networks);
         let mut before = std::mem::take(&mut self.entries);
-        for bmc in &concern.bmcs {
+        // Of some BMCs the address is not known before commissioning.
+        for bmc in concern.bmcs.iter().filter(|bmc| !bmc.address.is_empty()) {
             let uid = &bmc.machine_uid;
             let known = before.remove(uid);
             let entry = match known {

@@ -8,7 +8,7 @@ use basalt_engine::Plan;
 use basalt_engine::budget::Budget;
 use basalt_engine::facts::Progressed;
 use basalt_engine::input::FailedTests;
-use basalt_engine::machine::judge;
+use basalt_engine::machine::{judge, system_runs};
 use basalt_engine::plan::BootAction;
 use basalt_engine::steps::StepId;
 
@@ -89,8 +89,11 @@ fn a_machine_that_is_heard_while_it_reads_as_off_has_its_power_read_again() {
 #[test]
 fn a_deployed_machine_is_switched_off_and_its_deployment_stays() {
     let mut world = deployed_machine();
+    let runs = |world: &World| system_runs(&world.input, &world.policy, world.now);
+    assert!(runs(&world), "it is shut down");
     world.ask(Verb::PowerOff);
     assert!(world.run(1, done), "{:?}", world.plan());
+    assert!(!runs(&world));
     assert!(world.run(2, ready) && !world.hardware.on && world.plan().report.deployed);
     assert_eq!(world.recorded, [StepId::SoftOff, StepId::OperateOff]);
 }

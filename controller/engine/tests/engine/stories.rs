@@ -228,10 +228,10 @@ fn live_a_full_life(world: &mut World) {
     assert!(world.run(6, |_, plan| plan.report.deployed), "{:?}", world.plan());
     world.press(false);
     assert!(world.run(2, ready) && !world.hardware.on, "power = auto: somebody had a reason");
-    assert_eq!(power_told(&world), "web1 is deployed and ought to be on; its BMC says that it is off");
+    assert_eq!(power_told(world), "web1 is deployed and ought to be on; its BMC says that it is off");
     world.remachine(|spec| spec.power = PowerPolicy::On);
     assert!(world.run(2, |world, plan| ready(world, plan) && world.hardware.on), "held on");
-    assert_eq!(power_told(&world), "");
+    assert_eq!(power_told(world), "");
     let installs = world.recorded.iter().filter(|s| **s == StepId::ArmInstall).count();
     assert_eq!(installs, 1, "nothing is installed twice");
     world.undeploy();
@@ -240,7 +240,7 @@ fn live_a_full_life(world: &mut World) {
     assert!(world.run(2, |world, plan| ready(world, plan) && !world.hardware.on));
     world.press(true);
     assert!(world.run(2, ready) && world.hardware.on);
-    assert_eq!(power_told(&world), "web1 is idle and ought to be off; its BMC says that it is on");
+    assert_eq!(power_told(world), "web1 is idle and ought to be off; its BMC says that it is on");
     world.remachine(|spec| spec.power = PowerPolicy::Off);
     assert!(world.run(2, |world, plan| ready(world, plan) && !world.hardware.on), "held off");
     world.input.deletion_requested_at = Some(world.now);

@@ -178,6 +178,9 @@ fn a_reading_of_a_bmc_that_was_described_anew_is_told_to_nobody() {
     one.schedule.follow(&declared, one.now);
     assert_eq!(one.schedule.done(&look, Some(&reads("on")), one.now), None);
     assert!(one.read(&reads("off")).0 <= MINUTE, "the other BMC is read soon");
+    declared.bmcs[0].address = String::new();
+    one.schedule.follow(&declared, one.now);
+    assert_eq!(one.schedule.due(), None, "a BMC whose address is not known yet");
     one.schedule.follow(&PowerConcern::default(), one.now);
     assert_eq!(one.schedule.due(), None, "a BMC that the rack no longer moves is left alone");
 }
