@@ -239,8 +239,8 @@ pub enum BmcConfig {
 /// Whether a machine is to be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum PowerPolicy {
-    /// Basalt switches it on to work on it, leaves it on while it is deployed, and off otherwise. If somebody else switches it, the condition
-    /// `PowerDiffers` says so, and nothing is done.
+    /// On while Basalt works on the machine or a deployment has it, off otherwise. If somebody else switches the machine, nothing is done, and
+    /// the condition `PowerDiffers` says so.
     Auto,
     /// On. Switched on again when it is found off.
     On,
@@ -310,7 +310,7 @@ pub struct MachineStatus {
 /// A machine's power.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PowerStatus {
-    /// What the BMC says. `unknown`: it did not answer the last reading, or refused it.
+    /// The power, by the BMC. `unknown`: it did not answer the last reading, or refused it.
     pub state: PowerState,
     /// When it said so. A state that stays the same is confirmed at least once an hour while `power_reading` of Settings is not `0s`.
     pub observed_at: Timestamp,

@@ -52,8 +52,8 @@ impl Condition {
     pub const PROGRESSING: &'static str = "Progressing";
     /// Nothing more will happen by itself: the reason says what a person must do. Ends a client's wait.
     pub const STALLED: &'static str = "Stalled";
-    /// Of machines: whether the power differs from what it ought to be. Unknown: it cannot be read. Absent: it does not differ, or
-    /// nothing is expected of it now.
+    /// The power of a machine is not as it ought to be. Unknown: it cannot be read. Absent: it is as it ought to be, or nothing is
+    /// expected of it now.
     pub const POWER_DIFFERS: &'static str = "PowerDiffers";
 }
 

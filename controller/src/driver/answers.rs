@@ -317,7 +317,7 @@ fn of_step(row: &StepRecord) -> TimelineEntry {
     }
 }
 
-/// Whether a fact says only that all is as before.
+/// True of a reading that repeats the one before.
 fn repeats(fact: &Fact) -> bool {
     let is_repeat = || matches!(Observed::of(fact), Some(Observed::Reading(it)) if it.unchanged);
     observed::is_reading(&fact.kind) && is_repeat()

@@ -451,7 +451,7 @@ impl Estate {
         })
     }
 
-    /// Leaves out readings of other racks than the one that has the BMC: a rack that was away may deliver them late.
+    /// Leaves out readings of racks that have the BMC no more: they may come late.
     fn drop_old_readings(&self, facts: &mut Vec<Fact>, holder: Option<RackId>) {
         let holder = holder.and_then(|holder| self.racks.iter().find(|rack| rack.uid == holder));
         let is_current = |fact: &Fact| holder.is_some_and(|rack| rack.name == fact.source);

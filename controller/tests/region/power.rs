@@ -32,7 +32,7 @@ fn reads<'a>(state: &'a str, rack: &'a str) -> impl Fn(&Value) -> bool + 'a {
     move |status| status["power"]["state"] == state && status["power"]["rack"] == rack
 }
 
-/// What the condition `PowerDiffers` says: status, reason, message.
+/// Status, reason and message of the condition `PowerDiffers`.
 fn differs(status: &Value) -> Option<[String; 3]> {
     let conditions = status["conditions"].as_array()?;
     let it = conditions.iter().find(|it| it["type"] == "PowerDiffers")?;

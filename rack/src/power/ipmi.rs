@@ -1,8 +1,8 @@
 //! Driver `ipmi`: IPMI 2.0 over LAN.
 //!
-//! Where no cipher suite is declared, those of [`PROBED`] are tried in turn, and the one that the BMC took is remembered while the rack
-//! runs. A BMC refuses a suite that it lacks, answers with other algorithms, or is silent. It sees no password before it has taken a suite,
-//! so probing does not count towards a lock-out.
+//! Without a declared cipher suite, the rack tries those of [`PROBED`] in turn. It remembers the one that the BMC took while it runs. A BMC
+//! refuses a suite that it lacks, answers with other algorithms, or is silent. It sees no password before it has taken a suite, so probing
+//! does not count towards a lock-out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ use super::{Conversation, Ended, Reading, place};
 
 /// IPMI over LAN.
 pub(super) const PORT: u16 = 623;
-/// The suites that are tried where the concern names none: the one with SHA-256, then the one that every BMC of IPMI 2.0 has.
+/// Suites for BMCs without a declared one: first the one with SHA-256, then the one that IPMI 2.0 requires.
 const PROBED: [u8; 2] = [17, 3];
 /// How long a suite is tried, if another one is left.
 const PROBE: Duration = Duration::from_secs(4);
@@ -83,7 +83,7 @@ pub(super) async fn open(bmc: &Bmc, at: Option<IpAddr>, suites: &Suites) -> Resu
     }
 }
 
-/// Whether another suite may help.
+/// True if another suite may help.
 fn lacks_suite(failure: &Failure) -> bool {
     match failure {
         Failure::UnsupportedSuite { .. } | Failure::Unreachable { .. } => true,

@@ -73,7 +73,7 @@ pub struct Power {
     planned: Notify,
 }
 
-/// What a BMC is asked.
+/// A request to a BMC.
 #[derive(Clone, Copy)]
 enum Ask<'a> {
     Command(&'a PowerCommand),

@@ -1,7 +1,7 @@
 //! Reads the power of the rack's BMCs, as [`schedule`](super::schedule) plans it, and tells what changed.
 //!
-//! A command goes before a reading: a reading does not begin while a command waits for the BMC, and one that has begun gives way
-//! after [`Pace::grace`](super::Pace): most end by then, and their answer is not lost.
+//! A command goes before a reading. No reading begins while a command waits for the BMC. A reading that has begun gives way after
+//! [`Pace::grace`](super::Pace): most end by then, and their answer is not lost.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

@@ -71,7 +71,7 @@ pub(super) struct Look {
 /// A reading: `on` or `off`, or the code of its failure.
 type Seen = Result<&'static str, &'static str>;
 
-/// One BMC.
+/// A BMC and its readings.
 #[derive(Debug)]
 struct Entry {
     bmc: Arc<Bmc>,
@@ -119,7 +119,7 @@ impl Schedule {
         let are_new_networks = self.networks != concern.networks;
         self.networks.clone_from(&concern.networks);
         let mut before = std::mem::take(&mut self.entries);
-        // Of some BMCs the address is not known before commissioning.
+        // A BMC that commissioning sets up has no address yet.
         for bmc in concern.bmcs.iter().filter(|bmc| !bmc.address.is_empty()) {
             let uid = &bmc.machine_uid;
             let known = before.remove(uid);

@@ -1,4 +1,4 @@
-//! The power that a machine ought to have, and the condition that tells people that it has another.
+//! The power that a machine ought to have, and the condition that tells of a difference.
 //!
 //! | `spec.power` | a machine that is found otherwise |
 //! | --- | --- |

@@ -257,8 +257,8 @@ impl<'a> Walk<'a> {
             )
     }
 
-    /// The reading that the power is held by. With `power = "auto"` it is an answer to a command: after work of its own, Basalt leaves the
-    /// power as it should be, and does not overrule anybody else who switches the machine.
+    /// The reading that the power is held by. With `power = "auto"` it is an answer to a command. So Basalt puts right what its own work
+    /// leaves, and overrules nobody else who switches the machine.
     fn held_by(&self) -> Option<PowerReading> {
         match self.input.spec.power {
             PowerPolicy::Auto => self.input.facts.answered.clone(),

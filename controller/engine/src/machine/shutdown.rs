@@ -18,7 +18,7 @@ use crate::steps::StepId;
 
 const STEP: StepId = StepId::SoftOff;
 
-/// Whether a power off now would ask a system to shut down first.
+/// True if a power off now asks a system to shut down first.
 #[must_use]
 pub fn system_runs(input: &MachineInput, policy: &Policy, now: Timestamp) -> bool {
     Walk::new(input, policy, now.max(input.latest())).system_runs()
@@ -58,7 +58,7 @@ impl<'a> Walk<'a> {
         matches!(self.answer(record, Some(PowerState::Off)), Answer::Good(_))
     }
 
-    /// Whether the machine was on again after a shutdown.
+    /// True if this shutdown is so old that the machine was switched on again since.
     fn is_long_over(&self, record: &StepRecord) -> bool {
         let time = self.policy.deadline(DeadlineId::SoftOff) + self.policy.deadline(DeadlineId::RetryLater);
         self.now >= later(record.not_after, time)
@@ -94,7 +94,7 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// Whether the system of the deployment runs: it was installed, has reported, and nothing else was booted since that may run still.
+    /// True if the system of the deployment runs: it was installed and has reported, and the last task that was booted has ended.
     fn system_runs(&self) -> bool {
         let Some(claim) = self.input.claim.as_ref().filter(|_| self.bmc().is_some()) else { return false };
         let succeeded = |r: &StepRecord| {

@@ -131,7 +131,7 @@ impl Lab {
         });
     }
 
-    /// What was told of a machine so far: `on`, `off`, or why it could not be read.
+    /// The readings of a machine that were told so far: `on`, `off`, or the code of a failure.
     async fn told(&self, machine: &str) -> Vec<String> {
         let facts = self.facts.read(1).await.unwrap();
         let of = facts.into_iter().filter(|fact| fact.machine_uid == machine);
