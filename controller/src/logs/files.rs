@@ -1,5 +1,6 @@
 //! The files of one machine's log: `NUMBER.jsonl` (10 digits), a line a [`Stored`], each file written to its end and then left alone.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -27,6 +28,15 @@ impl Position {
 
     pub(super) const fn behind(self, offset: u64) -> Self {
         Self { offset, ..self }
+    }
+
+    /// Bytes of a file that come after this.
+    pub(super) fn bytes_after(&self, segment: &Segment) -> u64 {
+        match segment.number.cmp(&self.file) {
+            Ordering::Less => 0,
+            Ordering::Equal => segment.bytes.saturating_sub(self.offset),
+            Ordering::Greater => segment.bytes,
+        }
     }
 
     pub(super) const fn same_file(&self, other: &Self) -> bool {
@@ -156,6 +166,11 @@ impl Reader {
         Self { dir, position, seen: HashMap::new() }
     }
 
+    /// Passes over lines up to these numbers, too.
+    pub(super) fn after(self, seen: impl IntoIterator<Item = (String, u64)>) -> Self {
+        Self { seen: seen.into_iter().collect(), ..self }
+    }
+
     /// The next lines, each with the position behind it; none: there are no more yet.
     pub(super) fn next(&mut self) -> io::Result<Vec<(Stored, Position)>> {
         let segments = segments(&self.dir)?;
@@ -168,7 +183,14 @@ impl Reader {
             if segment.bytes <= self.position.offset {
                 continue;
             }
-            self.read(&segment.path, &mut lines)?;
+            // A piece may have nothing but lines that were seen.
+            while lines.is_empty() && self.position.offset < segment.bytes {
+                let before = self.position;
+                self.read(&segment.path, &mut lines)?;
+                if self.position == before {
+                    break;
+                }
+            }
             if !lines.is_empty() {
                 break;
             }
