@@ -136,7 +136,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     let mut kernel = bmc::Kernel::find(&system);
     inventory.bmc = kernel.as_mut().and_then(bmc::found::read);
     let mut disks = Disks::new(system);
-    let (mut output, mut scripts) = (None, Vec::new());
+    let (mut output, mut scripts, mut logs) = (None, Vec::new(), None);
     let account = task.bmc.as_ref().map(|wanted| {
         reporter.stage("bmc", 1, "making an account on the BMC");
         set_up_bmc(context, kernel.as_mut(), wanted)
@@ -148,7 +148,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
                 later.map_or(Outcome::Succeeded, |found_attempt| Outcome::Superseded { found_attempt })
             })
         }
-        TaskAction::Install(install) => install::run(context, install, &mut disks, &mut reporter),
+        TaskAction::Install(install) => install::run(context, install, &mut disks, &mut reporter, &mut logs),
         TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter, &mut scripts),
         TaskAction::Script(script) => {
             let ended = script::run(task, script, context.again, &mut reporter);
@@ -178,6 +178,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
         output,
         scripts,
         bmc: account,
+        logs,
     }
 }
 

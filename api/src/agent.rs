@@ -180,6 +180,9 @@ pub struct Install {
     /// How the system gets packages, beside what its image says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Box<Packages>>,
+    /// The racks that the system sends its log to, by syslog over TCP: `HOST:PORT`, an IPv6 address in brackets. Absent: it sends none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_to: Option<String>,
     /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.
     pub seed: NoCloudSeed,
 }
@@ -333,6 +336,31 @@ pub struct TaskResult {
     /// The end of the account on the BMC, if the task asked for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcEnd>,
+    /// How an installed system sends its log, if the task asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logs: Option<LogSetup>,
+}
+
+/// How an installed system sends its log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum LogSetup {
+    /// By its own rsyslog.
+    Rsyslog {
+        /// `HOST:PORT`.
+        to: String,
+    },
+    /// Not at all: the image has no rsyslog. The journal of systemd sends nothing by syslog.
+    NoRsyslog,
+}
+
+impl std::fmt::Display for LogSetup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rsyslog { to } => write!(f, "rsyslog sends it to {to}"),
+            Self::NoRsyslog => write!(f, "it is not sent: the image has no rsyslog"),
+        }
+    }
 }
 
 impl TaskResult {

@@ -7,6 +7,7 @@ use crate::built_in;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{ALSO_WORKED_ON, Machinery, PLANNED, RECONCILED};
 use crate::logs::Logs;
+use crate::logs::forward::Forwarder;
 use crate::racks::join_token::Joiner;
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -219,6 +220,7 @@ impl Region {
             tokio::spawn(api::serve_unix(unix, app.clone(), stop.clone())),
             tokio::spawn(api::tell_watchers(app.clone())),
             tokio::spawn(logs.clone().keep(store.clone(), stop.clone())),
+            tokio::spawn(Forwarder { store: store.clone(), logs: logs.clone(), owner: id }.run(stop.clone())),
             tokio::spawn(keep_house(
                 store.clone(),
                 blobs.clone(),

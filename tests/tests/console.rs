@@ -246,6 +246,7 @@ async fn report(region: &Region, machine: &str) {
         output: None,
         scripts: Vec::new(),
         bmc: None,
+        logs: None,
     };
     let (kind, body) = Observed::Result(Box::new(result)).stored();
     let fact = NewFact {

@@ -200,6 +200,7 @@ impl World {
             netplan: "network: {version: 2}\n".to_owned(),
             ntp_servers: Vec::new(),
             packages: None,
+            log_to: None,
             seed,
         };
         let rack = self.rack(TaskAction::Install(install)).await;

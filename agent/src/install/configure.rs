@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use basalt_api::agent::Install;
+use basalt_api::agent::{Install, LogSetup};
 
 use super::menu::Menu;
-use super::packages;
 use super::target::TARGET;
+use super::{logs, packages};
 use crate::failure::Failure;
 use crate::storage::Plan;
 
@@ -21,17 +21,25 @@ struct NewFile {
     text: String,
 }
 
-/// Writes the files, those of [`packages`] too. Removes host keys, which every machine must have of its own.
+/// Writes the files, those of [`packages`] and [`logs`] too. Removes host keys, which every machine must have of its own. Answers how the system
+/// sends its log, if it is to send it.
 ///
 /// # Errors
 /// The file system cannot be written.
-pub(super) fn write(install: &Install, menu: &Menu, plan: &Plan) -> Result<(), Failure> {
+pub(super) fn write(install: &Install, menu: &Menu, plan: &Plan) -> Result<Option<LogSetup>, Failure> {
     let target = Path::new(TARGET);
     let packages = install.packages.as_deref().map(|it| packages::files(it, &packages::Image::of(target)));
     let packages = packages.transpose()?.unwrap_or_default();
     let mut files = files(install, menu, plan);
     files.extend(packages.into_iter().map(|(path, text)| NewFile { path, mode: 0o644, text }));
-    write_below(target, &files).map_err(Failure::disk("configuring the new system"))
+    let setup = install.log_to.as_deref().map(|to| logs::setup(target, to));
+    if let Some(LogSetup::Rsyslog { to }) = &setup
+        && let Some(text) = logs::drop_in(to)
+    {
+        files.push(NewFile { path: logs::DROP_IN.to_owned(), mode: 0o644, text });
+    }
+    write_below(target, &files).map_err(Failure::disk("configuring the new system"))?;
+    Ok(setup)
 }
 
 fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
@@ -126,6 +134,7 @@ mod tests {
             netplan: "network: {version: 2}\n".to_owned(),
             ntp_servers: Vec::new(),
             packages: None,
+            log_to: None,
             seed: NoCloudSeed { user_data: "#cloud-config\n".to_owned(), ..NoCloudSeed::default() },
         }
     }

@@ -5,6 +5,7 @@
 
 mod bootloader;
 mod configure;
+mod logs;
 mod menu;
 mod packages;
 mod system;
@@ -14,7 +15,7 @@ mod unpack;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use basalt_api::agent::{FailureCode, Install, MarkerState, Outcome};
+use basalt_api::agent::{FailureCode, Install, LogSetup, MarkerState, Outcome};
 
 use crate::deadlines;
 use crate::disk::rules::{self, Verdict};
@@ -28,7 +29,7 @@ use crate::work::Context;
 
 use target::{Mounted, TARGET};
 
-/// Installs.
+/// Installs. How the new system sends its log is put into `logs`.
 ///
 /// # Errors
 /// The task has expired, disks are missing or too small, one is not Basalt's to overwrite, or a step failed.
@@ -37,6 +38,7 @@ pub fn run(
     install: &Install,
     disks: &mut Disks,
     reporter: &mut Reporter,
+    logs: &mut Option<LogSetup>,
 ) -> Result<Outcome, Failure> {
     not_expired(context)?;
     reporter.stage("check", 2, "choosing the disks and reading the markers of all disks");
@@ -66,7 +68,7 @@ pub fn run(
     unpack::run(context.session.client(), &install.image, TARGET, reporter)?;
     reporter.stage("seed", 75, "writing host name, network configuration and cloud-init seed");
     let menu = menu::Menu::new(&install.kernel_options, &context.boot.consoles);
-    configure::write(install, &menu, &plan)?;
+    *logs = configure::write(install, &menu, &plan)?;
     system::has_programs(&plan)?;
     reporter.stage("bootloader", 80, "installing GRUB");
     bootloader::install(&plan.boot.esps, inventory::firmware(&Root::system()))?;

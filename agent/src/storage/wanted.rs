@@ -50,6 +50,7 @@ mod tests {
             netplan: String::new(),
             ntp_servers: Vec::new(),
             packages: None,
+            log_to: None,
             seed: NoCloudSeed::default(),
         }
     }

@@ -175,6 +175,8 @@ pub struct DeploymentStatus {
     pub image_digest: Option<Sha256>,
     /// The disk the system is on, by its stable name.
     pub disk: Option<String>,
+    /// How the installed system sends its log to its racks. Absent: no rack took logs in its subnets when it was installed.
+    pub logs: Option<String>,
     /// What is being done.
     #[field(volatile)]
     pub stage: Option<InstallStage>,

@@ -84,8 +84,8 @@ pub use script::{
 };
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{
-    DEADLINES, FleetBudget, Loader, LogSettings, OpenIdGroup, OpenIdSettings, ProxySettings, Settings,
-    SettingsSpec, SettingsStatus, Weekday, Window,
+    DEADLINES, FleetBudget, Loader, LogSettings, OpenIdGroup, OpenIdSettings, ProxySettings, RemoteSyslog,
+    RemoteSyslogProtocol, RemoteSyslogStatus, Settings, SettingsSpec, SettingsStatus, Weekday, Window,
 };
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,

@@ -70,6 +70,10 @@ pub struct SettingsSpec {
     /// How much of the machines' logs each region keeps.
     #[field(none, default)]
     pub logs: LogSettings,
+    /// Syslog receivers that all lines of the racks' logs are forwarded to, by name, as RFC 5424 messages. A region keeps what a receiver has not
+    /// taken for as long as `logs` says. A name stands for a position: under another name a receiver begins anew.
+    #[field(none)]
+    pub remote_syslog: BTreeMap<String, RemoteSyslog>,
     /// Who vouches for people that log in by OpenID Connect. Absent: nobody logs in so.
     #[field(none)]
     pub openid: Option<OpenIdSettings>,
@@ -87,6 +91,31 @@ pub struct LogSettings {
     /// Bytes of all logs together.
     #[field(none, default = "10GiB")]
     pub size: ByteSize,
+}
+
+/// A syslog receiver.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct RemoteSyslog {
+    /// Host and port, as `HOST:PORT`; an IPv6 address in brackets.
+    #[field(none)]
+    pub address: String,
+    /// How it is spoken to.
+    #[field(none, default = RemoteSyslogProtocol::Tcp)]
+    pub protocol: RemoteSyslogProtocol,
+    /// Certificates that a receiver by TLS is trusted by, as PEM. Absent: those that the region's host trusts.
+    #[field(none, text)]
+    pub ca: Option<String>,
+}
+
+/// How a syslog receiver is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum RemoteSyslogProtocol {
+    /// TCP with counted octets (RFC 6587 §3.4.1).
+    Tcp,
+    /// TLS (RFC 5425).
+    Tls,
+    /// A datagram for each line (RFC 5426). Nobody knows if it arrives.
+    Udp,
 }
 
 /// Who vouches for people (OpenID Connect).
@@ -219,6 +248,29 @@ pub struct SettingsStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
+    /// How each of `remote_syslog` is, by name. One that no region has begun to forward to is not among them.
+    #[field(volatile)]
+    pub remote_syslog: BTreeMap<String, RemoteSyslogStatus>,
+}
+
+/// How a syslog receiver is.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct RemoteSyslogStatus {
+    /// It takes lines.
+    #[field(volatile)]
+    pub connected: bool,
+    /// Why it does not.
+    #[field(volatile)]
+    pub message: Option<String>,
+    /// Lines that it took.
+    #[field(volatile)]
+    pub forwarded: u64,
+    /// Lines that were gone before it took them.
+    #[field(volatile)]
+    pub lost: u64,
+    /// Bytes of lines that wait for it.
+    #[field(volatile)]
+    pub waiting_bytes: u64,
 }
 
 /// The shortest time between two power readings of a machine, in seconds. A session of IPMI costs a small BMC some of them.
@@ -272,6 +324,7 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
         );
     }
     enlistment_rules(&spec.enlistment, rule);
+    remote_syslog_rules(&spec.remote_syslog, rule);
     if let Some(openid) = &spec.openid {
         openid_rules(openid, rule);
     }
@@ -290,6 +343,54 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
             format!("{url} is no proxy that racks can ask: they speak HTTP to it, and have no path to name"),
             "like http://proxy.example.com:3128",
         );
+    }
+}
+
+/// Receivers of logs, at most: each costs a task and a connection.
+const MOST_RECEIVERS: usize = 16;
+
+fn remote_syslog_rules(receivers: &BTreeMap<String, RemoteSyslog>, rule: &mut Rule<'_>) {
+    if receivers.len() > MOST_RECEIVERS {
+        let message = format!("{} receivers are more than a region forwards to", receivers.len());
+        rule.broken(
+            "/remote_syslog",
+            message,
+            format!("at most {MOST_RECEIVERS}; a relay of your own can tell others"),
+        );
+    }
+    for (name, receiver) in receivers {
+        let pointer = crate::pointer::child("/remote_syslog", name);
+        if receiver.host_and_port().is_none() {
+            rule.broken(
+                crate::pointer::child(&pointer, "address"),
+                format!("{:?} is no HOST:PORT", receiver.address),
+                "like logs.example.com:6514, or [2001:db8::1]:514",
+            );
+        }
+        let Some(ca) = &receiver.ca else { continue };
+        let pointer = crate::pointer::child(&pointer, "ca");
+        if receiver.protocol != RemoteSyslogProtocol::Tls {
+            rule.broken(pointer, "nothing is checked by it without TLS", "protocol = \"tls\", or no ca");
+        } else if !ca.contains("-----BEGIN CERTIFICATE-----") {
+            rule.broken(
+                pointer,
+                "there is no certificate in it",
+                "certificates as PEM: -----BEGIN CERTIFICATE----- …",
+            );
+        }
+    }
+}
+
+impl RemoteSyslog {
+    /// Host and port of the address; the host without brackets. `None`: it is no `HOST:PORT`.
+    #[must_use]
+    pub fn host_and_port(&self) -> Option<(Host, u16)> {
+        let (host, port) = self.address.rsplit_once(':')?;
+        let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        let host: Host = bare.unwrap_or(host).parse().ok()?;
+        let is_v6 = host.ip().is_some_and(|ip| ip.is_ipv6());
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        (is_v6 == bare.is_some()).then_some((host, port))
     }
 }
 

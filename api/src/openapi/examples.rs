@@ -230,6 +230,8 @@ pub fn examples() -> Vec<Example> {
                         "pool": "web", "tags": ["new"]}}},
                 "deadlines": {"claim": "20m"}, "bmc_networks": ["10.77.0.0/24"], "bmc_user": "basalt",
                 "logs": {"keep": "90d", "machine_size": "128MiB", "size": "50GiB"},
+                "remote_syslog": {"siem": {"address": "logs.example.com:6514", "protocol": "tls",
+                    "ca": "-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n"}},
                 "openid": {"issuer": "https://id.example.com", "client_id": "basalt", "client_secret": "a secret", "console": "https://basalt.example.com:5240", "name_claim": "preferred_username",
                     "groups_claim": "groups", "groups": {"web": {"roles": ["web-admins"]}}},
                 "fleet_budget": {"max_unavailable": 10, "max_unavailable_per_zone": 5, "destructive_per_hour": 100,

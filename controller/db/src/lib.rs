@@ -66,6 +66,7 @@ mod invariant;
 mod ipam;
 mod layer;
 mod lease;
+mod log_target;
 mod object;
 mod operation;
 mod overlay;
@@ -107,6 +108,7 @@ pub use ipam::{
     ServedSubnet, SubnetUse, TakenAddress, TakenPage,
 };
 pub use lease::{CurrentLease, Grantor, LastLease, LeasesSeen, RackLease};
+pub use log_target::{LogProgress, LogTarget, Positions};
 pub use object::{BmcOf, Key, ListQuery, Object, Page, Referrer};
 pub use operation::{NewOperation, Operation};
 pub use overlay::Overlay;

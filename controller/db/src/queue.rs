@@ -181,6 +181,7 @@ impl Store {
         );
         update.execute(self.pool()).await?;
         self.release_deliveries(owner).await?;
+        self.release_log_targets(owner).await?;
         self.touched();
         Ok(())
     }

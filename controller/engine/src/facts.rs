@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use basalt_api::agent::{Inventory, Outcome};
+use basalt_api::agent::{Inventory, LogSetup, Outcome};
 use basalt_api::kinds::{NetworkConfig, PowerState};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, OperationId, Sha256, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -168,6 +168,8 @@ pub struct Ended {
     pub outcome: Outcome,
     /// What a script said, the end of it.
     pub output: Option<String>,
+    /// How an installed system sends its log.
+    pub logs: Option<LogSetup>,
 }
 
 /// A machine's hardware.

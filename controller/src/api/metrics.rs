@@ -13,7 +13,7 @@ use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
-use basalt_db::PhaseGauge;
+use basalt_db::{LogTarget, PhaseGauge};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,6 +148,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Answer<impl IntoResponse>
     connections(&app, &mut text);
     spans(&app, &mut text);
     deliveries(&app, &mut text).await?;
+    receivers(&app, &mut text).await?;
     store(&app, &mut text).await?;
     if let Some(machinery) = app.machinery() {
         driver(&machinery.counts(), &mut text);
@@ -290,6 +291,25 @@ async fn deliveries(app: &App, text: &mut Exposition) -> Answer<()> {
         "Since when the oldest pending delivery waits.",
         gauge.oldest,
     );
+    Ok(())
+}
+
+async fn receivers(app: &App, text: &mut Exposition) -> Answer<()> {
+    type Value = fn(&LogTarget) -> u64;
+    let families: [(&str, &str, &str, Value); 4] = [
+        ("connected", "gauge", "1 if a receiver of logs takes lines.", |it| u64::from(it.connected)),
+        ("lines_total", "counter", "Lines that a receiver of logs took.", |it| it.forwarded),
+        ("lost_lines_total", "counter", "Lines that were gone before a receiver took them.", |it| it.lost),
+        ("waiting_bytes", "gauge", "Bytes of lines that wait for a receiver of logs.", |it| it.waiting),
+    ];
+    let targets = app.store().log_targets().await?;
+    for (name, kind, help, value) in families {
+        let name = format!("basalt_remote_syslog_{name}");
+        text.family(&name, kind, help);
+        for target in &targets {
+            text.sample(&name, &[("receiver", target.name.as_str())], value(target));
+        }
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@
 //! | `apply` | many objects in one transaction |
 //! | `runs` | runs of clients, and which creations they confirm |
 //! | `announce` | what a write would do |
+//! | `receivers` | what the status of Settings says of receivers of logs |
 //! | `webhooks` | deliveries, and what webhooks' status says of them |
 //! | `addresses` | who has which address, from every source |
 //! | `utilisation`, `serving` | how full subnets and ranges are; whether racks serve them |
@@ -63,6 +64,7 @@ mod patch;
 mod problem;
 mod query;
 mod racks;
+mod receivers;
 mod registry;
 mod render;
 mod results;

@@ -12,7 +12,7 @@ use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters
 use super::render::{self, Rendered};
 use super::rights::{POOLED, Rights};
 use super::waiting::WaitsFor;
-use super::{runs, serving, utilisation, wait, webhooks};
+use super::{receivers, runs, serving, utilisation, wait, webhooks};
 use crate::driver::Choices;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -348,7 +348,8 @@ pub(super) async fn shown_all(app: &App, rights: &Rights, mut objects: Vec<Objec
 async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> {
     utilisation::fill(app, rights, objects).await?;
     serving::fill(app, objects).await?;
-    webhooks::fill(app, objects).await
+    webhooks::fill(app, objects).await?;
+    receivers::fill(app, objects).await
 }
 
 /// The object; while it is being deleted, with those it waits for; a token with what was issued for it.

@@ -224,6 +224,8 @@ fn of_machine(
         loaded.input.records.iter().find(|r| r.step == StepId::ArmInstall && r.attempt == Some(attempt));
     status.image_digest = arm.and_then(|record| record.cause.image);
     status.disk = installed_disk(&loaded.markers, loaded.input.uid);
+    status.logs =
+        facts.results.get(&attempt).and_then(|result| result.logs.as_ref()).map(ToString::to_string);
     let reported = facts.readiness.get(&attempt).map(|r| r.address.clone());
     let address = reported.or_else(|| facts.lease.as_ref().map(|lease| lease.address.clone()));
     status.address = address.as_ref().and_then(|address| address.parse().ok());

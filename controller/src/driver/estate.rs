@@ -39,6 +39,8 @@ pub struct RackSeen {
     pub short: BTreeMap<String, Short>,
     /// The addresses at which it answers DNS, by its last word.
     pub answers_dns: BTreeSet<IpAddr>,
+    /// The addresses and ports at which it takes logs, by its last word.
+    pub takes_logs: BTreeSet<SocketAddr>,
     /// True if it serves the caching proxy, by its last word.
     pub serves_proxy: bool,
     /// Why it gives no address, if it does not: it cannot write leases.
@@ -271,6 +273,7 @@ mod tests {
             last_seen: Timestamp::UNIX_EPOCH,
             answers_dns: BTreeSet::new(),
             serves_proxy: false,
+            takes_logs: Default::default(),
             gives_no_address: None,
             short: BTreeMap::new(),
         }

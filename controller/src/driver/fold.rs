@@ -94,6 +94,7 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
                 at,
                 outcome: result.outcome,
                 output: result.output,
+                logs: result.logs,
             });
         }
         (Observed::Readiness(it), Some(attempt)) => {
@@ -290,6 +291,7 @@ mod tests {
                 output: None,
                 scripts,
                 bmc: None,
+                logs: None,
             };
             let task = json!({"scripts": [{"name": "burn-in"}], "action": {"type": "inventory"}});
             let tasks = BTreeMap::from([(Attempt::new(5), task)]);

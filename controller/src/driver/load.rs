@@ -585,6 +585,7 @@ fn rack(rows: &TopologyRows, object: &Object, spec: &RackSpec) -> RackSeen {
         last_seen: object.created_at,
         answers_dns,
         serves_proxy: services::serves_proxy(&said),
+        takes_logs: services::answering(&said, basalt_proto::SYSLOG),
         gives_no_address: hello.gives_no_address.then(|| hello.cannot_write.into()),
         short,
     }

@@ -27,7 +27,7 @@ use super::estate::RackSeen;
 use super::load::{Estate, Loaded};
 use super::{
     addresses, bmc_account, decision, entries, estate, hardware_tests, machine_addresses, operation,
-    packages, proxy, report_token, strangers, tag, zones,
+    packages, proxy, report_token, strangers, syslog, tag, zones,
 };
 use crate::racks::observed::{self, Observed};
 
@@ -299,16 +299,18 @@ impl Turn<'_> {
         let scripts = loaded.scripts.of(kind).to_vec();
         let bmc = (kind == TaskKind::Inventory)
             .then(|| bmc_account::wanted(&driver.store, loaded, &estate.settings, attempt));
-        let packages = match kind {
+        let (packages, log_to) = match kind {
             TaskKind::Install => {
                 let assigned = loaded.input.claim.iter().flat_map(|claim| claim.assigned.values());
-                let addresses = assigned.map(|assigned| assigned.address).chain(loaded.stands_at.clone());
+                let addresses: Vec<IpAddr> =
+                    assigned.map(|assigned| assigned.address).chain(loaded.stands_at.clone()).collect();
                 let repositories =
                     packages::repositories(&driver.store, loaded.input.spec.architecture).await?;
                 let asks_others = loaded.input.network().is_some_and(|it| it.dns_servers.is_some());
-                Packages { proxy: proxy::of_system(estate, addresses, asks_others), repositories }
+                let log_to = syslog::of_system(estate, &addresses, asks_others);
+                (Packages { proxy: proxy::of_system(estate, &addresses, asks_others), repositories }, log_to)
             }
-            _ => Packages::default(),
+            _ => (Packages::default(), None),
         };
         let context = Context {
             attempt,
@@ -317,6 +319,7 @@ impl Turn<'_> {
             scripts,
             bmc: bmc.flatten(),
             packages,
+            log_to,
         };
         let task = match compose(&loaded.input, kind, &context) {
             Ok(task) => task,

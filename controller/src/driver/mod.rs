@@ -62,6 +62,7 @@ pub mod scripts;
 pub mod services;
 pub mod serving;
 pub mod strangers;
+mod syslog;
 pub mod tag;
 pub mod topology;
 pub mod unread;

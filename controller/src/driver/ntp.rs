@@ -80,6 +80,7 @@ mod tests {
             last_seen: Timestamp::UNIX_EPOCH,
             answers_dns: Default::default(),
             serves_proxy: false,
+            takes_logs: Default::default(),
             gives_no_address: None,
             short: BTreeMap::new(),
         }

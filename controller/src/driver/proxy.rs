@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use basalt_api::values::Cidr;
 use basalt_proto::rack_v1::ProxyConcern;
 
-use super::estate::{self, Net};
+use super::estate::Net;
 use super::load::Estate;
 use super::zones;
 
@@ -33,34 +33,23 @@ pub(super) fn concern(estate: &Estate, regions: &BTreeSet<String>) -> ProxyConce
 }
 
 /// The URL of the proxy for a system at these addresses. The first subnet with a proxy counts. `asks_others`: the system has DNS servers of its own.
-pub(super) fn of_system(
-    estate: &Estate,
-    addresses: impl IntoIterator<Item = IpAddr>,
-    asks_others: bool,
-) -> Option<String> {
+pub(super) fn of_system(estate: &Estate, addresses: &[IpAddr], asks_others: bool) -> Option<String> {
     let inside = |address: IpAddr| estate.nets.iter().find(|net| net.subnet.cidr.contains(address));
-    addresses.into_iter().filter_map(inside).find_map(|net| of_subnet(estate, net, asks_others))
+    addresses.iter().copied().filter_map(inside).find_map(|net| of_subnet(estate, net, asks_others))
 }
 
-/// The URL of a subnet's proxy, by the name of its racks in the internal domain: a rack that joins later is found. If the system asks DNS servers
-/// that do not know this name, the URL has an address.
+/// The URL of a subnet's proxy.
 fn of_subnet(estate: &Estate, net: &Net, asks_others: bool) -> Option<String> {
     if !estate.settings.proxy.enabled || !net.subnet.allow_proxy {
         return None;
     }
     let serving = estate.racks.iter().filter(|rack| rack.serves_proxy && !rack.maintenance);
     let address = serving.flat_map(|rack| &rack.served).copied().find(|it| net.subnet.cidr.contains(*it))?;
-    let asks_racks = !asks_others
-        && net.subnet.dns_servers.is_none()
-        && !estate::name_servers(net, &estate.nets, &estate.racks, None).is_empty();
-    Some(match asks_racks {
-        true => format!("http://{}:{PORT}", zones::rack_name(&estate.settings, net)),
-        false => format!("http://{}", SocketAddr::from((address, PORT))),
-    })
+    Some(format!("http://{}", zones::rack_for_system(estate, net, (address, PORT).into(), asks_others)))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
@@ -70,7 +59,7 @@ mod tests {
     use super::super::estate::RackSeen;
     use super::*;
 
-    fn rack(number: u128, served: &str, serves_proxy: bool) -> RackSeen {
+    pub(in crate::driver) fn rack(number: u128, served: &str, serves_proxy: bool) -> RackSeen {
         let served: Vec<IpAddr> = vec![served.parse().unwrap()];
         RackSeen {
             uid: uuid::Uuid::from_u128(number).into(),
@@ -85,12 +74,13 @@ mod tests {
             elsewhere: false,
             last_seen: Timestamp::UNIX_EPOCH,
             serves_proxy,
+            takes_logs: Default::default(),
             gives_no_address: None,
             short: BTreeMap::new(),
         }
     }
 
-    fn net(number: u128, name: &str, cidr: &str) -> Net {
+    pub(in crate::driver) fn net(number: u128, name: &str, cidr: &str) -> Net {
         Net {
             uid: uuid::Uuid::from_u128(number).into(),
             name: name.to_owned(),
@@ -100,7 +90,7 @@ mod tests {
         }
     }
 
-    fn estate(nets: Vec<Net>, racks: Vec<RackSeen>) -> Estate {
+    pub(in crate::driver) fn estate(nets: Vec<Net>, racks: Vec<RackSeen>) -> Estate {
         Estate {
             nets: nets.into(),
             routes: Arc::new([]),
@@ -139,14 +129,14 @@ mod tests {
 
     #[test]
     fn a_system_is_told_the_racks_of_its_subnet_by_name_if_it_asks_them_and_one_of_them_has_the_proxy() {
-        let address = || ["10.99.0.1", "10.77.0.9"].map(|it| it.parse::<IpAddr>().unwrap());
+        let addresses = ["10.99.0.1", "10.77.0.9"].map(|it| it.parse::<IpAddr>().unwrap());
         let told = |change: fn(&mut Net, &mut SettingsSpec), serves| {
             let (mut net, mut settings) = (net(1, "lab", "10.77.0.0/24"), SettingsSpec::default());
             change(&mut net, &mut settings);
             let mut estate =
                 estate(vec![net], vec![rack(1, "10.77.0.2", false), rack(2, "10.77.0.3", serves)]);
             estate.settings = Arc::new(settings);
-            of_system(&estate, address(), false)
+            of_system(&estate, &addresses, false)
         };
         let by_name = Some("http://lab.rack.basalt.internal:8000".to_owned());
         assert_eq!(told(|_, _| (), true), by_name);

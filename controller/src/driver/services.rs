@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
 use basalt_api::kinds::{RackService, ServiceState};
@@ -103,10 +104,10 @@ pub fn services(
     services
 }
 
-/// The addresses at which a rack runs a service, whose name begins with `kind`, as of the last word about each. A word from before the rack's
+/// The addresses, or addresses with ports, at which a rack runs a service, whose name begins with `kind`, as of the last word about each. A word from before the rack's
 /// last start counts: while it starts, the service is about to be there again.
 #[must_use]
-pub fn answering(said: &[Said<Health>], kind: &str) -> BTreeSet<IpAddr> {
+pub fn answering<A: FromStr + Ord>(said: &[Said<Health>], kind: &str) -> BTreeSet<A> {
     let mut at = BTreeMap::new();
     for Said { what, .. } in said {
         if let Some(address) = what.service.strip_prefix(kind).and_then(|it| it.parse().ok()) {

@@ -279,6 +279,7 @@ mod tests {
             connected: is_connected.then_some(at(0)),
             answers_dns: Default::default(),
             serves_proxy: false,
+            takes_logs: Default::default(),
             linked_to: Default::default(),
             elsewhere: false,
             last_seen: at(0),

@@ -1,6 +1,8 @@
 //! A line as the files have it: JSON, so that people can read a file without a region.
 
-use basalt_api::values::{Timestamp, printable_lines};
+use std::io;
+
+use basalt_api::values::{Timestamp, Uid, printable_lines};
 use basalt_api::wire::{LogLine, priority_names};
 use basalt_proto::rack_v1 as wire;
 use serde::{Deserialize, Serialize};
@@ -16,22 +18,25 @@ pub(super) struct Stored {
     pub(super) seq: u64,
     /// Milliseconds since 1970.
     pub(super) at: i64,
-    priority: u8,
+    /// The sender, in the journal alone. Other files are of one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) machine: Option<Uid>,
+    pub(super) priority: u8,
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    address: String,
+    pub(super) address: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     time: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    host: String,
+    pub(super) host: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    app: String,
+    pub(super) app: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    procid: String,
+    pub(super) procid: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    msgid: String,
+    pub(super) msgid: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    structured: String,
-    text: String,
+    pub(super) structured: String,
+    pub(super) text: String,
 }
 
 impl Stored {
@@ -41,6 +46,7 @@ impl Stored {
             spool: spool.to_owned(),
             seq: line.seq,
             at: line.at_unix_ms,
+            machine: None,
             priority: u8::try_from(line.priority).unwrap_or(13),
             address: clean(&line.address),
             time: clean(&line.time),
@@ -51,6 +57,13 @@ impl Stored {
             structured: clean(&line.structured),
             text: clean(&line.text),
         }
+    }
+
+    /// Appends it to lines of a file.
+    pub(super) fn append_to(&self, lines: &mut Vec<u8>) -> io::Result<()> {
+        serde_json::to_writer(&mut *lines, self)?;
+        lines.push(b'\n');
+        Ok(())
     }
 
     /// Tells whether text, program or host have these words in them.

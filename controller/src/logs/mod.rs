@@ -3,18 +3,22 @@
 //! ```text
 //! DIR/logs/machines/UID/0000000001.jsonl   a machine's log; `unknown` has lines of senders that no rack knows
 //! DIR/logs/cursors                         how far each rack's spool is on this disk
+//! DIR/logs/forward/0000000001.jsonl        the lines of all machines in order, while Settings.remote_syslog has receivers
 //! ```
 //! A rack delivers to each region by itself, so each has all lines. A region says how far it has a spool, and the rack sends the lines after that. The
 //! rack keeps a line for an hour more. So a line is acknowledged as soon as it is written, and the cursors say only what the disk has for sure. After a power cut
 //! the rack sends some lines again, and readers pass over those that are there twice.
 
 mod files;
+pub(crate) mod forward;
+mod journal;
 mod line;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -49,6 +53,8 @@ const FOLLOWED: usize = 256;
 const SLACK: Duration = Duration::from_secs(3600);
 /// The directory of senders that no rack knows.
 const UNKNOWN: &str = "unknown";
+/// The log with the lines of all machines, for receivers elsewhere.
+const JOURNAL: &str = "forward";
 
 /// Why lines are not taken.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +128,8 @@ struct Inner {
     dir: PathBuf,
     state: Mutex<State>,
     limits: Mutex<LogSettings>,
+    /// Lines go to the journal, too.
+    forwards: AtomicBool,
     /// Changes when lines come.
     news: watch::Sender<u64>,
     followed: Arc<Semaphore>,
@@ -140,11 +148,14 @@ impl Logs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
+        // What comes before Settings are read is forwarded, too.
+        let forwards = AtomicBool::new(dir.join(JOURNAL).exists());
         let state = State { synced: cursors.clone(), cursors, ..State::default() };
         Ok(Self(Arc::new(Inner {
             dir,
             state: Mutex::new(state),
             limits: Mutex::new(LogSettings::default()),
+            forwards,
             news: watch::Sender::new(0),
             followed: Arc::new(Semaphore::new(FOLLOWED)),
         })))
@@ -159,7 +170,10 @@ impl Logs {
     }
 
     fn of(&self, log: &str) -> PathBuf {
-        self.0.dir.join("machines").join(log)
+        match log {
+            JOURNAL => self.0.dir.join(JOURNAL),
+            log => self.0.dir.join("machines").join(log),
+        }
     }
 
     /// Stores a rack's lines. Answers up to which number this region has all of its spool. Blocks on the disk.
@@ -172,19 +186,27 @@ impl Logs {
         let through = known.map_or(0, |cursor| cursor.through);
         let mut last = through;
         let mut logs: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut journal = self.0.forwards.load(Ordering::Relaxed).then(Vec::new);
         for line in batch.lines.into_iter().filter(|line| line.seq > through) {
             last = last.max(line.seq);
             // A rack names a machine, and no path.
-            let log = line.machine_uid.parse::<Uid>().map_or(UNKNOWN.to_owned(), |uid| uid.to_string());
-            let lines = logs.entry(log).or_default();
-            serde_json::to_writer(&mut *lines, &Stored::new(&batch.spool_uid, line))
-                .map_err(io::Error::from)?;
-            lines.push(b'\n');
+            let machine = line.machine_uid.parse::<Uid>().ok();
+            let log = machine.map_or(UNKNOWN.to_owned(), |uid| uid.to_string());
+            let mut stored = Stored::new(&batch.spool_uid, line);
+            stored.append_to(logs.entry(log).or_default())?;
+            if let Some(journal) = &mut journal {
+                stored.machine = machine;
+                stored.append_to(journal)?;
+            }
         }
         if logs.is_empty() {
             return Ok(through);
         }
         self.has_room()?;
+        // Before the others: if it fails, the rack sends all of them again.
+        if let Some(journal) = journal {
+            self.append_to_journal(&mut state, &journal)?;
+        }
         let part = (self.limits().machine_size.bytes() / PARTS).max(1);
         for (log, lines) in logs {
             let tail = match self.tail(&mut state, &log) {
@@ -296,14 +318,12 @@ impl Logs {
     /// Follows a machine's log from a position on. `None`: too many are followed.
     pub(crate) fn follow(&self, machine: Uid, position: Position, query: Query) -> Option<Follow> {
         let place = Arc::clone(&self.0.followed).try_acquire_owned().ok()?;
-        let reader = Reader::new(self.of(&machine.to_string()), position);
-        Some(Follow {
-            reader: Some(reader),
-            reading: None,
-            query,
-            news: self.0.news.subscribe(),
-            _place: place,
-        })
+        let lines = self.lines(Reader::new(self.of(&machine.to_string()), position));
+        Some(Follow { lines, query, _place: place })
+    }
+
+    fn lines(&self, reader: Reader) -> Lines {
+        Lines { reader: Some(reader), reading: None, news: self.0.news.subscribe() }
     }
 
     /// Syncs files, and removes what exceeds the limits of Settings, until the region stops.
@@ -357,13 +377,12 @@ impl Logs {
     fn tidy(&self) -> io::Result<()> {
         let limits = self.limits();
         let now = SystemTime::now();
+        let is_old = |it: &Segment| now.duration_since(it.written).is_ok_and(|age| age > limits.keep.get());
         let mut kept: Vec<Segment> = Vec::new();
         for entry in fs::read_dir(self.0.dir.join("machines"))? {
             let dir = entry?.path();
             let mut own = segments(&dir)?;
             let mut bytes: u64 = own.iter().map(|it| it.bytes).sum();
-            let is_old =
-                |it: &Segment| now.duration_since(it.written).is_ok_and(|age| age > limits.keep.get());
             while let Some(first) = own.first()
                 && (is_old(first) || bytes > limits.machine_size.bytes() && own.len() > 1)
             {
@@ -373,6 +392,7 @@ impl Logs {
             }
             kept.append(&mut own);
         }
+        kept.append(&mut self.journal_within(is_old)?);
         let mut bytes: u64 = kept.iter().map(|it| it.bytes).sum();
         kept.sort_by_key(|it| it.written);
         for segment in kept {
@@ -399,7 +419,9 @@ impl Logs {
         }
         fs::remove_file(&segment.path)?;
         // The directory of a machine that is long gone goes with its last file.
-        fs::remove_dir(dir).ok();
+        if log != JOURNAL {
+            fs::remove_dir(dir).ok();
+        }
         Ok(())
     }
 }
@@ -416,26 +438,24 @@ fn end(segments: &[Segment]) -> Position {
     segments.last().map_or(Position::default(), |it| at(it).behind(it.bytes))
 }
 
-/// A log that is followed.
+/// Lines of a log as they come.
 #[derive(Debug)]
-pub(crate) struct Follow {
+struct Lines {
     reader: Option<Reader>,
     /// It has the reader. It stays when whoever waits for it goes away.
     reading: Option<tokio::task::JoinHandle<Read>>,
-    query: Query,
     news: watch::Receiver<u64>,
-    _place: OwnedSemaphorePermit,
 }
 
 /// A reader, and what it has read.
 type Read = (Reader, io::Result<Vec<(Stored, Position)>>);
 
-impl Follow {
-    /// The next lines, each with the position behind it. It waits until there are some.
+impl Lines {
+    /// The next lines, each with the position behind it. It waits until there are some. Nothing is lost if the caller stops to wait.
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) async fn next(&mut self) -> io::Result<Vec<(LogLine, Position)>> {
+    async fn next(&mut self) -> io::Result<Vec<(Stored, Position)>> {
         loop {
             if let Some(mut reader) = self.reader.take() {
                 self.news.borrow_and_update();
@@ -444,22 +464,45 @@ impl Follow {
                     (reader, lines)
                 }));
             }
-            let Some(reading) = &mut self.reading else {
+            if let Some(reading) = &mut self.reading {
+                let read = reading.await;
+                self.reading = None;
+                let (reader, lines) = read.map_err(io::Error::other)?;
+                let position = reader.position;
+                self.reader = Some(reader);
+                let lines = lines?;
+                if !lines.is_empty() {
+                    return Ok(lines);
+                }
+                if self.news.changed().await.is_err() {
+                    return Err(io::Error::other(format!("the region stops; go on from {position}")));
+                }
+            } else {
                 return Err(io::Error::other("the log could not be read before"));
-            };
-            let read = reading.await;
-            self.reading = None;
-            let (reader, lines) = read.map_err(io::Error::other)?;
-            let position = reader.position;
-            self.reader = Some(reader);
-            let lines = lines?;
-            let were_some = !lines.is_empty();
-            let lines: Vec<_> = lines.into_iter().filter(|(line, _)| self.query.takes(line)).collect();
+            }
+        }
+    }
+}
+
+/// A log that is followed.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    lines: Lines,
+    query: Query,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Follow {
+    /// The next lines, each with the position behind it. It waits until there are some.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) async fn next(&mut self) -> io::Result<Vec<(LogLine, Position)>> {
+        loop {
+            let lines = self.lines.next().await?.into_iter();
+            let lines: Vec<_> = lines.filter(|(line, _)| self.query.takes(line)).collect();
             if !lines.is_empty() {
                 return Ok(lines.into_iter().map(|(line, position)| (line.told(), position)).collect());
-            }
-            if !were_some && self.news.changed().await.is_err() {
-                return Err(io::Error::other(format!("the region stops; go on from {position}")));
             }
         }
     }

@@ -54,6 +54,7 @@ async fn ends(rack: &Linked, task: &Task, bmc: Option<BmcEnd>) {
         output: None,
         scripts: Vec::new(),
         bmc,
+        logs: None,
     };
     site::ends(rack, &result, &task.machine_uid).await;
 }

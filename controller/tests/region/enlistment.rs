@@ -75,6 +75,7 @@ async fn found_with(rack: &Linked, nics: Vec<Nic>, serial: &str) {
         output: None,
         scripts: Vec::new(),
         bmc: None,
+        logs: None,
     };
     let json = serde_json::to_vec(&result).unwrap();
     let result = AgentResult { json, address: "10.77.0.100".to_owned() };

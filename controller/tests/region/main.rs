@@ -45,6 +45,7 @@ mod power;
 mod process;
 mod receiver;
 mod redfish;
+mod remote_syslog;
 mod rotate;
 mod runs;
 mod scopes;

@@ -32,6 +32,7 @@ pub(crate) async fn report(lab: &Lab, machine: &str, attempt: u64, cores: u32) {
         output: None,
         scripts: Vec::new(),
         bmc: None,
+        logs: None,
     };
     let (kind, body) = Observed::Result(Box::new(result)).stored();
     let fact = NewFact {

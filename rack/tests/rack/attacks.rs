@@ -255,6 +255,7 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
         output: None,
         scripts: Vec::new(),
         bmc: None,
+        logs: None,
     };
     let result = serde_json::to_vec(&result).unwrap();
     assert_eq!(agent.post("/agent/v1/result", Some(&session), result).await.status, 204);

@@ -340,6 +340,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
         output: None,
         scripts: Vec::new(),
         bmc: None,
+        logs: None,
     };
     let result = serde_json::to_vec(&result).unwrap();
     for _ in 0..2 {

@@ -111,6 +111,7 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
         output: work.output,
         scripts: work.scripts,
         bmc: None,
+        logs: None,
     })
 }
 

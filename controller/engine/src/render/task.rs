@@ -33,6 +33,8 @@ pub struct Context {
     pub bmc: Option<BmcSetup>,
     /// How an installed system gets packages.
     pub packages: Packages,
+    /// The racks that an installed system sends its log to, `HOST:PORT`.
+    pub log_to: Option<String>,
 }
 
 /// Where an installed system reports itself.
@@ -173,6 +175,7 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         kernel_options: kernel_options(options),
         netplan: netplan::netplan(&network),
         ntp_servers: ntp_servers(claim),
+        log_to: context.log_to.clone(),
         packages: (context.packages != Packages::default()).then(|| Box::new(context.packages.clone())),
         seed,
     })

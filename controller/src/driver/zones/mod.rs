@@ -14,6 +14,7 @@ pub mod render;
 pub mod reverse;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use basalt_api::kinds::{DnsRecordSpec, DomainSpec, DomainStatus, Rdns, SettingsSpec};
@@ -24,7 +25,7 @@ use prost::Message;
 
 use super::conditions::settled;
 use super::converge::Driver;
-use super::estate::Net;
+use super::estate::{self, Net};
 use super::load::{Estate, spec};
 use super::machine::to_json;
 use super::topology::Topology;
@@ -84,6 +85,18 @@ fn is_internal(settings: &SettingsSpec, name: &str) -> bool {
 /// The name of the racks that are there in a subnet.
 pub(super) fn rack_name(settings: &SettingsSpec, net: &Net) -> String {
     format!("{}.rack.{}", net.name, internal_domain(settings))
+}
+
+/// The racks of a subnet, `HOST:PORT`, for an installed system: by their name in the internal domain, so that a rack that joins later is found. If the
+/// system asks DNS servers that do not know this name, it is `at`, the address of a rack.
+pub(super) fn rack_for_system(estate: &Estate, net: &Net, at: SocketAddr, asks_others: bool) -> String {
+    let asks_racks = !asks_others
+        && net.subnet.dns_servers.is_none()
+        && !estate::name_servers(net, &estate.nets, &estate.racks, None).is_empty();
+    match asks_racks {
+        true => format!("{}:{}", rack_name(&estate.settings, net), at.port()),
+        false => at.to_string(),
+    }
 }
 
 fn internal_domain(settings: &SettingsSpec) -> String {

@@ -359,5 +359,6 @@ fn result(machine: MachineId, played: &Played, attempt: Attempt, outcome: Outcom
         output: None,
         scripts: Vec::new(),
         bmc: None,
+        logs: None,
     }
 }

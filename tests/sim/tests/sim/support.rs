@@ -171,6 +171,7 @@ impl Rack {
             netplan: "network:\n  version: 2\n  ethernets:\n    \"eth0\":\n      dhcp4: true\n".into(),
             ntp_servers: Vec::new(),
             packages: None,
+            log_to: None,
             seed: NoCloudSeed {
                 vendor_data: format!(
                     "#cloud-boothook\n#!/bin/sh\nreport() {{\n    for url in 'http://10.77.0.1:5248/report/{token}'; do\n    \

@@ -412,7 +412,7 @@ impl World {
                         Inventory { disks: vec![self.hardware.disk()], nics, ..Inventory::default() };
                     facts.inventory = Some(InventorySeen { at: now, attempt, inventory });
                 }
-                facts.results.entry(attempt).or_insert(Ended { at: now, outcome, output: None });
+                facts.results.entry(attempt).or_insert(Ended { at: now, outcome, output: None, logs: None });
             }
             Fact::Readiness(attempt, level) => {
                 let seen = facts.readiness.get(&attempt).map(|r| r.level);

@@ -1,0 +1,212 @@
+//! Targets of the machines' logs: the lease of the region process that forwards to one, its position, and its state for people.
+//!
+//! A position has the last forwarded number of each rack's spool. Regions keep the same lines in files of their own, so the position is good for
+//! any of them (docs/decisions/101-forwarded-logs.md).
+
+use crate::object::{signed, unsigned};
+use crate::{Store, StoreError};
+use basalt_api::values::Uid;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A spool that sent nothing for so many days is gone: its rack lost it.
+const FORGOTTEN_DAYS: i32 = 90;
+
+/// The last number of each spool.
+pub type Positions = BTreeMap<String, u64>;
+
+/// How a target is, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogTarget {
+    /// Its key in `Settings.remote_syslog`.
+    pub name: String,
+    /// It takes lines now.
+    pub connected: bool,
+    /// Why not.
+    pub message: String,
+    /// Lines that it has.
+    pub forwarded: u64,
+    /// Lines that were gone before it took them.
+    pub lost: u64,
+    /// Bytes of lines that wait for it.
+    pub waiting: u64,
+}
+
+/// Progress of a target since it was last told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogProgress {
+    /// Spools that went on, with their last numbers.
+    pub positions: Positions,
+    /// Lines that the target took.
+    pub forwarded: u64,
+    /// Lines that were gone before.
+    pub lost: u64,
+    /// Bytes of lines that wait.
+    pub waiting: u64,
+    /// `None`: it takes lines. Otherwise why not.
+    pub failure: Option<String>,
+}
+
+impl Store {
+    /// Takes a target for this process, and answers its position. `None`: another process has it.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn claim_log_target(
+        &self,
+        name: &str,
+        owner: Uid,
+        lease: Duration,
+    ) -> Result<Option<Positions>, StoreError> {
+        let claim = sqlx::query!(
+            "insert into log_target as t (name, owner, lease_until) values ($1, $2, now() + make_interval(secs => $3))
+             on conflict (name) do update set owner = excluded.owner, lease_until = excluded.lease_until
+             where t.owner is null or t.owner = excluded.owner or t.lease_until is null or t.lease_until < now()",
+            name,
+            owner.get(),
+            lease.as_secs_f64()
+        );
+        if claim.execute(self.pool()).await?.rows_affected() == 0 {
+            return Ok(None);
+        }
+        let rows = sqlx::query!("select spool, through from log_position where target = $1", name);
+        let rows = rows.fetch_all(self.pool()).await?;
+        Ok(Some(rows.into_iter().map(|row| (row.spool, unsigned(row.through))).collect()))
+    }
+
+    /// Notes progress, and extends the lease. `false`: another process has the target now, and nothing was noted.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn note_log_progress(
+        &self,
+        name: &str,
+        owner: Uid,
+        lease: Duration,
+        progress: &LogProgress,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let update = sqlx::query!(
+            "update log_target set lease_until = now() + make_interval(secs => $3), connected = $4, message = $5,
+               forwarded = forwarded + $6, lost = lost + $7, waiting = $8
+             where name = $1 and owner = $2 and lease_until >= now()",
+            name,
+            owner.get(),
+            lease.as_secs_f64(),
+            progress.failure.is_none(),
+            progress.failure.as_deref().unwrap_or_default(),
+            signed(progress.forwarded),
+            signed(progress.lost),
+            signed(progress.waiting)
+        );
+        if update.execute(&mut *tx).await?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        let (spools, through): (Vec<String>, Vec<i64>) =
+            progress.positions.iter().map(|(spool, through)| (spool.clone(), signed(*through))).unzip();
+        let upsert = sqlx::query!(
+            "insert into log_position as p (target, spool, through)
+             select $1, new.spool, new.through from unnest($2::text[], $3::bigint[]) new(spool, through)
+             on conflict (target, spool) do update set through = greatest(p.through, excluded.through), moved_at = now()",
+            name,
+            &spools,
+            &through
+        );
+        upsert.execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Gives a target back, for another process.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn release_log_target(&self, name: &str, owner: Uid) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update log_target set owner = null, lease_until = null where name = $1 and owner = $2",
+            name,
+            owner.get()
+        );
+        update.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Gives back all targets of a process that is gone.
+    pub(crate) async fn release_log_targets(&self, owner: Uid) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update log_target set owner = null, lease_until = null where owner = $1",
+            owner.get()
+        );
+        update.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Forgets targets that Settings do not name, and spools of which nothing came for 90 days.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn forget_log_targets(&self) -> Result<(), StoreError> {
+        let delete = sqlx::query!(
+            "delete from log_target t where not exists (select from object o
+               where o.kind = 'Settings' and jsonb_exists(o.spec::jsonb -> 'remote_syslog', t.name))"
+        );
+        delete.execute(self.pool()).await?;
+        let delete = sqlx::query!(
+            "delete from log_position where moved_at < now() - make_interval(days => $1)",
+            FORGOTTEN_DAYS
+        );
+        delete.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// All targets, by name.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn log_targets(&self) -> Result<Vec<LogTarget>, StoreError> {
+        let rows = sqlx::query!(
+            "select name, connected, message, forwarded, lost, waiting from log_target order by name"
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| LogTarget {
+                name: row.name,
+                connected: row.connected,
+                message: row.message,
+                forwarded: unsigned(row.forwarded),
+                lost: unsigned(row.lost),
+                waiting: unsigned(row.waiting),
+            })
+            .collect())
+    }
+
+    /// The positions of all targets, by name.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn log_positions(&self) -> Result<BTreeMap<String, Positions>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select t.name as "name!", p.spool as "spool?", p.through as "through?"
+               from log_target t left join log_position p on p.target = t.name"#
+        );
+        let mut targets: BTreeMap<String, Positions> = BTreeMap::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            let positions = targets.entry(row.name).or_default();
+            positions.extend(row.spool.zip(row.through.map(unsigned)));
+        }
+        Ok(targets)
+    }
+
+    /// The names of machines, by uid. Machines that are gone have none.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn machine_names(&self, uids: &[Uid]) -> Result<BTreeMap<Uid, String>, StoreError> {
+        let uids: Vec<_> = uids.iter().map(|uid| uid.get()).collect();
+        let rows =
+            sqlx::query!("select uid, name from object where kind = 'Machine' and uid = any($1)", &uids);
+        let rows = rows.fetch_all(self.pool()).await?;
+        Ok(rows.into_iter().map(|row| (Uid::from(row.uid), row.name)).collect())
+    }
+}
