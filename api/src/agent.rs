@@ -127,7 +127,7 @@ pub enum TaskAction {
     /// Report the hardware; write nothing.
     Inventory,
     /// Install an image on a disk.
-    Install(Install),
+    Install(Box<Install>),
     /// Destroy the data on the machine's disks.
     Erase(Erase),
     /// Run a script, once.

@@ -203,7 +203,7 @@ impl World {
             log_to: None,
             seed,
         };
-        let rack = self.rack(TaskAction::Install(install)).await;
+        let rack = self.rack(TaskAction::Install(Box::new(install))).await;
         ip("tuntap add dev machine0 mode tap");
         ip("link set machine0 master switch up");
         let began = Instant::now();

@@ -387,17 +387,18 @@ fn what_older_agents_can_do_is_asked_of_them_as_ever_and_nothing_else_is() {
 }
 
 #[test]
-fn an_installed_system_is_told_its_proxy_and_its_repositories() {
+fn an_installed_system_is_told_its_proxy_its_repositories_and_where_its_log_goes() {
     let world = deployed();
-    assert_eq!(composed(&world).packages, None);
+    assert_eq!((composed(&world).packages, composed(&world).log_to), (None, None));
+    let log_to = Some("10.77.0.2:5247".to_owned());
     let repositories = vec![Repository { name: "lab".to_owned(), ..Repository::default() }];
     let packages = Packages { proxy: Some("http://10.77.0.2:8000".to_owned()), repositories };
-    let context = Context { packages: packages.clone(), ..context() };
+    let context = Context { packages: packages.clone(), log_to: log_to.clone(), ..context() };
     let TaskAction::Install(install) = compose(&world.input, TaskKind::Install, &context).unwrap().action
     else {
         panic!("an install")
     };
-    assert_eq!(install.packages, Some(Box::new(packages)));
+    assert_eq!((install.packages, install.log_to), (Some(Box::new(packages)), log_to));
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl Rack {
                 ..NoCloudSeed::default()
             },
         };
-        task(attempt, TaskAction::Install(install), Then::Reboot)
+        task(attempt, TaskAction::Install(Box::new(install)), Then::Reboot)
     }
 
     /// Replaces the image in the rack's cache.
