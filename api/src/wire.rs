@@ -6,6 +6,7 @@ mod audit;
 mod boots;
 mod decisions;
 mod deliveries;
+mod events;
 mod login;
 mod logs;
 mod operations;
@@ -21,6 +22,7 @@ pub use audit::{AuditEntry, AuditPage};
 pub use boots::{Boot, BootEntry, Boots, Judgement, Listener};
 pub use decisions::{Decision, DecisionDetail, Decisions, Replay, ReplayDifference, ReplayVerdict};
 pub use deliveries::{DeliveryInfo, DeliveryPage, DeliveryState, RedeliverRequest, Redelivered};
+pub use events::{EventEntry, EventPage, EventSort};
 pub use login::{
     CodeLogin, GrantedRole, KnownBy, LoginAnswer, LoginBegun, LoginRequest, LoginWays, MAX_ID_TOKEN_BYTES,
     OpenIdLogin, PasswordLogin, PasswordRequest, TokenLogin, WhoAmI,

@@ -12,6 +12,7 @@ mod delete;
 mod documented;
 mod dry_run;
 mod edit;
+mod events;
 mod explain;
 mod get;
 mod image;
@@ -93,6 +94,8 @@ enum Command {
     Token(token::Args),
     /// Say who changed what
     Audit(audit::Args),
+    /// Show events of the region: writes, steps, phases, objects that stand still
+    Events(events::Args),
     /// Make Machines of Discoveries: of undeclared machines that booted from the network
     Accept(accept::Args),
     /// Switch a machine's power, or say if it is on
@@ -145,6 +148,7 @@ fn main() -> ExitCode {
         Command::Passwd(args) => ended(block_on(login::passwd(args, &connection))),
         Command::Whoami(args) => ended(block_on(whoami::run(args, &connection))),
         Command::Token(args) => ended(block_on(token::run(args, &connection))),
+        Command::Events(args) => ended(block_on(events::run(args, &connection))),
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
         Command::Accept(args) => ended(block_on(accept::run(args, &connection))),
         Command::Power(args) => ended(block_on(operate::power(args, &connection))),

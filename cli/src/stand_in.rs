@@ -7,7 +7,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use crate::region::Failed;
-use crate::{Cli, Command, accept, apply, audit, delete, edit, get, operate, patch, wait};
+use crate::{Cli, Command, accept, apply, audit, delete, edit, events, get, operate, patch, wait};
 
 /// A Zone of which this condition is true.
 pub(crate) fn zone(condition: &str) -> Value {
@@ -35,6 +35,7 @@ where
     let ended = match command {
         Command::Accept(args) => accept::run(args, &connection).await,
         Command::Apply(args) => apply::run(args, &connection).await,
+        Command::Events(args) => events::run(args, &connection).await,
         Command::Audit(args) => audit::run(args, &connection).await,
         Command::Get(args) => get::run(args, &connection).await,
         Command::Edit(args) => edit::run(args, &connection).await,

@@ -430,10 +430,11 @@ async fn keep_house(
     }
 }
 
-/// Facts, audit entries, decisions, deliveries, changes and traces of boots that are older than they are kept.
+/// Facts, audit entries, events, decisions, deliveries, changes and traces of boots that are older than they are kept.
 async fn prune_all(store: &Store, keep: Duration, rows: u32) -> Result<(), StoreError> {
     store.maintain(HISTORY_DAYS).await?;
     store.forget_audit(AUDIT_DAYS).await?;
+    store.forget_events().await?;
     store.prune_deliveries(DELIVERED_FOR, DEAD_FOR).await?;
     store.forget_decisions(HISTORY_DAYS, DECISIONS).await?;
     store.compact_changes(keep, rows.into()).await?;

@@ -27,6 +27,7 @@ mod addresses;
 mod blob;
 mod config;
 mod error;
+mod events;
 mod logs;
 mod proxies;
 mod runs;
@@ -45,6 +46,7 @@ pub use addresses::AddressOptions;
 pub use blob::BlobProgress;
 pub use config::{ClientConfig, ClientIdentity, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
 pub use error::ClientError;
+pub use events::{EventOptions, FollowedEvents};
 pub use logs::{FollowedLog, LogOptions};
 pub use proxies::Proxies;
 pub use wait::{Outcome, WaitFor, WaitGone};
@@ -425,7 +427,7 @@ impl Client {
     /// Asks many machines for the same, or tries that. Repeats on the way are the same request.
     ///
     /// # Errors
-    /// `invalid` where the filter is wrong or fits too many, and see [`ClientError`]. What stands against one machine is in its result.
+    /// `invalid` where the filter is wrong or fits too many, and see [`ClientError`]. The refusal of one machine is in its result.
     pub async fn operate_many(
         &self,
         request: &OperationsRequest,
@@ -439,7 +441,7 @@ impl Client {
         self.transport.json(call).await
     }
 
-    /// What a machine takes now, and why not the rest.
+    /// Lists the verbs that a machine takes now, and the refusals of the others.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].

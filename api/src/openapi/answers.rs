@@ -19,6 +19,7 @@ const MORE: &[(&str, &[u16])] = &[
     ("delete{Kind}", &[412]),
     ("rename{Kind}", &[412]),
     ("addresses", &[404]),
+    ("events", &[404]),
     ("apply", &[404, 409]),
     ("login", &[401, 403, 429]),
     ("beginLogin", &[401, 403, 429]),
@@ -37,6 +38,9 @@ const HEADERS: &[(&str, &str, &[&str])] = &[
     ("changePassword", "204", &["Set-Cookie"]),
     ("getBlob", "206", &["Content-Length", "Content-Range"]),
 ];
+
+/// Operations that answer with server-sent events as well, and the schema of each event.
+const STREAMED: &[(&str, &str)] = &[("logs", "LogEvent"), ("events", "EventEvent")];
 
 /// All answers of an operation, by status.
 pub(super) fn of(endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
@@ -88,8 +92,9 @@ fn good(
             _ => json!({"type": "string"}),
         };
         let mut content = json!({ (media_type(body)): {"schema": schema} });
-        if let Some(content) = content.as_object_mut().filter(|_| endpoint.id == "logs") {
-            content.insert(EVENT_STREAM.to_owned(), json!({"schema": reference("LogEvent")}));
+        let streamed = STREAMED.iter().find(|(id, _)| *id == endpoint.id);
+        if let (Some(content), Some((_, event))) = (content.as_object_mut(), streamed) {
+            content.insert(EVENT_STREAM.to_owned(), json!({"schema": reference(event)}));
         }
         answer.insert("content".to_owned(), content);
     }

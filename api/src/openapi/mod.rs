@@ -457,6 +457,16 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/api/v1/events",
+        exists_for: For::Itself,
+        id: "events",
+        summary: "What happens in the region, the newest first; with `follow` the last ones and what comes, as server-sent events `event`, `ping` and, at the end, `cut`",
+        parameters: &["kinds", "object", "since", "limit", "entry", "follow", "last_event"],
+        request: None,
+        answers: &[("200", "A page of events", Some("EventPage"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/api/v1/watch",
         exists_for: For::Itself,
         id: "watch",

@@ -191,7 +191,14 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             json!({"type": "integer", "minimum": 1, "maximum": MAX_TEST_RESULTS, "default": 200}),
             "Most rows",
         ),
-        ("follow", "follow", "query", truth(), "Go on with new lines as they come, as server-sent events"),
+        ("follow", "follow", "query", truth(), "Go on with what is new as it comes, as server-sent events"),
+        (
+            "last_event",
+            LAST_EVENT_ID,
+            "header",
+            like("^[0-9]{1,18}$"),
+            "With `follow`: go on after this event",
+        ),
         (
             "last_line",
             LAST_EVENT_ID,

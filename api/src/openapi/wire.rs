@@ -9,8 +9,8 @@ use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
 use crate::watch::CutReason;
 use crate::wire::{
-    AddressSource, DeliveryState, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, MAX_OPERATIONS,
-    OperationState, RESCUE_KEYS, Verb,
+    AddressSource, DeliveryState, EventSort, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES,
+    MAX_OPERATIONS, OperationState, RESCUE_KEYS, Verb,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 76] {
+pub(super) fn components() -> [(&'static str, Value); 80] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -396,6 +396,38 @@ pub(super) fn components() -> [(&'static str, Value); 76] {
                     "procid": text(), "msgid": text(), "structured": text(), "address": text(), "text": text(),
                 }),
             ),
+        ),
+        (
+            "EventEntry",
+            object(
+                &["id", "at", "sort", "kind", "name", "words", "actor"],
+                json!({
+                    "id": text(), "at": time(), "sort": {"type": "string", "enum": EventSort::ALL.map(EventSort::as_str)},
+                    "kind": text(), "uid": form(Semantic::Uid), "name": text(), "words": text(), "detail": text(), "actor": text(),
+                }),
+            ),
+        ),
+        ("EventPage", object(&["items"], json!({"items": list("EventEntry"), "continue": text()}))),
+        (
+            "EventEvent",
+            object(
+                &["id", "event", "data"],
+                json!({
+                    "id": text(), "event": {"type": "string", "enum": ["event", "ping", "cut"]},
+                    "data": {
+                        "type": "string", "contentMediaType": "application/json",
+                        "contentSchema": reference("EventEventData"),
+                    },
+                }),
+            ),
+        ),
+        (
+            "EventEventData",
+            json!({
+                "description": "Of `event` an EventEntry, of `ping` an empty object, of `cut` why.",
+                "anyOf": [reference("EventEntry"), object(&["message"], json!({"message": text()})),
+                    {"type": "object", "maxProperties": 0}],
+            }),
         ),
         (
             "LogEvent",

@@ -44,7 +44,7 @@ pub struct OperationsRequest {
     /// All machines that fit this filter; see [`crate::filter`].
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
-    /// What each of them is asked.
+    /// The operation, the same for each of them.
     pub operation: OperationRequest,
 }
 
@@ -55,7 +55,7 @@ pub struct OperationsAnswer {
     pub items: Vec<OperationResult>,
 }
 
-/// What became of one of many machines: accepted, tried or refused.
+/// The result of one of many machines: accepted, tried or refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationResult {
     /// The machine's name; as it was asked for where it is refused.
@@ -63,7 +63,7 @@ pub struct OperationResult {
     /// It was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// What would happen, where it was only tried.
+    /// The plan, where it was only tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
     /// It was refused.
@@ -81,7 +81,7 @@ pub struct Actions {
 /// A verb, and what stands against it now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Action {
-    /// The verb.
+    /// The operation that the machine takes or refuses.
     pub verb: Verb,
     /// The refusal that the caller would have; none where the machine takes the verb.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use crate::confirm::confirm;
 use crate::output::{line, say, show, show_json};
 use crate::region::{Connection, Failed};
 
-/// Asks many machines. Of a filter it asks a person first, and then the machines that were shown.
+/// Asks many machines. With a filter, a person is shown the machines first, and these are asked.
 pub(super) async fn ask(
     mut request: OperationsRequest,
     flags: Flags,

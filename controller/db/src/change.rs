@@ -196,6 +196,12 @@ async fn last_drawn(store: &Store) -> Result<i64, StoreError> {
 /// A position up to which everything is committed or rolled back.
 async fn safe_horizon(store: &Store) -> Result<i64, StoreError> {
     let horizon = last_drawn(store).await?;
+    passed_by_all(store).await?;
+    Ok(horizon)
+}
+
+/// Waits until every transaction that runs now has ended.
+pub(crate) async fn passed_by_all(store: &Store) -> Result<(), StoreError> {
     let fence = sqlx::query_scalar!(r#"select pg_current_xact_id()::text as "fence!""#);
     let fence = fence.fetch_one(store.pool()).await?;
     loop {
@@ -204,7 +210,7 @@ async fn safe_horizon(store: &Store) -> Result<i64, StoreError> {
             fence
         );
         if passed.fetch_one(store.pool()).await? {
-            return Ok(horizon);
+            return Ok(());
         }
         tokio::time::sleep(HORIZON_POLL).await;
     }

@@ -108,7 +108,7 @@ impl Store {
     /// The script or rescue that runs on a machine, as what stands against another.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn running_script(&self, machine: Uid) -> Result<Option<FieldError>, StoreError> {
         running(self.pool(), machine.get()).await
     }

@@ -382,10 +382,27 @@ async fn note_state(
     let stalled = conditions.iter().any(|c| word(c, "type") == "Stalled" && word(c, "status") == "true");
     let phase = word(status, "phase");
     let before = sqlx::query!(
-        r#"select phase, extract(epoch from now() - since)::float8 as "seconds!" from object_state where object = $1"#,
+        r#"select phase, stalled, extract(epoch from now() - since)::float8 as "seconds!" from object_state where object = $1"#,
         lease.uid.get()
     );
     let before = before.fetch_optional(&mut **tx).await?;
+    let is_news = before.as_ref().is_none_or(|it| it.phase != phase) && !phase.is_empty();
+    let is_stall = stalled && before.as_ref().is_none_or(|it| !it.stalled);
+    if is_news || is_stall {
+        let holding = conditions.iter().find(|c| word(c, "type") == "Stalled" && word(c, "status") == "true");
+        let (reason, message) =
+            holding.map(|it| (word(it, "reason"), word(it, "message"))).unwrap_or_default();
+        let (what, words) = if is_stall { ("stalled", &reason) } else { ("phase", &phase) };
+        let note = sqlx::query!(
+            "insert into event (what, kind, object, name, words, detail)
+             select $2, kind, uid, name, $3, $4 from object where uid = $1",
+            lease.uid.get(),
+            what,
+            words,
+            Some(message).filter(|message| is_stall && !message.is_empty())
+        );
+        note.execute(&mut **tx).await?;
+    }
     let upsert = sqlx::query!(
         "insert into object_state as s (object, kind, phase, stalled) values ($1, $2, $3, $4)
          on conflict (object) do update set phase = excluded.phase, stalled = excluded.stalled,

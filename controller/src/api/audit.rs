@@ -49,17 +49,17 @@ struct Entry {
 
 /// What `object=` names.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Subject<'a> {
-    uid: Option<Uid>,
-    kind: Option<&'a str>,
-    name: Option<&'a str>,
+pub(super) struct Subject<'a> {
+    pub(super) uid: Option<Uid>,
+    pub(super) kind: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
 }
 
 /// Words of the log for what is no object.
 const THINGS: [&str; 2] = ["Blob", "JoinToken"];
 
 /// `uid:…`, `KIND/NAME` or `KIND`; a kind in any of its spellings, or one of [`THINGS`].
-fn subject(text: &str) -> Answer<Subject<'_>> {
+pub(super) fn subject(text: &str) -> Answer<Subject<'_>> {
     if let Some(uid) = text.strip_prefix("uid:") {
         let uid = uid.parse().map_err(|_| {
             let message = format!("{text:?} in object is no uid");

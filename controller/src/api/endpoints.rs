@@ -4,8 +4,8 @@ use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
 use super::{
-    App, addresses, apply, audit, blobs, boots, console, docs, explain, layers, logs, metrics, objects,
-    openid, operations, patch, racks, registry, results, runs, session, slow, system, tokens, watch,
+    App, addresses, apply, audit, blobs, boots, console, docs, events, explain, layers, logs, metrics,
+    objects, openid, operations, patch, racks, registry, results, runs, session, slow, system, tokens, watch,
     webhooks,
 };
 use axum::Router;
@@ -171,6 +171,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/machines/{name}/logs", VIEWER, || get(logs::read)),
     Endpoint::new("GET", "/api/v1/machines/{name}/results", VIEWER, || get(results::read)),
     Endpoint::new("GET", "/api/v1/addresses", VIEWER, || get(addresses::list)),
+    Endpoint::new("GET", "/api/v1/events", VIEWER, || get(events::list)),
     Endpoint::new("GET", "/api/v1/audit", ADMIN, || get(audit::list)),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
     Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),

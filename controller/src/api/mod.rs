@@ -32,6 +32,7 @@
 //! | `problem`, `caught` | errors, all of them; handlers that panic |
 
 pub mod endpoints;
+mod events;
 pub mod rights;
 
 mod addresses;
@@ -153,6 +154,7 @@ struct Inner {
     webhooks: Arc<Counters>,
     networks: serving::Recent,
     connections: Places<IpAddr>,
+    event_streams: Places<String>,
 }
 
 impl std::fmt::Debug for App {
@@ -178,7 +180,13 @@ impl App {
             webhooks: Arc::default(),
             networks: serving::Recent::default(),
             connections,
+            event_streams: Places::new(events::STREAMS),
         }))
+    }
+
+    /// Places for who follows events.
+    fn event_streams(&self) -> &Places<String> {
+        &self.0.event_streams
     }
 
     /// Lets the API ask the driver; the first one stays.

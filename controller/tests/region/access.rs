@@ -166,6 +166,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST", "/api/v1/webhooks/{name}/redeliver", "/api/v1/webhooks/chat/redeliver", GOVERN),
     ("POST", "/api/v1/webhooks/{name}/redeliver", "/api/v1/webhooks/chat/redeliver?dry_run=true", GOVERN),
     ("GET", "/api/v1/addresses", "/api/v1/addresses", LOOK),
+    ("GET", "/api/v1/events", "/api/v1/events", LOOK),
+    ("GET", "/api/v1/events", "/api/v1/events?object=machines/red", LOOK_ELSEWHERE),
     ("GET", "/api/v1/audit", "/api/v1/audit", GOVERN),
     ("POST", "/api/v1/join_tokens", "/api/v1/join_tokens", GOVERN),
     ("HEAD", "/api/v1/blobs/{sha256}", "/api/v1/blobs/SHA256", LOOK),

@@ -51,6 +51,8 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ("POST", "/api/v1/runs/{run}", "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"ends":true}"#),
     ("GET", "/api/v1/addresses", "/api/v1/addresses", ""),
     ("GET", "/api/v1/addresses", "/api/v1/addresses?address=10.77.0.33", ""),
+    ("GET", "/api/v1/events", "/api/v1/events?limit=1000", ""),
+    ("GET", "/api/v1/events", "/api/v1/events?object=machine/taken", ""),
     ("GET", "/api/v1/audit", "/api/v1/audit", ""),
     ("GET", "/api/v1/webhooks/{name}/deliveries", "/api/v1/webhooks/hook/deliveries", ""),
     // MACs, BMCs and addresses are of one object.

@@ -18,6 +18,7 @@ mod console;
 mod dhcp;
 mod enlistment;
 mod enrolment;
+mod events;
 mod examples;
 mod faults;
 mod filters;

@@ -6,8 +6,8 @@ use basalt_api::values::{
 };
 use basalt_db::testing::clock::Hand;
 use basalt_db::{
-    AddressWish, Addressed, Allocation, Announced, Announcement, ConcernWrite, Given, Joined, Key, NewFact,
-    Precondition, StatusWrite, StoreError, Then,
+    AddressWish, Addressed, Allocation, Announced, Announcement, ConcernWrite, EventQuery, Given, Joined,
+    Key, NewFact, Precondition, StatusWrite, StepEnd, StoreError, Then,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -69,6 +69,62 @@ async fn a_handler_whose_lease_ran_out_can_write_nothing() {
     assert_eq!((object.generation.get(), object.observed_generation.get()), (1, 1));
     store.finish(&now, Then::Again(Duration::from_secs(60))).await.unwrap();
     assert!(store.next_due().await.unwrap().unwrap() > Duration::from_secs(50));
+}
+
+#[tokio::test]
+async fn steps_phases_and_stalls_are_events_in_the_order_in_which_they_happened() {
+    let store = store().await;
+    put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap();
+    let [lease] = store.claim(Uid::generate(), 1, LEASE).await.unwrap().try_into().unwrap();
+    let stalled = |phase: &str, holds: &str| {
+        json!({"phase": phase, "conditions": [
+        {"type": "Stalled", "status": holds, "reason": "NoDisk", "message": "no disk is large enough"}]})
+    };
+    let told = async || {
+        let page = store.events_before(&EventQuery::default(), None, 100).await.unwrap();
+        let words = page.events.into_iter().rev().map(|it| (it.what, it.words, it.detail));
+        words.filter(|it| it.0 != "written").collect::<Vec<_>>()
+    };
+    for status in [stalled("Ready", "false"), stalled("Ready", "false"), stalled("Deploying", "false")] {
+        store.write_status(&lease, Generation::new(1), &status).await.unwrap();
+    }
+    let (decision, detail) = (decision(), json!({"record": {"step": "run_install"}}));
+    let step = Announcement {
+        lease: &lease,
+        step_key: "k",
+        attempt: None,
+        arms: None,
+        detail: &detail,
+        decision: &decision,
+        takes: None,
+    };
+    let Announced::Yes(id) = store.announce(&step).await.unwrap() else { panic!("it is within") };
+    store.announce(&step).await.unwrap();
+    let outcome = json!({"result": "failed", "code": "NoDisk", "message": "no disk"});
+    let ends = [StepEnd { id, at: Timestamp::now(), outcome }];
+    store.finish_steps(&ends).await.unwrap();
+    store.finish_steps(&ends).await.unwrap();
+    for status in [stalled("Deploying", "true"), stalled("Deploying", "true")] {
+        store.write_status(&lease, Generation::new(1), &status).await.unwrap();
+    }
+    let event = |what: &str, words: &str, detail: Option<&str>| {
+        (what.to_owned(), words.to_owned(), detail.map(str::to_owned))
+    };
+    let wanted = [
+        event("phase", "Ready", None),
+        event("phase", "Deploying", None),
+        event("began", "run_install", None),
+        event("ended", "run_install", Some("no disk")),
+        event("stalled", "NoDisk", Some("no disk is large enough")),
+    ];
+    assert_eq!(told().await, wanted, "a repeat is no event");
+    let horizon = store.event_horizon().await.unwrap();
+    let all = store.events_after(&EventQuery::default(), (0, horizon), 100).await.unwrap();
+    assert!(all.next.is_none() && all.events.is_sorted_by_key(|it| it.id));
+    let first = store.events_after(&EventQuery::default(), (0, horizon), 2).await.unwrap();
+    assert_eq!(first.next, Some(first.events[1].id), "there is more after the second one");
+    store.forget_events().await.unwrap();
+    assert_eq!(told().await, wanted, "they are younger than a month");
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ struct Asked {
     dry_run: bool,
 }
 
-/// What a wish came to.
+/// The result of a wish.
 enum Became {
     Accepted(Operation),
     /// It was only tried.

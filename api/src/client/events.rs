@@ -1,0 +1,102 @@
+//! What happens in a region, read back and followed.
+
+use super::transport::Call;
+use super::watch::Connection;
+use super::{Client, ClientError};
+use crate::values::Timestamp;
+use crate::wire::{EventEntry, EventPage};
+use std::time::Duration;
+
+/// Before a connection that broke is opened again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Which events.
+#[derive(Clone, Debug, Default)]
+pub struct EventOptions {
+    /// Of these kinds, as plurals; empty: of all.
+    pub kinds: Vec<String>,
+    /// Of this object: `uid:UUID`, `KIND/NAME`, or `KIND` for all of them.
+    pub object: Option<String>,
+    /// Not older than this.
+    pub since: Option<Timestamp>,
+    /// Most events of a page; the region's choice when absent.
+    pub limit: Option<u32>,
+    /// `next` of the page before.
+    pub next: Option<String>,
+}
+
+/// Events that are followed. It goes on by itself when its connection breaks.
+#[derive(Debug)]
+pub struct FollowedEvents {
+    client: Client,
+    options: EventOptions,
+    position: Option<String>,
+    connection: Option<Connection>,
+}
+
+fn call(options: &EventOptions) -> Call {
+    let mut call = Call::get("/api/v1/events");
+    let kinds = Some(options.kinds.join(",")).filter(|kinds| !kinds.is_empty());
+    for (name, value) in [
+        ("kinds", kinds),
+        ("object", options.object.clone()),
+        ("since", options.since.map(|at| at.to_string())),
+        ("limit", options.limit.map(|n| n.to_string())),
+        ("continue", options.next.clone()),
+    ] {
+        if let Some(value) = value {
+            call = call.query(name, &value);
+        }
+    }
+    call
+}
+
+impl Client {
+    /// A page of events, the newest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn events(&self, options: &EventOptions) -> Result<EventPage, ClientError> {
+        self.transport.json(call(options)).await
+    }
+
+    /// The last events, and then new ones as they come. Nothing is sent before [`FollowedEvents::next`].
+    #[must_use]
+    pub fn follow_events(&self, options: &EventOptions) -> FollowedEvents {
+        FollowedEvents { client: self.clone(), options: options.clone(), position: None, connection: None }
+    }
+}
+
+impl FollowedEvents {
+    /// The next event.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn next(&mut self) -> Result<EventEntry, ClientError> {
+        loop {
+            if self.connection.is_none() {
+                let mut call = call(&self.options).query("follow", "true");
+                if let Some(position) = &self.position {
+                    call = call.after(position);
+                }
+                self.connection = Some(Connection::open(&self.client, call).await?);
+            }
+            let Some(connection) = &mut self.connection else { continue };
+            match connection.raw().await {
+                Ok(Some(raw)) => {
+                    self.position = Some(raw.id);
+                    if raw.event == "event"
+                        && let Ok(event) = serde_json::from_str(&raw.data)
+                    {
+                        return Ok(event);
+                    }
+                }
+                Ok(None) | Err(ClientError::Broken { .. }) => {
+                    self.connection = None;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
