@@ -7,18 +7,23 @@ use super::guard::Peer;
 use super::stall::{Impatient, Writing};
 use super::tls::{self, Certificate};
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{ConnectInfo, Request};
+use axum::http::{HeaderValue, header};
 use axum::serve::Listener;
 use basalt_proto::places::{Full, Places, counted};
-use hyper::server::conn::http1;
+use hyper::body::{Frame, SizeHint};
+use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::Error as TlsError;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -28,6 +33,12 @@ use tokio_rustls::server::TlsStream;
 
 /// Bytes of a request's head, and of what is read or written at once.
 const BUFFER: usize = 64 << 10;
+
+/// Requests of one connection of HTTP/2 at a time. A browser has some ten, and a client as many connections as [`Places`] has for one.
+const STREAMS: u32 = 64;
+
+/// Bytes of a request's head in HTTP/2.
+const HEAD: u32 = 64 << 10;
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
     // An error means that the region is gone, which is a stop too.
@@ -82,7 +93,13 @@ async fn begin(talk: Talk, tls: Tls, stream: Writing<TcpStream>, address: Socket
     };
     match begun {
         Ok(Ok(Spoken::Plain(stream))) => talk.converse(stream, Peer::Tcp(address)).await,
-        Ok(Ok(Spoken::Tls(stream))) => talk.converse(*stream, Peer::Tls(address)).await,
+        Ok(Ok(Spoken::Tls(stream))) => {
+            let peer = Peer::Tls(address);
+            match stream.get_ref().1.alpn_protocol() {
+                Some(tls::HTTP2) => talk.multiplex(*stream, peer).await,
+                _ => talk.converse(*stream, peer).await,
+            }
+        }
         Ok(Err(error)) => tracing::debug!(%address, %error, "a connection did not begin"),
         Err(_) => tracing::debug!(%address, "nothing came on a connection"),
     }
@@ -172,12 +189,7 @@ impl Talk {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let router = TowerToHyperService::new(self.router);
-        let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            let mut request: Request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
-            router.call(request)
-        });
+        let service = answering(self.router, peer, Arc::default());
         let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(io), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -189,5 +201,113 @@ impl Talk {
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended early");
         }
+    }
+
+    /// One connection of HTTP/2, to its end: several requests at a time.
+    async fn multiplex<S>(self, io: S, peer: Peer)
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let under_way: Arc<AtomicUsize> = Arc::default();
+        let service = answering(self.router, peer, Arc::clone(&under_way));
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEAD)
+            .max_send_buf_size(BUFFER)
+            .keep_alive_interval(Some(self.patience))
+            .keep_alive_timeout(self.patience);
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(io), service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stopped(self.stopping) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+            () = idle(&under_way, self.patience) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// Answers of the router to one client. The count is of those whose bodies have not ended.
+fn answering(
+    router: Router,
+    peer: Peer,
+    under_way: Arc<AtomicUsize>,
+) -> impl Service<
+    hyper::Request<hyper::body::Incoming>,
+    Response = axum::response::Response,
+    Error = std::convert::Infallible,
+    Future: Send + 'static,
+> {
+    let router = TowerToHyperService::new(router);
+    service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let mut request: Request = request.map(Body::new);
+        // HTTP/2 says it in the URI alone (RFC 9113 §8.3.1).
+        if let Some(host) = request.uri().authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok()) {
+            request.headers_mut().entry(header::HOST).or_insert(host);
+        }
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let (answer, counted) = (router.call(request), Counted::new(&under_way));
+        async move {
+            answer.await.map(|response| response.map(|body| Body::new(Held { body, _counted: counted })))
+        }
+    })
+}
+
+/// Ends when no request was under way for a while.
+async fn idle(under_way: &AtomicUsize, patience: Duration) {
+    let mut quiet = 0;
+    while quiet < 2 {
+        tokio::time::sleep(patience / 2).await;
+        quiet = if under_way.load(Ordering::Relaxed) == 0 { quiet + 1 } else { 0 };
+    }
+}
+
+/// A request that is under way.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer that is counted until it ends.
+struct Held {
+    body: Body,
+    _counted: Counted,
+}
+
+impl HttpBody for Held {
+    type Data = axum::body::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

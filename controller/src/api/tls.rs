@@ -17,6 +17,9 @@ use tokio_rustls::TlsAcceptor;
 /// The first byte of a TLS connection.
 const HANDSHAKE_RECORD: u8 = 22;
 
+/// HTTP/2 over TLS, as ALPN calls it (RFC 9113 §3.2).
+pub(super) const HTTP2: &[u8] = b"h2";
+
 /// How often the files are looked at: whoever renews a certificate replaces them.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
@@ -114,7 +117,8 @@ impl Certificate {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // The first one that the client has as well (RFC 7301 §3.2).
+        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }

@@ -25,14 +25,20 @@ fn certificate(dir: &Path) -> CertificateFiles {
 
 /// A TLS connection of somebody who trusts nobody else.
 async fn connect(lab: &Lab, trusted: &Path) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_by(lab, trusted, &[]).await
+}
+
+/// The same, of who speaks these protocols (ALPN).
+async fn connect_by(lab: &Lab, trusted: &Path, alpn: &[&[u8]]) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|it| it.to_vec()).collect();
     let stream = TcpStream::connect(lab.region.address()).await.unwrap();
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
@@ -99,4 +105,93 @@ async fn who_says_nothing_or_half_a_handshake_is_hung_up_on() {
         // Closed, or reset since something of it was not read.
         assert!(end.expect("it is hung up on").is_ok_and(|_| rest.is_empty()) || rest.is_empty(), "{rest:?}");
     }
+}
+
+type Sender = hyper::client::conn::http2::SendRequest<axum::body::Body>;
+
+/// A connection of HTTP/2, and the end of it.
+async fn multiplexed(lab: &Lab, files: &CertificateFiles) -> (Sender, tokio::task::JoinHandle<()>) {
+    let stream = connect_by(lab, &files.certificate, &[b"h2", b"http/1.1"]).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let (sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+    (sender, tokio::spawn(async move { drop(connection.await) }))
+}
+
+fn request(
+    lab: &Lab,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> hyper::Request<axum::body::Body> {
+    let mut request = hyper::Request::builder()
+        .method(method)
+        .uri(format!("https://localhost:{}{path}", lab.region.address().port()));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(axum::body::Body::from(body.to_owned())).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_of_http2_carries_streams_and_requests_at_the_same_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let lab = lab_with(|settings| settings.tls = Some(files.clone())).await;
+    let token = crate::support::admin_token(lab.dir.path());
+    let (mut sender, _end) = multiplexed(&lab, &files).await;
+    let bearer = format!("Bearer {token}");
+    let by = [("authorization", bearer.as_str())];
+    let mut streams = Vec::new();
+    for _ in 0..8 {
+        let answer = sender
+            .send_request(request(&lab, "GET", "/api/v1/events?follow=true&kinds=zones", &by, ""))
+            .await
+            .unwrap();
+        assert_eq!((answer.status().as_u16(), answer.version()), (200, hyper::Version::HTTP_2));
+        streams.push(answer.into_body());
+    }
+    let put =
+        sender.send_request(request(&lab, "PUT", "/api/v1/zones/a", &by, r#"{"spec":{}}"#)).await.unwrap();
+    assert_eq!(put.status(), 201);
+    for stream in &mut streams {
+        let frame = std::future::poll_fn(|context| {
+            hyper::body::Body::poll_frame(std::pin::Pin::new(&mut *stream), context)
+        });
+        let frame =
+            tokio::time::timeout(Duration::from_secs(30), frame).await.expect("it is told").unwrap().unwrap();
+        assert!(frame.into_data().unwrap().starts_with(b"id: "), "each stream is told");
+    }
+    // The host of a page is in the URI alone.
+    let origin = format!("https://localhost:{}", lab.region.address().port());
+    let body = format!("{{\"token\":\"{token}\"}}");
+    let of_page = [("origin", origin.as_str()), ("content-type", "application/json")];
+    let login = request(&lab, "POST", "/api/v1/login?cookie=true", &of_page, &body);
+    assert_eq!(sender.send_request(login).await.unwrap().status(), 204);
+    let of_another = [("origin", "https://elsewhere"), ("content-type", "application/json")];
+    let login = request(&lab, "POST", "/api/v1/login?cookie=true", &of_another, &body);
+    assert_eq!(sender.send_request(login).await.unwrap().status(), 403);
+}
+
+#[tokio::test]
+async fn a_connection_of_http2_on_which_nothing_is_asked_ends_and_a_stream_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let lab = lab_with(|settings| {
+        settings.tls = Some(files.clone());
+        settings.client_timeout = Duration::from_millis(300);
+    })
+    .await;
+    let bearer = format!("Bearer {}", crate::support::admin_token(lab.dir.path()));
+    let by = [("authorization", bearer.as_str())];
+    let (mut busy, busy_end) = multiplexed(&lab, &files).await;
+    let stream = busy.send_request(request(&lab, "GET", "/api/v1/watch", &by, "")).await.unwrap();
+    let (mut quiet, quiet_end) = multiplexed(&lab, &files).await;
+    assert_eq!(quiet.send_request(request(&lab, "GET", "/healthz", &[], "")).await.unwrap().status(), 200);
+    tokio::time::timeout(Duration::from_secs(20), quiet_end).await.expect("it is hung up on").unwrap();
+    assert!(!busy_end.is_finished(), "a watch is under way on it");
+    drop(stream);
+    tokio::time::timeout(Duration::from_secs(20), busy_end).await.expect("it is hung up on").unwrap();
 }
