@@ -1,11 +1,11 @@
-// The log of a machine: lines that were, and lines as they come.
+// Streams of lines that were, and lines as they come: the log of a machine, and the events of the region.
 import { Refused, type Schemas, problem, tellEnded } from './client';
 import { eventsOf } from './events';
 
 export type LogLine = Schemas['LogLine'];
 
-export type LogNews =
-  | { type: 'line'; line: LogLine }
+export type LogNews<Line = LogLine> =
+  | { type: 'line'; line: Line }
   /** The region answers. */
   | { type: 'live' }
   /** The region is away; the tail goes on when it is back. */
@@ -18,16 +18,18 @@ const FIRST_PAUSE = 300;
 const LONGEST_PAUSE = 5_000;
 
 /** Follows a log. After a cut it goes on with the line after the last one. */
-export class Tail {
+export class Tail<Line = LogLine> {
   private at: string | undefined;
   private abort: AbortController | undefined;
   private running = false;
 
   constructor(
     private readonly from: string,
-    private readonly tell: (news: LogNews) => void,
+    private readonly tell: (news: LogNews<Line>) => void,
     /** It goes on where this one was stopped. */
-    before?: Tail,
+    before?: Tail<Line>,
+    /** The name of an event that has a line. */
+    private readonly named = 'line',
   ) {
     this.at = before?.at;
   }
@@ -82,7 +84,7 @@ export class Tail {
       this.tell({ type: 'live' });
       for await (const { id, event, data } of eventsOf(response.body, abort)) {
         if (id) this.at = id;
-        if (event === 'line') this.tell({ type: 'line', line: JSON.parse(data) as LogLine });
+        if (event === this.named) this.tell({ type: 'line', line: JSON.parse(data) as Line });
         if (event === 'cut') return 'again';
       }
       return 'away';

@@ -21,6 +21,7 @@ export function Palette({ close, more }: { close: () => void; more: readonly Com
     const go = (to: string) => () => void navigate({ to });
     const pages: Command[] = [
       ...PLACES.map(({ title, plural }) => ({ title: `Go to ${title}`, run: go(`/${plural}`) })),
+      { title: 'Go to Events', run: go('/events') },
       { title: 'Go to Audit', run: go('/audit') },
       { title: 'Why does it not boot?', says: 'by any MAC', run: go('/boots') },
     ];

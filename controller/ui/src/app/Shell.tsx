@@ -95,7 +95,7 @@ function Side() {
       </Link>
       <ul>
         {SECTIONS.map(({ title, places }) => {
-          const to = places[0] ? `/${places[0].plural}` : '/audit';
+          const to = `/${places[0]?.plural ?? title.toLowerCase()}`;
           const here = places.some(({ plural }) => path.startsWith(`/ui/${plural}`) || path.startsWith(`/${plural}`)) || path.endsWith(to);
           return (
             <li key={title}>
@@ -116,12 +116,15 @@ function Side() {
   );
 }
 
+/** Pages that are of no kind. */
+const TITLES: Record<string, string> = { boots: 'Why does it not boot?', events: 'Events' };
+
 /** Where one is: the document's title too, which a screen reader says. */
 function Title() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const [, plural = '', name] = path.replace(/^\/ui(?=\/)/, '').split('/');
   const section = SECTIONS.find(({ places }) => places.some((place) => place.plural === plural));
-  const title = section?.places.find((place) => place.plural === plural)?.title ?? (plural === 'boots' ? 'Why does it not boot?' : 'Audit');
+  const title = section?.places.find((place) => place.plural === plural)?.title ?? TITLES[plural] ?? 'Audit';
   const shown = name ? decodeURIComponent(name) : undefined;
   useEffect(() => {
     document.title = `${shown ? `${shown} · ` : ''}${title} · Basalt`;

@@ -10,6 +10,7 @@ const PATHS: Record<string, string> = {
   Racks: 'M3 1.5h10v13H3zM3 6h10M3 10h10M5 4h1M5 8h1M5 12h1',
   Places: 'M8 14.5s5-4.7 5-8a5 5 0 0 0-10 0c0 3.3 5 8 5 8zM8 5a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3z',
   Access: 'M5 6.5V5a3 3 0 0 1 6 0v1.5M3 6.5h10v7.5H3zM8 9v2.5',
+  Events: 'M1.5 8h3l2-5 3 10 2-5h3',
   Audit: 'M3 1.5h7l3 3v10H3zM5.5 7h5M5.5 9.5h5M5.5 12h3',
   Settings: 'M2 4h7M12 4h2M2 8h2M7 8h7M2 12h7M12 12h2M9 2.5v3M7 6.5v3M9 10.5v3',
   theme: 'M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11z',

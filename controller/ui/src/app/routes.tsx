@@ -77,6 +77,13 @@ const audit = createRoute({
   component: page('Audit'),
 });
 
+const events = createRoute({
+  getParentRoute: () => root,
+  path: '/events',
+  validateSearch: ({ kind }: Record<string, unknown>): { kind?: string } => ({ kind: typeof kind === 'string' && kind ? kind : undefined }),
+  component: page('Events'),
+});
+
 const objects = createRoute({
   getParentRoute: () => root,
   path: '/$plural',
@@ -90,7 +97,7 @@ const object = createRoute({
   component: page('Detail'),
 });
 
-const tree = root.addChildren([home, machines, machine.addChildren(tabs), boots, audit, objects, object]);
+const tree = root.addChildren([home, machines, machine.addChildren(tabs), boots, audit, events, objects, object]);
 
 export const router = createRouter({
   routeTree: tree,

@@ -54,6 +54,7 @@ export const SECTIONS: Section[] = [
       place('SshKey', 'ssh_keys', 'SSH keys'),
     ],
   },
+  { title: 'Events', places: [] },
   { title: 'Audit', places: [] },
   { title: 'Settings', places: [place('Settings', 'settings', 'Settings'), place('Webhook', 'webhooks', 'Webhooks')] },
 ];

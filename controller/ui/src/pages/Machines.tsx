@@ -18,6 +18,7 @@ import { Choice } from './Choice';
 import { DeclareButton } from './DeclareButton';
 import { FirstRun } from './FirstRun';
 import { NoMatch } from './NoMatch';
+import { Views } from './Views';
 import css from './List.module.css';
 
 const states = new WeakMap<object, State>();
@@ -109,6 +110,7 @@ export function Machines() {
           chosen={chosen}
           change={(keys) => change({ cols: keys.join(',') === USUAL ? undefined : keys.join(',') })}
         />
+        <Views plural="machines" view={view} show={(kept) => change({ q: undefined, sort: undefined, cols: undefined, group: undefined, ...kept })} />
         <DeclareButton plural="machines" />
       </div>
       <Answer matches={matches} all={objects} narrow={setText} />

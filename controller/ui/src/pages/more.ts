@@ -1,6 +1,7 @@
 // All pages but the first one, in one piece of the build.
 export { Audit } from './Audit';
 export { BootsOf } from './Boots';
+export { Events } from './Events';
 export { Machine } from './machine/Machine';
 export { Overview } from './machine/Overview';
 export { Timeline } from './machine/Timeline';

@@ -169,6 +169,28 @@ test('whoever only looks sees no button that changes anything', async () => {
   await context.close();
 });
 
+test('a view is kept under a name, and shown again', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await filter(page).fill('name:(=web3,=web4)');
+  await page.waitForURL(/q=name/);
+  await page.getByRole('button', { name: 'Views' }).click();
+  await page.getByLabel('Name of this view').fill('two of them');
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByRole('button', { name: 'two of them', exact: true }).waitFor();
+  await accessible(page, 'views');
+  await page.goto('/ui/machines');
+  await page.getByRole('button', { name: 'Views' }).click();
+  await page.getByRole('button', { name: 'two of them', exact: true }).click();
+  await says(page.getByRole('status'), '2 of ');
+  assert.equal(await filter(page).inputValue(), 'name:(=web3,=web4)');
+  await page.getByRole('button', { name: 'Views' }).click();
+  await page.getByRole('button', { name: 'Forget two of them' }).click();
+  assert.equal(await page.getByRole('button', { name: 'two of them', exact: true }).count(), 0);
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
 test('what many machines are asked for is told of each, and why some cannot take it', async () => {
   const { page, context } = await person(chrome, url);
   await login(page, 'ann', PASSWORD);
@@ -326,6 +348,25 @@ test('a log is read back page by page, narrowed, and taken along', async () => {
   await context.close();
 });
 
+test('events come while somebody looks on, and only of the kind that was asked for', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await page.getByRole('link', { name: 'Events', exact: true }).click();
+  const events = page.getByRole('region', { name: 'Events' });
+  await says(events, 'was declared');
+  await page.getByLabel('Kind').selectOption({ label: 'Zones' });
+  await page.waitForURL(/kind=zones/);
+  await says(events, 'row-4');
+  assert.equal(await events.getByText('Machine', { exact: true }).count(), 0);
+  await admin('PUT', 'zones/annex', { spec: {} });
+  await says(events.getByRole('row').nth(1), 'annex');
+  await says(events.getByRole('row').nth(1), 'was declared');
+  await accessible(page, 'events');
+  await picture(page, 'events');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
 const ROUTES = [
   'machines',
   'machines?q=nothing-has-this',
@@ -346,6 +387,7 @@ const ROUTES = [
   'users',
   'webhooks',
   'audit',
+  'events',
   'nothing',
 ];
 
