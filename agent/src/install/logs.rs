@@ -17,7 +17,7 @@ pub(super) fn setup(target: &Path, to: &str) -> LogSetup {
     // Links are not followed: they may lead out of the image.
     let is_file = |path: &&str| fs::symlink_metadata(target.join(path)).is_ok_and(|it| it.is_file());
     let is_dir = fs::symlink_metadata(target.join(DROP_INS)).is_ok_and(|it| it.is_dir());
-    match is_dir && PROGRAMS.iter().any(|path| is_file(path)) {
+    match is_dir && PROGRAMS.iter().any(is_file) {
         true => LogSetup::Rsyslog { to: to.to_owned() },
         false => LogSetup::NoRsyslog,
     }

@@ -38,6 +38,7 @@ async fn ends(rack: &Linked, task: &Task, scripts: Vec<ScriptEnd>) {
         output: None,
         scripts,
         bmc: None,
+        logs: None,
     };
     site::ends(rack, &result, &task.machine_uid).await;
 }
