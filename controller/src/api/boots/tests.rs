@@ -247,6 +247,7 @@ mod without_a_subnet {
             last_seen: Timestamp::UNIX_EPOCH,
             answers_dns: std::collections::BTreeSet::new(),
             serves_proxy: false,
+            takes_logs: Default::default(),
             gives_no_address: None,
             short: Default::default(),
         }
