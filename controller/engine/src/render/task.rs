@@ -89,7 +89,9 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
     let claim = || input.claim.as_ref().ok_or(ComposeError::NoClaim);
     let (action, then) = match kind {
         TaskKind::Inventory => (TaskAction::Inventory, when_idle(input)),
-        TaskKind::Install => (TaskAction::Install(Box::new(install(input, claim()?, context)?)), Then::Reboot),
+        TaskKind::Install => {
+            (TaskAction::Install(Box::new(install(input, claim()?, context)?)), Then::Reboot)
+        }
         TaskKind::Erase(level) => {
             let erase = Erase { level: level.into(), wipe: wipe(claim()?) };
             (TaskAction::Erase(erase), Then::PowerOff)
