@@ -1,4 +1,4 @@
--- What happens in the region, for people who look on. The transaction that does it notes it.
+-- Events of the region, for people. A transaction notes its own events.
 create table event (
   id     bigint generated always as identity primary key,
   at     timestamptz not null default clock_timestamp(),

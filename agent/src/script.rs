@@ -47,7 +47,7 @@ pub struct Ended {
     pub seconds: f64,
 }
 
-/// Runs it.
+/// Runs a script to its end.
 pub fn run(task: &Task, script: &Script, again: bool, reporter: &mut Reporter) -> Ended {
     if again && !script.repeats {
         let message = format!(
@@ -70,7 +70,7 @@ fn run_in(directory: &Path, task: &Task, script: &Script, reporter: &mut Reporte
     Ended { done, output: said.into_text(), rows, seconds: began.elapsed().as_secs_f64() }
 }
 
-/// Starts it, logs what it says, and waits for its end.
+/// Starts a script, logs its output, and waits for its end.
 fn attend(
     directory: &Path,
     task: &Task,

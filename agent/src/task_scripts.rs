@@ -1,4 +1,4 @@
-//! The scripts that belong to a task: all of them are run, in their order, and the task fails when one of them did. The failure of a test
+//! Scripts of a task: all run, in their order. A script that fails fails the task. The failure of a test
 //! of the hardware is a result of the machine, and none of the task.
 
 use basalt_api::agent::{FailureCode, Script, ScriptEnd, TEST_OUTPUT_BYTES};

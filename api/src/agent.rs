@@ -281,7 +281,7 @@ pub struct Script {
     /// Whether a later boot runs it again: it changes nothing by itself.
     #[serde(default)]
     pub repeats: bool,
-    /// Whether it tests the hardware. A test that fails does not fail the task: its result is a row of the machine.
+    /// True: a test of the hardware. A failed test does not fail the task: its result is a row of the machine.
     #[serde(default)]
     pub test: bool,
 }
@@ -424,7 +424,7 @@ pub struct TestRow {
     /// The part of the hardware, like `sda` or `eth0`. Absent: the whole machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The finding.
+    /// The finding about the device.
     pub verdict: Verdict,
     /// Measured values. The name ends with the unit: `read_mb_per_s`, `celsius_max`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -440,7 +440,7 @@ pub struct TestRow {
 pub enum Verdict {
     /// The hardware does its work.
     Passed,
-    /// It works, and a person should look at it: a disk that wears out, a link slower than its adapter.
+    /// It works, and a person should look: a worn disk, a link slower than its adapter.
     Degraded,
     /// It does not.
     Failed,

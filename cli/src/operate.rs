@@ -97,7 +97,7 @@ pub(crate) struct TestArgs {
     /// A Script of type testing, like basalt-memory; without one, those of the machine's commissioning.testing
     #[arg(long = "test", value_name = "SCRIPT")]
     tests: Vec<String>,
-    /// Give it to those tests that know it; it becomes their argument --NAME=VALUE
+    /// A parameter of the tests: the argument --NAME=VALUE of each test that has it
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = parameter)]
     parameter: Vec<(String, String)>,
 }

@@ -13,7 +13,7 @@ pub(crate) struct Args {
     /// The machine's name
     #[arg(value_parser = machine)]
     machine: String,
-    /// Of one test alone: the Script's name
+    /// One test alone, by the name of its Script
     #[arg(long = "test", value_name = "SCRIPT")]
     test: Option<String>,
     /// Earlier runs too

@@ -1,7 +1,7 @@
 //! Scripts that come with Basalt: tests of hardware, which the agent carries out itself (docs/decisions/099-test-results.md).
 //!
-//! They are objects like those that people declare, so that references, plans and permissions need no exception. Each start of a
-//! region puts back those that are missing, and renews those that nobody has taken over.
+//! Each is an object, as if a person had declared it: references, plans and permissions need no exception. A region that starts
+//! puts back each missing Script, and renews each one that still has this manager.
 
 use basalt_api::kinds::Script;
 use basalt_api::values::Timestamp;
@@ -9,7 +9,7 @@ use basalt_api::{Kind, KindOf};
 use basalt_db::{Key, Precondition, Put, Store, StoreError, splice};
 use serde_json::{Value, json};
 
-/// The manager of what comes with Basalt. Who declares such a Script under another manager keeps it.
+/// The manager of these Scripts. A Script that is declared under another manager stays as it is.
 const MANAGER: &str = "basalt";
 
 /// A Script that comes with Basalt.
@@ -19,7 +19,7 @@ pub struct BuiltIn {
     pub name: &'static str,
     /// The test of the agent.
     test: &'static str,
-    /// For people.
+    /// The description, for people.
     description: &'static str,
     /// The time after which it is stopped.
     timeout: &'static str,

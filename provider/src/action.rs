@@ -181,7 +181,7 @@ impl Operate {
     }
 }
 
-/// What scripts are given; nothing while some of it is not known.
+/// Parameters of scripts. None: some are not known yet.
 fn parameters(config: &Val) -> Option<BTreeMap<String, String>> {
     match config.get(PARAMETERS) {
         Val::Map(given) => given

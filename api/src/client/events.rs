@@ -1,4 +1,4 @@
-//! What happens in a region, read back and followed.
+//! Events of a region, read back and followed.
 
 use super::transport::Call;
 use super::watch::Connection;
@@ -10,12 +10,12 @@ use std::time::Duration;
 /// Before a connection that broke is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Which events.
+/// A selection of events.
 #[derive(Clone, Debug, Default)]
 pub struct EventOptions {
-    /// Of these kinds, as plurals; empty: of all.
+    /// Kinds, as plurals. Empty: all kinds.
     pub kinds: Vec<String>,
-    /// Of this object: `uid:UUID`, `KIND/NAME`, or `KIND` for all of them.
+    /// One object: `uid:UUID`, `KIND/NAME`, or `KIND` for all of them.
     pub object: Option<String>,
     /// Not older than this.
     pub since: Option<Timestamp>,

@@ -4,7 +4,7 @@ use super::{number, state};
 use crate::schema::Kind;
 use serde_json::Value;
 
-/// What a key names.
+/// The meaning of a key.
 #[derive(Clone, Debug)]
 pub(super) enum Field {
     /// Words anywhere in the object.
@@ -15,7 +15,7 @@ pub(super) enum Field {
     State,
     /// A field by its path, such as `status.inventory.disks.model`.
     Path(Vec<String>),
-    /// A label.
+    /// A label, by its key.
     Label(String),
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Field {
 pub(super) struct Named {
     key: &'static str,
     alias: Option<&'static str>,
-    /// Where the object has it: the first of these places at which there is anything.
+    /// Places of the value in an object. The first place that has a value counts.
     at: &'static [&'static str],
     /// The meaning of none.
     usual: Option<&'static str>,
@@ -211,7 +211,7 @@ impl Field {
     }
 }
 
-/// The values at a path. Of a list each element is looked at; `*` is every member of a map.
+/// The values at a path. Each element of a list counts; `*` is every member of a map.
 fn walk<'a>(value: &'a Value, path: &[String], found: &mut Vec<&'a Value>) {
     match (path.split_first(), value) {
         (None, value) => plain_values(value, found),

@@ -21,7 +21,7 @@ pub(super) enum Op {
     AtMost,
 }
 
-/// Their signs. One that begins another stands behind it.
+/// Signs of comparisons. A sign that begins another one stands behind that one.
 const OPS: [(&str, Op); 7] = [
     (">=", Op::AtLeast),
     ("<=", Op::AtMost),
@@ -55,11 +55,11 @@ pub(super) struct Wanted {
     pub(super) text: String,
     /// Just that, not a part.
     pub(super) exact: bool,
-    /// Excluded.
+    /// The value excludes an object.
     pub(super) not: bool,
 }
 
-/// One condition.
+/// One condition of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Term {
     /// None of words. In lower case, but for paths and labels.

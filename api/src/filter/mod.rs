@@ -33,7 +33,7 @@ pub const MAX_FILTER_BYTES: usize = 2000;
 pub struct Wrong {
     /// The character at which it is, from 1 on.
     pub at: usize,
-    /// The fault.
+    /// The fault at that place.
     pub message: String,
     /// The right form.
     pub hint: String,
@@ -66,7 +66,7 @@ impl Filter {
     /// Reads a filter.
     ///
     /// # Errors
-    /// The first term that is unfinished, that names no field of the kind, or that compares what is no number.
+    /// The first bad term: unfinished, of an unknown field, or a comparison without a number.
     pub fn new(kind: &'static Kind, text: &str) -> Result<Self, Wrong> {
         if text.len() > MAX_FILTER_BYTES {
             let message = format!("the filter has {} bytes", text.len());
@@ -126,7 +126,7 @@ impl Test {
     }
 }
 
-/// One of those that are asked for, if any is; and none of those that are not.
+/// True: one of the wanted values holds, if there are any, and no excluded value does.
 fn one_of(values: &[Wanted], has: impl Fn(&Wanted) -> bool) -> bool {
     let mut wanted = values.iter().filter(|value| !value.not).peekable();
     let is_one = wanted.peek().is_none() || wanted.any(&has);

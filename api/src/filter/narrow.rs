@@ -7,11 +7,11 @@ use super::language::Wanted;
 /// Conditions that every object that fits meets, and others may meet too: patterns of SQL's `like`, in lower case. `None`: any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Narrowing {
-    /// Of the name.
+    /// The name of an object.
     pub names: Option<Vec<String>>,
-    /// Of a machine's zone.
+    /// The zone of a machine.
     pub zones: Option<Vec<String>>,
-    /// Of a machine's pool.
+    /// The pool of a machine.
     pub pools: Option<Vec<String>>,
     /// The key of a label, and patterns of its value.
     pub label: Option<(String, Vec<String>)>,

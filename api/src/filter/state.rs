@@ -24,7 +24,7 @@ impl Tone {
     }
 }
 
-/// A state.
+/// The state of an object.
 #[derive(Debug)]
 pub(super) struct State {
     tone: Tone,
@@ -35,7 +35,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The words by which it is found: its own, its tone's, and the operation's.
+    /// Words that find the state: its own, its tone, and the operation.
     pub(super) fn words(&self) -> Vec<String> {
         let mut words = vec![self.word.clone(), self.tone.word().to_owned()];
         words.extend(self.operation.clone());

@@ -248,7 +248,7 @@ pub struct SettingsStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// How each of `remote_syslog` is, by name. One that no region has begun to forward to is not among them.
+    /// State of each target of `remote_syslog`, by name. A target that no region has begun to forward to is missing.
     #[field(volatile)]
     pub remote_syslog: BTreeMap<String, RemoteSyslogStatus>,
 }

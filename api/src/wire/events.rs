@@ -1,4 +1,4 @@
-//! What happens in a region.
+//! Events of a region.
 
 use crate::values::{Timestamp, Uid};
 use serde::{Deserialize, Serialize};
@@ -56,14 +56,14 @@ pub struct EventPage {
     pub next: Option<String>,
 }
 
-/// One event.
+/// An event of a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventEntry {
     /// Rises from event to event.
     pub id: String,
     /// When, by the database's clock.
     pub at: Timestamp,
-    /// Its sort.
+    /// The sort of the event.
     pub sort: EventSort,
     /// Kind of the object.
     pub kind: String,
@@ -72,11 +72,11 @@ pub struct EventEntry {
     pub uid: Option<Uid>,
     /// Its name then.
     pub name: String,
-    /// What happened: the end of a sentence that begins with the object.
+    /// The end of a sentence that begins with the object.
     pub words: String,
     /// Why, of a failure and of what stands still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Who did it: `user NAME`, `token NAME`, `region`.
+    /// The actor: `user NAME`, `token NAME`, `region`.
     pub actor: String,
 }

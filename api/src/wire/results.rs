@@ -21,7 +21,7 @@ pub struct TestResult {
     /// The part of the hardware. Absent: the whole machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The finding.
+    /// The finding about the device.
     pub verdict: Verdict,
     /// One sentence for a person.
     pub message: String,

@@ -8,13 +8,13 @@ use crate::object::timestamp;
 use crate::{Store, StoreError};
 use basalt_api::values::{Timestamp, Uid};
 
-/// Events that one query looks at, at most. Whoever sees few of them goes on from there.
+/// Events that one query looks at, at most. A reader who sees few of them goes on from there.
 const LOOKED_AT: i64 = 5000;
 
 /// Days that events are kept.
 const DAYS: i32 = 30;
 
-/// One event.
+/// A stored event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Rises; has gaps.
@@ -29,24 +29,24 @@ pub struct Event {
     pub uid: Option<Uid>,
     /// Its name then.
     pub name: String,
-    /// What happened; of steps, the step's name.
+    /// The name of the step, or of the change.
     pub words: String,
-    /// Why.
+    /// The cause, for people.
     pub detail: Option<String>,
-    /// Who did it: `user NAME`, `token NAME`, `region`.
+    /// The actor: `user NAME`, `token NAME`, `region`.
     pub actor: String,
 }
 
-/// Which events.
+/// A selection of events.
 #[derive(Clone, Debug, Default)]
 pub struct EventQuery<'a> {
-    /// Of these kinds; `None`: of all.
+    /// Kinds. `None`: all kinds.
     pub kinds: Option<&'a [String]>,
-    /// Of this object.
+    /// The uid of one object.
     pub uid: Option<Uid>,
     /// Not older than this.
     pub since: Option<Timestamp>,
-    /// Of a reader who sees some pools alone: these, and none of the kinds in `hidden`. Then what has left is not told of.
+    /// Pools of a reader who sees some pools alone. The kinds in `hidden` are left out. Then what has left is not told of.
     pub pools: Option<&'a [String]>,
     /// Kinds that such a reader does not see.
     pub hidden: &'a [&'a str],
@@ -55,7 +55,7 @@ pub struct EventQuery<'a> {
 /// Events in their order, and how far the query has looked.
 #[derive(Clone, Debug)]
 pub struct EventPage {
-    /// The events.
+    /// Events, in the order of their numbers.
     pub events: Vec<Event>,
     /// The id to go on from; `None`: there is nothing more.
     pub next: Option<i64>,
@@ -108,7 +108,7 @@ impl Store {
     /// The newest events before an id, the newest first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn events_before(
         &self,
         query: &EventQuery<'_>,
@@ -148,7 +148,7 @@ impl Store {
     /// The events after an id, up to another, in the order of their ids.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn events_after(
         &self,
         query: &EventQuery<'_>,
@@ -189,7 +189,7 @@ impl Store {
     /// An id up to which all events are committed or rolled back: none comes later.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn event_horizon(&self) -> Result<i64, StoreError> {
         let last = sqlx::query_scalar!(
             r#"select case when is_called then last_value else 0 end as "last!" from event_id_seq"#
@@ -202,7 +202,7 @@ impl Store {
     /// Forgets old events.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn forget_events(&self) -> Result<(), StoreError> {
         let delete = sqlx::query!("delete from event where at < now() - make_interval(days => $1)", DAYS);
         delete.execute(self.pool()).await?;

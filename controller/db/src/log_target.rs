@@ -1,4 +1,4 @@
-//! Targets of the machines' logs: the lease of the region process that forwards to one, its position, and its state for people.
+//! Targets of machine logs: the lease of the forwarding region process, the position, and the state for people.
 //!
 //! A position has the last forwarded number of each rack's spool. Regions keep the same lines in files of their own, so the position is good for
 //! any of them (docs/decisions/101-forwarded-logs.md).
@@ -22,7 +22,7 @@ pub struct LogTarget {
     pub name: String,
     /// It takes lines now.
     pub connected: bool,
-    /// Why not.
+    /// The cause, if it is not connected.
     pub message: String,
     /// Lines that it has.
     pub forwarded: u64,
@@ -51,7 +51,7 @@ impl Store {
     /// Takes a target for this process, and answers its position. `None`: another process has it.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn claim_log_target(
         &self,
         name: &str,
@@ -77,7 +77,7 @@ impl Store {
     /// Notes progress, and extends the lease. `false`: another process has the target now, and nothing was noted.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn note_log_progress(
         &self,
         name: &str,
@@ -120,7 +120,7 @@ impl Store {
     /// Gives a target back, for another process.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn release_log_target(&self, name: &str, owner: Uid) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update log_target set owner = null, lease_until = null where name = $1 and owner = $2",
@@ -144,7 +144,7 @@ impl Store {
     /// Forgets targets that Settings do not name, and spools of which nothing came for 90 days.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn forget_log_targets(&self) -> Result<(), StoreError> {
         let delete = sqlx::query!(
             "delete from log_target t where not exists (select from object o
@@ -162,7 +162,7 @@ impl Store {
     /// All targets, by name.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn log_targets(&self) -> Result<Vec<LogTarget>, StoreError> {
         let rows = sqlx::query!(
             "select name, connected, message, forwarded, lost, waiting from log_target order by name"
@@ -184,7 +184,7 @@ impl Store {
     /// The positions of all targets, by name.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn log_positions(&self) -> Result<BTreeMap<String, Positions>, StoreError> {
         let rows = sqlx::query!(
             r#"select t.name as "name!", p.spool as "spool?", p.through as "through?"
@@ -201,7 +201,7 @@ impl Store {
     /// The names of machines, by uid. Machines that are gone have none.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be reached.
     pub async fn machine_names(&self, uids: &[Uid]) -> Result<BTreeMap<Uid, String>, StoreError> {
         let uids: Vec<_> = uids.iter().map(|uid| uid.get()).collect();
         let rows =

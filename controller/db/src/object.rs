@@ -102,7 +102,7 @@ pub struct ListQuery<'a> {
     pub text: Option<&'a str>,
     /// Only machines and deployments of these pools; other kinds are of none, and all listed.
     pub pools: Option<&'a [String]>,
-    /// What columns answer of a filter.
+    /// The part of a filter that columns answer.
     pub narrowing: Narrowing,
 }
 

@@ -15,13 +15,13 @@ const KEPT_RUNS: i64 = 50;
 /// One finding of one run of a test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestResult {
-    /// The run.
+    /// The attempt that ran the test.
     pub attempt: Attempt,
     /// The Script's name, as it was.
     pub script: String,
     /// The part of the hardware; empty: the whole machine.
     pub device: String,
-    /// The finding.
+    /// The finding about the device.
     pub verdict: Verdict,
     /// Measured values. Names end with the unit.
     pub figures: BTreeMap<String, f64>,
@@ -38,11 +38,11 @@ pub struct TestResult {
 /// Rows of a machine to read.
 #[derive(Clone, Copy, Debug)]
 pub struct TestQuery<'a> {
-    /// Of one script alone.
+    /// One script alone.
     pub script: Option<&'a str>,
-    /// Of each script the latest run alone.
+    /// The latest run of each script alone.
     pub latest: bool,
-    /// Most rows.
+    /// The largest number of rows.
     pub limit: i64,
 }
 

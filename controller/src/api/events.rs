@@ -1,4 +1,4 @@
-//! What happens in the region: what was, and what comes (`GET /api/v1/events`).
+//! Events of the region, past and coming (`GET /api/v1/events`).
 
 use super::caller::Caller;
 use super::names::{self, Names};
@@ -52,7 +52,7 @@ struct Wanted {
     kinds: Option<Vec<String>>,
     uid: Option<Uid>,
     since: Option<Timestamp>,
-    /// Of who sees some pools alone.
+    /// The pools of a reader who sees some pools alone.
     pools: Option<Vec<String>>,
 }
 

@@ -26,7 +26,7 @@ pub struct HardwareTests {
 }
 
 impl HardwareTests {
-    /// Reads it.
+    /// Reads the latest runs of a machine.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.

@@ -148,7 +148,7 @@ impl Logs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        // What comes before Settings are read is forwarded, too.
+        // Lines that come before Settings are read are forwarded, too.
         let forwards = AtomicBool::new(dir.join(JOURNAL).exists());
         let state = State { synced: cursors.clone(), cursors, ..State::default() };
         Ok(Self(Arc::new(Inner {

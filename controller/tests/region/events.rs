@@ -1,4 +1,4 @@
-//! Events of the region: who asked for what, what became of objects, told to those who see them.
+//! Events of the region: requests and their ends, told to readers who see the object.
 
 use crate::accounts::{issue, pools};
 use crate::allocation::once;

@@ -159,7 +159,7 @@ async fn an_override_needs_a_reason_and_is_audited() {
     let (status, problem) = asks(&lab, json!({"verb": "override_tests", "reason": reason})).await;
     assert_eq!(status, 409, "{problem}");
 
-    // What fails later counts again.
+    // A later failure counts again.
     assert_eq!(asks(&lab, json!({"verb": "test"})).await.0, 202, "those of commissioning.testing");
     let second = task(&rack, before.attempt).await;
     assert_eq!(second.scripts.len(), 2);

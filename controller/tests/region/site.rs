@@ -1,4 +1,4 @@
-//! A played rack that serves one network, and the machine that stands there.
+//! A played rack with one network and one machine.
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};

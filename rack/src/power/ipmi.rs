@@ -1,6 +1,6 @@
 //! Driver `ipmi`: IPMI 2.0 over LAN.
 //!
-//! Without a declared cipher suite, the rack tries those of [`PROBED`] in turn. It remembers the one that the BMC took while it runs. A BMC
+//! Without a declared cipher suite, the rack tries those of [`PROBED`] in turn. While it runs, it remembers the suite that the BMC took. A BMC
 //! refuses a suite that it lacks, answers with other algorithms, or is silent. It sees no password before it has taken a suite, so probing
 //! does not count towards a lock-out.
 
@@ -19,7 +19,7 @@ use super::{Conversation, Ended, Reading, place};
 
 /// IPMI over LAN.
 pub(super) const PORT: u16 = 623;
-/// Suites for BMCs without a declared one: first the one with SHA-256, then the one that IPMI 2.0 requires.
+/// Suites for BMCs without a declared suite: SHA-256 first, then the suite that IPMI 2.0 requires.
 const PROBED: [u8; 2] = [17, 3];
 /// How long a suite is tried, if another one is left.
 const PROBE: Duration = Duration::from_secs(4);

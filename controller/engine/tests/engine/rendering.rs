@@ -365,7 +365,7 @@ fn an_install_is_composed_from_spec_and_facts() {
 fn composed(world: &World) -> Install {
     let task = compose(&world.input, TaskKind::Install, &context()).unwrap();
     let TaskAction::Install(install) = task.action else { panic!("{task:?}") };
-    install
+    *install
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(super) async fn script(
     }
 }
 
-/// The tests of a `test`, as they are declared now: those that are named, or those of the machine's commissioning.
+/// The tests of a `test`, as declared now: the named ones, or the machine's `commissioning.testing`.
 pub(super) async fn tests(
     app: &App,
     machine: &Object,

@@ -33,7 +33,7 @@ pub(super) enum Connection {
     Datagrams(UdpSocket),
 }
 
-/// Connects.
+/// Connects to the target.
 ///
 /// # Errors
 /// One sentence for people.

@@ -208,7 +208,7 @@ struct Target {
     name: String,
     receiver: RemoteSyslog,
     names: Names,
-    /// All that it has, since this process has the lease: the numbers of spools, and the place in the journal of this region.
+    /// The position of this lease: numbers of spools, and the place in the journal of this region.
     confirmed: Batch,
     unnoted: LogProgress,
     /// When the lease was extended.

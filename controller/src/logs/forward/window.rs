@@ -36,7 +36,7 @@ struct Written {
 pub(super) struct Batch {
     /// The last number of each spool among them.
     pub(super) positions: Positions,
-    /// How many.
+    /// The number of lines.
     pub(super) lines: u64,
     /// Lines that are missing before them.
     pub(super) lost: u64,
