@@ -469,12 +469,13 @@ impl Client {
         script: Option<&str>,
         latest: bool,
     ) -> Result<TestResults, ClientError> {
-        let script =
-            script.map(|script| format!("&script={}", transport::encode(script))).unwrap_or_default();
-        let machine = transport::encode(machine);
-        let path =
-            format!("/api/v1/machines/{machine}/results?latest={latest}{script}&limit={MAX_TEST_RESULTS}");
-        self.transport.json(Call::get(&path)).await
+        let path = format!("/api/v1/machines/{}/results", transport::encode(machine));
+        let (latest, limit) = (latest.to_string(), MAX_TEST_RESULTS.to_string());
+        let mut call = Call::get(&path).query("latest", &latest).query("limit", &limit);
+        if let Some(script) = script {
+            call = call.query("script", script);
+        }
+        self.transport.json(call).await
     }
 
     /// What became of something that was asked for.

@@ -228,7 +228,7 @@ pub fn examples() -> Vec<Example> {
                 "enlist": "discover", "enlistment": {"at_once": 8, "allow": ["52:54:00"], "ignore": ["52:54:00:ff"], "name": "{vendor}-{serial}",
                     "rules": {"dell": {"rack": "r1", "vlan": "default.0", "vendor": "Dell*", "product": "PowerEdge R6?0", "switch": "leaf-1*", "zone": "row-1",
                         "pool": "web", "tags": ["new"]}}},
-                "deadlines": {"claim": "20m"}, "bmc_networks": ["10.77.0.0/24"], "bmc_user": "basalt",
+                "deadlines": {"claim": "20m"}, "bmc_networks": ["10.77.0.0/24"], "power_reading": "10m", "bmc_user": "basalt",
                 "logs": {"keep": "90d", "machine_size": "128MiB", "size": "50GiB"},
                 "remote_syslog": {"siem": {"address": "logs.example.com:6514", "protocol": "tls",
                     "ca": "-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n"}},

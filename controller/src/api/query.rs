@@ -242,7 +242,9 @@ pub(super) fn parameters<T: DeserializeOwned>(uri: &Uri) -> Answer<T> {
 /// The refusal of a query: it names the parameter of the wrong form, or the unknown one.
 fn misread(uri: &Uri, error: &str) -> Refusal {
     // The error names the parameter before its reason.
-    let is_named = |(name, _): &&(&str, &str)| error.contains(&format!(": {name}: "));
+    let is_named = |(name, _): &&(&str, &str)| {
+        error.contains(&format!(": {name}: ")) && !error.contains(": unknown field ")
+    };
     let given = |name: &str| {
         let texts = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?.0;
         texts.get(name).cloned()

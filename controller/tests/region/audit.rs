@@ -45,6 +45,7 @@ const LEFT: &[(&str, &str, &[Left])] = &[
         )],
     ),
     ("POST", "/api/v1/machines/m/operations", &[("Machine", "m", "null", r#"{"operation":"recommission"}"#)]),
+    ("POST", "/api/v1/operations", &[("Machine", "m", "null", r#"{"operation":"recommission"}"#)]),
     ("POST", "/api/v1/apply", &[("Zone", "c", "null", "{}")]),
     ("POST", "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", &[]),
     ("POST", "/api/v1/login", &[("User", "alice", "null", r#"{"session":"opened"}"#)]),

@@ -114,7 +114,8 @@ async fn findings_are_rows_and_a_failed_one_keeps_the_machine_from_being_used() 
 
     // Nobody gets it, and a policy that ignores tests gives it away.
     let ignores = json!({"commissioning": {"failed_tests": "ignore"}}).to_string();
-    let patched = lab.api.send("PATCH", "/api/v1/machines/web1", &[], ignores).await;
+    let merge = [("content-type", "application/merge-patch+json")];
+    let patched = lab.api.send("PATCH", "/api/v1/machines/web1", &merge, ignores).await;
     assert_eq!(patched.status, 200, "{}", patched.text());
     assert_eq!(phase(&lab, "Ready").await["tests"]["verdict"], "failed", "the status says so all the same");
 }
@@ -210,8 +211,10 @@ async fn scripts_that_come_with_basalt_come_back_and_stay_with_those_who_took_th
     assert!(deleted.status.is_success(), "{}", deleted.text());
     basalt_region::built_in::keep(store).await.unwrap();
     assert_eq!(lab.api.get(memory).await.json()["spec"], first["spec"], "it is back");
-    let own = json!({"type": "testing", "content": "#!/bin/sh\ntrue\n"}).to_string();
-    let taken = lab.api.send("PUT", &format!("{memory}?adopt=true"), &[], own).await;
+    let own = json!({"type": "testing", "content": "#!/bin/sh\ntrue\n"});
+    let own = json!({"kind": "Script", "metadata": {"name": "basalt-memory"}, "spec": own});
+    let taken = json!({"documents": [own], "adopt": true}).to_string();
+    let taken = lab.api.send("POST", "/api/v1/apply", &[], taken).await;
     assert!(taken.status.is_success(), "{}", taken.text());
     basalt_region::built_in::keep(store).await.unwrap();
     assert_eq!(lab.api.get(memory).await.json()["spec"]["content"], "#!/bin/sh\ntrue\n");

@@ -417,7 +417,12 @@ async fn every_body_that_is_deep_or_no_text_or_says_something_twice_is_refused_a
 async fn everything(lab: &Lab, examples: &[Example]) -> Vec<Value> {
     let mut all = Vec::new();
     for example in examples {
-        all.push(lab.api.get(&example.path()).await.json());
+        let mut object = lab.api.get(&example.path()).await.json();
+        // The connection to a receiver of logs changes by itself.
+        if let Some(status) = object["status"].as_object_mut() {
+            status.remove("remote_syslog");
+        }
+        all.push(object);
     }
     all
 }
