@@ -15,6 +15,8 @@ create table test_result (
   primary key (machine, attempt, script, device)
 );
 
+create index test_result_latest on test_result (machine, script, attempt desc);
+
 alter table machine_mark
   add column tests_accepted_at timestamptz,  -- failed tests of before are overridden
   add column tests_accepted_by text,

@@ -18,13 +18,13 @@ create function note_writes() returns trigger language plpgsql as $$
 begin
   insert into event (at, what, kind, object, name, words, actor)
   select at, 'written', kind, object, name, case
-      when after ->> 'session' is not null then 'a session was ' || (after ->> 'session')
       when request like '%/operations' and after ->> 'operation' is not null then (after ->> 'operation') || ' was asked for'
       when object is null then 'was made'
       when after is null then 'was asked to leave'
       when before is null then 'was declared'
       else 'was changed' end, actor
-  from come order by id;
+  -- Logins and the tokens of racks are for admins: the audit log has them.
+  from come where after ->> 'session' is null and kind <> 'JoinToken' order by id;
   return null;
 end $$;
 create trigger audit_events after insert on audit

@@ -26,11 +26,13 @@ pub struct BuiltIn {
     parameters: &'static [Parameter],
 }
 
-/// A parameter of a test.
+/// A parameter of a test: a whole number.
 #[derive(Debug)]
 struct Parameter {
     name: &'static str,
-    default: &'static str,
+    default: u64,
+    /// The least and the largest number. Times end before the Script is stopped.
+    range: [u64; 2],
     description: &'static str,
 }
 
@@ -40,21 +42,24 @@ pub const SCRIPTS: [BuiltIn; 4] = [
         name: "basalt-memory",
         test: "memory",
         description: "Writes patterns to the free memory and reads them back; looks at the error counters of the memory controllers.",
-        timeout: "1h",
+        timeout: "25h",
         parameters: &[
             Parameter {
                 name: "percent",
-                default: "90",
+                default: 90,
+                range: [1, 98],
                 description: "Percent of the available memory; 256 MiB stay free.",
             },
             Parameter {
                 name: "passes",
-                default: "1",
+                default: 1,
+                range: [1, 1000],
                 description: "How often all patterns are written and read back.",
             },
             Parameter {
                 name: "seconds",
-                default: "300",
+                default: 300,
+                range: [1, 86_400],
                 description: "The test ends after so many seconds, whatever is left.",
             },
         ],
@@ -63,12 +68,18 @@ pub const SCRIPTS: [BuiltIn; 4] = [
         name: "basalt-cpu",
         test: "cpu",
         description: "Keeps all processors busy with work of a known result, and watches temperatures and throttling.",
-        timeout: "1h",
+        timeout: "25h",
         parameters: &[
-            Parameter { name: "seconds", default: "60", description: "How long all processors work." },
+            Parameter {
+                name: "seconds",
+                default: 60,
+                range: [1, 86_400],
+                description: "How long all processors work.",
+            },
             Parameter {
                 name: "celsius",
-                default: "95",
+                default: 95,
+                range: [30, 150],
                 description: "The temperature that is too hot; a lower limit of the sensor counts.",
             },
         ],
@@ -77,28 +88,23 @@ pub const SCRIPTS: [BuiltIn; 4] = [
         name: "basalt-disks",
         test: "disks",
         description: "Reads the health of each disk (SMART) and a sample of its data. Nothing is written.",
-        timeout: "12h",
-        parameters: &[
-            Parameter {
-                name: "megabytes",
-                default: "1024",
-                description: "Megabytes that are read of each disk, spread over it; 0 is the whole disk.",
-            },
-            Parameter {
-                name: "device",
-                default: "",
-                description: "One disk by its kernel name; empty: all of them.",
-            },
-        ],
+        timeout: "7d",
+        parameters: &[Parameter {
+            name: "megabytes",
+            default: 1024,
+            range: [0, 1_000_000_000],
+            description: "Megabytes that are read of each disk, spread over it; 0 is the whole disk.",
+        }],
     },
     BuiltIn {
         name: "basalt-network",
         test: "network",
         description: "Looks at link, speed and error counters of each interface, and reaches the gateway or the rack.",
-        timeout: "10m",
+        timeout: "2h",
         parameters: &[Parameter {
             name: "seconds",
-            default: "5",
+            default: 5,
+            range: [1, 3600],
             description: "How long error counters are watched.",
         }],
     },
@@ -108,9 +114,11 @@ impl BuiltIn {
     /// The spec of the Script.
     fn spec(&self) -> Value {
         let parameters = self.parameters.iter().map(|it| {
-            let is_number = it.default.parse::<u64>().is_ok();
-            let holds = if is_number { "runtime" } else { "string" };
-            let parameter = json!({"type": holds, "default": it.default, "description": it.description});
+            let [min, max] = it.range;
+            let default = it.default.to_string();
+            let parameter = json!({
+                "type": "runtime", "default": default, "min": min, "max": max, "description": it.description,
+            });
             (it.name.to_owned(), parameter)
         });
         json!({

@@ -27,6 +27,10 @@ use serde_json::Value;
 
 /// Bytes of a filter, at most.
 pub const MAX_FILTER_BYTES: usize = 2000;
+/// Most terms of a filter. A word looks at the whole text of each object.
+pub const MAX_TERMS: usize = 32;
+/// Most values of all terms.
+pub const MAX_VALUES: usize = 200;
 
 /// The fault of a filter, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +77,15 @@ impl Filter {
             return Err(Wrong { at: 1, message, hint: format!("at most {MAX_FILTER_BYTES}") });
         }
         let terms = language::terms(text)?;
+        let values = terms.iter().map(|term| term.values.len()).sum::<usize>();
+        if terms.len() > MAX_TERMS || values > MAX_VALUES {
+            let message = format!("the filter has {} terms and {values} values", terms.len());
+            return Err(Wrong {
+                at: 1,
+                message,
+                hint: format!("at most {MAX_TERMS} terms and {MAX_VALUES} values"),
+            });
+        }
         Ok(Self {
             kind,
             tests: terms.into_iter().map(|term| Test::new(kind, term)).collect::<Result<_, _>>()?,

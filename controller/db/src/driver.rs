@@ -76,19 +76,20 @@ impl Store {
     }
 
     /// The facts that a plan rests on: of each kind, step and attempt the latest; of claims the first; of readiness the
-    /// latest of each level.
+    /// latest of each level; of power readings the latest of each rack.
     ///
     /// # Errors
     /// The database.
     pub async fn planning_facts(&self, object: Uid) -> Result<Vec<Fact>, StoreError> {
         let rows = sqlx::query_as!(
             FactRow,
-            r#"select distinct on (kind, attempt, step_key, case when kind = 'readiness' then body->>'level' end) id, kind, source, step_key, attempt, body,
+            r#"select distinct on (kind, attempt, step_key, case when kind = 'readiness' then body->>'level' end,
+                 case when kind in ('reading', 'reading:failed') then source end) id, kind, source, step_key, attempt, body,
                  (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
                  (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
                from fact_history where object = $1 and kind <> 'log'
                order by kind, attempt, step_key, case when kind = 'readiness' then body->>'level' end,
-                 case when kind = 'claim' then id else -id end"#,
+                 case when kind in ('reading', 'reading:failed') then source end, case when kind = 'claim' then id else -id end"#,
             object.get()
         );
         rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()

@@ -186,15 +186,19 @@ impl Store {
         page(rows.fetch_all(self.pool()).await?, limit)
     }
 
-    /// An id up to which all events are committed or rolled back: none comes later.
+    /// An id up to which all events are committed or rolled back: none comes later. If no id after `known` was drawn, it answers at
+    /// once, without a transaction id of its own.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
-    pub async fn event_horizon(&self) -> Result<i64, StoreError> {
+    pub async fn event_horizon(&self, known: i64) -> Result<i64, StoreError> {
         let last = sqlx::query_scalar!(
             r#"select case when is_called then last_value else 0 end as "last!" from event_id_seq"#
         );
         let last = last.fetch_one(self.pool()).await?;
+        if last <= known {
+            return Ok(last);
+        }
         passed_by_all(self).await?;
         Ok(last)
     }

@@ -125,7 +125,7 @@ pub use step::{Announced, Announcement, StepEnd, StepRecord};
 pub use store::{Options, Store};
 pub use stranger::{DeclaredMachine, STRANGER, Stranger, StrangerSeen};
 pub use tagging::{PlaceUse, TagUse, Tagged, Tagging};
-pub use test_result::{TestQuery, TestResult};
+pub use test_result::{TestQuery, TestResult, TestRun};
 pub use topology::{TOPOLOGY_KINDS, TopologyRows};
 pub use watch::{Changed, ChangedPage};
 pub use webhook::{Delivery, DeliveryEntry, WebhookGauge, WebhookState};

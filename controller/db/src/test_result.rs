@@ -35,6 +35,17 @@ pub struct TestResult {
     pub at: Timestamp,
 }
 
+/// The latest run of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestRun {
+    /// The Script's name, as it was.
+    pub script: String,
+    /// The attempt that ran it.
+    pub attempt: Attempt,
+    /// When its result was stored.
+    pub at: Timestamp,
+}
+
 /// Rows of a machine to read.
 #[derive(Clone, Copy, Debug)]
 pub struct TestQuery<'a> {
@@ -53,12 +64,21 @@ fn word(verdict: Verdict) -> &'static str {
     VERDICTS.iter().find(|(it, _)| *it == verdict).map_or("failed", |(_, word)| word)
 }
 
+fn verdict(machine: MachineId, word: &str) -> Result<Verdict, StoreError> {
+    let known = VERDICTS.iter().find(|(_, known)| *known == word).map(|(verdict, _)| *verdict);
+    known.ok_or_else(|| StoreError::Corrupt(format!("a test of machine {machine}: {word:?}")))
+}
+
 impl Store {
-    /// Stores the rows of a run, and forgets runs beyond [`KEPT_RUNS`]. Rows that are known stay as they are.
+    /// Stores the rows of runs, and forgets runs beyond [`KEPT_RUNS`]. Rows that are known stay as they are. True: some were new.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
-    pub async fn put_test_results(&self, machine: MachineId, rows: &[TestResult]) -> Result<(), StoreError> {
+    pub async fn put_test_results(
+        &self,
+        machine: MachineId,
+        rows: &[TestResult],
+    ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let attempts: Vec<i64> = rows.iter().map(|row| signed(row.attempt.get())).collect();
         let figures: Vec<serde_json::Value> = rows.iter().map(|row| serde_json::json!(row.figures)).collect();
@@ -66,7 +86,7 @@ impl Store {
             |of: fn(&TestResult) -> &str| rows.iter().map(of).map(ToOwned::to_owned).collect::<Vec<String>>();
         let seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
         let at: Vec<i64> = rows.iter().map(|row| row.at.as_microsecond()).collect();
-        sqlx::query!(
+        let insert = sqlx::query!(
             "insert into test_result (machine, attempt, script, device, verdict, figures, message, output, seconds, at)
              select $1, r.attempt, r.script, r.device, r.verdict, r.figures, r.message, r.output, r.seconds,
                to_timestamp(r.at / 1000000.0)
@@ -84,9 +104,8 @@ impl Store {
             &column(|row| &row.output),
             &seconds,
             &at
-        )
-        .execute(&mut *tx)
-        .await?;
+        );
+        let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
         sqlx::query!(
             "delete from test_result t using (
                select script, attempt, dense_rank() over (partition by script order by attempt desc) as age
@@ -97,7 +116,63 @@ impl Store {
         )
         .execute(&mut *tx)
         .await?;
-        self.commit(tx).await
+        self.commit(tx).await?;
+        Ok(is_new)
+    }
+
+    /// The latest run of each test of a machine.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn latest_test_runs(&self, machine: MachineId) -> Result<Vec<TestRun>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select distinct on (script) script, attempt, (extract(epoch from at) * 1000000)::bigint as "at_us!"
+               from test_result where machine = $1 order by script, attempt desc"#,
+            machine.get()
+        );
+        let mut runs = Vec::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            let (attempt, at) = (Attempt::new(unsigned(row.attempt)), timestamp(row.at_us)?);
+            runs.push(TestRun { script: row.script, attempt, at });
+        }
+        Ok(runs)
+    }
+
+    /// Findings of the latest runs that are not `passed`, the failed ones first. The outputs are left out.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn bad_test_results(
+        &self,
+        machine: MachineId,
+        limit: i64,
+    ) -> Result<Vec<TestResult>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select t.attempt, t.script, t.device, t.verdict, t.message, t.seconds,
+                 (extract(epoch from t.at) * 1000000)::bigint as "at_us!"
+               from (select distinct on (script) script, attempt from test_result where machine = $1
+                     order by script, attempt desc) l
+                 join test_result t on t.machine = $1 and t.script = l.script and t.attempt = l.attempt
+               where t.verdict <> 'passed'
+               order by t.verdict <> 'failed', t.script, t.device limit $2"#,
+            machine.get(),
+            limit
+        );
+        let mut results = Vec::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            results.push(TestResult {
+                attempt: Attempt::new(unsigned(row.attempt)),
+                script: row.script,
+                device: row.device,
+                verdict: verdict(machine, &row.verdict)?,
+                figures: BTreeMap::new(),
+                message: row.message,
+                output: String::new(),
+                seconds: row.seconds,
+                at: timestamp(row.at_us)?,
+            });
+        }
+        Ok(results)
     }
 
     /// Rows of a machine, the newest run first.
@@ -124,13 +199,11 @@ impl Store {
         );
         let mut results = Vec::new();
         for row in rows.fetch_all(self.pool()).await? {
-            let verdict = VERDICTS.iter().find(|(_, word)| *word == row.verdict).map(|(verdict, _)| *verdict);
             results.push(TestResult {
                 attempt: Attempt::new(unsigned(row.attempt)),
                 script: row.script,
                 device: row.device,
-                verdict: verdict
-                    .ok_or_else(|| StoreError::Corrupt(format!("a test of machine {machine}")))?,
+                verdict: verdict(machine, &row.verdict)?,
                 figures: row.figures.0,
                 message: row.message,
                 output: row.output,

@@ -1,6 +1,6 @@
 //! What the planner is given: a spec, a claim, facts, records, and a policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use basalt_api::agent::{BlobRef, Outcome, Script};
@@ -173,6 +173,9 @@ pub struct Operation {
 /// Tests of a machine's hardware whose latest run failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTests {
+    /// The names of these tests' Scripts.
+    #[serde(default)]
+    pub tests: BTreeSet<String>,
     /// One sentence for each finding: test, device, cause.
     pub findings: Vec<String>,
     /// The end of the latest of these runs.

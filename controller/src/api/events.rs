@@ -105,7 +105,7 @@ pub(super) async fn list(
     let wanted = Wanted::new(&app, &caller, &parameters).await?;
     if !parameters.follow {
         let page = app.store().events_before(&wanted.query(), before, limit).await?;
-        let items = page.events.into_iter().map(entry).collect();
+        let items = page.events.into_iter().map(|event| entry(event, wanted.pools.is_none())).collect();
         return Ok(Json(EventPage { items, next: page.next.map(|id| id.to_string()) }).into_response());
     }
     let resumed = headers.get(LAST_EVENT_ID).map(|value| id(value.to_str().unwrap_or("?"))).transpose()?;
@@ -119,7 +119,7 @@ pub(super) async fn list(
     let position = match resumed {
         Some(id) => id,
         None => {
-            let horizon = app.store().event_horizon().await?;
+            let horizon = app.store().event_horizon(0).await?;
             let page =
                 app.store().events_before(&wanted.query(), Some(horizon.saturating_add(1)), limit).await?;
             ready = frames(&app, &caller, page.events.into_iter().rev().collect()).await?;
@@ -163,8 +163,8 @@ fn id(text: &str) -> Answer<i64> {
     })
 }
 
-/// An event in words.
-fn entry(event: Event) -> EventEntry {
+/// An event in words. A reader of some pools sees no accounts, so that the actor has no name then.
+fn entry(event: Event, names_actors: bool) -> EventEntry {
     let Event { id, at, what, kind, uid, name, words, detail, actor } = event;
     let step = || {
         let step: Result<StepId, _> = serde_json::from_value(words.clone().into());
@@ -179,15 +179,20 @@ fn entry(event: Event) -> EventEntry {
         (EventSort::Stalled, _) => format!("is stuck: {words}"),
         (EventSort::Written | EventSort::Left, _) => words,
     };
+    let actor = match (names_actors, actor.split_once(' ')) {
+        (false, Some((sort, _))) => sort.to_owned(),
+        _ => actor,
+    };
     EventEntry { id: id.to_string(), at, sort, kind, uid, name, words, detail, actor }
 }
 
 /// Events as frames, without names that the caller does not see.
 async fn frames(app: &App, caller: &Caller, events: Vec<Event>) -> Answer<VecDeque<Bytes>> {
     let mut frames = VecDeque::with_capacity(events.len());
+    let names_actors = caller.rights.visible_pools().is_none();
     for event in events {
         let id = event.id;
-        let mut text = serde_json::to_string(&entry(event)).unwrap_or_default();
+        let mut text = serde_json::to_string(&entry(event, names_actors)).unwrap_or_default();
         if caller.rights.unlimited().is_none() && names::may_name(None, &text) {
             let names = Names::of(app.store(), None, &text).await?;
             text = names.reworded(&|pool| caller.rights.over(pool).is_some(), &|_| false).unwrap_or(text);
@@ -257,7 +262,7 @@ impl Stream {
 
     /// Reads what is new.
     async fn look(&mut self) -> Answer<()> {
-        let horizon = self.app.store().event_horizon().await?;
+        let horizon = self.app.store().event_horizon(self.position).await?;
         if horizon <= self.position {
             return Ok(());
         }

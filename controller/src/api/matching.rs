@@ -49,6 +49,8 @@ pub(super) async fn page(
         let values = values(app, rights, kind, &batch).await?;
         let mut batch = batch.into_iter().zip(values).peekable();
         while let Some((item, value)) = batch.next() {
+            // Others get their turn: a filter of many words takes a while for each object.
+            tokio::task::yield_now().await;
             if !filter.fits(&value) {
                 continue;
             }

@@ -37,6 +37,10 @@ const BUFFER: usize = 64 << 10;
 /// Requests of one connection of HTTP/2 at a time. A browser has some ten, and a client as many connections as [`Places`] has for one.
 const STREAMS: u32 = 64;
 
+/// The longest life of an HTTP/2 connection. A stream that its client does not read ends with it: clients open another connection.
+const LIFE: Duration = Duration::from_secs(3600);
+/// Requests under way get so long to end, when a connection's life is over.
+const FAREWELL: Duration = Duration::from_secs(30);
 /// Bytes of a request's head in HTTP/2.
 const HEAD: u32 = 64 << 10;
 
@@ -227,6 +231,13 @@ impl Talk {
             () = idle(&under_way, self.patience) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
+            }
+            () = tokio::time::sleep(LIFE) => {
+                connection.as_mut().graceful_shutdown();
+                match tokio::time::timeout(FAREWELL, connection).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                }
             }
         };
         if let Err(error) = ended {

@@ -2,26 +2,31 @@
 //! (docs/decisions/099-test-results.md).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use basalt_api::agent::{ScriptEnd, TestRow, Verdict};
+use basalt_api::agent::{ScriptEnd, TEST_OUTPUT_BYTES, TEST_ROWS, Verdict};
 use basalt_api::kinds::{HardwareTests as Status, TestVerdict, TestsOverride};
 use basalt_api::values::{Attempt, MachineId, Timestamp};
-use basalt_db::{Store, StoreError, TestQuery, TestResult, TestsAccepted};
+use basalt_db::{Store, StoreError, TestResult, TestRun, TestsAccepted};
 use basalt_engine::input::FailedTests;
 
 use super::converge::Driver;
 use super::load::Loaded;
 use crate::racks::observed::Observed;
 
-/// Most rows of the latest runs that a reconciliation reads.
-const ROWS: i64 = 2000;
+/// Most findings of the latest runs that a reconciliation reads. The failed ones come first.
+const FINDINGS: i64 = 200;
 /// Most findings that a status or a wait names.
 const NAMED: usize = 10;
+/// Longest name of a device, in bytes: a part of a key.
+const DEVICE_BYTES: usize = 200;
 
 /// The latest run of each test of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct HardwareTests {
-    rows: Vec<TestResult>,
+    runs: Vec<TestRun>,
+    /// Findings that are not `passed`.
+    bad: Vec<TestResult>,
     accepted: Option<TestsAccepted>,
 }
 
@@ -35,14 +40,19 @@ impl HardwareTests {
         machine: MachineId,
         accepted: Option<TestsAccepted>,
     ) -> Result<Self, StoreError> {
-        let query = TestQuery { script: None, latest: true, limit: ROWS };
-        Ok(Self { rows: store.test_results(machine, query).await?, accepted })
+        let runs = store.latest_test_runs(machine).await?;
+        let bad = match runs.is_empty() {
+            true => Vec::new(),
+            false => store.bad_test_results(machine, FINDINGS).await?,
+        };
+        Ok(Self { runs, bad, accepted })
     }
 
     /// For the planner.
     #[must_use]
     pub fn failed(&self) -> FailedTests {
         FailedTests {
+            tests: self.of(Verdict::Failed).map(|row| row.script.clone()).collect(),
             findings: self.findings(Verdict::Failed),
             at: self.of(Verdict::Failed).map(|row| row.at).max(),
             accepted_at: self.accepted.as_ref().map(|accepted| accepted.at),
@@ -52,11 +62,11 @@ impl HardwareTests {
     /// For people. None: no test has run.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
-        let at = self.rows.iter().map(|row| row.at).max()?;
-        let verdict = match self.rows.iter().map(|row| row.verdict).max()? {
-            Verdict::Passed => TestVerdict::Passed,
-            Verdict::Degraded => TestVerdict::Degraded,
-            Verdict::Failed => TestVerdict::Failed,
+        let at = self.runs.iter().map(|run| run.at).max()?;
+        let verdict = match self.bad.iter().map(|row| row.verdict).max() {
+            None | Some(Verdict::Passed) => TestVerdict::Passed,
+            Some(Verdict::Degraded) => TestVerdict::Degraded,
+            Some(Verdict::Failed) => TestVerdict::Failed,
         };
         let mut status = Status::new(verdict, at);
         status.failed = self.findings(Verdict::Failed);
@@ -72,7 +82,7 @@ impl HardwareTests {
     }
 
     fn of(&self, verdict: Verdict) -> impl Iterator<Item = &TestResult> {
-        self.rows.iter().filter(move |row| row.verdict == verdict)
+        self.bad.iter().filter(move |row| row.verdict == verdict)
     }
 
     fn findings(&self, verdict: Verdict) -> Vec<String> {
@@ -96,10 +106,8 @@ fn finding(row: &TestResult) -> String {
 /// # Errors
 /// Fails if the database cannot be reached.
 pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError> {
-    let mut known: BTreeMap<&str, Attempt> = BTreeMap::new();
-    for row in &loaded.tests.rows {
-        known.insert(&row.script, row.attempt);
-    }
+    let runs = loaded.tests.runs.iter();
+    let known: BTreeMap<&str, Attempt> = runs.map(|run| (run.script.as_str(), run.attempt)).collect();
     let mut rows = Vec::new();
     for fact in loaded.facts.iter().filter(|fact| fact.kind == "result") {
         let Some(attempt) = fact.attempt else { continue };
@@ -115,8 +123,7 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
     if rows.is_empty() {
         return Ok(false);
     }
-    driver.store.put_test_results(loaded.input.uid, &rows).await?;
-    Ok(true)
+    driver.store.put_test_results(loaded.input.uid, &rows).await
 }
 
 /// The names of a task's tests.
@@ -126,37 +133,56 @@ fn tests_of(task: &serde_json::Value) -> Vec<String> {
     tests.filter_map(|script| script.get("name")?.as_str().map(ToOwned::to_owned)).collect()
 }
 
-/// The rows of a run. A test that wrote none, or ended badly without a row that says so, gets a row of its end.
+/// The last [`TEST_OUTPUT_BYTES`] of an output.
+fn last_bytes(output: &str) -> String {
+    let from = output.ceil_char_boundary(output.len().saturating_sub(TEST_OUTPUT_BYTES));
+    output.get(from..).unwrap_or_default().to_owned()
+}
+
+/// The rows of a run, one a device: of several, the worst verdict and all messages. A test that wrote none, or ended badly without a
+/// row that says so, gets a row of its end.
 fn rows_of(attempt: Attempt, end: &ScriptEnd, at: Timestamp) -> Vec<TestResult> {
-    let row = |row: &TestRow| TestResult {
-        attempt,
-        script: end.name.clone(),
-        device: row.device.clone().unwrap_or_default(),
-        verdict: row.verdict,
-        figures: row.figures.clone(),
-        message: row.message.clone(),
-        output: end.output.clone(),
-        seconds: end.seconds,
-        at,
-    };
-    let mut rows: Vec<TestResult> = end.rows.iter().map(row).collect();
-    let told = rows.iter().any(|row| row.verdict == Verdict::Failed);
-    let whole = |verdict, message: &str| {
-        row(&TestRow { device: None, verdict, figures: BTreeMap::new(), message: message.to_owned() })
-    };
-    match &end.failure {
-        Some(failure) if !told => {
-            rows.retain(|row| !row.device.is_empty());
-            rows.push(whole(Verdict::Failed, failure));
+    let mut rows: BTreeMap<String, TestResult> = BTreeMap::new();
+    let mut add = |device: &str, verdict: Verdict, message: &str, figures: &BTreeMap<String, f64>| {
+        let device = device.get(..device.floor_char_boundary(DEVICE_BYTES)).unwrap_or_default().to_owned();
+        match rows.entry(device.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(TestResult {
+                    attempt,
+                    script: end.name.clone(),
+                    device,
+                    verdict,
+                    figures: figures.clone(),
+                    message: message.to_owned(),
+                    output: last_bytes(&end.output),
+                    seconds: end.seconds,
+                    at,
+                });
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.verdict = known.verdict.max(verdict);
+                known.message = [known.message.as_str(), message].join("; ");
+                known.figures.extend(figures.clone());
+            }
         }
-        None if rows.is_empty() => rows.push(whole(Verdict::Passed, "it ended well")),
+    };
+    for row in end.rows.iter().take(TEST_ROWS) {
+        add(row.device.as_deref().unwrap_or_default(), row.verdict, &row.message, &row.figures);
+    }
+    let told = end.rows.iter().any(|row| row.verdict == Verdict::Failed);
+    match &end.failure {
+        Some(failure) if !told => add("", Verdict::Failed, failure, &BTreeMap::new()),
+        None if end.rows.is_empty() => add("", Verdict::Passed, "it ended well", &BTreeMap::new()),
         _ => {}
     }
-    rows
+    rows.into_values().collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use basalt_api::agent::TestRow;
+
     use super::*;
 
     fn end(failure: Option<&str>, rows: &[(&str, Verdict)]) -> ScriptEnd {
@@ -193,8 +219,20 @@ mod tests {
         let rows = [("sda", Verdict::Passed), ("sdb", Verdict::Failed)];
         assert_eq!(found(&end(Some("exit status: 1"), &rows)).len(), 2, "sdb says why");
         let rows = found(&end(Some("it was stopped"), &[("sda", Verdict::Passed), ("", Verdict::Passed)]));
-        assert_eq!(rows[0].0, "sda");
-        assert_eq!(rows[1], (String::new(), Verdict::Failed, "it was stopped".to_owned()));
+        assert_eq!(rows[0], (String::new(), Verdict::Failed, "found; it was stopped".to_owned()));
+        assert_eq!(rows[1].0, "sda");
+    }
+
+    #[test]
+    fn of_several_findings_about_a_device_the_worst_counts() {
+        let rows = [
+            ("", Verdict::Passed),
+            ("sda", Verdict::Failed),
+            ("", Verdict::Failed),
+            ("sda", Verdict::Passed),
+        ];
+        let failed = |device: &str| (device.to_owned(), Verdict::Failed, "found; found".to_owned());
+        assert_eq!(found(&end(Some("exit status: 1"), &rows)), [failed(""), failed("sda")]);
     }
 
     #[test]
@@ -202,7 +240,8 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut tests = HardwareTests::default();
         assert_eq!(tests.status(), None);
-        tests.rows = rows_of(
+        tests.runs = vec![TestRun { script: "disks".to_owned(), attempt: Attempt::new(7), at: at(9) }];
+        tests.bad = rows_of(
             Attempt::new(7),
             &end(None, &[("sda", Verdict::Degraded), ("sdb", Verdict::Failed)]),
             at(9),

@@ -454,7 +454,11 @@ impl Estate {
     /// Leaves out readings of racks that have the BMC no more: they may come late.
     fn drop_old_readings(&self, facts: &mut Vec<Fact>, holder: Option<RackId>) {
         let holder = holder.and_then(|holder| self.racks.iter().find(|rack| rack.uid == holder));
-        let is_current = |fact: &Fact| holder.is_some_and(|rack| rack.name == fact.source);
+        // The name of a fact's source is that of before a rename.
+        let is_other = |fact: &Fact, rack: &RackSeen| {
+            self.racks.iter().any(|it| it.uid != rack.uid && it.name == fact.source)
+        };
+        let is_current = |fact: &Fact| holder.is_some_and(|rack| !is_other(fact, rack));
         facts.retain(|fact| !observed::is_reading(&fact.kind) || is_current(fact));
     }
 

@@ -118,7 +118,7 @@ async fn steps_phases_and_stalls_are_events_in_the_order_in_which_they_happened(
         event("stalled", "NoDisk", Some("no disk is large enough")),
     ];
     assert_eq!(told().await, wanted, "a repeat is no event");
-    let horizon = store.event_horizon().await.unwrap();
+    let horizon = store.event_horizon(0).await.unwrap();
     let all = store.events_after(&EventQuery::default(), (0, horizon), 100).await.unwrap();
     assert!(all.next.is_none() && all.events.is_sorted_by_key(|it| it.id));
     let first = store.events_after(&EventQuery::default(), (0, horizon), 2).await.unwrap();

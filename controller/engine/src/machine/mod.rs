@@ -210,6 +210,9 @@ impl Walk<'_> {
         if installed.is_none() && needs_inventory(self.input) && !disturbed {
             self.commission();
         }
+        if installed.is_none() && self.arms(scope, StepId::ArmInstall).next().is_none() {
+            self.wait_for_good_hardware();
+        }
         let done = self.run_task(TaskKind::Install, scope, &keep);
         if self.blocked() {
             self.announce(scope, &[StepId::BootLocal, StepId::ReadyInstall]);

@@ -113,12 +113,29 @@ impl<'a> Walk<'a> {
             since,
             deadline: None,
             human: Some(format!(
-                "mend it and run `basalt test {name}`, or run `basalt override-tests {name} --reason TEXT`"
+                "mend it and run `basalt test {name}{}`, or run `basalt override-tests {name} --reason TEXT`",
+                failed.tests.iter().map(|test| format!(" --test {test}")).collect::<String>()
             )),
             remedy: "it goes on when the tests pass, or are overridden".to_owned(),
             tries: None,
             stalled: true,
         })
+    }
+
+    /// The end of tests that ran. Their rows are stored before the machine is planned.
+    fn tested(&self, operation: &Operation, attempt: Attempt, what: &str) -> Far {
+        let (name, failed) = (&self.input.name, &self.input.failed_tests);
+        let is_mine = operation.tests.iter().any(|test| failed.tests.contains(&test.name));
+        if is_mine && failed.at.is_some_and(|at| at >= operation.requested_at) {
+            let findings = failed.findings.join("; ");
+            return Far::Failed(
+                TESTS_FAILED,
+                format!("attempt {attempt} has run {what} on {name}: {findings}"),
+            );
+        }
+        Far::Done(format!(
+            "attempt {attempt} has run {what} on {name}; `basalt results {name}` shows what was found"
+        ))
     }
 
     /// Failed tests are overridden in the transaction that accepts the operation.
@@ -140,12 +157,11 @@ impl<'a> Walk<'a> {
             Some((_, attempt, State::Succeeded(_))) if operation.verb == Asked::Rescue => {
                 return Far::Done(format!("the rescue of {name} has ended (attempt {attempt})"));
             }
+            Some((_, attempt, State::Succeeded(_))) if operation.verb == Asked::Test => {
+                return self.tested(operation, attempt, &what);
+            }
             Some((_, attempt, State::Succeeded(_))) => {
-                let found = match operation.verb {
-                    Asked::Test => format!("; `basalt results {name}` shows what was found"),
-                    _ => String::new(),
-                };
-                return Far::Done(format!("attempt {attempt} has run {what} on {name}{found}"));
+                return Far::Done(format!("attempt {attempt} has run {what} on {name}"));
             }
             Some((_, attempt, State::Failed(failure, message, _))) => {
                 let rule = failure.rule();

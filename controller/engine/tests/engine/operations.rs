@@ -227,6 +227,7 @@ fn situations_decide_what_can_be_asked() {
 fn machine_with_a_bad_disk() -> World {
     let mut world = ready_machine();
     world.input.failed_tests = FailedTests {
+        tests: ["basalt-disks".to_owned()].into(),
         findings: vec!["basalt-disks sda: 12 sectors cannot be read".to_owned()],
         at: Some(world.now),
         accepted_at: None,
@@ -242,9 +243,22 @@ fn a_machine_whose_hardware_failed_a_test_is_given_to_nobody() {
     let wait = &plan.waits[0];
     assert_eq!((wait.code, wait.stalled), ("TestsFailed", true));
     assert!(
-        wait.message.contains("sda: 12 sectors") && wait.human.as_ref().unwrap().contains("override-tests"),
+        wait.message.contains("sda: 12 sectors")
+            && wait.human.as_ref().unwrap().contains("--test basalt-disks`"),
         "{wait:?}"
     );
+}
+
+#[test]
+fn nothing_is_installed_on_hardware_that_failed_a_test() {
+    let mut world = machine_with_a_bad_disk();
+    world.deploy(|_| {});
+    world.recorded.clear();
+    let plan = world.plan();
+    assert_eq!(plan.waits[0].code, "TestsFailed", "{plan:?}");
+    assert!(plan.next.is_empty(), "{plan:?}");
+    world.input.failed_tests.accepted_at = world.now.checked_add(std::time::Duration::from_secs(1)).ok();
+    assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
 }
 
 #[test]

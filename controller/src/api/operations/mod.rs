@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::Machine;
 use basalt_api::plan::PlanReport;
 use basalt_api::values::OperationId;
-use basalt_api::wire::{IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest};
+use basalt_api::wire::{IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, Verb};
 use basalt_api::{FieldCode, FieldError, Kind, KindOf, Problem, ProblemCode};
 use basalt_db::{Judge, NewOperation, Object};
 use basalt_engine::deadlines::{self, DeadlineId};
@@ -163,8 +163,15 @@ async fn known(
         known.verb == asked.verb
             && runs::declared(known).map(|script| &script.name) == asked.script.as_ref()
             && (asked.tests.is_empty() || asked.tests.iter().eq(tests()))
+            && (asked.verb != Verb::Test || gives_the_same(known, asked))
     };
     Ok(known.filter(is_same))
+}
+
+/// True: its tests were given these parameters.
+fn gives_the_same(known: &basalt_db::Operation, asked: &OperationRequest) -> bool {
+    let arguments = || known.tests.iter().flat_map(|test| &test.arguments);
+    asked.parameters.iter().all(|(name, value)| arguments().any(|it| *it == format!("--{name}={value}")))
 }
 
 /// How long it may take, if it can be done at all. Where no driver runs yet, it judges when it does.

@@ -123,7 +123,18 @@ function useEvents(kind: string | undefined, live: boolean, tries: number) {
   }, [question, tries]);
 
   useEffect(() => {
-    if (!live) return;
+    if (!live) {
+      let isOver = false;
+      const show = (page: Schemas['EventPage']) => {
+        if (isOver) return;
+        setEvents((before) => (before.length > 0 ? before : page.items));
+        setRead(true);
+      };
+      ask<Schemas['EventPage']>(question).then(show, (error: unknown) => !isOver && setError(error));
+      return () => {
+        isOver = true;
+      };
+    }
     const waiting: Event[] = [];
     let frame: ReturnType<typeof setTimeout> | undefined;
     const flush = () => {
@@ -164,7 +175,7 @@ function useEvents(kind: string | undefined, live: boolean, tries: number) {
       setError(error);
     }
   };
-  return { events, isRead, away, error, earlier: oldest && more && events.length >= PAGE ? earlier : undefined };
+  return { events, isRead, away, error, earlier: oldest && more && events.length >= PAGE && events.length < MOST ? earlier : undefined };
 }
 
 /** New events are drawn together so often, in milliseconds. */
