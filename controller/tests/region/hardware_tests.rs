@@ -214,7 +214,7 @@ async fn scripts_that_come_with_basalt_come_back_and_stay_with_those_who_took_th
     let own = json!({"type": "testing", "content": "#!/bin/sh\ntrue\n"});
     let own = json!({"kind": "Script", "metadata": {"name": "basalt-memory"}, "spec": own});
     let taken = json!({"documents": [own], "adopt": true}).to_string();
-    let taken = lab.api.send("POST", "/api/v1/apply", &[], taken).await;
+    let taken = lab.api.send("POST", "/api/v1/apply", &[("X-Basalt-Manager", "ops")], taken).await;
     assert!(taken.status.is_success(), "{}", taken.text());
     basalt_region::built_in::keep(store).await.unwrap();
     assert_eq!(lab.api.get(memory).await.json()["spec"]["content"], "#!/bin/sh\ntrue\n");
