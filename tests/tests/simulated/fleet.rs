@@ -139,8 +139,7 @@ impl Fleet {
 
     /// What a person says who has mended a machine's hardware.
     pub(crate) async fn recommission(&self, machine: &str) {
-        let request = OperationRequest::from(Verb::Recommission);
-        self.client.operate(machine, &request).await.expect("it is accepted");
+        self.ask(machine, &Verb::Recommission.into()).await;
     }
 
     /// A machine with empty disks, powered off.
@@ -194,7 +193,12 @@ impl Fleet {
 
     /// Asks for a script to be run on the machine.
     pub(crate) async fn run_script(&self, machine: &str, script: &str) {
-        self.client.operate(machine, &run_script(script)).await.expect("it is accepted");
+        self.ask(machine, &run_script(script)).await;
+    }
+
+    /// Asks for something to be done to a machine once.
+    pub(crate) async fn ask(&self, machine: &str, request: &OperationRequest) {
+        self.client.operate(machine, request).await.expect("it is accepted");
     }
 
     /// Waits until what was asked of the machine last is in this state.

@@ -1,6 +1,7 @@
 //! A machine from its first boot to its removal.
 
 use crate::fleet::{Fleet, deployment_spec, machine_spec};
+use basalt_api::wire::{OperationRequest, OperationState, Verb};
 use basalt_sim::{Event, Firmware};
 use serde_json::json;
 
@@ -40,13 +41,14 @@ async fn a_machine_is_taken_in_deployed_and_given_back() {
 async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it_is_erased() {
     let mut fleet = Fleet::start("scripts", &[]).await;
     // A simulated machine runs nobody's script; what is called `fails` does.
-    for (name, when) in [("set-bios", "commissioning"), ("fails", "testing"), ("leave-rack", "release")] {
+    for (name, when) in [("set-bios", "commissioning"), ("fails", "commissioning"), ("leave-rack", "release")]
+    {
         fleet.declare("scripts", name, json!({ "type": when, "content": "#!/bin/sh\n" })).await;
     }
     let machine = fleet.machine(1, Firmware::Uefi, |_| {});
     let ran = |machine: &basalt_sim::SimMachine| machine.count(|it| matches!(it, Event::RanScript { .. }));
     let mut spec = machine_spec(&machine);
-    spec["commissioning"] = json!({ "scripts": ["set-bios"], "testing": ["fails"] });
+    spec["commissioning"] = json!({ "scripts": ["fails", "set-bios"] });
     fleet.declare("machines", "sim1", spec.clone()).await;
     fleet
         .waits_saying("machines", "sim1", &["script fails ended with exit status: 1", "basalt recommission"])
@@ -81,4 +83,19 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     fleet.delete("deployments", "web").await;
     fleet.ready("machines", "sim1").await;
     assert_eq!((ran(&machine), machine.count(|it| matches!(it, Event::Erased { .. }))), (4, 1));
+
+    // The same script as a test: its failure is a finding, and the commissioning is good.
+    fleet.declare("scripts", "fails", json!({ "type": "testing", "content": "#!/bin/sh\n" })).await;
+    let test = OperationRequest { tests: ["fails".to_owned()].into(), ..Verb::Test.into() };
+    fleet.ask("sim1", &test).await;
+    let ended = fleet.operation_is("sim1", OperationState::Failed).await;
+    assert!(ended.message.contains("script fails ended with exit status: 1"), "{}", ended.message);
+    fleet.waits_saying("machines", "sim1", &["failed a test: fails", "basalt test sim1 --test fails"]).await;
+    fleet.stalled("machines", "sim1").await;
+    assert_eq!(fleet.status("machines", "sim1").await["phase"], "Failed testing");
+    let reason = Some("a spare machine".to_owned());
+    let accepts = OperationRequest { reason, ..Verb::OverrideTests.into() };
+    fleet.ask("sim1", &accepts).await;
+    fleet.ready("machines", "sim1").await;
+    assert_eq!(ran(&machine), 5);
 }
