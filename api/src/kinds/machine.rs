@@ -298,6 +298,7 @@ pub struct MachineStatus {
     /// The BMC that was found from inside.
     pub bmc: Option<DetectedBmc>,
     /// The latest run of each test of its hardware.
+    #[field(volatile)]
     pub tests: Option<HardwareTests>,
     /// How far its present boot has come.
     #[field(volatile)]
@@ -395,7 +396,6 @@ pub struct HardwareTests {
     /// Needs care: test, device, cause.
     pub degraded: Vec<String>,
     /// When the latest of them ended.
-    #[field(volatile)]
     pub at: Timestamp,
     /// A person has overridden what failed.
     pub overridden: Option<TestsOverride>,
