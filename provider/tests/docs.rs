@@ -52,7 +52,7 @@ const MACHINE_TAGS: &str = r#"resource "basalt_machine_tags" "example" {
 
 /// A pipeline that is to fail where a system does not run in time.
 const TEST_RESULTS: &str = r#"data "basalt_test_results" "example" {
-  machine = "web1"
+  machine = "m1"
 }
 
 output "disks_to_replace" {

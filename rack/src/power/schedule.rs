@@ -99,6 +99,13 @@ pub(super) struct Schedule {
     busy: HashSet<String>,
 }
 
+/// True: nothing that a reading needs has changed. The generation is that of the whole machine, and a refused password must not be
+/// tried again for a new tag.
+fn is_same(known: &Bmc, bmc: &Bmc) -> bool {
+    let plain = |bmc: &Bmc| Bmc { generation: 0, ..bmc.clone() };
+    plain(known) == plain(bmc)
+}
+
 impl Schedule {
     pub(super) fn new(pace: Pace, now: Instant) -> Self {
         Self {
@@ -124,7 +131,7 @@ impl Schedule {
             let uid = &bmc.machine_uid;
             let known = before.remove(uid);
             let entry = match known {
-                Some(known) if *known.bmc == *bmc => {
+                Some(known) if is_same(&known.bmc, bmc) => {
                     let due = match known.due {
                         // A BMC that is being read is planned when that is done.
                         None if self.busy.contains(&known.place) => None,

@@ -99,6 +99,14 @@ fn a_password_that_is_refused_is_tried_once_an_hour_until_it_is_declared_anew() 
     assert_eq!(one.read(&fails("bad_password")).1, Some(false));
     one.commanded(Verb::On, &fails("bad_password"));
     assert_eq!(one.read(&fails("bad_password")).0, PACE.longest, "a command adds no try");
+    let mut tagged = concern(1);
+    tagged.bmcs[0].generation += 1;
+    one.schedule.follow(&tagged, one.now);
+    assert_eq!(
+        one.read(&fails("bad_password")).0,
+        PACE.longest,
+        "neither does another change of the machine"
+    );
     let mut declared = concern(1);
     declared.bmcs[0].password = "another".into();
     one.schedule.follow(&declared, one.now);
