@@ -599,7 +599,7 @@ pub(super) fn components() -> [(&'static str, Value); 80] {
                 &["verb"],
                 json!({
                     "verb": {"type": "string", "enum": verbs},
-                    "script": {"type": "string", "description": "Which Script, where the verb is `run_script`."},
+                    "script": {"type": ["string", "null"], "description": "Which Script, where the verb is `run_script`."},
                     "parameters": {
                         "type": "object", "additionalProperties": bounded(MAX_ARGUMENT_BYTES),
                         "description": "What the script is given, by the names of its parameters.",
@@ -608,12 +608,12 @@ pub(super) fn components() -> [(&'static str, Value); 80] {
                         "type": "array", "items": form(Semantic::SshPublicKey), "uniqueItems": true, "maxItems": RESCUE_KEYS,
                         "description": "Who may come in, where the verb is `rescue`.",
                     },
-                    "duration": form(Semantic::Duration),
+                    "duration": nullable(form(Semantic::Duration)),
                     "tests": {
                         "type": "array", "items": text(), "uniqueItems": true,
                         "description": "Scripts of type `testing`, where the verb is `test`. Empty: those of `commissioning.testing`.",
                     },
-                    "reason": {"type": "string", "description": "The reason for `override_tests`, for the audit log."},
+                    "reason": {"type": ["string", "null"], "description": "The reason for `override_tests`, for the audit log."},
                 }),
             ),
         ),

@@ -92,7 +92,7 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     assert!(ended.message.contains("script fails ended with exit status: 1"), "{}", ended.message);
     fleet.waits_saying("machines", "sim1", &["failed a test: fails", "basalt test sim1 --test fails"]).await;
     fleet.stalled("machines", "sim1").await;
-    assert_eq!(fleet.status("machines", "sim1").await["phase"], "Failed testing");
+    assert_eq!(fleet.status("machines", "sim1").await["axes"]["lifecycle"], "testing");
     let reason = Some("a spare machine".to_owned());
     let accepts = OperationRequest { reason, ..Verb::OverrideTests.into() };
     fleet.ask("sim1", &accepts).await;
