@@ -605,12 +605,12 @@ pub(super) fn components() -> [(&'static str, Value); 80] {
                         "description": "What the script is given, by the names of its parameters.",
                     },
                     "ssh_keys": {
-                        "type": "array", "items": form(Semantic::SshPublicKey), "uniqueItems": true, "maxItems": RESCUE_KEYS,
+                        "type": "array", "items": form(Semantic::SshPublicKey), "maxItems": RESCUE_KEYS,
                         "description": "Who may come in, where the verb is `rescue`.",
                     },
                     "duration": nullable(form(Semantic::Duration)),
                     "tests": {
-                        "type": "array", "items": text(), "uniqueItems": true,
+                        "type": "array", "items": text(),
                         "description": "Scripts of type `testing`, where the verb is `test`. Empty: those of `commissioning.testing`.",
                     },
                     "reason": {"type": ["string", "null"], "description": "The reason for `override_tests`, for the audit log."},

@@ -33,6 +33,7 @@ pub(in crate::api) async fn request(
 ) -> Answer<Json<OperationsAnswer>> {
     let Flags { dry_run } = parameters(&uri)?;
     let OperationsRequest { names, filter, operation } = body::json(&sent)?;
+    super::runs::check(&operation)?;
     let request_key = super::idempotency_key(&headers)?.map(str::to_owned);
     let names = match (names, filter) {
         (names, None) if !names.is_empty() => distinct(names)?,

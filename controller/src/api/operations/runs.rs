@@ -124,6 +124,22 @@ pub(super) fn because(asked: &OperationRequest) -> Answer<Option<&str>> {
     }
 }
 
+/// Refuses a request that no machine could take.
+pub(super) fn check(asked: &OperationRequest) -> Answer<()> {
+    refuse_others(asked)?;
+    few_keys(asked)?;
+    because(asked).map(drop)
+}
+
+/// Refuses more keys than a rescue takes.
+fn few_keys(asked: &OperationRequest) -> Answer<()> {
+    if asked.ssh_keys.len() <= RESCUE_KEYS {
+        return Ok(());
+    }
+    let message = format!("{} SSH keys are given", asked.ssh_keys.len());
+    Err(Refusal::field("/ssh_keys", FieldCode::Rule, message, format!("at most {RESCUE_KEYS}")))
+}
+
 /// Refuses what the verb has no use for.
 fn refuse_others(asked: &OperationRequest) -> Answer<()> {
     let given: [(&str, &[Verb], bool); 6] = [
@@ -185,11 +201,7 @@ fn rescue(machine: &str, asked: &OperationRequest) -> Answer<agent::Script> {
         let hint = "the public keys of those who are to mend the machine";
         return Err(Refusal::field("/ssh_keys", FieldCode::Required, message, hint));
     }
-    if asked.ssh_keys.len() > RESCUE_KEYS {
-        let message = format!("{} SSH keys are given", asked.ssh_keys.len());
-        let hint = format!("at most {RESCUE_KEYS}");
-        return Err(Refusal::field("/ssh_keys", FieldCode::Rule, message, &hint));
-    }
+    few_keys(asked)?;
     let lasts: Duration = asked.duration.unwrap_or(RESCUE_LASTS);
     let [least, most] = RESCUE_LIMITS;
     if lasts < least || lasts > most {
