@@ -1,7 +1,7 @@
 -- Power readings of each rack stay: a rack that has a BMC no more may deliver its reading after the present one's.
--- Makes the partitions of the coming days, and drops those older than `keep_days`. What plans rest on stays for as long as
--- its object: of each kind, attempt and step the latest fact, of claims the first, of readiness the latest of each level, of power readings the latest of each rack.
--- Any region may call it at any time.
+-- Makes the partitions of the coming days, and drops those older than `keep_days`. Facts of plans stay as long as their object: the
+-- latest of each kind, attempt and step. Exceptions: the first claim, the latest readiness of each level, the latest power reading of
+-- each rack. Any region may call it at any time.
 create or replace function maintain_fact_history(keep_days int) returns void language plpgsql as $$
 declare
   day     date;
@@ -35,7 +35,7 @@ begin
   end loop;
   delete from fact_history_rest r where stored_at < now() - make_interval(days => keep_days)
     and (kind = 'log' or object is null or not exists (select from object o where o.uid = r.object));
-  -- What was outdated since: once a day.
+  -- Facts that are outdated by now: once a day.
   if dropped then
     delete from fact_history_rest r where stored_at < now() - make_interval(days => keep_days)
       and exists (

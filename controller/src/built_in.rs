@@ -1,7 +1,7 @@
 //! Scripts that come with Basalt: tests of hardware, which the agent carries out itself (docs/decisions/099-test-results.md).
 //!
 //! Each is an object, as if a person had declared it: references, plans and permissions need no exception. A region that starts
-//! puts back each missing Script, and renews each one that still has this manager.
+//! puts back missing Scripts. It renews a Script while its manager is `basalt`.
 
 use basalt_api::kinds::Script;
 use basalt_api::values::Timestamp;

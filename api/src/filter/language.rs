@@ -21,7 +21,7 @@ pub(super) enum Op {
     AtMost,
 }
 
-/// Signs of comparisons. A sign that begins another one stands behind that one.
+/// Signs of comparisons. A longer sign stands before its own beginning: `>=` before `>`.
 const OPS: [(&str, Op); 7] = [
     (">=", Op::AtLeast),
     ("<=", Op::AtMost),

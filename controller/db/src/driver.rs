@@ -75,8 +75,8 @@ impl Store {
         Ok((row.certificate_der, self.seal().open(&authority_place(), &row.sealed_key)?))
     }
 
-    /// The facts that a plan rests on: of each kind, step and attempt the latest; of claims the first; of readiness the
-    /// latest of each level; of power readings the latest of each rack.
+    /// The facts that a plan rests on: the latest of each kind, step and attempt. Exceptions: the first claim, the latest readiness of
+    /// each level, and the latest power reading of each rack.
     ///
     /// # Errors
     /// The database.
