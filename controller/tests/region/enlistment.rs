@@ -1,50 +1,21 @@
 //! Enlistment at a played rack: from the boot concern to the Machine.
 
 use crate::linked::Linked;
-use crate::support::{Lab, lab};
-use crate::traces::ephemeral_image;
+use crate::site::{network, until};
+use crate::support::Lab;
 use basalt_api::agent::{Dmi, Inventory, Neighbour, Nic, Outcome, Task, TaskAction, TaskResult, Then};
-use basalt_engine::Policy;
 use basalt_proto::rack_v1::{AgentResult, BootConcern, Enlist, Fact, fact};
-use basalt_region::controller::Controller;
 use prost::Message;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const A: &str = "52:54:00:00:00:0a";
 const B: &str = "52:54:00:00:00:0b";
-
-/// A rack at 10.77.0.2, and an image to inspect machines with.
-async fn site() -> (Lab, Controller, Linked) {
-    let lab = lab().await;
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
-    ephemeral_image(&lab).await;
-    lab.api.declare("/api/v1/fabrics/lab", "{}").await;
-    lab.api.declare("/api/v1/vlans/lab.0", r#"{"fabric":"lab","vid":0,"dhcp":{"enabled":true}}"#).await;
-    lab.api.declare("/api/v1/subnets/lab", r#"{"vlan":"lab.0","cidr":"10.77.0.0/24"}"#).await;
-    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
-    (lab, controller, rack)
-}
 
 /// Whom the rack may inspect, by what it was told last.
 fn enlist(rack: &Linked) -> Option<Enlist> {
     let told = rack.told().concerns;
     let version = told.iter().rfind(|version| version.concern == "boot")?;
     BootConcern::decode(version.body.as_slice()).expect("a concern").enlist
-}
-
-async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = found().await {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        tokio::task::yield_now().await;
-    }
 }
 
 async fn told(rack: &Linked) -> Enlist {
@@ -96,7 +67,7 @@ async fn discovery(lab: &Lab) -> Value {
 
 #[tokio::test]
 async fn what_was_found_is_a_discovery_and_the_machine_that_is_declared_takes_it_over_without_a_boot() {
-    let (lab, _controller, rack) = site().await;
+    let (lab, _controller, rack) = network().await;
     found(&rack, &[A, B], "5BR47J2").await;
     let seen = discovery(&lab).await;
     assert_eq!(seen["metadata"]["name"], "mac-52-54-00-00-00-0a");
@@ -124,7 +95,7 @@ async fn what_was_found_is_a_discovery_and_the_machine_that_is_declared_takes_it
 
 #[tokio::test]
 async fn where_a_vlan_says_so_the_region_makes_a_machine_by_its_rules() {
-    let (lab, _controller, rack) = site().await;
+    let (lab, _controller, rack) = network().await;
     lab.api.declare("/api/v1/zones/row-1", "{}").await;
     let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": "create"});
     lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
@@ -166,7 +137,7 @@ async fn where_a_vlan_says_so_the_region_makes_a_machine_by_its_rules() {
 
 #[tokio::test]
 async fn a_rule_that_names_a_switch_is_for_the_machines_at_it() {
-    let (lab, _controller, rack) = site().await;
+    let (lab, _controller, rack) = network().await;
     for zone in ["row-1", "row-2"] {
         lab.api.declare(&format!("/api/v1/zones/{zone}"), "{}").await;
     }
@@ -197,7 +168,7 @@ async fn a_rule_that_names_a_switch_is_for_the_machines_at_it() {
 
 #[tokio::test]
 async fn settings_and_vlan_say_whom_a_rack_may_look_into() {
-    let (lab, _controller, rack) = site().await;
+    let (lab, _controller, rack) = network().await;
     let enlist = told(&rack).await;
     let task = &enlist.tasks[0];
     assert_eq!(
@@ -219,7 +190,7 @@ async fn settings_and_vlan_say_whom_a_rack_may_look_into() {
 
 #[tokio::test]
 async fn a_machine_whose_commissioning_has_scripts_is_booted_for_these() {
-    let (lab, _controller, rack) = site().await;
+    let (lab, _controller, rack) = network().await;
     let script = json!({"type": "commissioning", "content": "#!/bin/sh\ntrue\n"});
     lab.api.declare("/api/v1/scripts/check", &script.to_string()).await;
     found(&rack, &[A], "5BR47J2").await;

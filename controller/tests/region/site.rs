@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const MAC: &str = "52:54:00:00:00:0a";
 
-/// A rack at 10.77.0.2, and where the machine stands.
-pub(crate) async fn site() -> (Lab, Controller, Linked) {
+/// A rack at 10.77.0.2 that serves one network, and an image to boot machines with.
+pub(crate) async fn network() -> (Lab, Controller, Linked) {
     let lab = lab().await;
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
@@ -25,9 +25,15 @@ pub(crate) async fn site() -> (Lab, Controller, Linked) {
     lab.api.declare("/api/v1/fabrics/lab", "{}").await;
     lab.api.declare("/api/v1/vlans/lab.0", r#"{"fabric":"lab","vid":0,"dhcp":{"enabled":true}}"#).await;
     lab.api.declare("/api/v1/subnets/lab", r#"{"vlan":"lab.0","cidr":"10.77.0.0/24"}"#).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    (lab, controller, rack)
+}
+
+/// The same, and the address of a machine there.
+pub(crate) async fn site() -> (Lab, Controller, Linked) {
+    let (lab, controller, rack) = network().await;
     let place = json!({"subnet": "lab", "address": "10.77.0.9", "mac": MAC}).to_string();
     lab.api.declare("/api/v1/ip_addresses/web1", &place).await;
-    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
     (lab, controller, rack)
 }
 
