@@ -162,7 +162,8 @@ impl<'a> Walk<'a> {
             Power::Due if self.may_power((step, attempt), verb, None) && self.fleet_powers(step, verb) => {
                 self.begin(scope, step, attempt, effect);
             }
-            Power::Undelivered(_) | Power::Due => {}
+            Power::Due => self.announce(scope, &[step]),
+            Power::Undelivered(_) => {}
         }
     }
 
@@ -283,14 +284,19 @@ impl<'a> Walk<'a> {
             return;
         }
         let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
-        let seen = held_by.filter(|r| r.state == opposite).map(|r| r.at);
+        // Nobody has to be asked where the last reading is as wanted.
+        let is_held = self.reads(wanted);
+        let seen = held_by.filter(|r| r.state == opposite && !is_held).map(|r| r.at);
         let shuts_down = self.shuts_down_to_hold().filter(|_| wanted == PowerState::Off);
-        let Some(seen) = seen.or(shuts_down.map(|r| r.started_at)) else { return };
-        let power = match self.power(step, |r| r.step == step, Some(wanted)) {
+        let since = seen.or(shuts_down.map(|r| r.started_at));
+        let power = match (self.power(step, |r| r.step == step, Some(wanted)), since) {
+            // The answer of a command that was sent is waited for, also where the power reads as wanted before it.
+            (power @ Power::Answering(..), _) => power,
+            (_, None) => return,
             // It was as declared, and has changed since. Of one instant, the reading is the one that was stored last, and is no
             // answer to this step: it says the opposite.
-            Power::Done(_, at) if at <= seen => Power::Due,
-            other => other,
+            (Power::Done(_, at), Some(seen)) if at <= seen => Power::Due,
+            (power, Some(_)) => power,
         };
         if wanted == PowerState::Off && matches!(power, Power::Due) && !self.shut_down_before_hold() {
             if self.blocked() {

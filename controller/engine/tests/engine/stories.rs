@@ -365,6 +365,47 @@ fn a_deployed_machine_that_is_declared_off_is_shut_down_each_time() {
     assert_eq!(world.recorded, [StepId::SoftOff, StepId::HoldOff, StepId::SoftOff, StepId::HoldOff]);
 }
 
+/// The system is down, and the BMC has not answered to the command that cuts the power.
+#[test]
+fn a_power_off_that_is_not_answered_is_waited_for_and_what_follows_is_told() {
+    let mut world = World::new();
+    world.deploy(|_| {});
+    assert!(world.run(3, ready));
+    world.remachine(|spec| spec.power = PowerPolicy::Off);
+    while world.reads_on() {
+        world.reconcile(Crash::Never);
+        world.advance(600);
+    }
+    world.hardware.faults.insert(Fault::AnswerLost);
+    while world.recorded.last() != Some(&StepId::HoldOff) {
+        world.reconcile(Crash::Never);
+    }
+    world.hardware.faults.clear();
+    let plan = world.plan();
+    assert!(
+        !ready(&world, &plan) && plan.waits.iter().any(|it| it.step == Some(StepId::HoldOff)),
+        "{plan:?}"
+    );
+    world.undeploy();
+    let announced = world.plan().announced();
+    assert!(announced.starts_with(&[StepId::PowerOffRelease]), "{announced:?}");
+    assert!(world.run(3, ready), "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+/// The answer to the last command says on, and a later reading says off.
+#[test]
+fn a_machine_that_went_off_by_itself_is_not_switched_off() {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    world.recorded.clear();
+    world.input.facts.answered = Some(PowerReading { state: PowerState::On, at: world.now });
+    world.advance(60);
+    world.input.facts.power = Some(PowerReading { state: PowerState::Off, at: world.now });
+    assert!(world.run(1, ready));
+    assert_eq!(world.recorded, []);
+}
+
 #[test]
 fn a_changed_deployment_is_installed_again_only_in_place() {
     for (redeploy, again) in [(Redeploy::Refuse, false), (Redeploy::InPlace, true)] {
