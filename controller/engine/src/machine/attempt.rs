@@ -279,9 +279,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Waits for the word of an agent that may be writing to disks unheard: the machine was powered on for its attempt, and the
-    /// racks were away since, one of which may have lost what it heard. True when there may be one, other than `mine`.
-    pub(crate) fn wait_for_unheard(&mut self, step: StepId, mine: Option<Attempt>) -> bool {
-        let Some((task, since, until)) = self.unheard(mine).filter(|(.., until)| self.now < *until) else {
+    /// racks were away since, one of which may have lost what it heard. True when there may be one.
+    pub(crate) fn wait_for_unheard(&mut self, step: StepId) -> bool {
+        let Some((task, since, until)) = self.unheard().filter(|(.., until)| self.now < *until) else {
             return false;
         };
         let message = format!(
@@ -298,12 +298,12 @@ impl<'a> Walk<'a> {
 
     /// The task that the machine was powered on for last, if it writes to disks and its silence means nothing yet; from when
     /// and until when that is so.
-    fn unheard(&self, mine: Option<Attempt>) -> Option<(TaskSteps, Timestamp, Timestamp)> {
+    fn unheard(&self) -> Option<(TaskSteps, Timestamp, Timestamp)> {
         let (task, booted) = self.input.records.iter().rev().find_map(|record| {
             let task = TaskSteps::netbooted_by(record.step)?;
             Some((task, record))
         })?;
-        let attempt = booted.attempt.filter(|attempt| self.may_write(task) && Some(*attempt) != mine)?;
+        let attempt = booted.attempt.filter(|_| self.may_write(task))?;
         let armed = self.input.records.iter().find(|r| r.step == task.arm && r.attempt == Some(attempt))?;
         let gone_off = self.reading().is_some_and(|r| r.state == PowerState::Off && r.at > booted.started_at);
         if gone_off || !matches!(self.state(armed), State::Open) {

@@ -156,10 +156,10 @@ impl<'a> Walk<'a> {
             Power::Done(..) => {}
             Power::Resting(wait) => self.waits.push(*wait),
             Power::Answering(record, until) => self.wait_for_answer(record, until),
-            Power::Undelivered(record) if self.may_power((step, attempt), verb, Some(record)) => {
+            Power::Undelivered(record) if self.may_power(step, verb, Some(record)) => {
                 self.resume(record, effect);
             }
-            Power::Due if self.may_power((step, attempt), verb, None) && self.fleet_powers(step, verb) => {
+            Power::Due if self.may_power(step, verb, None) && self.fleet_powers(step, verb) => {
                 self.begin(scope, step, attempt, effect);
             }
             Power::Due => self.announce(scope, &[step]),
@@ -178,16 +178,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether a power command may be sent now; waits for what stands against it.
-    fn may_power(
-        &mut self,
-        (step, attempt): (StepId, Option<Attempt>),
-        verb: Verb,
-        resumed: Option<&StepRecord>,
-    ) -> bool {
+    fn may_power(&mut self, step: StepId, verb: Verb, resumed: Option<&StepRecord>) -> bool {
         if step != StepId::ReadPower && self.wait_for_writer(step) {
             return false;
         }
-        if matches!(verb, Verb::Off | Verb::Cycle) && self.wait_for_unheard(step, attempt) {
+        if matches!(verb, Verb::Off | Verb::Cycle) && self.wait_for_unheard(step) {
             return false;
         }
         let open = self.input.records.iter().rev().find_map(|r| {
