@@ -278,8 +278,8 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Waits for the word of an agent that may be writing to disks unheard: the machine was powered on for its attempt, and the
-    /// racks were away since, one of which may have lost what it heard. True when there may be one.
+    /// Waits for the word of an agent that may be writing to disks unheard. The machine was powered on for its attempt, the racks were away
+    /// since, and one of them may have lost what it heard. True when there may be such an agent.
     pub(crate) fn wait_for_unheard(&mut self, step: StepId) -> bool {
         let Some((task, since, until)) = self.unheard().filter(|(.., until)| self.now < *until) else {
             return false;
