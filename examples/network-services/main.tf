@@ -1,6 +1,12 @@
 # Names, time and packages for the machines of a network: a domain with records, names of addresses, a domain of other servers, NTP servers,
 # the proxy of racks, and a repository of packages.
 
+variable "tsig_secret" {
+  description = "The secret of the key basalt.example.com, in base64."
+  type        = string
+  sensitive   = true
+}
+
 resource "basalt_fabric" "hall" {
   name = "hall"
 }
@@ -17,6 +23,14 @@ resource "basalt_vlan" "servers" {
 resource "basalt_domain" "hall" {
   name = "hall.example.com"
   ttl  = 60
+  # A server of the company holds a copy. It has the same key: `tsig-keygen -a hmac-sha256 basalt.example.com`.
+  secondaries = {
+    ns1 = {
+      address  = "192.0.2.61"
+      key_name = "basalt.example.com"
+      key      = var.tsig_secret
+    }
+  }
 }
 
 # The company's own names are asked of its servers. Answers with private addresses are taken from these alone.

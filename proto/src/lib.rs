@@ -25,6 +25,8 @@ pub const LINK: &str = "link ";
 pub const DNS: &str = "dns ";
 /// Before an address and a port, the service that takes syslog there.
 pub const SYSLOG: &str = "syslog ";
+/// The state of a secondary of a zone is told under this, the zone, a space and the secondary's name. No words: it is declared no more.
+pub const SECONDARY: &str = "secondary ";
 /// The rack's caching proxy. No words: Settings have switched it off.
 pub const PROXY: &str = "proxy";
 /// The state of an NTP server is told under this, and the server's name. No words: the server is asked no more.

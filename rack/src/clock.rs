@@ -5,7 +5,7 @@
 //! since boot, which nobody sets ([`Clock::now`]), and said as regions count it ([`Clock::unix`]): by their word, and by this host's
 //! wall clock until one has spoken. How these differ is kept in `DIR/clock`, so that neither a restart nor a reboot makes it jump.
 //!
-//! The wall clock itself ([`wall_ms`]) counts for certificates alone, as for every peer of TLS.
+//! The wall clock itself ([`wall_ms`]) counts for certificates, as for every peer of TLS, and for signatures of DNS messages.
 
 use std::fs;
 use std::io;

@@ -228,7 +228,7 @@ impl Daemon {
                 .as_ref()
                 .map(|it| Regions::new(Arc::clone(&identity), Arc::clone(it), Arc::clone(&region))),
         });
-        let dns = Arc::new(Dns::new().map_err(files)?);
+        let dns = Arc::new(Dns::new(facts.clone()).map_err(files)?);
         let (stop, deleted) = (CancellationToken::new(), CancellationToken::new());
         let tasks = TaskTracker::new();
         let tls = TlsAcceptor::from(Arc::new(identity.agent_tls()?));

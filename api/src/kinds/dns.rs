@@ -3,10 +3,19 @@
 use super::record::{RecordData, RecordType};
 use super::{CommonStatus, kind};
 use crate::model::Ref;
+use crate::pointer;
 use crate::validate::Rule;
-use crate::values::{LONGEST_NAME, OwnerName};
+use crate::values::{Hostname, LONGEST_NAME, Naming, OwnerName, Secret};
 use basalt_api_derive::Model;
+use base64::Engine as _;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// Servers that each rack tells of changes of one zone.
+const MOST_SECONDARIES: usize = 16;
+/// Bytes of a secret. Fewer can be guessed from one message; more do not make HMAC-SHA256 stronger (RFC 2104 §3).
+const SECRET_BYTES: RangeInclusive<usize> = 16..=64;
 
 kind! {
     /// A domain of the DNS. Its name is the domain's: `lab.example.com`.
@@ -24,9 +33,27 @@ pub struct DomainSpec {
     pub ttl: u32,
     /// Servers that answer for it, in order, where Basalt does not.
     pub forward_to: Vec<IpAddr>,
+    /// Servers that hold copies of its zone, by names of your choice: at most 16. Racks let them copy the zone (AXFR), and tell them when it
+    /// changes (NOTIFY).
+    pub secondaries: BTreeMap<String, Secondary>,
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
+}
+
+/// A server that holds a copy of a zone.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Secondary {
+    /// Its address. Copies are given to this address alone.
+    pub address: IpAddr,
+    /// The port at which it is told of changes. It asks from any port.
+    #[field(default = 53, min = 1, max = 65535)]
+    pub port: u16,
+    /// The name of the key, which is the same there: `basalt.example.com`.
+    pub key_name: Hostname,
+    /// The secret of the key, without which nothing is copied: 16 to 64 bytes in base64, as `tsig-keygen` prints them. The algorithm is hmac-sha256.
+    #[field(sent_nowhere)]
+    pub key: Option<Secret>,
 }
 
 /// What of the domain is served.
@@ -41,6 +68,7 @@ pub struct DomainStatus {
 }
 
 fn domain_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
+    secondary_rules(spec, rule);
     if spec.authoritative && !spec.forward_to.is_empty() {
         rule.broken(
             "/forward_to",
@@ -54,6 +82,56 @@ fn domain_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
             "nobody would answer for this domain",
             "the addresses of its servers, or authoritative = true",
         );
+    }
+}
+
+fn secondary_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
+    if !spec.authoritative && !spec.secondaries.is_empty() {
+        rule.broken(
+            "/secondaries",
+            "other servers answer for this domain, and racks have no zone to copy",
+            "leave it out, or say authoritative = true",
+        );
+    }
+    if spec.secondaries.len() > MOST_SECONDARIES {
+        let message = format!("{} servers would copy the zone from each rack", spec.secondaries.len());
+        rule.broken(
+            "/secondaries",
+            message,
+            format!("at most {MOST_SECONDARIES}; others can copy from these"),
+        );
+    }
+    let mut addresses = BTreeMap::new();
+    for (name, secondary) in &spec.secondaries {
+        let at = pointer::child("/secondaries", name);
+        if let Err(bad) = Naming::Label.check(name) {
+            rule.broken(&at, bad.message, bad.hint);
+        }
+        let address = secondary.address.to_canonical();
+        if let Some(other) = addresses.insert(address, name) {
+            rule.broken(
+                pointer::child(&at, "address"),
+                format!("{other:?} has the address {address} already, and a server is known by its address"),
+                "one secondary for each address",
+            );
+        }
+        if address.is_unspecified() || address.is_multicast() {
+            rule.broken(
+                pointer::child(&at, "address"),
+                format!("{address} is the address of no server"),
+                "the address of one host",
+            );
+        }
+        // A secret that is left out, or not in plain, may have been declared before.
+        let Some(text) = secondary.key.as_ref().and_then(Secret::expose) else { continue };
+        let is_sound = |bytes: Vec<u8>| SECRET_BYTES.contains(&bytes.len());
+        if !base64::engine::general_purpose::STANDARD.decode(text).is_ok_and(is_sound) {
+            rule.broken(
+                pointer::child(&at, "key"),
+                format!("it is not {} to {} bytes in base64", SECRET_BYTES.start(), SECRET_BYTES.end()),
+                "the secret that `tsig-keygen -a hmac-sha256` prints",
+            );
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::KINDS;
 use crate::schema::{Const, Effect, Field, Kind, MAX_INT, Presence, Schema, Stability, Type};
 use crate::values::Naming;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Terraform's meta-arguments: no attribute of a resource can be called so.
@@ -256,4 +256,31 @@ fn a_status_has_the_common_fields_and_its_own_in_one_object() {
     .unwrap();
     assert_eq!(read.common.observed_generation.get(), 2);
     assert!(read.common.condition("Ready").is_some_and(|c| c.status == super::ConditionStatus::True));
+}
+
+#[test]
+fn secondaries_have_addresses_of_their_own_and_secrets_of_tsig_keygen() {
+    let broken = |spec: Value| -> Vec<String> {
+        let kind = Kind::find("Domain").expect("a kind");
+        crate::validate(kind, &spec).into_iter().map(|error| error.pointer).collect()
+    };
+    let with = |address: &str, key: &str| json!({"address": address, "key_name": "k.example", "key": key});
+    let secret = "AAAAAAAAAAAAAAAAAAAAAA==";
+    let of = |secondaries: Value| json!({"secondaries": secondaries});
+    assert!(broken(of(json!({"a": with("192.0.2.1", secret), "b": with("fd00::1", secret)}))).is_empty());
+    assert!(broken(of(json!({"a": {"address": "192.0.2.1", "key_name": "k.example"}}))).is_empty(), "kept");
+    for bad in ["", "hunter2", "AAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAA"] {
+        assert_eq!(broken(of(json!({"a": with("192.0.2.1", bad)}))), ["/secondaries/a/key"], "{bad:?}");
+    }
+    let twice = json!({"a": with("192.0.2.1", secret), "b": with("::ffff:192.0.2.1", secret)});
+    assert_eq!(broken(of(twice)), ["/secondaries/b/address"]);
+    for bad in ["0.0.0.0", "224.0.0.1", "::", "ff02::1"] {
+        assert_eq!(broken(of(json!({"a": with(bad, secret)}))), ["/secondaries/a/address"], "{bad}");
+    }
+    assert_eq!(broken(of(json!({"A b": with("192.0.2.1", secret)}))), ["/secondaries/A b"]);
+    let many: serde_json::Map<_, _> =
+        (1..=17).map(|n| (format!("s{n}"), with(&format!("192.0.2.{n}"), secret))).collect();
+    assert_eq!(broken(of(Value::Object(many))), ["/secondaries"]);
+    let other = json!({"authoritative": false, "forward_to": ["192.0.2.1"], "secondaries": {"a": with("192.0.2.1", secret)}});
+    assert_eq!(broken(other), ["/secondaries"]);
 }

@@ -369,6 +369,23 @@ impl Store {
         let Some(sealed) = query.fetch_optional(self.pool()).await? else { return Ok(None) };
         self.seal().open(&crate::seal::Place { object: uid, pointer }, &sealed).map(Some)
     }
+
+    /// The plaintexts of all secrets of an object, by their pointers.
+    ///
+    /// # Errors
+    /// The seal key does not open them, or the database.
+    pub async fn open_secrets(
+        &self,
+        uid: Uid,
+    ) -> Result<BTreeMap<String, zeroize::Zeroizing<Vec<u8>>>, StoreError> {
+        let query = sqlx::query!("select pointer, sealed from secret where object = $1", uid.get());
+        let rows = query.fetch_all(self.pool()).await?;
+        let open = |(pointer, sealed): (String, Vec<u8>)| {
+            let text = self.seal().open(&crate::seal::Place { object: uid, pointer: &pointer }, &sealed)?;
+            Ok((pointer, text))
+        };
+        rows.into_iter().map(|row| open((row.pointer, row.sealed))).collect()
+    }
 }
 
 pub(crate) async fn referrers(tx: &mut Tx, uid: Uid) -> Result<Vec<Referrer>, StoreError> {

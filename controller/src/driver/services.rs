@@ -75,7 +75,9 @@ pub fn services(
     for Said { id, stored_at, what } in since_start(said) {
         // Free addresses are the usual case: only their lack is told.
         let is_no_news = what.ok && what.service.starts_with(basalt_proto::ADDRESSES);
-        let has_words = what.service.starts_with(basalt_proto::TIME) || &*what.service == basalt_proto::PROXY;
+        let has_words =
+            [basalt_proto::TIME, basalt_proto::SECONDARY].iter().any(|it| what.service.starts_with(it))
+                || &*what.service == basalt_proto::PROXY;
         let is_gone = has_words && what.message.is_empty();
         if is_gone {
             services.remove(&*what.service);
@@ -175,6 +177,23 @@ mod tests {
         assert_eq!(told["time a"].state, ServiceState::Running);
         assert_eq!(told["time a"].message.as_deref(), Some("does not answer"));
         assert!(services(&[said(1, "does not answer"), said(2, "")], None, at(9)).is_empty());
+    }
+
+    #[test]
+    fn a_secondary_is_told_of_until_it_is_declared_no_more() {
+        let name = "secondary lab.example ns1";
+        let said = |id, ok, message: &str| {
+            let what = Health { service: name.into(), ok, message: message.into() };
+            Said { id, stored_at: at(id), what }
+        };
+        let all = [
+            said(1, true, "it holds the zone as it is"),
+            said(2, false, "192.0.2.53:53: it does not answer"),
+            said(3, true, ""),
+        ];
+        assert_eq!(services(&all[..1], None, at(9))[name].state, ServiceState::Running);
+        assert_eq!(services(&all[..2], None, at(9))[name].state, ServiceState::Stopped);
+        assert!(services(&all, None, at(9)).is_empty());
     }
 
     #[test]

@@ -147,6 +147,59 @@ async fn a_domain_of_other_servers_is_forwarded_and_one_in_the_regions_own_is_re
 }
 
 #[tokio::test]
+async fn racks_are_told_the_secondaries_of_a_domain_with_their_keys_and_nobody_else_is_shown_them() {
+    let (lab, _controller, rack) = furnished().await;
+    let path = "/api/v1/domains/lab.example";
+    let declared = |secret: &str| {
+        let secondary = json!({"address": "192.0.2.53", "key_name": "basalt.example", "key": secret});
+        json!({"ttl": 60, "secondaries": {"ns1": secondary}}).to_string()
+    };
+    let told = async |secret: &[u8]| {
+        let began = Instant::now();
+        while last(&rack).secondaries.first().is_none_or(|it| it.secret != secret) {
+            assert!(began.elapsed() < PATIENCE, "{:?}", last(&rack));
+            tokio::task::yield_now().await;
+        }
+        last(&rack)
+    };
+    lab.api.declare(path, &declared("AAAAAAAAAAAAAAAAAAAAAA==")).await;
+    let first = told(&[0; 16]).await;
+    let it = &first.secondaries[0];
+    let named = (it.zone.as_str(), it.name.as_str(), it.address.as_str(), it.port, it.key.as_str());
+    assert_eq!(named, ("lab.example", "ns1", "192.0.2.53", 53, "basalt.example"));
+    let shown = lab.api.get(path).await.json()["spec"]["secondaries"]["ns1"]["key"].clone();
+    assert_eq!(shown["set"], json!(true), "{shown}");
+    assert!(!shown.to_string().contains("AAAAAAAA"), "{shown}");
+
+    // Another secret is told, and is no other content of the zone.
+    lab.api.declare(path, &declared("AQEBAQEBAQEBAQEBAQEBAQ==")).await;
+    let second = told(&[1; 16]).await;
+    let serial =
+        |told: &DnsConcern| told.zones.iter().find(|it| it.origin == "lab.example").map(|it| it.serial);
+    assert_eq!(serial(&first), serial(&second));
+    lab.api.declare(path, r#"{"ttl": 60}"#).await;
+    let began = Instant::now();
+    while !last(&rack).secondaries.is_empty() {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+
+    // Without a key it gets no copy, and the Domain says so.
+    let without = json!({"ns2": {"address": "192.0.2.55", "key_name": "basalt.example"}});
+    lab.api.declare(path, &json!({"ttl": 60, "secondaries": without}).to_string()).await;
+    let began = Instant::now();
+    loop {
+        let status = lab.api.get(path).await.json()["status"].clone();
+        if status["conditions"].to_string().contains("secondary ns2 has no key") {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{status}");
+        tokio::task::yield_now().await;
+    }
+    assert!(last(&rack).secondaries.is_empty());
+}
+
+#[tokio::test]
 async fn clients_are_told_the_racks_that_answer_dns_unless_their_subnet_names_others() {
     let (lab, _controller, rack) = furnished().await;
     let servers = || {

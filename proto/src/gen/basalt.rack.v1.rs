@@ -409,6 +409,28 @@ pub struct DnsConcern {
     /// networks whose hosts may ask about names that are in no zone
     #[prost(string, repeated, tag = "4")]
     pub recursion: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "5")]
+    pub secondaries: ::prost::alloc::vec::Vec<DnsSecondary>,
+}
+/// A server that copies a zone from racks, and is told by them when it changes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DnsSecondary {
+    /// its origin
+    #[prost(string, tag = "1")]
+    pub zone: ::prost::alloc::string::String,
+    /// as it is declared
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub address: ::prost::alloc::string::String,
+    /// where it is told of changes
+    #[prost(uint32, tag = "4")]
+    pub port: u32,
+    /// the name of the key, HMAC-SHA256
+    #[prost(string, tag = "5")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(bytes = "vec", tag = "6")]
+    pub secret: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DnsZone {

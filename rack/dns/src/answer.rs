@@ -33,6 +33,8 @@ pub enum Answer {
     Reply(Vec<u8>),
     /// Another server knows. The question makes the reply of what that server says.
     Forward(Box<Question>),
+    /// The query is signed, or asks for a whole zone: [`Secondaries::answer`](crate::Secondaries::answer) has the keys.
+    Secondary,
     /// Send nothing: it is no query.
     Drop,
 }
@@ -43,6 +45,17 @@ pub enum Answer {
 /// every other question for such names is answered REFUSED.
 #[must_use]
 pub fn answer(zones: &Zones, query: &[u8], transport: Transport, may_recurse: bool) -> Answer {
+    answer_within(zones, query, transport, may_recurse, 0)
+}
+
+/// As [`answer`]; the reply leaves so many octets of its limit free, for a signature.
+pub(crate) fn answer_within(
+    zones: &Zones,
+    query: &[u8],
+    transport: Transport,
+    may_recurse: bool,
+    free: usize,
+) -> Answer {
     let query = match Query::read(query) {
         Ok(query) => query,
         Err(Unreadable::Ignore) => return Answer::Drop,
@@ -53,8 +66,12 @@ pub fn answer(zones: &Zones, query: &[u8], transport: Transport, may_recurse: bo
         (Transport::Udp, Some(edns)) => edns.size.clamp(PLAIN_UDP, UDP_SIZE),
         (Transport::Udp, None) => PLAIN_UDP,
     };
+    if query.tsig.is_some() || query.class == IN && matches!(query.rtype, rtype::AXFR | rtype::IXFR) {
+        return Answer::Secondary;
+    }
     let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
-    let mut reply = Reply::new(query.id, query.flags, query.question, dnssec_ok, usize::from(limit));
+    let mut reply =
+        Reply::new(query.id, query.flags, query.question, dnssec_ok, usize::from(limit).saturating_sub(free));
     reply.point_at(&query.name);
     if may_recurse {
         reply.set(RA);
@@ -75,7 +92,6 @@ fn refusal(query: &Query<'_>) -> Option<Code> {
     match query.rtype {
         _ if query.class != IN => Some(Code::Refused),
         0 | rtype::OPT => Some(Code::FormErr),
-        rtype::AXFR | rtype::IXFR => Some(Code::Refused),
         rtype::TKEY | rtype::TSIG | rtype::MAILA | rtype::MAILB => Some(Code::NotImp),
         _ => None,
     }

@@ -4,6 +4,7 @@
 //! - [`Zones`] are all zones of a server: the longest suffix answers.
 //! - [`answer()`] reads a query and says what to do: send a reply, ask another server, or nothing.
 //! - [`Forwarder`] takes the questions for other servers. It keeps answers, and asks once for many clients.
+//! - [`Secondaries`] are the servers that may copy zones ([`Transfer`]), and are told of changes ([`Asked`]).
 //! - [`Response`] is the answer of another server.
 //!
 //! No sockets and no clock: the caller has them. Records come as types of hickory-proto. They are kept as bytes of the wire, and answers
@@ -41,6 +42,9 @@ mod question;
 mod records;
 mod reply;
 mod response;
+mod secondary;
+mod transfer;
+mod tsig;
 mod zone;
 mod zones;
 
@@ -50,5 +54,8 @@ pub use forwarder::{Counts, Forwarder, Limits, Next, Outcome, Upstream};
 pub use hickory_proto::rr::{Name, RData, Record, RecordType, rdata};
 pub use question::{Key, Question};
 pub use response::{BadResponse, Response};
+pub use secondary::{Asked, Secondaries, Secondary, Served};
+pub use transfer::{Messages, Transfer};
+pub use tsig::TsigKey;
 pub use zone::{BadZone, Reason, Soa, Zone};
 pub use zones::Zones;

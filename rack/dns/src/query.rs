@@ -39,6 +39,7 @@ pub(crate) enum Code {
     NxDomain = 3,
     NotImp = 4,
     Refused = 5,
+    NotAuth = 9,
     BadVers = 16,
 }
 
@@ -64,6 +65,10 @@ pub(crate) struct Query<'a> {
     pub(crate) rtype: u16,
     pub(crate) class: u16,
     pub(crate) edns: Option<Edns>,
+    /// The offset of the TSIG record, which is the last one (RFC 8945 §5.1).
+    pub(crate) tsig: Option<usize>,
+    /// The offset of the first record of the authority section, if it has one.
+    pub(crate) authority: Option<usize>,
 }
 
 /// Why a message is not answered as a query.
@@ -101,12 +106,21 @@ impl<'a> Query<'a> {
             let (rtype, class) = (u16_at(message, end)?, u16_at(message, end + 2)?);
             let question = message.get(HEADER..end + 4)?;
             let mut at = end + 4;
-            for _ in 0..usize::from(answers) + usize::from(authorities) {
+            for _ in 0..answers {
                 at = Field::read(message, at)?.end;
             }
-            let mut edns = None;
+            let authority = (authorities > 0).then_some(at);
+            for _ in 0..authorities {
+                at = Field::read(message, at)?.end;
+            }
+            let (mut edns, mut tsig) = (None, None);
             for _ in 0..additionals {
                 let field = Field::read(message, at)?;
+                // Nothing follows a TSIG record (RFC 8945 §5.1).
+                tsig.is_none().then_some(())?;
+                if field.rtype == rtype::TSIG {
+                    tsig = Some(at);
+                }
                 at = field.end;
                 if field.rtype == rtype::OPT {
                     // RFC 6891 §6.1.1: one, of the root.
@@ -115,7 +129,7 @@ impl<'a> Query<'a> {
                 }
             }
             (at == message.len()).then_some(())?;
-            Some(Self { id, flags, question, name, rtype, class, edns })
+            Some(Self { id, flags, question, name, rtype, class, edns, tsig, authority })
         };
         read().ok_or(bad(Code::FormErr))
     }

@@ -133,6 +133,12 @@ impl Reply {
         true
     }
 
+    /// One message of several: what did not fit is in the next, so nothing is cut.
+    pub(crate) fn finish_whole(mut self) -> Vec<u8> {
+        self.flags &= !TC;
+        self.finish()
+    }
+
     /// The message, with EDNS if the client has it.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         // The low four bits of a code stand in the header, the others in the OPT record (RFC 6891 §6.1.3).

@@ -154,6 +154,17 @@ impl Zone {
         self.labels
     }
 
+    /// The SOA as the zone has it at its origin.
+    pub(crate) fn soa(&self) -> Option<&RrSet> {
+        self.exact(&self.key, rtype::SOA)
+    }
+
+    /// All RRsets but the SOA, each with its owner. The order is the same each time.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = (&[u8], &RrSet)> {
+        let all = self.nodes.iter().flat_map(|(owner, node)| node.iter().map(move |set| (&**owner, set)));
+        all.filter(|(_, set)| set.rtype != rtype::SOA)
+    }
+
     /// The SOA of negative answers.
     pub(crate) fn negative(&self) -> &RrSet {
         &self.negative

@@ -43,6 +43,11 @@ impl Zones {
         self.zones.get(&to_key(origin))
     }
 
+    /// The zone of this name, in wire form and lower case.
+    pub(crate) fn of_key(&self, key: &[u8]) -> Option<&Arc<Zone>> {
+        self.zones.get(key)
+    }
+
     /// The zones, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Zone>> {
         self.zones.values()

@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-mod exchange;
+pub(super) mod exchange;
 mod servers;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Other names are asked of other servers ([`forward`]). [`Dns`] is shared by all addresses. [`Dns::serve`] answers at one address, by UDP and TCP (RFC 7766).
 
 pub mod forward;
+mod secondaries;
 mod tcp;
 mod udp;
 pub mod zones;
@@ -14,15 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use basalt_dns::{Answer, Limits, Question, Transport, answer};
+use basalt_dns::{Answer, Limits, Question, Served, Transport, answer};
 use basalt_proto::rack_v1::DnsConcern;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::wall_ms;
 use crate::health::Health;
 use crate::holder::{self, Protocol};
+use crate::spool::writer::Facts;
 use forward::{Config, Forward, PORT, Timing, nameservers};
+use secondaries::Notifier;
 use zones::Held;
 
 /// The file that names the servers of this host (resolv.conf(5)).
@@ -30,6 +34,8 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// How often it is looked which servers the host names.
 const HOST: Duration = Duration::from_secs(60);
+/// Zones that are copied at once.
+const TRANSFERS: usize = 16;
 /// Another remedy, besides the end of the program that has the port.
 const ADVICE: &str = "or have it leave this address alone (dnsmasq: `except-interface`)";
 
@@ -40,16 +46,20 @@ pub struct Dns {
     others: Arc<Forward>,
     /// The addresses that this rack answers at.
     own: ArcSwap<BTreeSet<IpAddr>>,
+    /// A place for each zone that is copied.
+    transfers: Semaphore,
+    notifier: Notifier,
 }
 
 impl Dns {
-    /// A service without zones, which asks the servers of this host. Its queries are sent from the runtime that this is called in.
+    /// A service without zones, which asks the servers of this host. It tells facts of secondaries. Its queries are sent from the runtime that this is called in.
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(facts: Facts) -> io::Result<Self> {
         let others = Forward::new(of_host(&BTreeSet::new()), Limits::default(), Timing::default())?;
-        Ok(Self { held: ArcSwap::default(), others, own: ArcSwap::default() })
+        let (transfers, notifier) = (Semaphore::new(TRANSFERS), Notifier::new(facts));
+        Ok(Self { held: ArcSwap::default(), others, own: ArcSwap::default(), transfers, notifier })
     }
 
     /// Names the addresses at which this rack answers.
@@ -57,6 +67,7 @@ impl Dns {
         if **self.own.load() != own {
             self.own.store(Arc::new(own));
             self.choose_servers();
+            self.tell_secondaries();
         }
     }
 
@@ -84,6 +95,7 @@ impl Dns {
                 None => dns.choose_servers(),
             });
             configured.await.ok();
+            self.tell_secondaries();
         }
     }
 
@@ -102,6 +114,12 @@ impl Dns {
         let (held, own) = (self.held.load(), self.own.load());
         self.others
             .configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, &own) });
+    }
+
+    /// Has the secondaries told of the zones that are held now. A rack that answers nowhere has nothing to copy.
+    fn tell_secondaries(&self) {
+        let (held, own) = (self.held.load(), self.own.load());
+        self.notifier.keep(if own.is_empty() { &[] } else { &held.copies });
     }
 
     /// Serves one address until cancelled.
@@ -131,10 +149,21 @@ impl Dns {
         answer(&held.zones, query, transport, held.may_recurse(peer))
     }
 
+    /// The answer to a query that is signed, or asks for a whole zone.
+    fn answer_secondary(&self, query: &[u8], peer: IpAddr, transport: Transport) -> Served {
+        let held = self.held.load();
+        held.secondaries.answer(&held.zones, query, peer, transport, unix())
+    }
+
     /// Has others answer a question of this client. `reply` is called with the answer, now or within some seconds.
     fn forward(&self, question: Question, peer: IpAddr, reply: impl FnOnce(Vec<u8>) + Send + 'static) {
         self.others.ask(peer, question, reply);
     }
+}
+
+/// Seconds since 1970, as secondaries count them.
+fn unix() -> u64 {
+    u64::try_from(wall_ms() / 1000).unwrap_or(0)
 }
 
 /// The servers for names of no domain: the declared servers, else the servers of this host. A rack that asks itself gets no answer.

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use basalt_dns::{Answer, Transport};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use basalt_dns::{Answer, Served, Transfer, Transport};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
-use super::Dns;
+use super::{Dns, unix};
 
 /// Connections of one address at once. Further clients wait to be accepted.
 const CONNECTIONS: usize = 256;
@@ -20,6 +20,8 @@ const CONNECTIONS: usize = 256;
 const OF_ONE: usize = 16;
 /// A connection on which nothing is said for so long is closed (RFC 7766 §6.2.3).
 const IDLE: Duration = Duration::from_secs(10);
+/// A zone is copied within this time, or the connection is closed. Each message of it has [`IDLE`].
+const WHOLE: Duration = Duration::from_secs(600);
 /// After a connection could not be accepted: this process has no file left for it.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -96,10 +98,33 @@ async fn talk(dns: &Dns, mut stream: TcpStream, peer: IpAddr) -> io::Result<()> 
                 let Ok(message) = answered.await else { return Ok(()) };
                 message
             }
+            Answer::Secondary => match dns.answer_secondary(&query, peer, Transport::Tcp) {
+                Served::Reply(reply) => reply,
+                Served::Transfer(transfer) => {
+                    let whole = copy(dns, *transfer, &mut writer);
+                    tokio::time::timeout(WHOLE, whole).await??;
+                    continue;
+                }
+                Served::Drop => return Ok(()),
+            },
             Answer::Drop => return Ok(()),
         };
-        let Ok(length) = u16::try_from(reply.len()) else { return Ok(()) };
-        let message = [&length.to_be_bytes(), reply.as_slice()].concat();
-        tokio::time::timeout(IDLE, writer.write_all(&message)).await??;
+        send(&mut writer, &reply).await?;
     }
+}
+
+/// Sends a zone. Too many others that copy at once are waited for as long as for a slow client.
+async fn copy(dns: &Dns, mut transfer: Transfer, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    let _place = tokio::time::timeout(IDLE, dns.transfers.acquire()).await?.map_err(io::Error::other)?;
+    let mut messages = transfer.messages();
+    while let Some(message) = messages.next(unix()) {
+        send(writer, &message).await?;
+    }
+    Ok(())
+}
+
+async fn send(writer: &mut (impl AsyncWrite + Unpin), message: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    let message = [&length.to_be_bytes(), message].concat();
+    tokio::time::timeout(IDLE, writer.write_all(&message)).await?
 }

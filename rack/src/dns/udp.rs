@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use basalt_dns::{Answer, Transport};
+use basalt_dns::{Answer, Served, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
@@ -76,6 +76,11 @@ fn take(dns: &Arc<Dns>, socket: &Arc<UdpSocket>, query: &[u8], peer: SocketAddr)
         Answer::Forward(question) => {
             let socket = Arc::clone(socket);
             dns.forward(*question, peer.ip(), move |reply| drop(socket.try_send_to(&reply, peer)));
+        }
+        Answer::Secondary => {
+            if let Served::Reply(reply) = dns.answer_secondary(query, peer.ip(), Transport::Udp) {
+                drop(socket.try_send_to(&reply, peer));
+            }
         }
         Answer::Drop => {}
     }

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use basalt_api::kinds::{RecordData, RecordType};
-use basalt_dns::{Computed, Name, RData, Record, Soa, Zone, Zones, rdata};
-use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsRecord, DnsZone};
+use basalt_dns::{Computed, Name, RData, Record, Secondaries, Secondary, Soa, TsigKey, Zone, Zones, rdata};
+use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsRecord, DnsSecondary, DnsZone};
 use ipnet::IpNet;
 use prost::Message;
 
@@ -28,8 +28,25 @@ pub struct Held {
     pub forwards: Vec<(Name, Vec<SocketAddr>)>,
     /// Servers for all other names; none: those of this host.
     pub upstream: Vec<IpAddr>,
+    /// Servers that may copy zones.
+    pub secondaries: Secondaries,
+    /// The same servers with their names: who is told of changes.
+    pub copies: Vec<Copy>,
     /// Each zone with the hash of what it was made of.
     made_of: HashMap<String, ([u8; 32], Arc<Zone>)>,
+}
+
+/// A copy of a zone, and the server that has it.
+#[derive(Debug, Clone)]
+pub struct Copy {
+    /// The name of the zone.
+    pub origin: Name,
+    /// The serial of the zone here.
+    pub serial: u32,
+    /// The zone and the name of the server, as people write them.
+    pub name: String,
+    /// The server that holds the copy.
+    pub secondary: Secondary,
 }
 
 impl Held {
@@ -81,7 +98,24 @@ impl Held {
                 Err(why) => left_out.push(format!("domain {why}")),
             }
         }
-        (Self { zones, recursion, forwards: conditional, upstream, made_of }, left_out)
+        let mut copies: Vec<Copy> = Vec::new();
+        for declared in &concern.secondaries {
+            match copy(declared, &zones) {
+                Ok(copy) => copies.push(copy),
+                Err(why) => {
+                    left_out.push(format!("secondary {} of zone {}: {why}", declared.name, declared.zone));
+                }
+            }
+        }
+        let mut secondaries = Secondaries::default();
+        copies.sort_by(|a, b| a.origin.cmp(&b.origin));
+        for of_zone in copies.chunk_by(|a, b| a.origin == b.origin) {
+            if let Some(first) = of_zone.first() {
+                secondaries.allow(&first.origin, of_zone.iter().map(|it| it.secondary.clone()).collect());
+            }
+        }
+        let held = Self { zones, recursion, forwards: conditional, upstream, secondaries, copies, made_of };
+        (held, left_out)
     }
 
     /// True if a host may ask about names in no zone.
@@ -89,6 +123,24 @@ impl Held {
     pub fn may_recurse(&self, peer: IpAddr) -> bool {
         peer.is_loopback() || self.recursion.iter().any(|network| network.contains(&peer))
     }
+}
+
+/// A secondary of the concern.
+///
+/// # Errors
+/// Why it cannot be one, in words.
+fn copy(declared: &DnsSecondary, zones: &Zones) -> Result<Copy, String> {
+    let DnsSecondary { zone, name: of, address, port, key, secret } = declared;
+    let origin = name(zone)?;
+    let serial = zones.get(&origin).ok_or("the zone is not served")?.serial();
+    let address: IpAddr = address.parse().map_err(|error| format!("{address:?}: {error}"))?;
+    let port = u16::try_from(*port).map_err(|_| format!("there is no port {port}"))?;
+    if secret.is_empty() {
+        return Err("it has no secret".to_owned());
+    }
+    let key = TsigKey::new(&name(key)?, secret);
+    let secondary = Secondary { at: (address, port).into(), key };
+    Ok(Copy { origin, serial, name: format!("{zone} {of}"), secondary })
 }
 
 /// A zone of the concern.

@@ -30,6 +30,7 @@ mod port;
 mod proxy;
 mod redfish;
 mod router_advertisement;
+mod secondaries;
 mod secure_boot;
 mod shared_leases;
 mod storm;

@@ -151,6 +151,8 @@ fn the_examples_of_network_services_and_of_enlistment_are_applied_and_need_no_ch
     ];
     for example in examples {
         within(async |world| {
+            let secret = "tsig_secret = \"AAAAAAAAAAAAAAAAAAAAAA==\"\n";
+            std::fs::write(world.dir.path().join("terraform.tfvars"), secret).expect("values");
             world.config(&format!("{}{example}", provider(&world)));
             let said = world.ok(&["apply", "-auto-approve"]).await;
             let resources = example.matches("\nresource ").count();

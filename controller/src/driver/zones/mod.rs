@@ -18,9 +18,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use basalt_api::kinds::{DnsRecordSpec, DomainSpec, DomainStatus, Rdns, SettingsSpec};
+use basalt_api::pointer;
 use basalt_api::values::{Cidr, SubnetId, Uid};
 use basalt_db::{HostAddress, Lease, Object, Published, Store, StoreError, Then};
-use basalt_proto::rack_v1::{DnsConcern, DnsForward, DnsZone};
+use basalt_proto::rack_v1::{DnsConcern, DnsForward, DnsSecondary, DnsZone};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use prost::Message;
 
 use super::conditions::settled;
@@ -127,7 +130,13 @@ pub async fn reconcile_domain(driver: &Driver, lease: &Lease) -> Result<Then, St
             return Ok(Then::Again(Duration::ZERO));
         };
         serial = Some(published.serial);
-        (true, "Served", format!("{} records, serial {}", published.records, published.serial))
+        match declared.secondaries.iter().find(|(_, secondary)| secondary.key.is_none()) {
+            Some((name, _)) => {
+                let message = format!("secondary {name} has no key and gets no copy: declare its `key`");
+                (false, "NoKey", message)
+            }
+            None => (true, "Served", format!("{} records, serial {}", published.records, published.serial)),
+        }
     } else {
         let servers: Vec<String> = declared.forward_to.iter().map(ToString::to_string).collect();
         (true, "Forwarded", format!("racks ask {}", servers.join(", ")))
@@ -292,5 +301,31 @@ pub async fn concern(store: &Store, topology: &Topology) -> Result<DnsConcern, S
         forwards: forwards.map(forward).collect(),
         upstream: settings.upstream_dns.iter().flatten().map(ToString::to_string).collect(),
         recursion: open.map(|net| net.subnet.cidr.to_string()).collect(),
+        secondaries: secondaries(store, &estate).await?,
     })
+}
+
+/// The servers that copy zones. Racks are told the secrets of their keys, so that they answer while no region is there.
+async fn secondaries(store: &Store, estate: &Estate) -> Result<Vec<DnsSecondary>, StoreError> {
+    let mut all = Vec::new();
+    for domain in estate.served_domains().filter(|domain| !domain.spec.secondaries.is_empty()) {
+        let secrets = store.open_secrets(domain.uid).await?;
+        for (name, declared) in &domain.spec.secondaries {
+            let at = pointer::child(&pointer::child("/secondaries", name), "key");
+            let secret = secrets.get(&at).and_then(|text| STANDARD.decode(text.as_slice()).ok());
+            let Some(secret) = secret else {
+                tracing::warn!(domain = domain.name, name, "a secondary is left out: it has no secret");
+                continue;
+            };
+            all.push(DnsSecondary {
+                zone: domain.name.clone(),
+                name: name.clone(),
+                address: declared.address.to_string(),
+                port: declared.port.into(),
+                key: declared.key_name.to_string(),
+                secret,
+            });
+        }
+    }
+    Ok(all)
 }

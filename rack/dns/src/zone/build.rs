@@ -7,8 +7,9 @@ use super::{HashMap, Node, RrSet, Soa, Zone, count_labels, parent, rtype, to_key
 use crate::name::display;
 use crate::records::type_name;
 
-/// An RRset must fit into one message, with header, question and EDNS (RFC 2181 §5).
-const MAX_RRSET: usize = 65_000;
+/// An RRset must fit into one message, with header, question and EDNS (RFC 2181 §5); a record of it fits beside its whole name and a
+/// signature (RFC 8945).
+const MAX_RRSET: usize = 64_900;
 
 /// A record that cannot stand in its zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +50,7 @@ pub enum Reason {
     Type,
     /// RFC 1035 §4.2.2: a message has 65,535 octets at most.
     #[error(
-        "all records of this name and type have {0} octets, and 65,000 are possible: declare fewer of them"
+        "all records of this name and type have {0} octets, and 64,900 are possible: declare fewer of them"
     )]
     TooLarge(usize),
     /// hickory-proto cannot encode it.

@@ -10,6 +10,7 @@ mod messages;
 mod model;
 mod noise;
 mod responses;
+mod secondaries;
 mod sizes;
 mod support;
 mod wildcards;

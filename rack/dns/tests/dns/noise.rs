@@ -1,6 +1,6 @@
 //! Queries damaged in every way: the same hundred thousand in every run. Each is answered, forwarded or dropped.
 
-use basalt_dns::{Answer, Computed, Transport, answer};
+use basalt_dns::{Answer, Computed, Secondaries, Served, Transport, answer};
 use hickory_proto::op::Message;
 
 use crate::support::{name, query, with_edns, zone, zones};
@@ -61,6 +61,15 @@ fn damaged_queries_are_answered_or_dropped_and_replies_can_be_read() {
             Answer::Forward(question) => {
                 forwarded += 1;
                 Message::from_vec(&question.fail()).unwrap();
+            }
+            Answer::Secondary => {
+                // Nobody is one.
+                let peer = std::net::Ipv4Addr::LOCALHOST.into();
+                if let Served::Reply(reply) =
+                    Secondaries::default().answer(&zones, &message, peer, transport, 1_800_000_000)
+                {
+                    assert!(reply.len() <= limit && reply[..2] == message[..2]);
+                }
             }
             Answer::Drop => dropped += 1,
         }
