@@ -68,7 +68,7 @@ pub struct DomainStatus {
 }
 
 fn domain_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
-    secondary_rules(spec, rule);
+    secondary_rules("/secondaries", &spec.secondaries, rule);
     if spec.authoritative && !spec.forward_to.is_empty() {
         rule.broken(
             "/forward_to",
@@ -83,9 +83,6 @@ fn domain_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
             "the addresses of its servers, or authoritative = true",
         );
     }
-}
-
-fn secondary_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
     if !spec.authoritative && !spec.secondaries.is_empty() {
         rule.broken(
             "/secondaries",
@@ -93,17 +90,17 @@ fn secondary_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
             "leave it out, or say authoritative = true",
         );
     }
-    if spec.secondaries.len() > MOST_SECONDARIES {
-        let message = format!("{} servers would copy the zone from each rack", spec.secondaries.len());
-        rule.broken(
-            "/secondaries",
-            message,
-            format!("at most {MOST_SECONDARIES}; others can copy from these"),
-        );
+}
+
+/// Rules of the servers that are declared at a pointer.
+pub(super) fn secondary_rules(field: &str, secondaries: &BTreeMap<String, Secondary>, rule: &mut Rule<'_>) {
+    if secondaries.len() > MOST_SECONDARIES {
+        let message = format!("{} servers would copy each zone from each rack", secondaries.len());
+        rule.broken(field, message, format!("at most {MOST_SECONDARIES}; others can copy from these"));
     }
     let mut addresses = BTreeMap::new();
-    for (name, secondary) in &spec.secondaries {
-        let at = pointer::child("/secondaries", name);
+    for (name, secondary) in secondaries {
+        let at = pointer::child(field, name);
         if let Err(bad) = Naming::Label.check(name) {
             rule.broken(&at, bad.message, bad.hint);
         }

@@ -1,5 +1,6 @@
 //! Settings: what holds for the whole region unless something nearer says otherwise.
 
+use super::dns::{Secondary, secondary_rules};
 use super::enlist::enlistment_rules;
 use super::{CommonStatus, Domain, EnlistMode, Enlistment, EraseMethod, Image, Role, kind};
 use crate::model::Ref;
@@ -34,6 +35,9 @@ pub struct SettingsSpec {
     /// The domain that the region writes itself. For each subnet it has a name `SUBNET.rack` with the racks that are there now. Absent:
     /// `basalt.internal`.
     pub internal_domain: Option<Hostname>,
+    /// Servers that hold copies of all zones, of domains and of addresses, by names of your choice: at most 16. They also get the zone
+    /// `catalog.INTERNAL_DOMAIN`, which names all others (RFC 9432): servers that read it need no configuration for each zone.
+    pub dns_secondaries: BTreeMap<String, Secondary>,
     /// NTP servers that racks compare their hosts' clocks with: three or more tell which one is wrong. Racks serve time and set no clock. Empty:
     /// none. Absent: those that the NTP daemon of each rack's host is configured with.
     #[field(none)]
@@ -325,6 +329,7 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
     }
     enlistment_rules(&spec.enlistment, rule);
     remote_syslog_rules(&spec.remote_syslog, rule);
+    secondary_rules("/dns_secondaries", &spec.dns_secondaries, rule);
     if let Some(openid) = &spec.openid {
         openid_rules(openid, rule);
     }

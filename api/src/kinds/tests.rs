@@ -283,4 +283,7 @@ fn secondaries_have_addresses_of_their_own_and_secrets_of_tsig_keygen() {
     assert_eq!(broken(of(Value::Object(many))), ["/secondaries"]);
     let other = json!({"authoritative": false, "forward_to": ["192.0.2.1"], "secondaries": {"a": with("192.0.2.1", secret)}});
     assert_eq!(broken(other), ["/secondaries"]);
+    let settings = Kind::find("Settings").expect("a kind");
+    let of_all = crate::validate(settings, &json!({"dns_secondaries": {"a": with("192.0.2.1", "hunter2")}}));
+    assert_eq!(of_all[0].pointer, "/dns_secondaries/a/key");
 }

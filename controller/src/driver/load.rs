@@ -12,7 +12,9 @@ use basalt_api::kinds::{
     Architecture, DeploymentSpec, FabricSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec,
     RackSpec, SettingsSpec, StaticRouteSpec, SubnetSpec, VlanSpec,
 };
-use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
+use basalt_api::values::{
+    Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp, Uid,
+};
 use basalt_db::{
     BmcAccount, CurrentLease, EntryState, Fact, FleetLimits, HostName, Object, Slot, Store, StoreError,
     Tagged, TopologyRows,
@@ -61,6 +63,8 @@ pub struct Estate {
     pub domains: Arc<[DomainSeen]>,
     /// What holds for the whole region.
     pub settings: Arc<SettingsSpec>,
+    /// The uid of the Settings, if they are declared.
+    pub settings_uid: Option<Uid>,
     /// Why what is declared for the region cannot be read: it may forbid whatever is about to be done.
     pub unread: Option<String>,
 }
@@ -192,12 +196,15 @@ impl Estate {
             readable(rows.take("Domain")).filter(|(object, _)| object.deletion_requested_at.is_none());
         let domains =
             domains.map(|(object, spec)| DomainSeen { uid: object.uid, name: object.name, spec }).collect();
-        let settings = rows.take("Settings").first().map(spec::<SettingsSpec>).transpose();
+        let declared = rows.take("Settings");
+        let settings_uid = declared.first().map(|object| object.uid);
+        let settings = declared.first().map(spec::<SettingsSpec>).transpose();
         let (settings, unread) = match settings {
             Ok(settings) => (settings.unwrap_or_default(), None),
             Err(error) => (SettingsSpec::default(), Some(error.to_string())),
         };
-        Self { nets: nets.into(), routes, racks, images, tags, domains, settings: Arc::new(settings), unread }
+        let (nets, settings) = (nets.into(), Arc::new(settings));
+        Self { nets, routes, racks, images, tags, domains, settings, settings_uid, unread }
     }
 
     /// Lays over it which racks are connected to this process, and when the others were last heard.

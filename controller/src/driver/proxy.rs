@@ -99,6 +99,7 @@ pub(super) mod tests {
             tags: Arc::new([]),
             domains: Arc::new([]),
             settings: Arc::default(),
+            settings_uid: None,
             unread: None,
         }
     }

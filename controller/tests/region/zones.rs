@@ -165,8 +165,9 @@ async fn racks_are_told_the_secondaries_of_a_domain_with_their_keys_and_nobody_e
     lab.api.declare(path, &declared("AAAAAAAAAAAAAAAAAAAAAA==")).await;
     let first = told(&[0; 16]).await;
     let it = &first.secondaries[0];
-    let named = (it.zone.as_str(), it.name.as_str(), it.address.as_str(), it.port, it.key.as_str());
-    assert_eq!(named, ("lab.example", "ns1", "192.0.2.53", 53, "basalt.example"));
+    let named = (it.name.as_str(), it.address.as_str(), it.port, it.key.as_str());
+    assert_eq!(it.zones, ["lab.example"]);
+    assert_eq!(named, ("lab.example ns1", "192.0.2.53", 53, "basalt.example"));
     let shown = lab.api.get(path).await.json()["spec"]["secondaries"]["ns1"]["key"].clone();
     assert_eq!(shown["set"], json!(true), "{shown}");
     assert!(!shown.to_string().contains("AAAAAAAA"), "{shown}");
@@ -197,6 +198,50 @@ async fn racks_are_told_the_secondaries_of_a_domain_with_their_keys_and_nobody_e
         tokio::task::yield_now().await;
     }
     assert!(last(&rack).secondaries.is_empty());
+}
+
+#[tokio::test]
+async fn secondaries_of_the_settings_copy_all_zones_and_a_catalog_that_names_them() {
+    let (lab, _controller, rack) = furnished().await;
+    lab.api.declare("/api/v1/devices/switch", r#"{"addresses":["10.77.0.3"]}"#).await;
+    until(&rack, "0.77.10.in-addr.arpa", &["3 300 PTR switch.lab.example.", "@ 300 NS ns.basalt.internal."])
+        .await;
+    assert!(zone(&rack, "catalog.basalt.internal").is_none(), "nobody reads it");
+    let secondary =
+        json!({"address": "192.0.2.53", "key_name": "basalt.example", "key": "AAAAAAAAAAAAAAAAAAAAAA=="});
+    let settings = json!({"default_domain": "lab.example", "dns_secondaries": {"ns1": secondary}});
+    lab.api.declare("/api/v1/settings/default", &settings.to_string()).await;
+    let domain = async |name: &str| {
+        let got = lab.api.get(&format!("/api/v1/domains/{name}")).await.json();
+        got["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    // Of the SHA-256 of the zone's name.
+    let of_addresses = "b41868112e0b32807074c607c0a04440.zones 0 PTR 0.77.10.in-addr.arpa.";
+    let wanted = async |domains: &[&str]| {
+        let mut lines: Vec<String> =
+            ["@ 0 NS invalid.", "version 0 TXT 2", of_addresses].map(str::to_owned).into();
+        for name in domains {
+            lines.push(format!("{}.zones 0 PTR {name}.", domain(name).await));
+        }
+        lines.sort();
+        lines
+    };
+    let told = async |lines: &[String]| {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        until(&rack, "catalog.basalt.internal", &lines).await
+    };
+    let first = told(&wanted(&["lab.example"]).await).await;
+    let told_of = last(&rack).secondaries;
+    assert_eq!((told_of.len(), told_of[0].name.as_str(), &told_of[0].secret[..]), (1, "ns1", &[0; 16][..]));
+    assert_eq!(told_of[0].zones, ["catalog.basalt.internal", "lab.example", "0.77.10.in-addr.arpa"]);
+
+    lab.api.declare("/api/v1/domains/hall.example", "{}").await;
+    let second = told(&wanted(&["hall.example", "lab.example"]).await).await;
+    assert_eq!(second, first + 1);
+    let other = r#"{"authoritative":false,"forward_to":["192.0.2.53"]}"#;
+    lab.api.declare("/api/v1/domains/hall.example", other).await;
+    let third = told(&wanted(&["lab.example"]).await).await;
+    assert_eq!(third, second + 1);
 }
 
 #[tokio::test]

@@ -412,13 +412,13 @@ pub struct DnsConcern {
     #[prost(message, repeated, tag = "5")]
     pub secondaries: ::prost::alloc::vec::Vec<DnsSecondary>,
 }
-/// A server that copies a zone from racks, and is told by them when it changes.
+/// A server that copies zones from racks, and is told by them when they change.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DnsSecondary {
-    /// its origin
-    #[prost(string, tag = "1")]
-    pub zone: ::prost::alloc::string::String,
-    /// as it is declared
+    /// their origins
+    #[prost(string, repeated, tag = "1")]
+    pub zones: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// as it is declared, behind its domain if it is that of one domain alone
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]

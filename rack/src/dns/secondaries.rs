@@ -3,7 +3,7 @@
 //! A task for each secondary and zone: NOTIFY is sent a second after a change, and again until it is acknowledged. Then the secondary is asked
 //! for its serial until it has that of the zone. From then on it is asked now and then, and a secondary that is behind is told again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,93 +58,177 @@ const PACE: Pace = Pace {
 const AT_ONCE: usize = 64;
 /// Datagrams that are read in search of an answer. Others are strangers' guesses.
 const MAX_GUESSES: usize = 16;
+/// The word about a secondary that is not behind.
+const HOLDS: &str = "it holds the zones as they are";
 /// The longest answer that is read.
 const DATAGRAM: usize = 4096;
 
 /// The tasks of all secondaries.
 #[derive(Debug)]
 pub(super) struct Notifier {
-    tasks: Mutex<HashMap<String, Told>>,
+    servers: Mutex<HashMap<String, Server>>,
     places: Arc<Semaphore>,
     facts: Facts,
     pace: Pace,
 }
 
-/// The task of one secondary of one zone.
+/// One secondary.
+#[derive(Debug)]
+struct Server {
+    state: Arc<State>,
+    zones: HashMap<Name, Told>,
+}
+
+/// The task of one zone of one secondary.
 #[derive(Debug)]
 struct Told {
     copy: watch::Sender<Copy>,
     task: JoinHandle<()>,
 }
 
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 impl Notifier {
     pub(super) fn new(facts: Facts) -> Self {
-        Self { tasks: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)), facts, pace: PACE }
+        Self { servers: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)), facts, pace: PACE }
     }
 
     /// Has exactly these copies told of changes from now on.
     pub(super) fn keep(&self, copies: &[Copy]) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut before = std::mem::take(&mut *tasks);
+        let mut by_server: BTreeMap<&str, Vec<&Copy>> = BTreeMap::new();
         for copy in copies {
-            let told = match before.remove(&copy.name) {
-                Some(told) => {
-                    told.copy.send_if_modified(|current| {
-                        let is_new = current.serial != copy.serial || current.secondary != copy.secondary;
-                        current.clone_from(copy);
-                        is_new
-                    });
-                    told
-                }
-                None => {
-                    let (sender, receiver) = watch::channel(copy.clone());
-                    let (facts, places) = (self.facts.clone(), Arc::clone(&self.places));
-                    Told { copy: sender, task: tokio::spawn(follow(receiver, places, facts, self.pace)) }
-                }
+            by_server.entry(&copy.server).or_default().push(copy);
+        }
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *servers);
+        for (name, copies) in by_server {
+            let new =
+                || Server { state: Arc::new(State::new(name, self.facts.clone())), zones: HashMap::new() };
+            let Server { state, mut zones } = before.remove(name).unwrap_or_else(new);
+            // Before any task can tell of a zone.
+            state.hold(copies.iter().map(|copy| copy.origin.clone()).collect());
+            let told = copies.into_iter().map(|copy| {
+                let told = zones.remove(&copy.origin).unwrap_or_else(|| self.begin(copy, &state));
+                told.copy.send_if_modified(|current| {
+                    let is_new = current.serial != copy.serial || current.secondary != copy.secondary;
+                    current.clone_from(copy);
+                    is_new
+                });
+                (copy.origin.clone(), told)
+            });
+            let zones = told.collect();
+            servers.insert(name.to_owned(), Server { state, zones });
+        }
+        for gone in before.into_values() {
+            gone.state.hold(BTreeSet::new());
+        }
+    }
+
+    /// Begins the task of one zone of one secondary.
+    fn begin(&self, copy: &Copy, state: &Arc<State>) -> Told {
+        let (sender, receiver) = watch::channel(copy.clone());
+        let task = tokio::spawn(follow(receiver, Arc::clone(&self.places), Arc::clone(state), self.pace));
+        Told { copy: sender, task }
+    }
+}
+
+/// How the copies of one secondary are, and the last word about it.
+#[derive(Debug)]
+struct State {
+    server: String,
+    facts: Facts,
+    zones: Mutex<Zones>,
+}
+
+#[derive(Debug, Default)]
+struct Zones {
+    /// The zones that it copies, and how each copy is. `None`: nobody has looked.
+    copies: BTreeMap<Name, Option<Result<(), String>>>,
+    told: Option<Result<(), String>>,
+}
+
+impl Zones {
+    /// The word for all zones. `None`: nobody has looked at some of them, and the others are as they should be.
+    fn word(&self) -> Option<Result<(), String>> {
+        let mut behind =
+            self.copies.iter().filter_map(|(zone, copy)| Some((zone, copy.as_ref()?.as_ref().err()?)));
+        let Some((zone, why)) = behind.next() else {
+            return self.copies.values().all(Option::is_some).then_some(Ok(()));
+        };
+        let others = if behind.next().is_some() { "; other zones are behind as well" } else { "" };
+        Some(Err(match self.copies.len() {
+            1 => why.clone(),
+            _ => format!("zone {}: {why}{others}", zone.to_ascii().trim_end_matches('.')),
+        }))
+    }
+}
+
+impl State {
+    fn new(server: &str, facts: Facts) -> Self {
+        Self { server: server.to_owned(), facts, zones: Mutex::default() }
+    }
+
+    /// The secondary copies exactly these zones from now on. If it copies none, all that was said of it is taken back.
+    fn hold(&self, zones: BTreeSet<Name>) {
+        self.change(|before| {
+            let kept = |zone: Name| {
+                let copy = before.copies.remove(&zone).flatten();
+                (zone, copy)
             };
-            tasks.insert(copy.name.clone(), told);
+            before.copies = zones.into_iter().map(kept).collect();
+        });
+    }
+
+    /// Notes how the copy of a zone is. A zone that is copied no more may end late.
+    fn note(&self, zone: &Name, state: Result<(), String>) {
+        self.change(|zones| {
+            if let Some(copy) = zones.copies.get_mut(zone) {
+                *copy = Some(state);
+            }
+        });
+    }
+
+    /// Tells of the secondary if there is something new.
+    fn change(&self, change: impl FnOnce(&mut Zones)) {
+        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut zones);
+        let service = format!("{SECONDARY}{}", self.server);
+        if zones.copies.is_empty() {
+            if zones.told.take().is_some() {
+                self.facts.tell(remark(&service, ""));
+            }
+            return;
         }
-        for (name, gone) in before {
-            gone.task.abort();
-            self.facts.tell(remark(&format!("{SECONDARY}{name}"), ""));
+        let Some(word) = zones.word().filter(|word| zones.told.as_ref() != Some(word)) else { return };
+        match &word {
+            Ok(()) => self.facts.tell(remark(&service, HOLDS)),
+            Err(problem) => {
+                tracing::warn!(service, problem, "a secondary is behind; it is told again");
+                self.facts.tell(health(&service, Some(problem)));
+            }
         }
+        zones.told = Some(word);
     }
 }
 
-impl Drop for Notifier {
-    fn drop(&mut self) {
-        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
-        tasks.values().for_each(|told| told.task.abort());
-    }
-}
-
-async fn follow(mut copy: watch::Receiver<Copy>, places: Arc<Semaphore>, facts: Facts, pace: Pace) {
-    let mut told: Option<Result<(), String>> = None;
+async fn follow(mut copy: watch::Receiver<Copy>, places: Arc<Semaphore>, server: Arc<State>, pace: Pace) {
+    let mut is_first = true;
     loop {
         sleep(pace.coalesce).await;
         let current = copy.borrow_and_update().clone();
         let state = tokio::select! {
-            state = bring(&current, &places, &pace, told.is_some()) => state,
+            state = bring(&current, &places, &pace, !is_first) => state,
             changed = copy.changed() => match changed {
                 Ok(()) => continue,
                 Err(_) => return,
             },
         };
-        if told.as_ref() != Some(&state) {
-            let name = format!("{SECONDARY}{}", current.name);
-            match &state {
-                Ok(()) => facts.tell(remark(&name, "it holds the zone as it is")),
-                Err(problem) => {
-                    tracing::warn!(
-                        secondary = current.name,
-                        problem,
-                        "a secondary is behind; it is told again"
-                    );
-                    facts.tell(health(&name, Some(problem)));
-                }
-            }
-            told = Some(state);
-        }
+        is_first = false;
+        server.note(&current.origin, state);
         tokio::select! {
             changed = copy.changed() => if changed.is_err() { return },
             () = sleep(pace.look) => {}
@@ -286,13 +370,13 @@ mod tests {
         let mut notifier = Notifier::new(facts.clone());
         notifier.pace = pace;
         let copy = |serial| {
-            let name = "lab.example ns1".to_owned();
-            Copy { origin: origin.clone(), serial, name, secondary: secondary.clone() }
+            let server = "lab.example ns1".to_owned();
+            Copy { origin: origin.clone(), serial, server, secondary: secondary.clone() }
         };
         notifier.keep(&[copy(8)]);
         until(&facts, false, "it answers NOTIMP: it does not know NOTIFY").await;
         notifier.keep(&[copy(7)]);
-        until(&facts, true, "it holds the zone as it is").await;
+        until(&facts, true, HOLDS).await;
         played.abort();
         drop(played.await);
         notifier.keep(&[copy(9)]);

@@ -43,8 +43,8 @@ pub struct Copy {
     pub origin: Name,
     /// The serial of the zone here.
     pub serial: u32,
-    /// The zone and the name of the server, as people write them.
-    pub name: String,
+    /// The name of the server, as people write it.
+    pub server: String,
     /// The server that holds the copy.
     pub secondary: Secondary,
 }
@@ -100,11 +100,12 @@ impl Held {
         }
         let mut copies: Vec<Copy> = Vec::new();
         for declared in &concern.secondaries {
-            match copy(declared, &zones) {
-                Ok(copy) => copies.push(copy),
-                Err(why) => {
-                    left_out.push(format!("secondary {} of zone {}: {why}", declared.name, declared.zone));
-                }
+            match secondary(declared) {
+                Ok(secondary) => copies.extend(declared.zones.iter().filter_map(|zone| {
+                    let copy = copy(zone, declared, &secondary, &zones);
+                    copy.map_err(|why| left_out.push(format!("secondary {}: {why}", declared.name))).ok()
+                })),
+                Err(why) => left_out.push(format!("secondary {}: {why}", declared.name)),
             }
         }
         let mut secondaries = Secondaries::default();
@@ -125,22 +126,28 @@ impl Held {
     }
 }
 
+/// A copy of a zone that a secondary holds.
+///
+/// # Errors
+/// Why it has none, in words.
+fn copy(zone: &str, declared: &DnsSecondary, secondary: &Secondary, zones: &Zones) -> Result<Copy, String> {
+    let origin = name(zone)?;
+    let serial = zones.get(&origin).ok_or_else(|| format!("zone {zone} is not served"))?.serial();
+    Ok(Copy { origin, serial, server: declared.name.clone(), secondary: secondary.clone() })
+}
+
 /// A secondary of the concern.
 ///
 /// # Errors
 /// Why it cannot be one, in words.
-fn copy(declared: &DnsSecondary, zones: &Zones) -> Result<Copy, String> {
-    let DnsSecondary { zone, name: of, address, port, key, secret } = declared;
-    let origin = name(zone)?;
-    let serial = zones.get(&origin).ok_or("the zone is not served")?.serial();
+fn secondary(declared: &DnsSecondary) -> Result<Secondary, String> {
+    let DnsSecondary { address, port, key, secret, .. } = declared;
     let address: IpAddr = address.parse().map_err(|error| format!("{address:?}: {error}"))?;
     let port = u16::try_from(*port).map_err(|_| format!("there is no port {port}"))?;
     if secret.is_empty() {
         return Err("it has no secret".to_owned());
     }
-    let key = TsigKey::new(&name(key)?, secret);
-    let secondary = Secondary { at: (address, port).into(), key };
-    Ok(Copy { origin, serial, name: format!("{zone} {of}"), secondary })
+    Ok(Secondary { at: (address, port).into(), key: TsigKey::new(&name(key)?, secret) })
 }
 
 /// A zone of the concern.

@@ -23,31 +23,62 @@ const SECRET: [u8; 32] = [7; 32];
 /// BIND, Knot and NSD.
 const PEERS: [&str; 3] = ["127.0.0.11", "127.0.0.12", "127.0.0.13"];
 
-fn concern(serial: u32, records: &BTreeSet<(String, String, String)>) -> DnsConcern {
+/// The zone that each peer is configured with.
+const ZONE: &str = "lab.example";
+/// The zone that BIND and Knot read of the names of others, and a zone that is named there.
+const CATALOG: &str = "catalog.basalt.internal";
+const MEMBER: &str = "0.77.10.in-addr.arpa";
+
+/// Owner, type and data.
+type Records = BTreeSet<(String, String, String)>;
+
+fn zone(origin: &str, serial: u32, records: &Records) -> DnsZone {
     let record = |(owner, rtype, data): &(String, String, String)| DnsRecord {
         owner: owner.clone(),
         rtype: rtype.clone(),
         ttl: 60,
         data: data.clone(),
     };
-    let zone = DnsZone {
-        origin: "lab.example".into(),
+    DnsZone {
+        origin: origin.into(),
         serial,
         ttl: 60,
         primary: "ns.basalt.internal.".into(),
         records: records.iter().map(record).collect(),
         ..DnsZone::default()
-    };
+    }
+}
+
+fn concern(serial: u32, records: &Records) -> DnsConcern {
     let secondary = |address: &&str| DnsSecondary {
-        zone: "lab.example".into(),
-        name: format!("at-{}", address.replace('.', "-")),
+        zones: vec![ZONE.into()],
+        name: format!("{ZONE} at-{}", address.replace('.', "-")),
         address: (*address).to_owned(),
         port: 53,
         key: "basalt.example".into(),
         secret: SECRET.to_vec(),
     };
     let secondaries = PEERS.iter().map(secondary).collect();
-    DnsConcern { zones: vec![zone], secondaries, ..DnsConcern::default() }
+    DnsConcern { zones: vec![zone(ZONE, serial, records)], secondaries, ..DnsConcern::default() }
+}
+
+/// The same with a catalog, which names another zone or none, for all peers but NSD, which reads none.
+fn with_catalog(mut concern: DnsConcern, serial: u32, is_named: bool) -> DnsConcern {
+    let record = |(owner, rtype, data): (&str, &str, &str)| (owner.into(), rtype.into(), data.into());
+    let pointers = [("@", "NS", "ns.basalt.internal."), ("9", "PTR", "m1.lab.example.")].map(record);
+    let mut catalog: Records = [("@", "NS", "invalid."), ("version", "TXT", "2")].map(record).into();
+    let mut zones = vec![CATALOG.to_owned()];
+    if is_named {
+        catalog.insert(record(("a0b1.zones", "PTR", "0.77.10.in-addr.arpa.")));
+        concern.zones.push(zone(MEMBER, 1, &pointers.into()));
+        zones.push(MEMBER.to_owned());
+    }
+    concern.zones.push(zone(CATALOG, serial, &catalog));
+    let readers =
+        concern.secondaries[..2].iter().map(|it| DnsSecondary { zones: zones.clone(), ..it.clone() });
+    let of_all = readers.map(|it| DnsSecondary { name: it.name.replace("lab.example ", ""), ..it });
+    concern.secondaries.extend(of_all.collect::<Vec<_>>());
+    concern
 }
 
 fn put(dir: &Path, generation: u64, concern: &DnsConcern) {
@@ -71,8 +102,8 @@ fn dig(arguments: &[&str]) -> String {
 }
 
 /// A zone as a server gives it, a line for each record, with the SOA once.
-fn dump(arguments: &[&str]) -> BTreeSet<String> {
-    let all = [arguments, &["lab.example", "AXFR", "+onesoa", "+nocmd", "+nostats", "+nocomments"]].concat();
+fn dump(zone: &str, arguments: &[&str]) -> BTreeSet<String> {
+    let all = [arguments, &[zone, "AXFR", "+onesoa", "+nocmd", "+nostats", "+nocomments"]].concat();
     let lines = dig(&all);
     let lines = lines.lines().filter(|line| !line.is_empty() && !line.starts_with(';'));
     lines.filter(|line| !line.contains("\tTSIG\t")).map(fields).collect()
@@ -83,7 +114,7 @@ fn fields(line: &str) -> String {
 }
 
 /// The lines of [`dump`] that these records have.
-fn expected(serial: u32, records: &BTreeSet<(String, String, String)>) -> BTreeSet<String> {
+fn expected(serial: u32, records: &Records) -> BTreeSet<String> {
     let line = |(owner, rtype, data): &(String, String, String)| {
         let owner = if owner == "@" { String::new() } else { format!("{owner}.") };
         let data = if rtype == "TXT" { format!("\"{data}\"") } else { data.clone() };
@@ -110,10 +141,14 @@ fn bind(dir: &Path, port: u16) -> Running {
     let text = format!(
         r#"options {{ directory "{here}"; listen-on port 53 {{ {at}; }}; listen-on-v6 {{ none; }}; pid-file none;
              session-keyfile none; recursion no; dnssec-validation no; transfer-source {at}; allow-transfer {{ any; }};
-             allow-notify {{ key basalt.example; }}; }};
+             allow-notify {{ key basalt.example; }};
+             catalog-zones {{ zone "{CATALOG}" default-primaries {{ 127.0.0.1 port {port} key "basalt.example"; }}
+               in-memory yes min-update-interval 1; }}; }};
            controls {{ }};
            key "basalt.example" {{ algorithm hmac-sha256; secret "{secret}"; }};
-           zone "lab.example" {{ type secondary; file "lab.zone"; masterfile-format text;
+           zone "{ZONE}" {{ type secondary; file "lab.zone"; masterfile-format text;
+             primaries {{ 127.0.0.1 port {port} key "basalt.example"; }}; }};
+           zone "{CATALOG}" {{ type secondary; file "catalog.zone"; masterfile-format text;
              primaries {{ 127.0.0.1 port {port} key "basalt.example"; }}; }};"#
     );
     let file = dir.join("named.conf");
@@ -149,11 +184,18 @@ acl:
   - id: dumped
     address: 127.0.0.0/8
     action: transfer
-zone:
-  - domain: lab.example
+template:
+  - id: named
     storage: "{here}"
     master: rack
     acl: [told, dumped]
+zone:
+  - domain: {ZONE}
+    template: named
+  - domain: {CATALOG}
+    template: named
+    catalog-role: interpret
+    catalog-template: named
 "#
     );
     let file = dir.join("knot.conf");
@@ -186,7 +228,7 @@ key:
   algorithm: hmac-sha256
   secret: "{secret}"
 zone:
-  name: lab.example
+  name: {ZONE}
   zonefile: lab.zone
   allow-notify: 127.0.0.0/8 basalt.example
   request-xfr: 127.0.0.1@{port} basalt.example
@@ -210,7 +252,7 @@ impl Numbers {
     }
 
     /// Adds and removes some records.
-    fn change(&mut self, records: &mut BTreeSet<(String, String, String)>) {
+    fn change(&mut self, records: &mut Records) {
         for _ in 0..=self.below(40) {
             let host = format!("host-{}", self.below(3000));
             let address = format!("10.{}.{}.{}", self.below(256), self.below(256), self.below(256));
@@ -220,6 +262,20 @@ impl Numbers {
                 _ => drop(records.insert((host, "TXT".into(), "x".repeat(self.below(200) as usize + 1)))),
             }
         }
+    }
+}
+
+/// Waits until a peer has this copy of a zone.
+fn until(zone: &str, at: &str, home: &Path, wanted: &BTreeSet<String>) {
+    let began = Instant::now();
+    loop {
+        let copy = dump(zone, &[&format!("@{at}")]);
+        if copy == *wanted {
+            return;
+        }
+        let log = || std::fs::read_to_string(home.join("log")).unwrap();
+        let other: Vec<_> = copy.symmetric_difference(wanted).take(9).collect();
+        assert!(began.elapsed() < PATIENCE, "{at}, {zone}: {other:#?}\n{}", log());
     }
 }
 
@@ -242,8 +298,7 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
         let settings = settings(dir.path());
         let (data, port) = (settings.data_dir.clone(), settings.dns_port);
         let mut numbers = Numbers(1);
-        let mut records: BTreeSet<(String, String, String)> =
-            [("@".into(), "NS".into(), "ns.basalt.internal.".into())].into();
+        let mut records: Records = [("@".into(), "NS".into(), "ns.basalt.internal.".into())].into();
         for _ in 0..150 {
             numbers.change(&mut records);
         }
@@ -262,19 +317,8 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
         let ours = ["@127.0.0.1", "-p", &own_port, "-b", PEERS[0], "-y", &own_key];
         for generation in 2..=8 {
             let wanted = expected(serial, &records);
-            assert_eq!(dump(&ours), wanted, "our own copy of serial {serial}");
-            for (at, home) in PEERS.iter().zip(&homes) {
-                let began = Instant::now();
-                loop {
-                    let copy = dump(&[&format!("@{at}")]);
-                    if copy == wanted {
-                        break;
-                    }
-                    let log = || std::fs::read_to_string(home.path().join("log")).unwrap();
-                    let other: Vec<_> = copy.symmetric_difference(&wanted).take(9).collect();
-                    assert!(began.elapsed() < PATIENCE, "{at}, serial {serial}: {other:#?}\n{}", log());
-                }
-            }
+            assert_eq!(dump(ZONE, &ours), wanted, "our own copy of serial {serial}");
+            PEERS.iter().zip(&homes).for_each(|(at, home)| until(ZONE, at, home.path(), &wanted));
             numbers.change(&mut records);
             // Past the largest number: RFC 1982 takes 1 for a rise.
             serial = serial.wrapping_add(3).max(1);
@@ -284,6 +328,25 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
                 .contains(&format!(" {serial} 600"))
             {
                 assert!(began.elapsed() < PATIENCE, "serial {serial}");
+            }
+        }
+
+        // Who reads the catalog needs no configuration for the zones that it names.
+        let mut dumped = BTreeSet::new();
+        for (generation, catalog_serial, is_named) in [(9, 1, true), (10, 2, false)] {
+            put(&data, generation, &with_catalog(concern(serial, &records), catalog_serial, is_named));
+            if is_named {
+                let ours = || dump(MEMBER, &ours);
+                let began = Instant::now();
+                while dumped.len() < 3 {
+                    assert!(began.elapsed() < PATIENCE, "{dumped:?}");
+                    dumped = ours();
+                }
+            } else {
+                dumped.clear();
+            }
+            for (at, home) in PEERS.iter().zip(&homes).take(2) {
+                until(MEMBER, at, home.path(), &dumped);
             }
         }
 

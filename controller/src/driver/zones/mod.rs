@@ -5,6 +5,7 @@
 //! | of a Domain | its DnsRecords, and the hosts that have a name in it | by the reconciliation of the Domain |
 //! | of addresses | the names of addresses of all subnets that share it | by the reconciliation of each such Subnet |
 //! | internal domain | living racks by subnet | with the racks' documents |
+//! | catalog | the names of the zones that secondaries copy | with the racks' documents |
 //!
 //! A zone is written only where its content differs, and then its serial rises (docs/decisions/089-zones.md). So regions that render the same
 //! content publish the same serial.
@@ -13,11 +14,12 @@ pub mod names;
 pub mod render;
 pub mod reverse;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use basalt_api::kinds::{DnsRecordSpec, DomainSpec, DomainStatus, Rdns, SettingsSpec};
+use aws_lc_rs::digest::{SHA256, digest};
+use basalt_api::kinds::{DnsRecordSpec, DomainSpec, DomainStatus, Rdns, Secondary, SettingsSpec};
 use basalt_api::pointer;
 use basalt_api::values::{Cidr, SubnetId, Uid};
 use basalt_db::{HostAddress, Lease, Object, Published, Store, StoreError, Then};
@@ -32,12 +34,15 @@ use super::estate::{self, Net};
 use super::load::{Estate, spec};
 use super::machine::to_json;
 use super::topology::Topology;
+use render::Member;
 use reverse::ReverseZone;
 
 pub use names::{of_machine, write_names};
 
 /// The internal domain, where the Settings name none.
 const INTERNAL: &str = "basalt.internal";
+/// Characters of a label that stands for a zone of addresses, of 63 (RFC 1035 §2.3.4).
+const LABEL: usize = 32;
 /// Another writer may come first this often.
 const TRIES: usize = 8;
 
@@ -260,9 +265,40 @@ async fn publish(store: &Store, base: u32, zone: &DnsZone) -> Result<Option<u32>
 /// The names of all zones.
 fn origins(estate: &Estate) -> Vec<String> {
     let mut origins = vec![internal_domain(&estate.settings)];
-    origins.extend(estate.served_domains().map(|domain| domain.name.clone()));
-    origins.extend(estate.reverse_zones().into_iter().map(|zone| zone.origin));
+    if !estate.settings.dns_secondaries.is_empty() {
+        origins.push(catalog(&estate.settings));
+    }
+    origins.extend(members(estate).into_iter().map(|member| member.origin));
     origins
+}
+
+/// The zones that the secondaries of the Settings copy, with a label for each in the catalog.
+///
+/// A server that sees another label forgets the zone and copies it anew (RFC 9432 §5.4). So a domain that was deleted and declared again has another.
+fn members(estate: &Estate) -> Vec<Member> {
+    let domains =
+        estate.served_domains().map(|it| Member { label: it.uid.to_string(), origin: it.name.clone() });
+    let of_addresses = estate.reverse_zones().into_iter().map(|zone| {
+        // The whole name can be longer than a label.
+        let hash = hex::encode(digest(&SHA256, zone.origin.as_bytes()));
+        Member { label: hash.chars().take(LABEL).collect(), origin: zone.origin }
+    });
+    domains.chain(of_addresses).collect()
+}
+
+/// The zones that are rendered with the racks' documents.
+fn computed_zones(estate: &Estate) -> Vec<DnsZone> {
+    let internal = internal_domain(&estate.settings);
+    let mut zones = vec![render::internal(&internal, &estate.nets, &estate.racks)];
+    if !estate.settings.dns_secondaries.is_empty() {
+        zones.push(render::catalog(&catalog(&estate.settings), &members(estate)));
+    }
+    zones
+}
+
+/// The name of the catalog of zones.
+fn catalog(settings: &SettingsSpec) -> String {
+    format!("catalog.{}", internal_domain(settings))
 }
 
 /// The document of racks. It is the same for all of them.
@@ -271,14 +307,19 @@ fn origins(estate: &Estate) -> Vec<String> {
 /// The database, or a zone that cannot be read.
 pub async fn concern(store: &Store, topology: &Topology) -> Result<DnsConcern, StoreError> {
     let mut rows = store.zones(&origins(&topology.estate(store).await?)).await?;
-    // The zones, with their serials, are read before the state of which the internal domain is rendered.
+    // The zones, with their serials, are read before the state of which these are rendered.
     let estate = topology.estate(store).await?;
     let settings = &estate.settings;
-    let internal = render::internal(&internal_domain(settings), &estate.nets, &estate.racks);
-    let kept = rows.iter().find(|row| row.origin == internal.origin);
-    if kept.is_none_or(|row| row.body != internal.encode_to_vec()) {
-        // If another writer came first, what that one published is sent.
-        publish(store, kept.map_or(0, |row| row.serial), &internal).await?;
+    let mut is_read_again = false;
+    for zone in computed_zones(&estate) {
+        let kept = rows.iter().find(|row| row.origin == zone.origin);
+        if kept.is_none_or(|row| row.body != zone.encode_to_vec()) {
+            // If another writer came first, what that one published is sent.
+            publish(store, kept.map_or(0, |row| row.serial), &zone).await?;
+            is_read_again = true;
+        }
+    }
+    if is_read_again {
         rows = store.zones(&origins(&estate)).await?;
     }
     let mut zones = Vec::new();
@@ -308,24 +349,55 @@ pub async fn concern(store: &Store, topology: &Topology) -> Result<DnsConcern, S
 /// The servers that copy zones. Racks are told the secrets of their keys, so that they answer while no region is there.
 async fn secondaries(store: &Store, estate: &Estate) -> Result<Vec<DnsSecondary>, StoreError> {
     let mut all = Vec::new();
-    for domain in estate.served_domains().filter(|domain| !domain.spec.secondaries.is_empty()) {
-        let secrets = store.open_secrets(domain.uid).await?;
-        for (name, declared) in &domain.spec.secondaries {
-            let at = pointer::child(&pointer::child("/secondaries", name), "key");
+    for domain in estate.served_domains() {
+        let declared = Declared { uid: domain.uid, field: "/secondaries", of: &domain.spec.secondaries };
+        for (name, secondary) in declared.with_secrets(store).await? {
+            let name = format!("{} {name}", domain.name);
+            all.push(DnsSecondary { zones: vec![domain.name.clone()], name, ..secondary });
+        }
+    }
+    if let Some(uid) = estate.settings_uid {
+        let declared = Declared { uid, field: "/dns_secondaries", of: &estate.settings.dns_secondaries };
+        let mut zones = vec![catalog(&estate.settings)];
+        zones.extend(members(estate).into_iter().map(|member| member.origin));
+        for (name, secondary) in declared.with_secrets(store).await? {
+            all.push(DnsSecondary { zones: zones.clone(), name, ..secondary });
+        }
+    }
+    Ok(all)
+}
+
+/// The secondaries that an object declares in a field.
+struct Declared<'a> {
+    uid: Uid,
+    field: &'a str,
+    of: &'a BTreeMap<String, Secondary>,
+}
+
+impl Declared<'_> {
+    /// The secondaries that have a secret, by name, as racks are told of them. Their zones are the caller's to say.
+    async fn with_secrets(&self, store: &Store) -> Result<Vec<(String, DnsSecondary)>, StoreError> {
+        if self.of.is_empty() {
+            return Ok(Vec::new());
+        }
+        let secrets = store.open_secrets(self.uid).await?;
+        let mut all = Vec::new();
+        for (name, declared) in self.of {
+            let at = pointer::child(&pointer::child(self.field, name), "key");
             let secret = secrets.get(&at).and_then(|text| STANDARD.decode(text.as_slice()).ok());
             let Some(secret) = secret else {
-                tracing::warn!(domain = domain.name, name, "a secondary is left out: it has no secret");
+                tracing::warn!(name, field = self.field, "a secondary is left out: it has no secret");
                 continue;
             };
-            all.push(DnsSecondary {
-                zone: domain.name.clone(),
-                name: name.clone(),
+            let secondary = DnsSecondary {
                 address: declared.address.to_string(),
                 port: declared.port.into(),
                 key: declared.key_name.to_string(),
                 secret,
-            });
+                ..DnsSecondary::default()
+            };
+            all.push((name.clone(), secondary));
         }
+        Ok(all)
     }
-    Ok(all)
 }

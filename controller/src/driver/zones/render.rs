@@ -14,6 +14,8 @@ use crate::driver::estate::{Net, RackSeen};
 const POINTER_TTL: u32 = 300;
 /// Seconds that names of racks may be kept. Racks come and go.
 const RACK_TTL: u32 = 15;
+/// Seconds that records of the catalog may be kept. Nobody keeps them: servers read the whole zone.
+const CATALOG_TTL: u32 = 0;
 /// The owner name of the apex.
 const APEX: &str = "@";
 
@@ -198,6 +200,27 @@ pub fn internal(origin: &str, nets: &[Net], racks: &[RackSeen]) -> DnsZone {
         }
     }
     DnsZone { shuffled: true, ..zone(origin, RACK_TTL, origin, sets) }
+}
+
+/// A zone that a catalog names.
+#[derive(Debug)]
+pub struct Member {
+    /// The label below which the catalog names it.
+    pub label: String,
+    /// Its name.
+    pub origin: String,
+}
+
+/// The catalog of zones (RFC 9432 §4). Nobody is its server: it configures servers, and answers nothing.
+#[must_use]
+pub fn catalog(origin: &str, members: &[Member]) -> DnsZone {
+    let mut sets = Sets::default();
+    sets.add(APEX, RecordType::Ns, CATALOG_TTL, "invalid.".to_owned());
+    sets.add("version", RecordType::Txt, CATALOG_TTL, "2".to_owned());
+    for Member { label, origin } in members {
+        sets.add(&format!("{label}.zones"), RecordType::Ptr, CATALOG_TTL, format!("{origin}."));
+    }
+    zone(origin, CATALOG_TTL, origin, sets)
 }
 
 fn zone(origin: &str, ttl: u32, internal: &str, mut sets: Sets) -> DnsZone {
