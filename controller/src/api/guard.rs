@@ -162,6 +162,15 @@ pub(super) async fn authorise(
             Err(refusal) => refusal.into_response(),
         };
     }
+    // A stranger's body is read by a login alone.
+    let login = match endpoint.method {
+        "POST" => Some(app.0.logins.tries.begin(peer.0)),
+        _ => None,
+    };
+    let _login = match login.transpose() {
+        Ok(login) => login,
+        Err(refusal) => return refusal.into_response(),
+    };
     next.run(request).await
 }
 

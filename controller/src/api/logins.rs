@@ -5,13 +5,20 @@
 //! | network: an IPv4 address, or a /64 of IPv6 | 429 |
 //! | user and network | 429 |
 //! | user, from wherever | the answer is [late](LATEST), whoever asks |
+//! | wide network, by logins under way: a /24 of IPv4, or a /48 of IPv6 | 503 |
+//! | all logins under way | 503 |
+//!
+//! A login is under way from its head to its answer: its body takes memory, and its password waits for a processor. A host may have
+//! 65,536 networks of its own, which is a /48, and still leaves seven of eight places to others.
 //!
 //! A stranger can make a user wait for some seconds, and never has the right password refused. Few passwords are verified at once,
 //! which bounds the guesses of a stranger with many networks. Each region process counts by itself.
 
 use super::bucket::{Buckets, Limit};
+use super::guard::Peer;
 use super::problem::{Answer, Refusal};
 use basalt_api::{Problem, ProblemCode};
+use basalt_proto::places::{Full, Limits, Place, Places, counted};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,9 +35,13 @@ const BY_USER: Limit = Limit { burst: 30, every: Duration::from_secs(2) };
 /// The longest delay for tries from elsewhere.
 const LATEST: Duration = Duration::from_secs(3);
 
+/// Logins under way.
+const UNDER_WAY: Limits = Limits::shared(256);
+
 /// Counts tries to log in.
 #[derive(Debug)]
 pub(super) struct Tries {
+    under_way: Places<IpAddr>,
     start: Instant,
     by_network: Mutex<Buckets<String>>,
     by_user_and_network: Mutex<Buckets<(String, String)>>,
@@ -40,6 +51,7 @@ pub(super) struct Tries {
 impl Default for Tries {
     fn default() -> Self {
         Self {
+            under_way: Places::new(UNDER_WAY),
             start: Instant::now(),
             by_network: Mutex::new(Buckets::new(BY_NETWORK)),
             by_user_and_network: Mutex::new(Buckets::new(BY_USER_AND_NETWORK)),
@@ -49,6 +61,27 @@ impl Default for Tries {
 }
 
 impl Tries {
+    /// A place for a login, to be held until it is answered.
+    ///
+    /// # Errors
+    /// All places are taken, or all that one wide network may have.
+    pub(super) fn begin(&self, peer: Peer) -> Answer<Place<IpAddr>> {
+        let client = match peer {
+            Peer::Tcp(address) | Peer::Tls(address) => counted(address.ip()).map(wide),
+            Peer::Unix { .. } => None,
+        };
+        self.under_way.try_take(client).map_err(|full| {
+            let detail = match full {
+                Full::Client { .. } => format!(
+                    "{peer} and its neighbours have {} logins under way, as many as one network may have; try again",
+                    UNDER_WAY.of_one
+                ),
+                Full::All => format!("{} logins are under way, as many as there may be; try again", UNDER_WAY.all),
+            };
+            Refusal::unavailable(detail)
+        })
+    }
+
     /// Waits until this user may be tried from this address.
     ///
     /// # Errors
@@ -106,6 +139,14 @@ fn network(address: &str) -> String {
     }
 }
 
+/// The network that one host may have as its own, and others beside it: a /24 of IPv4, a /48 of IPv6.
+fn wide(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(address) => IpAddr::V4((address.to_bits() & !0xff).into()),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 80))),
+    }
+}
+
 fn too_many(wait: Duration) -> Refusal {
     let seconds = wait.as_secs().saturating_add(1);
     let detail = format!("too many logins were tried from this network; try again in {seconds} s");
@@ -141,6 +182,22 @@ mod tests {
         assert_eq!(tries.take(NOW, "203.0.113.9", "bob"), Ok(Duration::ZERO), "others are not held up");
         let later = NOW + LATEST + Duration::from_secs(2 * 30);
         assert_eq!(tries.take(later, "203.0.113.9", "alice"), Ok(Duration::ZERO), "and it is forgotten");
+    }
+
+    #[test]
+    fn a_host_with_many_networks_leaves_places_for_logins_of_others() {
+        let tries = Tries::default();
+        let from = |address: &str| Peer::Tls((address.parse::<IpAddr>().unwrap(), 4000).into());
+        let own: Vec<_> =
+            (0..1000).filter_map(|n| tries.begin(from(&format!("2001:db8:7:{n:x}::1"))).ok()).collect();
+        assert_eq!(own.len(), UNDER_WAY.of_one);
+        let own_v4: Vec<_> =
+            (0..256).filter_map(|n| tries.begin(from(&format!("198.51.100.{n}"))).ok()).collect();
+        assert_eq!(own_v4.len(), UNDER_WAY.of_one);
+        let _other = tries.begin(from("2001:db8:8::1")).unwrap();
+        let _neighbour = tries.begin(from("198.51.101.1")).unwrap();
+        drop(own);
+        assert!(tries.begin(from("2001:db8:7::1")).is_ok(), "what has ended is not counted");
     }
 
     #[test]

@@ -42,7 +42,7 @@ const LIFE: Duration = Duration::from_secs(3600);
 /// Requests under way get so long to end, when a connection's life is over.
 const FAREWELL: Duration = Duration::from_secs(30);
 /// Bytes of a request's head in HTTP/2.
-const HEAD: u32 = 64 << 10;
+const HEAD: u32 = 16 << 10;
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
     // An error means that the region is gone, which is a stop too.

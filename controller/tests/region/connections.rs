@@ -1,16 +1,20 @@
 //! Connections: so many in all and of one client, on the API's port and on the racks'.
 
 use crate::enrolment::{NewRack, region};
-use crate::support::lab_with;
+use crate::support::{lab, lab_with};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 /// A connection of a client on loopback other than 127.0.0.1, which is counted as any stranger is.
 async fn from(client: u8, to: SocketAddr) -> TcpStream {
+    from_address(Ipv4Addr::new(127, 0, 0, client), to).await
+}
+
+async fn from_address(client: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind((Ipv4Addr::new(127, 0, 0, client), 0).into()).expect("an address of loopback");
+    socket.bind((client, 0).into()).expect("an address of loopback");
     socket.connect(to).await.expect("it listens")
 }
 
@@ -56,6 +60,38 @@ async fn one_client_has_its_share_of_connections_and_keeps_nobody_out() {
     let refused =
         metrics.text().lines().find(|line| line.starts_with("basalt_api_connections_refused_total"));
     assert_eq!(refused, Some("basalt_api_connections_refused_total 1"));
+}
+
+/// Begins a login whose body does not come. Returns what is said first: that the body is waited for, or why not.
+async fn begins_login(client: Ipv4Addr, to: SocketAddr) -> (TcpStream, String) {
+    let mut stream = from_address(client, to).await;
+    let head = b"POST /api/v1/login HTTP/1.1\r\nHost: region\r\nContent-Length: 70000\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(head).await.expect("it is read");
+    let mut said = [0; 12];
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_exact(&mut said)).await;
+    read.expect("an answer in time").expect("an answer");
+    (stream, String::from_utf8_lossy(&said).into_owned())
+}
+
+#[tokio::test]
+async fn logins_that_do_not_end_take_places_of_their_network_alone() {
+    let lab = lab().await;
+    let to = lab.region.address();
+    let mut under_way = Vec::new();
+    // A client has fewer connections than its network has logins.
+    for n in 0..32 {
+        let (stream, said) = begins_login(Ipv4Addr::new(127, 0, 2, 1 + n), to).await;
+        assert_eq!(said, "HTTP/1.1 100", "{n}");
+        under_way.push(stream);
+    }
+    assert_eq!(begins_login(Ipv4Addr::new(127, 0, 2, 99), to).await.1, "HTTP/1.1 503");
+    assert_eq!(begins_login(Ipv4Addr::new(127, 0, 3, 1), to).await.1, "HTTP/1.1 100");
+    drop(under_way);
+    // The region hears of each end by itself.
+    let began = Instant::now();
+    while begins_login(Ipv4Addr::new(127, 0, 2, 99), to).await.1 != "HTTP/1.1 100" {
+        assert!(began.elapsed() < Duration::from_secs(20), "a login that has ended holds its place");
+    }
 }
 
 #[tokio::test]
