@@ -17,7 +17,7 @@ use basalt_api::wire::{EventEntry, EventPage, EventSort};
 use basalt_api::{FieldCode, Kind};
 use basalt_db::{Event, EventQuery, Key};
 use basalt_engine::steps::StepId;
-use basalt_proto::places::{Limits, Place};
+use basalt_proto::places::Place;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,8 +25,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-/// Streams of one region, and of one holder of rights.
-pub(super) const STREAMS: Limits = Limits { all: 200, of_one: 25 };
 /// Between two looks at the database.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Events of one look.
@@ -109,12 +107,7 @@ pub(super) async fn list(
         return Ok(Json(EventPage { items, next: page.next.map(|id| id.to_string()) }).into_response());
     }
     let resumed = headers.get(LAST_EVENT_ID).map(|value| id(value.to_str().unwrap_or("?"))).transpose()?;
-    let place = app.event_streams().try_take(Some(caller.holder())).map_err(|_| {
-        Refusal::unavailable(format!(
-            "{} follow events at this region, {} of one user or token: as many as may; end some, or try again",
-            STREAMS.all, STREAMS.of_one
-        ))
-    })?;
+    let place = app.rooms().events.take(&caller)?;
     let mut ready = VecDeque::new();
     let position = match resumed {
         Some(id) => id,

@@ -15,6 +15,7 @@ use basalt_api::watch::{EVENT_STREAM, LAST_EVENT_ID};
 use basalt_api::wire::{LogLine, Logs};
 use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::Key;
+use basalt_proto::places::Place;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -63,11 +64,8 @@ pub(super) async fn read(
         let lines = lines.into_iter().map(|(line, _)| line).collect();
         return Ok(Json(Logs { lines, more }).into_response());
     }
-    let follow = app.logs().follow(machine, from, query).ok_or_else(|| {
-        Refusal::unavailable(
-            "this region tells others what is logged, as many as it can; try another one, or later",
-        )
-    })?;
+    let place = app.rooms().logs.take(&caller)?;
+    let follow = app.logs().follow(machine, from, query);
     // When nothing is new. Then it is also seen whether the caller may still follow.
     let mut ping = tokio::time::interval(app.0.parts.bookmark_every);
     ping.reset();
@@ -80,6 +78,7 @@ pub(super) async fn read(
         stopping: app.stopping(),
         right: Right { app, caller, headers, machine },
         is_over: false,
+        _place: place,
     };
     let body = Body::from_stream(futures_util::stream::unfold(stream, Stream::next));
     let headers = [(header::CONTENT_TYPE, EVENT_STREAM), (header::CACHE_CONTROL, "no-store")];
@@ -155,6 +154,7 @@ struct Stream {
     ends: Instant,
     stopping: watch::Receiver<bool>,
     is_over: bool,
+    _place: Place<String>,
 }
 
 impl Stream {

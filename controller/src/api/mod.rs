@@ -22,6 +22,7 @@
 //! | `explain` | plan, waits, timeline |
 //! | `boots` | what machines asked of racks as they booted |
 //! | `logs` | what machines logged |
+//! | `lasting` | places for requests that last |
 //! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
 //! | `registry` | the Terraform provider, for Terraform to install |
@@ -52,6 +53,7 @@ mod explain;
 mod forwarded;
 mod guard;
 mod guards;
+mod lasting;
 mod layers;
 mod logins;
 mod logs;
@@ -154,7 +156,7 @@ struct Inner {
     webhooks: Arc<Counters>,
     networks: serving::Recent,
     connections: Places<IpAddr>,
-    event_streams: Places<String>,
+    rooms: lasting::Rooms,
 }
 
 impl std::fmt::Debug for App {
@@ -180,13 +182,13 @@ impl App {
             webhooks: Arc::default(),
             networks: serving::Recent::default(),
             connections,
-            event_streams: Places::new(events::STREAMS),
+            rooms: lasting::Rooms::default(),
         }))
     }
 
-    /// Places for who follows events.
-    fn event_streams(&self) -> &Places<String> {
-        &self.0.event_streams
+    /// Places for requests that last.
+    fn rooms(&self) -> &lasting::Rooms {
+        &self.0.rooms
     }
 
     /// Lets the API ask the driver; the first one stays.

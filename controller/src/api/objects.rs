@@ -135,7 +135,10 @@ pub(super) async fn read(
     let key = body::key(kind, &name)?;
     let parameters: ReadParameters = parameters(&uri)?;
     let object = match &parameters.wait {
-        Some(condition) => wait::until(&app, kind, key, condition, &parameters).await?,
+        Some(condition) => {
+            let _place = app.rooms().waits.take(&caller)?;
+            wait::until(&app, kind, key, condition, &parameters).await?
+        }
         None => app.store().get(kind.name, key).await?,
     };
     caller.sees(&app, kind, Key::Uid(object.uid)).await?;

@@ -28,7 +28,7 @@ use basalt_api::wire::LogLine;
 use basalt_db::Store;
 use basalt_proto::rack_v1::LogBatch;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
 pub use files::Position;
 use files::{Reader, Segment, Tail, segments};
@@ -47,8 +47,6 @@ const TIDY: Duration = Duration::from_secs(60);
 /// Lines that are read back for one request, and the bytes of their texts.
 pub(crate) const MOST: usize = 10_000;
 const MOST_BYTES: usize = 8 << 20;
-/// Logs that are followed at once.
-const FOLLOWED: usize = 256;
 /// Clocks of racks and of this host may differ by this.
 const SLACK: Duration = Duration::from_secs(3600);
 /// The directory of senders that no rack knows.
@@ -132,7 +130,6 @@ struct Inner {
     forwards: AtomicBool,
     /// Changes when lines come.
     news: watch::Sender<u64>,
-    followed: Arc<Semaphore>,
 }
 
 impl Logs {
@@ -157,7 +154,6 @@ impl Logs {
             limits: Mutex::new(LogSettings::default()),
             forwards,
             news: watch::Sender::new(0),
-            followed: Arc::new(Semaphore::new(FOLLOWED)),
         })))
     }
 
@@ -315,11 +311,10 @@ impl Logs {
         Ok(page)
     }
 
-    /// Follows a machine's log from a position on. `None`: too many are followed.
-    pub(crate) fn follow(&self, machine: Uid, position: Position, query: Query) -> Option<Follow> {
-        let place = Arc::clone(&self.0.followed).try_acquire_owned().ok()?;
+    /// Follows a machine's log from a position on.
+    pub(crate) fn follow(&self, machine: Uid, position: Position, query: Query) -> Follow {
         let lines = self.lines(Reader::new(self.of(&machine.to_string()), position));
-        Some(Follow { lines, query, _place: place })
+        Follow { lines, query }
     }
 
     fn lines(&self, reader: Reader) -> Lines {
@@ -489,7 +484,6 @@ impl Lines {
 pub(crate) struct Follow {
     lines: Lines,
     query: Query,
-    _place: OwnedSemaphorePermit,
 }
 
 impl Follow {

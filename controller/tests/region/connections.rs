@@ -1,5 +1,6 @@
 //! Connections: so many in all and of one client, on the API's port and on the racks'.
 
+use crate::accounts::issue;
 use crate::enrolment::{NewRack, region};
 use crate::support::{lab, lab_with};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -92,6 +93,54 @@ async fn logins_that_do_not_end_take_places_of_their_network_alone() {
     while begins_login(Ipv4Addr::new(127, 0, 2, 99), to).await.1 != "HTTP/1.1 100" {
         assert!(began.elapsed() < Duration::from_secs(20), "a login that has ended holds its place");
     }
+}
+
+/// The first bytes of the answer to a GET with a token.
+async fn get(path: &str, token: &str, to: SocketAddr) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(to).await.expect("it listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: region\r\nAuthorization: Bearer {token}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("it is read");
+    let mut said = [0; 12];
+    stream.read_exact(&mut said).await.expect("an answer");
+    (stream, String::from_utf8_lossy(&said).into_owned())
+}
+
+#[tokio::test]
+async fn requests_that_last_have_a_share_for_each_token_and_places_for_others() {
+    let lab = lab().await;
+    let to = lab.region.address();
+    lab.api.declare("/api/v1/zones/z", "{}").await;
+    lab.api.declare("/api/v1/machines/m", r#"{"boot_macs":["52:54:00:00:00:01"]}"#).await;
+    lab.api.declare("/api/v1/roles/viewer", r#"{"base":"viewer"}"#).await;
+    let viewer = issue(&lab, "viewer", r#"{"role":"viewer"}"#).await;
+    let other = issue(&lab, "other", r#"{"role":"viewer"}"#).await;
+    let streams = [("/api/v1/events?follow=true", 25), ("/api/v1/machines/m/logs?follow=true", 32)];
+    let mut held = Vec::new();
+    for (path, share) in streams {
+        for n in 0..share {
+            let (stream, said) = get(path, &viewer, to).await;
+            assert_eq!(said, "HTTP/1.1 200", "{path} {n}");
+            held.push(stream);
+        }
+        assert_eq!(get(path, &viewer, to).await.1, "HTTP/1.1 503", "{path}");
+        assert_eq!(get(path, &other, to).await.1, "HTTP/1.1 200", "{path}");
+    }
+    // These answer late, so nothing says that they have begun but the refusal of one more.
+    let path = "/api/v1/zones/z?wait=Deleted&timeout=60s";
+    let began = Instant::now();
+    let refused = loop {
+        assert!(began.elapsed() < Duration::from_secs(30) && held.len() < 1000, "{} wait", held.len());
+        let asked = tokio::time::timeout(Duration::from_millis(5), get(path, &viewer, to)).await;
+        if let Ok((_, said)) = asked {
+            break said;
+        }
+        let mut stream = TcpStream::connect(to).await.expect("it listens");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: region\r\nAuthorization: Bearer {viewer}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it is read");
+        held.push(stream);
+    };
+    assert_eq!(refused, "HTTP/1.1 503");
 }
 
 #[tokio::test]
