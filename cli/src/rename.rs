@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// Store nothing, and say what would happen
     #[arg(long)]
     dry_run: bool,
+    /// Also if another manager declared it, such as Terraform
+    #[arg(long)]
+    adopt: bool,
 }
 
 /// Runs the command.
@@ -36,11 +39,11 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let new_name: Name = new_name.parse().map_err(bad)?;
     let client = connection.client()?;
     if args.dry_run {
-        let dry = client.rename_dry_run(kind, name, &new_name).await?;
+        let dry = client.rename_dry_run(kind, name, &new_name, args.adopt).await?;
         show(&dry_run::shown(&dry));
         return Ok(());
     }
-    let object = client.rename(kind, name, &new_name).await?;
+    let object = client.rename(kind, name, &new_name, args.adopt).await?;
     show(&format!("{} {name} is called {}\n", object.kind, object.metadata.name));
     Ok(())
 }

@@ -259,14 +259,14 @@ impl Region {
         written
     }
 
-    /// Gives the object another name.
+    /// Gives the object another name. A plan has warned of what another manager declared.
     pub(crate) async fn rename(
         &self,
         kind: &'static Kind,
         key: &str,
         name: &Name,
     ) -> Result<Object, ClientError> {
-        let renamed = self.client.call().await.rename(kind, key, name).await;
+        let renamed = self.client.call().await.rename(kind, key, name, true).await;
         self.forget();
         renamed
     }

@@ -319,12 +319,18 @@ impl Client {
         self.transport.json(deletion(kind, name, options).query("dry_run", "true")).await
     }
 
-    /// Gives the object another name.
+    /// Gives the object another name. `adopt`: also if another manager declared it.
     ///
     /// # Errors
-    /// `not_found`, `exists`, and see [`ClientError`].
-    pub async fn rename(&self, kind: &Kind, name: &str, new_name: &Name) -> Result<Object, ClientError> {
-        self.transport.json(renaming(kind, name, new_name)?).await
+    /// `not_found`, `exists`, `locked`, and see [`ClientError`].
+    pub async fn rename(
+        &self,
+        kind: &Kind,
+        name: &str,
+        new_name: &Name,
+        adopt: bool,
+    ) -> Result<Object, ClientError> {
+        self.transport.json(renaming(kind, name, new_name, adopt)?).await
     }
 
     /// What [`Client::rename`] would do.
@@ -336,8 +342,9 @@ impl Client {
         kind: &Kind,
         name: &str,
         new_name: &Name,
+        adopt: bool,
     ) -> Result<DryRun, ClientError> {
-        self.transport.json(renaming(kind, name, new_name)?.query("dry_run", "true")).await
+        self.transport.json(renaming(kind, name, new_name, adopt)?.query("dry_run", "true")).await
     }
 
     /// Which manager gives the object which labels and tags.
@@ -528,8 +535,11 @@ fn path(kind: &Kind, name: &str, rest: &str) -> String {
     format!("/api/v1/{}/{}{rest}", kind.plural, transport::encode(name))
 }
 
-fn renaming(kind: &Kind, name: &str, new_name: &Name) -> Result<Call, ClientError> {
-    let call = Call::new(Method::POST, &path(kind, name, "/rename"));
+fn renaming(kind: &Kind, name: &str, new_name: &Name, adopt: bool) -> Result<Call, ClientError> {
+    let mut call = Call::new(Method::POST, &path(kind, name, "/rename"));
+    if adopt {
+        call = call.query("adopt", "true");
+    }
     // Its uid leads to the object under its new name as well, and then there is nothing left to do.
     let call = if name.starts_with("uid:") { call.repeatable() } else { call };
     call.body(&RenameRequest { name: new_name.clone() })

@@ -240,7 +240,7 @@ async fn another_region_is_asked_when_a_proxy_lost_the_first_unless_it_may_have_
         (server(vec![lost]).await, server(vec![|| Json(object(1, json!({}))).into_response()]).await);
     let client = client(&[&before.url, &region.url]);
     let name: Name = "row-2".parse().unwrap();
-    let error = client.rename(zone(), "row-1", &name).await.unwrap_err();
+    let error = client.rename(zone(), "row-1", &name, false).await.unwrap_err();
     assert!(error.to_string().contains("502"), "{error}");
     client.get(zone(), "row-1").await.unwrap();
     assert_eq!(client.transport.preferred(), 1);
@@ -411,7 +411,7 @@ async fn a_rename_is_sent_again_where_a_second_one_finds_the_same_object() {
     let answer: &'static str = serde_json::to_string(&object(1, json!({}))).unwrap().leak();
     for (key, times) in [("row-1", 1), ("uid:0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", 2)] {
         let (url, read) = breaking(answer).await;
-        let renamed = client(&[&url]).rename(zone(), key, &"row-2".parse().unwrap()).await;
+        let renamed = client(&[&url]).rename(zone(), key, &"row-2".parse().unwrap(), false).await;
         assert_eq!(renamed.is_ok(), times == 2, "{key}: {renamed:?}");
         assert_eq!(read.load(Ordering::SeqCst), times, "{key}");
     }

@@ -142,7 +142,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::All,
         id: "rename{Kind}",
         summary: "Give a {Kind} another name; what refers to it follows",
-        parameters: &["name", "dry_run"],
+        parameters: &["name", "dry_run", "adopt", "manager"],
         request: Some("RenameRequest"),
         answers: &[("200", "The object under its new name; with `dry_run` a DryRun", Some("{Kind}OrDryRun"))],
     },

@@ -57,6 +57,10 @@ impl Store {
             return Err(object::not_found(kind, key));
         };
         self.within_reach(&mut tx, &row, judge).await?;
+        let errors = judge.renaming(&row.clone().object()?);
+        if !errors.is_empty() {
+            return Err(StoreError::Refused { errors });
+        }
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }

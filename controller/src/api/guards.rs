@@ -121,7 +121,7 @@ fn other_manager<'a>(object: &'a Object, manager: Option<&str>) -> Option<&'a st
     object.manager.as_deref().filter(|other| !NOBODYS.contains(other) && manager != Some(*other))
 }
 
-/// The same for an apply, a patch and a deletion, which touch nothing of another manager unless they are told to. An apply may be
+/// The same for an apply, a patch, a deletion and a rename, which touch nothing of another manager unless they are told to. An apply may be
 /// held to a plan.
 pub(super) struct OwnerGuards<'a> {
     /// Manager of the request.
@@ -155,6 +155,13 @@ impl Judge for OwnerGuards<'_> {
             errors.push(FieldError::new("", FieldCode::Rule, message, hint));
         }
         errors
+    }
+
+    fn renaming(&self, object: &Object) -> Vec<FieldError> {
+        let other = other_manager(object, self.manager).filter(|_| !self.adopt);
+        let message = other.map(|other| format!("{} {:?} is managed by {other:?}", object.kind, object.name));
+        let hint = format!("rename it with {}, or say adopt (--adopt)", other.unwrap_or_default());
+        message.map(|message| FieldError::new("", FieldCode::Rule, message, hint)).into_iter().collect()
     }
 
     fn minds_pools(&self) -> bool {

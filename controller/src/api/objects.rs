@@ -8,7 +8,9 @@ use super::guards::OwnerGuards;
 use super::matching::{self, Found};
 use super::names::{self, Names};
 use super::problem::{Answer, Refusal};
-use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters, parameters};
+use super::query::{
+    self, DeleteParameters, Flags, ListParameters, ReadParameters, RenameParameters, parameters,
+};
 use super::render::{self, Rendered};
 use super::rights::{POOLED, Rights};
 use super::waiting::WaitsFor;
@@ -306,21 +308,25 @@ pub(super) async fn rename(
     caller: Caller,
     Path((plural, name)): Path<(String, String)>,
     uri: Uri,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Answer<Response> {
     let kind = body::kind(&plural)?;
     let key = body::key(kind, &name)?;
-    let flags: Flags = parameters(&uri)?;
+    let RenameParameters { dry_run, adopt } = parameters(&uri)?;
+    let manager = body::manager(&headers)?;
     let RenameRequest { name: to } = body::json(&body)?;
     body::check_name(kind, to.as_str())?;
     if kind.name == "Vlan" {
         let message = "a VLAN is called after its fabric and number, which cannot be changed by a rename";
         return Err(Refusal::field("/name", FieldCode::Rule, message, "rename the fabric: its VLANs follow"));
     }
-    let guards = caller.guards(flags.dry_run);
-    let judged = (flags.dry_run, &guards as &dyn Judge);
-    let mut renamed = caller.store(&app).rename_judged(kind.name, key, to.as_str(), judged).await?;
-    if flags.dry_run {
+    let guards = caller.guards(dry_run);
+    let judge = OwnerGuards { manager: manager.as_deref(), adopt, expected: None, guards };
+    let judged = (dry_run, &judge as &dyn Judge);
+    let mut renamed =
+        caller.store(&app).rename_judged(kind.name, key, to.as_str(), judged).await.map_err(protected)?;
+    if dry_run {
         if !POOLED.contains(&kind.name) && caller.rights.unlimited().is_none() {
             // Not all of them may be seen, and nobody who sees only some may rename what is of no pool.
             renamed.referrers.retain(|it| !POOLED.contains(&it.kind.as_str()));

@@ -61,6 +61,18 @@ pub(super) struct PatchParameters {
     pub(super) adopt: bool,
 }
 
+/// Of renames.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RenameParameters {
+    /// Store nothing, say what would be.
+    #[serde(default)]
+    pub(super) dry_run: bool,
+    /// Also what another manager declared.
+    #[serde(default)]
+    pub(super) adopt: bool,
+}
+
 /// Of deletions.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]

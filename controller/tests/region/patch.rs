@@ -153,6 +153,17 @@ async fn what_another_manager_declared_is_patched_and_deleted_only_with_adopt() 
             assert!(refused.json()["detail"].as_str().unwrap().contains("is managed by"), "{refused:?}");
         }
     }
+    let renamed = async |query: &str, headers: &[(&str, &str)]| {
+        let path = format!("{zone}/rename{query}");
+        lab.api.send("POST", &path, headers, r#"{"name":"b"}"#).await
+    };
+    for query in ["", "?dry_run=true"] {
+        let refused = renamed(query, &[cli]).await;
+        assert_eq!(refused.problem().1, "locked");
+        assert!(refused.text().contains("rename it with terraform, or say adopt"), "{refused:?}");
+    }
+    assert_eq!(renamed("?dry_run=true", &[terraform]).await.status, 200);
+    assert_eq!(renamed("?dry_run=true&adopt=true", &[cli]).await.status, 200);
     assert_eq!(lab.api.get(zone).await.json()["spec"]["description"], "theirs");
     let mine = lab.api.send("PATCH", zone, &[TYPE, terraform], r#"{"description":"still theirs"}"#).await;
     assert_eq!(mine.status, 200, "{}", mine.text());

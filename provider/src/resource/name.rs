@@ -120,7 +120,7 @@ impl KindResource {
         }
         let (client, parsed) = (region.client.for_the_last(), name.parse::<Name>());
         if let Ok(name) = parsed
-            && client.rename(self.kind, &key(prior), &name).await.is_ok()
+            && client.rename(self.kind, &key(prior), &name, true).await.is_ok()
         {
             cx.commit(prior.clone());
         }

@@ -150,7 +150,7 @@ fn tags_follow_a_machine_that_is_renamed_and_not_another_one() {
         // By somebody else: it is seen, and follows.
         let machine = described("Machine");
         let name: Name = "m3".parse().expect("a name");
-        world.client("cli").rename(machine, "m2", &name).await.expect("it is renamed");
+        world.client("cli").rename(machine, "m2", &name, true).await.expect("it is renamed");
         let said = world.config(&text("m3")).apply().await;
         assert!(said.contains("0 added, 0 changed, 0 destroyed"), "{said}");
 

@@ -70,6 +70,11 @@ pub trait Judge: Send + Sync {
     /// What stands against an object's leaving.
     fn removal(&self, object: &Object) -> Vec<FieldError>;
 
+    /// What stands against another name of an object.
+    fn renaming(&self, _: &Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+
     /// Whether it matters to [`reach`](Self::reach) of which pools objects are.
     fn minds_pools(&self) -> bool {
         false
