@@ -103,10 +103,10 @@ fn run(cli: Cli) -> Result<ExitCode, String> {
     }
 }
 
-/// The settings that a host is checked for. A rack that is yet to be set up has no data directory.
+/// The settings that a host is checked for. A rack that is yet to be set up has no data directory and no join token.
 fn checked(given: Given) -> Result<Settings, BadSetting> {
     let usual = Given { data_dir: Some(USUAL_DATA_DIR.into()), ..Given::default() };
-    given.or(usual).settle()
+    Given { join: None, join_file: None, ..given.or(usual) }.settle()
 }
 
 fn daemon(given: Given) -> Result<ExitCode, String> {
@@ -276,6 +276,8 @@ fn print(text: &str) -> Result<(), String> {
 #[cfg(test)]
 #[path = "../../tests/documented.rs"]
 mod documented;
+#[cfg(test)]
+mod install_guide;
 
 #[cfg(test)]
 mod tests {
@@ -302,7 +304,7 @@ mod tests {
     #[test]
     fn the_file_and_the_unit_of_the_manual_are_good() {
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
-        let settings = settings::file(&deploy.join("rack.toml")).unwrap().settle().unwrap();
+        let settings = checked(settings::file(&deploy.join("rack.toml")).unwrap()).unwrap();
         assert_eq!(settings.data_dir.to_str(), Some("/var/lib/basalt-rack"), "the unit's StateDirectory");
         let unit = std::fs::read_to_string(deploy.join("systemd/basalt-rack.service")).unwrap();
         let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();

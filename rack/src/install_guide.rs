@@ -1,0 +1,98 @@
+//! The steps of docs/guides/install.md in their order, with every path below a directory of the test.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use basalt_rack::link::join::JoinToken;
+use basalt_rack::settings;
+
+use crate::checked;
+
+const GUIDE: &str = include_str!("../../docs/guides/install.md");
+/// The line that stands for what a person writes into a file.
+const EDITED: &str = "# edited by a person\n";
+
+/// One thing that a reader of the guide does.
+enum Step<'a> {
+    /// Change this file.
+    Edit(&'a str),
+    /// Type this line.
+    Run(&'a str),
+}
+
+fn steps() -> Vec<Step<'static>> {
+    let mut steps = Vec::new();
+    let mut is_code = false;
+    for line in GUIDE.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        } else if is_code {
+            steps.push(Step::Run(line));
+        } else if let Some((_, rest)) = line.split_once("Edit `") {
+            steps.push(Step::Edit(rest.split('`').next().unwrap_or_default()));
+        }
+    }
+    steps
+}
+
+/// The line with its paths below `root`, and without the group: the account is made by systemd-sysusers.
+fn localised(line: &str, root: &Path, token: &str) -> String {
+    let root = root.to_str().expect("text");
+    line.replace(" -g basalt-rack", "")
+        .replace(" -g basalt", "")
+        .replace("/etc/", &format!("{root}/etc/"))
+        .replace("/usr/local/bin/", &format!("{root}/usr/local/bin/"))
+        .replace("basalt rack join-token rack-1", &format!("echo {token}"))
+}
+
+#[test]
+fn no_step_of_the_guide_overwrites_a_file_that_an_earlier_step_says_to_edit() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for made in ["etc/sysusers.d", "etc/systemd/system", "usr/local/bin"] {
+        fs::create_dir_all(dir.path().join(made)).expect("a directory");
+    }
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let token = JoinToken {
+        urls: vec!["https://10.0.0.1:5250".into()],
+        ca_sha256: "a".repeat(64),
+        secret: "s".into(),
+    };
+    let (mut edited, mut run) = (Vec::new(), 0);
+    for step in steps() {
+        match step {
+            Step::Edit(file) => {
+                let path = dir.path().join(file.trim_start_matches('/'));
+                let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+                fs::write(&path, format!("{text}{EDITED}")).expect("a file");
+                edited.push(path);
+            }
+            Step::Run(line) if line.starts_with("basalt-rack check") => {
+                let file = line.rsplit(' ').next().unwrap_or_default();
+                assert!(edited.iter().any(|path| path.ends_with(file.trim_start_matches('/'))), "{line}");
+                let path = dir.path().join(file.trim_start_matches('/'));
+                checked(settings::file(&path).expect("settings")).expect("a host that can be checked");
+            }
+            // Programs are built by then, and the test has none.
+            Step::Run(line) if line.contains(" target/") => {}
+            Step::Run(line) if line.starts_with("install ") || line.contains(" > /etc/") => {
+                let line = localised(line, dir.path(), &token.render());
+                let status =
+                    Command::new("sh").args(["-c", &line]).current_dir(&top).status().expect("a shell");
+                assert!(status.success(), "{line}");
+                run += 1;
+            }
+            Step::Run(_) => {}
+        }
+    }
+    for path in &edited {
+        let text = fs::read_to_string(path).expect("a file");
+        assert!(text.ends_with(EDITED), "{} was edited, and then overwritten", path.display());
+    }
+    assert_eq!((edited.len(), run), (2, 7), "files that are edited, and lines that are run");
+    // The example names the file into which the guide writes the token.
+    let text = fs::read_to_string(dir.path().join("etc/basalt/rack.toml")).expect("a file");
+    let given: settings::Given =
+        toml::from_str(&localised(&text, dir.path(), "")).expect("settings of a rack");
+    assert_eq!(given.settle().expect("settings").join, Some(token.render()));
+}
