@@ -9,16 +9,13 @@ use serde_json::Value;
 use crate::get::table;
 use crate::output::{say, show, show_json};
 use crate::region::{Connection, Failed, kind};
-use crate::subject::{Suggest, kinds};
+use crate::subject::About;
 
 /// Arguments of `basalt audit`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// One object (KIND NAME, KIND/NAME or uid:UUID) or a kind; everything without it
-    #[arg(value_parser = Suggest(kinds), hide_possible_values = true)]
-    object: Option<String>,
-    /// The object's name, if the kind is a word of its own
-    name: Option<String>,
+    #[command(flatten)]
+    about: About,
     /// Since then: 2026-01-31T12:00:00Z, or 30m, 12h, 7d ago
     #[arg(long)]
     since: Option<String>,
@@ -37,10 +34,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let client = connection.client()?;
     let since = args.since.as_deref().map(|text| moment(text, Timestamp::now())).transpose()?;
-    let object = match (args.object, args.name) {
-        (Some(kind), Some(name)) => Some(format!("{kind}/{name}")),
-        (object, _) => object,
-    };
+    let object = args.about.filter()?;
     let mut options =
         AuditOptions { since, object: object.clone(), actor: args.actor, ..AuditOptions::default() };
     let mut entries = Vec::new();

@@ -7,7 +7,7 @@ use basalt_api::wire::EventEntry;
 use crate::audit::moment;
 use crate::output::{line, say, show};
 use crate::region::{Connection, Failed};
-use crate::subject::{Suggest, kinds};
+use crate::subject::About;
 
 /// Events of a page.
 const PAGE: u32 = 500;
@@ -15,9 +15,8 @@ const PAGE: u32 = 500;
 /// Arguments of `basalt events`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// One object (KIND/NAME or uid:UUID) or a kind; everything without it
-    #[arg(value_parser = Suggest(kinds), hide_possible_values = true)]
-    object: Option<String>,
+    #[command(flatten)]
+    about: About,
     /// Since then: 2026-01-31T12:00:00Z, or 30m, 12h, 7d ago
     #[arg(long)]
     since: Option<String>,
@@ -37,7 +36,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let client = connection.client()?;
     let since = args.since.as_deref().map(|text| moment(text, Timestamp::now())).transpose()?;
     let mut options = EventOptions {
-        object: args.object,
+        object: args.about.filter()?,
         since,
         limit: Some(args.limit.clamp(1, PAGE)),
         ..EventOptions::default()

@@ -8,7 +8,7 @@ use crate::boots;
 use crate::clock;
 use crate::output::{line, show, show_json};
 use crate::region::{Connection, Failed, kind};
-use crate::subject::Subject;
+use crate::subject::{Subject, machine, rack};
 
 /// What is no kind, and can be explained.
 const BOOT: &str = "boot";
@@ -36,15 +36,17 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let client = connection.client()?;
     if let (BOOT, Some(name), None) = args.subject.words() {
-        let boots = client.boots(name).await?;
+        let name = machine(name).map_err(Failed::Words)?;
+        let boots = client.boots(&name).await?;
         match args.output.as_str() {
             "json" => show_json(&boots),
-            _ => show(&boots::table(name, &boots, args.history)),
+            _ => show(&boots::table(&name, &boots, args.history)),
         }
         return Ok(());
     }
     if let (CLOCK, Some(name), None) = args.subject.words() {
-        let rack = client.get(kind("rack")?, name).await?;
+        let name = rack(name).map_err(Failed::Words)?;
+        let rack = client.get(kind("rack")?, &name).await?;
         match args.output.as_str() {
             "json" => show_json(&rack.status.get("services")),
             _ => show(&clock::table(&rack)),

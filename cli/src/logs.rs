@@ -7,12 +7,14 @@ use basalt_api::wire::LogLine;
 use crate::audit::moment;
 use crate::output::{line, say, show, show_exactly};
 use crate::region::{Connection, Failed};
+use crate::subject::machine;
 use crate::watch::Shown;
 
 /// Arguments of `basalt logs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A machine's name, or uid:UUID
+    #[arg(value_parser = machine)]
     machine: String,
     /// Go on with new lines as they come
     #[arg(long, short)]

@@ -16,7 +16,7 @@ use crate::confirm::confirm;
 use crate::dry_run;
 use crate::output::{line, say, show, show_exactly, show_json};
 use crate::region::{Connection, Failed};
-use crate::subject::machine;
+use crate::subject::{self, machine};
 
 /// How often is looked whether it is over.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -81,6 +81,7 @@ pub(crate) struct ScriptArgs {
     #[arg(value_parser = machine)]
     machine: String,
     /// The Script's name
+    #[arg(value_parser = subject::script)]
     script: String,
     /// Give it something; it becomes its argument --NAME=VALUE
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = parameter)]
@@ -95,7 +96,7 @@ pub(crate) struct TestArgs {
     #[command(flatten)]
     args: Args,
     /// A Script of type testing, like basalt-memory; without one, those of the machine's commissioning.testing
-    #[arg(long = "test", value_name = "SCRIPT")]
+    #[arg(long = "test", value_name = "SCRIPT", value_parser = subject::script)]
     tests: Vec<String>,
     /// A parameter of the tests: the argument --NAME=VALUE of each test that has it
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = parameter)]

@@ -2,6 +2,7 @@
 
 use crate::output::show;
 use crate::region::{Connection, Failed};
+use crate::subject::rack;
 
 /// Arguments of `basalt rack`.
 #[derive(Debug, clap::Args)]
@@ -15,6 +16,7 @@ enum Command {
     /// Print a one-time token for `basalt-rack --join`
     JoinToken {
         /// Name that the rack must have; any without it
+        #[arg(value_parser = rack)]
         name: Option<String>,
         /// Where the rack reaches a region, https://ADDRESS:5250; can be given several times. Default: the region's --join-urls
         #[arg(long = "url")]

@@ -5,7 +5,7 @@ use basalt_api::wire::TestResult;
 
 use crate::output::{line, show, show_exactly, show_json};
 use crate::region::{Connection, Failed};
-use crate::subject::machine;
+use crate::subject::{machine, script};
 
 /// Arguments of `basalt results`.
 #[derive(Debug, clap::Args)]
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     #[arg(value_parser = machine)]
     machine: String,
     /// One test alone, by the name of its Script
-    #[arg(long = "test", value_name = "SCRIPT")]
+    #[arg(long = "test", value_name = "SCRIPT", value_parser = script)]
     test: Option<String>,
     /// Earlier runs too
     #[arg(long)]

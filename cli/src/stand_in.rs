@@ -1,13 +1,14 @@
 //! A small stand-in for a region: commands as a person calls them, and what they make of its answers.
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::response::Response;
 use clap::Parser;
 use serde_json::{Value, json};
 
 use crate::region::Failed;
-use crate::{Cli, Command, accept, apply, audit, delete, edit, events, get, operate, patch, wait};
+use crate::{Cli, perform};
 
 /// A Zone of which this condition is true.
 pub(crate) fn zone(condition: &str) -> Value {
@@ -18,12 +19,24 @@ pub(crate) fn zone(condition: &str) -> Value {
         "status": {"observed_generation": 3, "conditions": [condition]}})
 }
 
+/// The largest body of a request, in bytes.
+const MOST: usize = 1 << 20;
+
+/// The body of a request, in its extensions: the answering function has no time to wait for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Body(pub(crate) Bytes);
+
 /// Runs `basalt` with these words at a region that answers so.
 pub(crate) async fn run<F>(words: &[&str], answer: F) -> Result<(), Failed>
 where
     F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
 {
-    let answers = Router::new().fallback(move |request: Request| async move { answer(&request) });
+    let answers = Router::new().fallback(move |request: Request| async move {
+        let (mut parts, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, MOST).await.unwrap();
+        parts.extensions.insert(Body(body.clone()));
+        answer(&Request::from_parts(parts, body.into()))
+    });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move { axum::serve(listener, answers).await.unwrap() });
@@ -32,21 +45,7 @@ where
     std::fs::write(&token, "t0ken").unwrap();
     let connection = ["basalt", "--endpoint", &endpoint, "--token-file", token.to_str().unwrap()];
     let Cli { connection, command } = Cli::try_parse_from(connection.iter().chain(words)).unwrap();
-    let ended = match command {
-        Command::Accept(args) => accept::run(args, &connection).await,
-        Command::Apply(args) => apply::run(args, &connection).await,
-        Command::Events(args) => events::run(args, &connection).await,
-        Command::Audit(args) => audit::run(args, &connection).await,
-        Command::Get(args) => get::run(args, &connection).await,
-        Command::Edit(args) => edit::run(args, &connection).await,
-        Command::Delete(args) => delete::run(args, &connection).await,
-        Command::Patch(args) => patch::run(args, &connection).await,
-        Command::Wait(args) => wait::run(args, &connection).await,
-        Command::Power(args) => operate::power(args, &connection).await,
-        Command::RunScript(args) => operate::script(args, &connection).await,
-        Command::Rescue(args) => operate::rescue(args, &connection).await,
-        other => panic!("nobody has asked for {other:?} here yet"),
-    };
+    let ended = perform(command, &connection).await;
     server.abort();
     ended
 }

@@ -53,6 +53,29 @@ impl Subject {
     }
 }
 
+/// The words for entries of a log: those of one object, of a kind, or all.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct About {
+    /// One object (KIND NAME, KIND/NAME or uid:UUID) or a kind; everything without it
+    #[arg(value_name = "KIND[/NAME]", value_parser = Suggest(kinds), hide_possible_values = true)]
+    object: Option<String>,
+    /// The object's name, if the kind is a word of its own
+    name: Option<String>,
+}
+
+impl About {
+    /// `KIND/NAME`, `KIND` or `uid:UUID`, as the API's parameter `object` has it.
+    pub(crate) fn filter(self) -> Result<Option<String>, Failed> {
+        match (self.object, self.name) {
+            (Some(object), Some(rest)) if object.contains(['/', ':']) => Err(Failed::Words(format!(
+                "{object} names the object, and {rest:?} is one word more; this command takes one object"
+            ))),
+            (Some(kind), Some(name)) => Ok(Some(format!("{kind}/{name}"))),
+            (object, _) => Ok(object),
+        }
+    }
+}
+
 fn named<'a>(kind: &Kind, name: Option<&'a str>) -> Result<&'a str, Failed> {
     match name {
         Some("") | None if kind.naming == Naming::Singleton => Ok("default"),
@@ -84,6 +107,21 @@ pub(crate) fn discovery(text: &str) -> Result<String, String> {
 /// A machine's name, or machine/NAME.
 pub(crate) fn machine(text: &str) -> Result<String, String> {
     of_kind(text, "Machine")
+}
+
+/// A rack's name, or rack/NAME.
+pub(crate) fn rack(text: &str) -> Result<String, String> {
+    of_kind(text, "Rack")
+}
+
+/// A script's name, or script/NAME.
+pub(crate) fn script(text: &str) -> Result<String, String> {
+    of_kind(text, "Script")
+}
+
+/// A subnet's name, or subnet/NAME.
+pub(crate) fn subnet(text: &str) -> Result<String, String> {
+    of_kind(text, "Subnet")
 }
 
 /// A token's name, or `api_token/NAME`.
@@ -119,7 +157,147 @@ pub(crate) fn kinds() -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::extract::Request;
+    use axum::http::{StatusCode, header};
+    use axum::response::{IntoResponse, Response};
+    use basalt_api::{Problem, ProblemCode};
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::{Cli, stand_in};
+
+    /// Stands for a file with a public key.
+    const KEY: &str = "KEY";
+
+    /// Commands with an object in one word, and the request that they send for it: method, path with its query, and words of its body.
+    const ASKED: &[(&str, &str, &str)] = &[
+        ("get machine/web1", "GET /api/v1/machines/web1", ""),
+        ("get addresses --subnet subnet/lab", "GET /api/v1/addresses?subnet=lab", ""),
+        ("edit machine/web1", "GET /api/v1/machines/web1", ""),
+        ("delete machine/web1 --yes", "DELETE /api/v1/machines/web1?dry_run=true", ""),
+        ("rename machine/web1 web2", "POST /api/v1/machines/web1/rename", "web2"),
+        ("wait machine/web1", "GET /api/v1/machines/web1", ""),
+        ("patch machine/web1 --merge {} --yes", "PATCH /api/v1/machines/web1", ""),
+        ("label machine/web1 row=7", "GET /api/v1/machines/web1/layers", ""),
+        ("watch machine/web1", "GET /api/v1/machines", ""),
+        ("explain machine/web1", "GET /api/v1/machines/web1/plan", ""),
+        ("explain boot machine/web1", "GET /api/v1/boots/web1", ""),
+        ("explain clock rack/r1", "GET /api/v1/racks/r1", ""),
+        ("logs machine/web1", "GET /api/v1/machines/web1/logs?limit=1000", ""),
+        ("token issue api_token/ci", "POST /api/v1/api_tokens/ci/issue", ""),
+        ("token revoke api_token/ci", "POST /api/v1/api_tokens/ci/revoke", ""),
+        ("audit machine/web1", "GET /api/v1/audit?object=machine%2Fweb1&limit=50", ""),
+        ("events machine/web1", "GET /api/v1/events?object=machine%2Fweb1&limit=50", ""),
+        ("accept discovery/d1", "GET /api/v1/discoveries/d1", ""),
+        ("power on machine/web1", "POST /api/v1/machines/web1/operations", ""),
+        ("power on machine/a machine/b", "POST /api/v1/operations", r#"["a","b"]"#),
+        ("recommission machine/web1", "POST /api/v1/machines/web1/operations", ""),
+        (
+            "run-script machine/web1 script/flash --yes",
+            "POST /api/v1/machines/web1/operations",
+            r#""script":"flash""#,
+        ),
+        (
+            "test machine/web1 --test script/memory --yes",
+            "POST /api/v1/machines/web1/operations",
+            r#""tests":["memory"]"#,
+        ),
+        (
+            "results machine/web1 --test script/memory",
+            "GET /api/v1/machines/web1/results?latest=true&limit=2000&script=memory",
+            "",
+        ),
+        ("override-tests machine/web1 --reason old", "POST /api/v1/machines/web1/operations", "old"),
+        ("rescue machine/web1 --ssh-key KEY --yes", "POST /api/v1/machines/web1/operations", ""),
+        ("abort machine/web1", "POST /api/v1/machines/web1/operations", ""),
+        ("operations machine/web1", "GET /api/v1/machines/web1/operations", ""),
+        ("rack join-token rack/r1", "POST /api/v1/join_tokens", r#"{"rack":"r1"}"#),
+    ];
+
+    /// Commands whose words are no objects: files, a user, a shell.
+    const NO_OBJECTS: &[&str] = &["lint", "login", "image push", "completion"];
+
+    /// Runs a command at a region that has nothing, and gives the requests that it got.
+    async fn requests(words: &[&str]) -> Vec<String> {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::clone(&seen);
+        let answer = move |request: &Request| -> Response {
+            let body = &request.extensions().get::<stand_in::Body>().unwrap().0;
+            let body = String::from_utf8_lossy(body);
+            asked.lock().unwrap().push(format!("{} {} {body}", request.method(), request.uri()));
+            let problem = Problem::new(ProblemCode::NotFound, "there is no such object");
+            let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+            (StatusCode::NOT_FOUND, kind, serde_json::to_string(&problem).unwrap()).into_response()
+        };
+        stand_in::run(words, answer).await.expect_err("there is no such object");
+        let seen = seen.lock().unwrap();
+        seen.clone()
+    }
+
+    #[tokio::test]
+    async fn every_command_with_an_object_takes_it_in_one_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = dir.path().join("key.pub");
+        std::fs::write(&key, basalt_api::Semantic::SshPublicKey.example()).unwrap();
+        let mut wrong = Vec::new();
+        for (command, wanted, body) in ASKED {
+            let words: Vec<_> = command
+                .split(' ')
+                .map(|word| if word == KEY { key.to_str().unwrap() } else { word })
+                .collect();
+            let asked = requests(&words).await;
+            let is_wanted = |it: &String| it.starts_with(&format!("{wanted} ")) && it.contains(body);
+            if !asked.iter().any(is_wanted) {
+                wrong.push(format!("{command}: wants {wanted} {body}, and asked {asked:#?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// The names of all commands that take words, as `token issue`.
+    fn with_words(command: &clap::Command, name: &str, found: &mut Vec<String>) {
+        for below in command.get_subcommands() {
+            let name = format!("{name} {}", below.get_name());
+            with_words(below, &name, found);
+        }
+        if command.get_positionals().next().is_some() {
+            found.push(name.trim_start().to_owned());
+        }
+    }
+
+    #[test]
+    fn every_command_that_takes_an_object_has_a_row() {
+        let mut found = Vec::new();
+        with_words(&Cli::command(), "", &mut found);
+        let has_row = |name: &String| ASKED.iter().any(|row| row.0.starts_with(&format!("{name} ")));
+        let missing: Vec<_> =
+            found.iter().filter(|name| !NO_OBJECTS.contains(&name.as_str()) && !has_row(name)).collect();
+        assert!(missing.is_empty(), "no row for {missing:?}");
+        assert!(NO_OBJECTS.iter().all(|name| found.iter().any(|it| it == name)), "{found:?}");
+    }
+
+    #[test]
+    fn entries_are_about_an_object_in_two_words_or_in_one() {
+        let filter = |object: &str, name: Option<&str>| {
+            About { object: Some(object.to_owned()), name: name.map(str::to_owned) }.filter()
+        };
+        assert_eq!(filter("machine", Some("web1")).unwrap().as_deref(), Some("machine/web1"));
+        assert_eq!(filter("machine/web1", None).unwrap().as_deref(), Some("machine/web1"));
+        assert_eq!(filter("racks", None).unwrap().as_deref(), Some("racks"));
+        let refused = filter("machine/web1", Some("web2")).unwrap_err().to_string();
+        assert!(refused.contains("\"web2\" is one word more"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn one_object_is_watched_without_other_words() {
+        for words in [["watch", "machine/web1,racks", "-ojson"], ["watch", "machine/web1", "--since=a:7"]] {
+            let answer = |_: &Request| StatusCode::NOT_FOUND.into_response();
+            let refused = stand_in::run(&words, answer).await.unwrap_err().to_string();
+            assert!(refused.contains("machine/web1 is one object"), "{refused}");
+        }
+    }
 
     #[test]
     fn an_object_is_named_by_two_words_or_by_one() {

@@ -14,9 +14,9 @@ use crate::region::{Connection, Failed, kind};
 /// Arguments of `basalt watch`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kinds, comma-separated: machines,deployments; every kind without it
-    #[arg(value_delimiter = ',')]
-    kinds: Vec<String>,
+    /// Kinds, comma-separated: machines,deployments; every kind without it. Or one object, KIND/NAME
+    #[arg(value_name = "KINDS", value_delimiter = ',')]
+    words: Vec<String>,
     /// Only objects with these labels: env=lab,row=1
     #[arg(long, short = 'l', value_name = "LABELS", value_delimiter = ',', value_parser = label)]
     labels: Vec<(String, String)>,
@@ -51,13 +51,22 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
-    let kinds = args.kinds.iter().map(|word| kind(word)).collect::<Result<_, _>>()?;
+    let shown = Shown::of(&args.output);
+    if let Some((word, name)) = args.words.iter().find_map(|word| word.split_once('/')) {
+        if args.words.len() > 1 || args.since.is_some() || !args.labels.is_empty() {
+            return Err(Failed::Words(format!(
+                "{word}/{name} is one object: leave out other words, --since and --labels"
+            )));
+        }
+        return follow(&connection.client()?, kind(word)?, Some(name), shown).await;
+    }
+    let kinds = args.words.iter().map(|word| kind(word)).collect::<Result<_, _>>()?;
     let options = WatchOptions {
         kinds,
         labels: args.labels.into_iter().collect::<BTreeMap<_, _>>(),
         since: args.since,
     };
-    watch(&connection.client()?, options, None, Shown::of(&args.output)).await
+    watch(&connection.client()?, options, None, shown).await
 }
 
 /// What is there, and then what changes.

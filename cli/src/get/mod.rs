@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::output::say;
 use crate::region::{Connection, Failed, kind};
-use crate::subject::{Suggest, kinds};
+use crate::subject::{Suggest, kinds, subnet};
 use crate::watch::{self, Shown};
 use output::Output;
 
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "KEY=VALUE", value_parser = label, conflicts_with = "watch")]
     label: Vec<(String, String)>,
     /// Only addresses or leases in this Subnet
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = subnet)]
     subnet: Option<String>,
     /// table or wide for people, json or yaml for programs, name, or custom-columns=HEAD:PATH,… as in ZONE:spec.zone
     #[arg(long, short, default_value = "table", value_parser = Suggest(output::words), hide_possible_values = true)]

@@ -23,11 +23,10 @@ mod push;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::region::Connection;
+use crate::region::{Connection, Failed};
 use host::BuildError;
 
 /// How the names of a build's own directories in the cache begin.
@@ -150,27 +149,19 @@ fn default_cache() -> Result<PathBuf, BuildError> {
     Ok(base.ok_or(BuildError::NoCache)?.join("basalt/images"))
 }
 
-/// Runs the command.
-pub(crate) fn run(args: Args, connection: &Connection) -> ExitCode {
+/// Runs the command. A build blocks the thread, which does nothing else.
+pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let build = match args.command {
         Command::Build(build) => build,
-        Command::Push { dir } => {
-            return crate::ended(crate::region::block_on(push::push(&dir, connection)), connection);
-        }
+        Command::Push { dir } => return push::push(&dir, connection).await,
     };
-    let result = match build {
+    let built = match build {
         Build::Ephemeral { common, agent } => {
             Site::prepare(common).and_then(|site| ephemeral::build(&site, agent))
         }
         Build::Debian { common } => Site::prepare(common).and_then(|site| debian::build(&site)),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("basalt: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    built.map_err(|error| Failed::Words(error.to_string()))
 }
 
 #[cfg(test)]
