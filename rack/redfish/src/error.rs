@@ -145,7 +145,7 @@ pub enum Failure {
 
 /// A text of a BMC, as it can be told: printable, and not long.
 #[must_use]
-pub(crate) fn told(text: &str) -> String {
+pub fn told(text: &str) -> String {
     let mut told: String = text.chars().filter(|c| !c.is_control()).take(TOLD).collect();
     if text.chars().nth(TOLD).is_some() {
         told.push('…');

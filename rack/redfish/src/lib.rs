@@ -20,8 +20,9 @@
 //! | `choice` | tables: which ResetType and which boot override, of those that a BMC allows |
 //! | `reference` | what BMCs refer to, on themselves alone |
 //! | [`session`] | the tokio shell |
+//! | [`connection`] | one connection to a web server, which a driver without Redfish can use as well |
 //!
-//! Never spoken: plain HTTP; Redfish sessions (docs/decisions/063-redfish.md says why); to another host than the one that was named.
+//! A session speaks HTTPS alone, and to the named host alone. It does not log in to Redfish sessions: docs/decisions/063-redfish.md says why.
 
 #![cfg_attr(
     not(test),
@@ -29,6 +30,7 @@
 )]
 
 mod choice;
+pub mod connection;
 pub mod core;
 pub mod error;
 mod reference;
@@ -36,5 +38,5 @@ mod resource;
 pub mod session;
 
 pub use crate::core::{Answer, Boot, ClientCore, Device, Method, Operation, Power, Request, Reset, Step};
-pub use error::{Failure, RedfishError};
+pub use error::{Failure, RedfishError, told};
 pub use session::{Account, Config, Session, Timing};

@@ -16,8 +16,7 @@ pub(crate) struct Origin {
 impl Origin {
     /// As in the Host header: the port where it is not 443.
     pub(crate) fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == 443 { host } else { format!("{host}:{}", self.port) }
+        crate::connection::authority(&self.host, self.port, 443)
     }
 
     /// The path of a reference, if it is one on this BMC (RFC 3986 §4.2; DSP0266 has absolute paths, some BMCs send whole URIs).

@@ -8,20 +8,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use http_body_util::Full;
+use hyper::client::conn::http1::SendRequest;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
 
+use crate::connection::{self, AnswerError, ConnectError, Endpoint};
 use crate::core::{Answer, Boot, ClientCore, Method, Operation, Power, Request, Reset, Step};
 use crate::error::{Failure, RedfishError};
 
@@ -46,12 +41,8 @@ impl Account {
 
     /// HTTP Basic authentication (RFC 7617), which DSP0266 §13.3.4 has every service support.
     fn authorization(&self) -> Result<HeaderValue, Failure> {
-        let pair = Zeroizing::new(format!("{}:{}", self.username, self.password.as_str()));
-        let text = Zeroizing::new(format!("Basic {}", STANDARD.encode(pair.as_bytes())));
-        let mut value = HeaderValue::from_str(&text)
-            .map_err(|_| Failure::Unreachable("the account cannot be sent in a header".to_owned()))?;
-        value.set_sensitive(true);
-        Ok(value)
+        connection::basic(&self.username, &self.password)
+            .ok_or_else(|| Failure::Unreachable("the account cannot be sent in a header".to_owned()))
     }
 }
 
@@ -218,23 +209,21 @@ impl Session {
                 None => connect(&self.config).await?,
             };
             let sent = self.http(request)?;
-            let answer = async {
-                let broken = |error: hyper::Error| Broken::Connection(causes(&error));
-                link.ready().await.map_err(broken)?;
-                Owned::read(link.send_request(sent).await.map_err(broken)?).await
-            };
+            let answer = async { Owned::read(connection::send(&mut link, sent).await?).await };
             match timeout_at(deadline, answer).await {
                 Ok(Ok(answer)) => {
                     self.link = Some(link);
                     return Ok(answer);
                 }
-                Ok(Err(Broken::TooLarge)) => {
-                    let reason = format!("it is larger than {MAX_BODY} bytes");
-                    return Err(Failure::Malformed { request: request.to_string(), reason });
+                Ok(Err(error @ AnswerError::TooLarge(_))) => {
+                    return Err(Failure::Malformed {
+                        request: request.to_string(),
+                        reason: error.to_string(),
+                    });
                 }
                 // The BMC may have closed it just then.
-                Ok(Err(Broken::Connection(_))) if is_kept => {}
-                Ok(Err(Broken::Connection(reason))) => return Err(stopped(reason)),
+                Ok(Err(AnswerError::Connection(_))) if is_kept => {}
+                Ok(Err(AnswerError::Connection(reason))) => return Err(stopped(reason)),
                 Err(_) => return Err(stopped("no answer in time".to_owned())),
             }
         }
@@ -266,12 +255,6 @@ impl Session {
     }
 }
 
-/// Why there is no answer.
-enum Broken {
-    Connection(String),
-    TooLarge,
-}
-
 /// An answer, read to its end.
 struct Owned {
     status: u16,
@@ -281,17 +264,13 @@ struct Owned {
 }
 
 impl Owned {
-    async fn read(answer: http::Response<hyper::body::Incoming>) -> Result<Self, Broken> {
+    async fn read(answer: http::Response<hyper::body::Incoming>) -> Result<Self, AnswerError> {
         let text = |name: HeaderName| {
             answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
         };
         let (status, location, etag) = (answer.status().as_u16(), text(header::LOCATION), text(header::ETAG));
-        let body = Limited::new(answer.into_body(), MAX_BODY).collect().await;
-        let body = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
-            Some(_) => Broken::TooLarge,
-            None => Broken::Connection(causes(&*error)),
-        })?;
-        Ok(Self { status, location, etag, body: body.to_bytes() })
+        let body = connection::read(answer.into_body(), MAX_BODY).await?;
+        Ok(Self { status, location, etag, body })
     }
 
     fn borrowed(&self) -> Answer<'_> {
@@ -305,52 +284,16 @@ impl Owned {
 }
 
 async fn connect(config: &Config) -> Result<SendRequest<Full<Bytes>>, Failure> {
-    let connected = async {
-        let name = ServerName::try_from(config.host.clone()).map_err(std::io::Error::other)?;
-        let stream = match config.at {
-            Some(address) => TcpStream::connect((address, config.port)).await?,
-            None => TcpStream::connect((config.host.as_str(), config.port)).await?,
-        };
-        stream.set_nodelay(true)?;
-        TlsConnector::from(Arc::clone(&config.tls)).connect(name, stream).await
+    let endpoint = Endpoint {
+        host: config.host.clone(),
+        at: config.at,
+        port: config.port,
+        tls: Some(Arc::clone(&config.tls)),
     };
-    let seconds = config.timing.connect.as_secs_f64();
-    let late = |_| Failure::Unreachable(format!("no connection within {seconds:.1} s"));
-    let stream = timeout_at(Instant::now() + config.timing.connect, connected)
-        .await
-        .map_err(late)?
-        .map_err(|error| certificate(&error).unwrap_or_else(|| Failure::Unreachable(causes(&error))))?;
-    let (link, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| Failure::Unreachable(causes(&error)))?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to a BMC ended early");
-        }
-    });
-    Ok(link)
-}
-
-/// Whether it is the certificate that ended the handshake.
-fn certificate(error: &std::io::Error) -> Option<Failure> {
-    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    match error {
-        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(own)) => {
-            Some(Failure::Certificate(own.to_string()))
-        }
-        rustls::Error::InvalidCertificate(why) => Some(Failure::Certificate(why.to_string())),
-        _ => None,
-    }
-}
-
-/// An error and its causes in one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
+    endpoint.connect(config.timing.connect).await.map_err(|error| match error {
+        ConnectError::Unreachable(why) => Failure::Unreachable(why),
+        ConnectError::Certificate(why) => Failure::Certificate(why),
+    })
 }
 
 /// True if the system may say another time that the override is set: some BMCs are busy after a change.

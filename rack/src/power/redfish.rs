@@ -42,17 +42,7 @@ pub(super) async fn open(
     config.turns = turns;
     config.system = Some(bmc.system.clone()).filter(|system| !system.is_empty());
     let session = Session::open(config).await.map_err(|error| failed(&error, &trust))?;
-    if let Some(sha256) = trust.to_keep() {
-        let kept = certificates.keep(&place, sha256).map_err(|error| {
-            let why = format!(
-                "the rack cannot remember the certificate of BMC {place}, so it did nothing: {error}"
-            );
-            Ended::error("rack_disk", why)
-        })?;
-        if kept {
-            tracing::info!(machine = %bmc.machine_uid, bmc = place, certificate = %hex::encode(sha256), "a BMC is known by this certificate from now on");
-        }
-    }
+    trust.remember(bmc, &place, certificates)?;
     Ok(Redfish { session, trust })
 }
 

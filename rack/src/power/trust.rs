@@ -18,6 +18,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
+use super::Ended;
+use crate::certificates::Certificates;
 use crate::identity::provider;
 
 /// What is believed of a BMC, and what it has shown.
@@ -88,9 +90,23 @@ impl Trust {
         }
     }
 
-    /// What the rack has to remember, once a connection stands.
-    pub(super) fn to_keep(&self) -> Option<[u8; 32]> {
-        self.shown().filter(|_| matches!(self.kind, Kind::FirstSeen | Kind::Declared))
+    /// Remembers the certificate that the BMC is known by from now on. Call it once a connection stands, before a password is sent.
+    ///
+    /// # Errors
+    /// `rack_disk`: the file cannot be written.
+    pub(super) fn remember(&self, bmc: &Bmc, place: &str, certificates: &Certificates) -> Result<(), Ended> {
+        let shown = self.shown().filter(|_| matches!(self.kind, Kind::FirstSeen | Kind::Declared));
+        let Some(sha256) = shown else { return Ok(()) };
+        let kept = certificates.keep(place, sha256).map_err(|error| {
+            let why = format!(
+                "the rack cannot remember the certificate of BMC {place}, so it did nothing: {error}"
+            );
+            Ended::error("rack_disk", why)
+        })?;
+        if kept {
+            tracing::info!(machine = %bmc.machine_uid, bmc = place, certificate = %hex::encode(sha256), "a BMC is known by this certificate from now on");
+        }
+        Ok(())
     }
 
     /// What a person can do about a certificate that is refused.
