@@ -1,5 +1,6 @@
 //! The rules between fields of a machine's BMC: the limits of the driver that is declared.
 
+use super::bmc_webhook::webhook_rules;
 use super::machine::{Bmc, BmcConfig, BmcTls, PowerDriver};
 use crate::validate::Rule;
 
@@ -12,17 +13,18 @@ pub(super) fn bmc_rules(bmc: &Bmc, config: Option<BmcConfig>, rule: &mut Rule<'_
     // Commissioning finds the address, and makes the account.
     let sets_up = driver == PowerDriver::Ipmi && config != Some(BmcConfig::Leave) && bmc.username.is_none();
     match driver {
-        PowerDriver::Ipmi | PowerDriver::Redfish if bmc.address.is_none() && !sets_up => rule.missing(
+        PowerDriver::Manual if bmc.address.is_some() => rule.broken(
+            "/bmc/address",
+            "driver \"manual\" speaks to no BMC, and has no address",
+            "leave the address out, or say driver = \"ipmi\", \"redfish\" or \"webhook\"",
+        ),
+        PowerDriver::Manual => {}
+        _ if bmc.address.is_none() && !sets_up => rule.missing(
             "/bmc/address",
             format!("driver \"{driver}\" needs the BMC's address"),
             "the IP address or host name of the BMC, or driver = \"manual\"",
         ),
-        PowerDriver::Manual if bmc.address.is_some() => rule.broken(
-            "/bmc/address",
-            "driver \"manual\" speaks to no BMC, and has no address",
-            "leave the address out, or say driver = \"ipmi\" or \"redfish\"",
-        ),
-        PowerDriver::Ipmi | PowerDriver::Redfish | PowerDriver::Manual => {}
+        _ => {}
     }
     if config == Some(BmcConfig::SetUp) && driver != PowerDriver::Ipmi {
         rule.broken(
@@ -34,23 +36,23 @@ pub(super) fn bmc_rules(bmc: &Bmc, config: Option<BmcConfig>, rule: &mut Rule<'_
     match driver {
         PowerDriver::Ipmi => ipmi_rules(bmc, sets_up, rule),
         PowerDriver::Redfish => redfish_rules(bmc, rule),
+        PowerDriver::Webhook => account_rules(bmc, rule),
         PowerDriver::Manual => {}
     }
-    if driver != PowerDriver::Redfish {
-        if bmc.options.system.is_some() {
-            rule.broken(
-                "/bmc/options/system",
-                format!("driver \"{driver}\" knows one machine behind a BMC, and no systems"),
-                "leave it out, or say driver = \"redfish\"",
-            );
-        }
-        if bmc.tls.is_some() {
-            rule.broken(
-                "/bmc/tls",
-                format!("driver \"{driver}\" has no TLS, so that no certificate is looked at"),
-                "leave it out, or say driver = \"redfish\"",
-            );
-        }
+    webhook_rules(bmc, rule);
+    if driver != PowerDriver::Redfish && bmc.options.system.is_some() {
+        rule.broken(
+            "/bmc/options/system",
+            format!("driver \"{driver}\" knows one machine behind a BMC, and no systems"),
+            "leave it out, or say driver = \"redfish\"",
+        );
+    }
+    if bmc.tls.is_some() && !matches!(driver, PowerDriver::Redfish | PowerDriver::Webhook) {
+        rule.broken(
+            "/bmc/tls",
+            format!("driver \"{driver}\" has no TLS, so that no certificate is looked at"),
+            "leave it out, or say driver = \"redfish\" or \"webhook\"",
+        );
     }
     if driver != PowerDriver::Ipmi {
         let of_ipmi = [
@@ -114,18 +116,23 @@ fn redfish_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
             "an account with the role Operator, and its password",
         );
     }
-    if bmc.username.as_ref().is_some_and(|name| name.is_empty() || name.contains(':')) {
-        rule.broken(
-            "/bmc/username",
-            "HTTP has no accounts whose name is empty or has a colon (RFC 7617)",
-            "another account of the BMC",
-        );
-    }
+    account_rules(bmc, rule);
     if bmc.options.system.as_ref().is_some_and(|it| it.is_empty() || it.contains(['/', '?', '#'])) {
         rule.broken(
             "/bmc/options/system",
             "it is no last part of a path",
             "the part after /redfish/v1/Systems/ in its path, as System.Embedded.1; left out, it is the only one",
+        );
+    }
+}
+
+/// Accounts of HTTP Basic authentication.
+fn account_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
+    if bmc.username.as_ref().is_some_and(|name| name.is_empty() || name.contains(':')) {
+        rule.broken(
+            "/bmc/username",
+            "HTTP has no accounts whose name is empty or has a colon (RFC 7617)",
+            "another account of the BMC",
         );
     }
 }

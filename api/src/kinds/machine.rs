@@ -1,5 +1,6 @@
 //! Machine: a physical machine, its BMC, and what is to be done with it while nobody has deployed it.
 
+use super::bmc_webhook::BmcWebhook;
 use super::dhcp_options;
 use super::host_network::network_rules;
 use super::{
@@ -116,17 +117,18 @@ pub enum Architecture {
 pub struct Bmc {
     /// How it is spoken to.
     pub driver: PowerDriver,
-    /// Its address or host name, which no other machine's has. Needed by `redfish`; and by `ipmi`, unless commissioning sets the BMC up. Absent: the
-    /// address that was found from inside. One from DHCP is followed by the BMC's MAC address.
+    /// Its address or host name, which no other machine's has. Machines of one `webhook` service share its address, and each has a path `on` of
+    /// its own. Needed by `redfish` and `webhook`; and by `ipmi`, unless commissioning sets the BMC up. Absent: the address that was found from
+    /// inside. One from DHCP is followed by the BMC's MAC address.
     pub address: Option<Host>,
-    /// Its port. Absent: the driver's own, 623 for `ipmi`, 443 for `redfish`.
+    /// Its port. Absent: 623 for `ipmi`, 443 for `redfish` and `webhook`, 80 for `webhook` with `plain`.
     #[field(min = 1, max = 65535)]
     pub port: Option<u16>,
     /// The account. Needed by `redfish`; and by `ipmi`, which has names of 1 to 16 bytes, unless commissioning sets the BMC up. An account that
-    /// commissioning made is used in place of this one.
+    /// commissioning made is used in place of this one. `webhook` sends it by HTTP Basic authentication (RFC 7617).
     pub username: Option<String>,
-    /// The account's password. IPMI has passwords of up to 20 bytes.
-    #[field(sent_to(driver, address, port, tls))]
+    /// The account's password. IPMI has passwords of up to 20 bytes. `webhook` without `username` sends it as a bearer token (RFC 6750).
+    #[field(sent_to(driver, address, port, tls, webhook))]
     pub password: Option<Secret>,
     /// Another number here has the next commissioning make another password for the account that it made.
     #[field(default = 0)]
@@ -134,8 +136,10 @@ pub struct Bmc {
     /// What this BMC needs that others do not.
     #[field(default)]
     pub options: BmcOptions,
-    /// Which certificate of it is taken, with `redfish`; IPMI has none. Absent: the first that the rack sees, from then on; what it is
-    /// known by is in `status.power.certificate`.
+    /// The requests that switch the machine. Needed by driver `webhook`; the others have none.
+    pub webhook: Option<BmcWebhook>,
+    /// The certificate that is believed, with `redfish` and `webhook`; IPMI has none. Absent: the first that the rack sees, from then on;
+    /// `status.power.certificate` shows it.
     pub tls: Option<BmcTls>,
 }
 
@@ -160,6 +164,9 @@ pub enum PowerDriver {
     Ipmi,
     /// Redfish (DMTF DSP0266) over HTTPS.
     Redfish,
+    /// Requests to a web service over HTTPS or HTTP, like that of a power outlet. It cannot choose the boot device: firmware must try the network
+    /// first.
+    Webhook,
     /// Not at all: Basalt asks a person and waits.
     Manual,
 }

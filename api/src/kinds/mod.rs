@@ -4,6 +4,7 @@
 mod access;
 mod address;
 mod bmc_rules;
+mod bmc_webhook;
 mod deployment;
 mod device;
 mod dhcp_options;
@@ -39,6 +40,9 @@ mod webhook;
 pub use access::{ApiToken, OpenIdIdentity, Role, User};
 pub use access::{ApiTokenSpec, ApiTokenStatus, RoleBase, RoleSpec, RoleStatus, UserSpec, UserStatus};
 pub use address::{IpAddress, IpAddressSpec, IpAddressStatus};
+pub use bmc_webhook::BmcWebhook;
+#[cfg(feature = "patterns")]
+pub use bmc_webhook::power_pattern;
 pub use deployment::Deployment;
 pub use deployment::{
     DeploymentSpec, DeploymentStatus, EraseMethod, InstallStage, OnFailure, Progress, Readiness,

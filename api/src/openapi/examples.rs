@@ -176,6 +176,14 @@ pub fn examples() -> Vec<Example> {
                 "password": "a password", "tls": {"verify": true, "fingerprint": sha256}}}),
         ),
         (
+            "Machine",
+            "m4",
+            json!({"boot_macs": ["52:54:00:00:00:0c"], "bmc": {"driver": "webhook", "address": "10.77.0.8", "password": "a-token",
+                "webhook": {"on": "/outlets/3?power=on", "off": "/outlets/3?power=off", "status": "/outlets/3",
+                    "cycle": "/outlets/3?power=cycle", "soft_off": "/outlets/3?power=shutdown", "says_on": "\"power\": *\"on\"",
+                    "says_off": "\"power\": *\"off\"", "plain": true}}}),
+        ),
+        (
             "Device",
             "switch",
             json!({"macs": ["52:54:00:00:00:02"], "addresses": ["10.77.0.4"], "parent": "m1", "zone": "row-1",

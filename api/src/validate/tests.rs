@@ -82,6 +82,24 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
             json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "redfish", "address": "10.77.0.101",
             "username": "admin", "options": {"privilege": "operator"}}}),
         ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "webhook", "username": "", "options": {"system": "1"}}}),
+        ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "webhook", "address": "pdu", "password": "two words", "tls": {},
+            "webhook": {"on": "outlets/3/on", "off": "/outlets/3#off", "status": "/outlets/\u{e4}", "cycle": "/a b", "soft_off": "",
+                "says_on": "(on", "says_off": "(off)?", "plain": true}}}),
+        ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "webhook", "address": "pdu", "webhook": {"on": "/on"}}}),
+        ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "manual", "webhook": {"on": "/on", "off": "/off", "status": "/"}}}),
+        ),
         ("Settings", json!({"deadlines": {"nonsense": "5m", "claim": "0s"}})),
     ];
     let answers: Vec<String> = cases

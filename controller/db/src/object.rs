@@ -328,7 +328,7 @@ impl Store {
         let rows = sqlx::query_as!(
             BmcOf,
             "select name as machine, spec -> 'bmc' ->> 'address' as address from object
-             where kind = 'Machine' and spec -> 'bmc' ->> 'driver' in ('ipmi', 'redfish') order by name"
+             where kind = 'Machine' and spec -> 'bmc' ->> 'driver' in ('ipmi', 'redfish', 'webhook') order by name"
         );
         Ok(rows.fetch_all(self.pool()).await?)
     }

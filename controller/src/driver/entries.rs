@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use basalt_api::kinds::{Architecture, BmcTls};
+use basalt_api::kinds::{self, Architecture, BmcTls};
 use basalt_api::values::{Attempt, MachineId, RackId};
 use basalt_db::{BootClaim, EntryState, Lease, NewEntry, Progress, Store, StoreError};
 use basalt_engine::Plan;
@@ -19,7 +19,7 @@ use basalt_engine::facts::BootSeen;
 use basalt_engine::plan::BootAction;
 use basalt_engine::steps::StepId;
 use basalt_proto::rack_v1::bmc::Trust;
-use basalt_proto::rack_v1::{Bmc, BootMachine, EphemeralBoot, PowerOffBoot, boot_machine};
+use basalt_proto::rack_v1::{Bmc, BmcWebhook, BootMachine, EphemeralBoot, PowerOffBoot, boot_machine};
 use prost::Message;
 use serde_json::{Map, Value, json};
 
@@ -254,8 +254,15 @@ async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option
         trust: bmc.tls.and_then(trust),
         privilege: bmc.options.privilege.map(|it| it.to_string()).unwrap_or_default(),
         account: input.bmc_account.map_or(0, Attempt::get),
+        webhook: bmc.webhook.map(webhook),
     };
     Ok(Some(Wanted { concern: POWER, says, body: Some(bmc.encode_to_vec()), racks }))
+}
+
+fn webhook(webhook: kinds::BmcWebhook) -> BmcWebhook {
+    let kinds::BmcWebhook { on, off, status, cycle, soft_off, says_on, says_off, plain } = webhook;
+    let (cycle, soft_off) = (cycle.unwrap_or_default(), soft_off.unwrap_or_default());
+    BmcWebhook { on, off, status, cycle, soft_off, says_on, says_off, plain }
 }
 
 /// The rack that holds a machine's BMC.

@@ -250,7 +250,7 @@ pub fn link<'a>(racks: impl IntoIterator<Item = &'a RackSeen>) -> Link {
 #[must_use]
 pub fn has_driver(driver: PowerDriver) -> bool {
     match driver {
-        PowerDriver::Ipmi | PowerDriver::Redfish => true,
+        PowerDriver::Ipmi | PowerDriver::Redfish | PowerDriver::Webhook => true,
         PowerDriver::Manual => false,
     }
 }

@@ -10,6 +10,7 @@ mod audit;
 mod backup;
 mod blobs;
 mod bmc_accounts;
+mod bmc_webhook;
 mod boots;
 mod carried;
 mod connections;

@@ -104,6 +104,33 @@ async fn a_secret_is_sent_nowhere_else_without_being_given_anew() {
 }
 
 #[tokio::test]
+async fn the_requests_of_a_web_service_decide_where_its_password_goes() {
+    let lab = lab().await;
+    let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "webhook", "address": "pdu.example.com", "password": "hunter2",
+        "webhook": {"on": "/3/on", "off": "/3/off", "status": "/3"}}});
+    lab.api.declare("/api/v1/machines/m", &spec.to_string()).await;
+    for (field, value) in [("plain", json!(true)), ("on", json!("/4/on")), ("soft_off", json!("/3/shutdown"))]
+    {
+        let change = json!({"bmc": {"webhook": {field: value}}});
+        for query in ["", "?dry_run=true"] {
+            let machine = format!("/api/v1/machines/m{query}");
+            let (status, _, errors) = patch(&lab, &machine, &change.to_string()).await.problem();
+            let why = "/spec/bmc/password: bmc.webhook changes, which decides where this secret is sent";
+            assert_eq!((status, errors), (422, vec![why.to_owned()]), "{field}");
+        }
+    }
+    let kept = patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"webhook":{"plain":false}},"tags":["a"]}"#).await;
+    assert_eq!(
+        kept.json()["spec"]["bmc"]["password"],
+        json!({"set": true, "revision": 1}),
+        "{}",
+        kept.text()
+    );
+    let given = r#"{"bmc":{"password":"hunter2","webhook":{"plain":true}}}"#;
+    assert_eq!(patch(&lab, "/api/v1/machines/m", given).await.status, 200);
+}
+
+#[tokio::test]
 async fn preconditions_dry_runs_and_refusals_are_those_of_a_put() {
     let lab = lab().await;
     network(&lab.api).await;

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CA: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
 
 /// The rack's last power concern, once this holds of it.
-async fn told(rack: &Linked, holds: impl Fn(&PowerConcern) -> bool) -> PowerConcern {
+pub(crate) async fn told(rack: &Linked, holds: impl Fn(&PowerConcern) -> bool) -> PowerConcern {
     let began = Instant::now();
     loop {
         let told = rack.told().concerns;
@@ -30,7 +30,7 @@ async fn told(rack: &Linked, holds: impl Fn(&PowerConcern) -> bool) -> PowerConc
     }
 }
 
-fn is_of(generation: u64) -> impl Fn(&PowerConcern) -> bool {
+pub(crate) fn is_of(generation: u64) -> impl Fn(&PowerConcern) -> bool {
     move |concern| concern.bmcs.first().is_some_and(|bmc| bmc.generation == generation)
 }
 

@@ -327,7 +327,7 @@ pub struct PowerConcern {
 pub struct Bmc {
     #[prost(string, tag = "1")]
     pub machine_uid: ::prost::alloc::string::String,
-    /// "ipmi", "redfish"
+    /// "ipmi", "redfish", "webhook"
     #[prost(string, tag = "2")]
     pub driver: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
@@ -352,6 +352,9 @@ pub struct Bmc {
     /// the attempt by which the machine made the account; 0: it is declared
     #[prost(uint64, tag = "15")]
     pub account: u64,
+    /// the requests of driver "webhook"
+    #[prost(message, optional, tag = "16")]
+    pub webhook: ::core::option::Option<BmcWebhook>,
     /// Redfish: which certificate is believed. None of these: the first that the rack sees, from then on.
     #[prost(oneof = "bmc::Trust", tags = "10, 11, 12, 13")]
     pub trust: ::core::option::Option<bmc::Trust>,
@@ -374,6 +377,33 @@ pub mod bmc {
         #[prost(bool, tag = "13")]
         Unverified(bool),
     }
+}
+/// Requests of driver "webhook". An empty path: the service has no such request.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BmcWebhook {
+    /// path of a POST
+    #[prost(string, tag = "1")]
+    pub on: ::prost::alloc::string::String,
+    /// path of a POST
+    #[prost(string, tag = "2")]
+    pub off: ::prost::alloc::string::String,
+    /// path of a GET
+    #[prost(string, tag = "3")]
+    pub status: ::prost::alloc::string::String,
+    /// path of a POST
+    #[prost(string, tag = "4")]
+    pub cycle: ::prost::alloc::string::String,
+    /// path of a POST
+    #[prost(string, tag = "5")]
+    pub soft_off: ::prost::alloc::string::String,
+    /// a regular expression for the answer to `status`
+    #[prost(string, tag = "6")]
+    pub says_on: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub says_off: ::prost::alloc::string::String,
+    /// HTTP without TLS
+    #[prost(bool, tag = "8")]
+    pub plain: bool,
 }
 /// A concern with the version that the region gave it: what is sent, and what a rack keeps on disk.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -8,7 +8,7 @@
 //! 3. The power is read until it is as the verb asks for, or 15 seconds have passed. While the BMC says that the power is moving, it is
 //!    waited for: 50 seconds in all.
 //!
-//! The drivers speak to BMCs: [`ipmi`], [`redfish`].
+//! The drivers speak to BMCs: [`ipmi`], [`redfish`], [`webhook`].
 //!
 //! A BMC may be that of several machines. A command is one machine's; the requests of all of them share the BMC's turns.
 //!
@@ -32,11 +32,13 @@ mod readings;
 mod redfish;
 mod schedule;
 mod trust;
+mod webhook;
 
 use self::arbiter::Arbiter;
 use self::ipmi::Suites;
 use self::schedule::Schedule;
 pub use self::schedule::{PACE, Pace};
+use self::webhook::Webhook;
 
 use crate::certificates::Certificates;
 use crate::epochs::{Admission, Epochs};
@@ -53,7 +55,7 @@ const PATIENCE: Patience = Patience {
 };
 /// How long a command may be ahead of the concern that names its BMC.
 const AHEAD: Duration = Duration::from_secs(3);
-/// How many requests of Redfish a BMC has at once, for all of its systems: its web server is small.
+/// How many requests a web server has at once, for all machines behind it: that of a BMC is small.
 const TURNS: usize = 2;
 
 /// Runs power commands.
@@ -220,9 +222,13 @@ impl Power {
             "redfish" => {
                 converse(redfish::open(bmc, at, &self.certificates, self.turns(&place(bmc))).await, ask).await
             }
+            "webhook" => {
+                let turns = self.turns(&place(bmc));
+                converse(Webhook::new(bmc, at, &self.certificates, turns, webhook::LIMITS), ask).await
+            }
             driver => Ended::error(
                 "driver",
-                format!("this rack has no driver {driver:?}; it has \"ipmi\" and \"redfish\""),
+                format!("this rack has no driver {driver:?}; it has \"ipmi\", \"redfish\" and \"webhook\""),
             ),
         }
     }
@@ -313,6 +319,7 @@ impl Power {
 fn place(bmc: &Bmc) -> String {
     let port = match (bmc.port, bmc.driver.as_str()) {
         (0, "redfish") => u32::from(redfish::PORT),
+        (0, "webhook") => u32::from(webhook::default_port(bmc)),
         (0, _) => u32::from(ipmi::PORT),
         (port, _) => port,
     };
@@ -320,9 +327,11 @@ fn place(bmc: &Bmc) -> String {
 }
 
 /// The address to connect to: the first one of the BMC's name, if all of them are in networks of BMCs. The name is not resolved
-/// again, since another answer could lie outside. No networks: `None`, the BMC may be anywhere.
+/// again, since another answer could lie outside. No networks: `None`, the BMC may be anywhere. A webhook may not be at an address of
+/// [`is_local`] then: it could ask any service of this host, and an error would tell the answer.
 async fn inside(bmc: &Bmc, networks: &[String]) -> Result<Option<IpAddr>, Ended> {
-    if networks.is_empty() {
+    let is_anywhere = networks.is_empty();
+    if is_anywhere && bmc.driver != "webhook" {
         return Ok(None);
     }
     let nets: Vec<IpNet> = networks.iter().filter_map(|net| net.parse().ok()).collect();
@@ -330,23 +339,41 @@ async fn inside(bmc: &Bmc, networks: &[String]) -> Result<Option<IpAddr>, Ended>
     let found =
         found.map_err(|error| Ended::error("unreachable", format!("BMC {}: {error}", bmc.address)))?;
     let found: Vec<IpAddr> = found.map(|it| it.ip().to_canonical()).collect();
-    for address in &found {
-        if !nets.iter().any(|net| net.contains(address)) {
-            let message = format!(
-                "BMC {}: {address} is outside of the networks of BMCs ({}), and was told nothing; an admin adds networks to bmc_networks of Settings",
-                bmc.address,
-                networks.join(", ")
-            );
-            return Err(Ended::error("outside", message));
-        }
+    let is_inside = |address: &IpAddr| match is_anywhere {
+        true => !is_local(*address),
+        false => nets.iter().any(|net| net.contains(address)),
+    };
+    if let Some(address) = found.iter().find(|address| !is_inside(address)) {
+        let networks = match is_anywhere {
+            true => "any network but this host and its links".to_owned(),
+            false => networks.join(", "),
+        };
+        let message = format!(
+            "BMC {}: {address} is outside of the networks of BMCs ({networks}), and was told nothing; an admin adds networks to bmc_networks of Settings",
+            bmc.address
+        );
+        return Err(Ended::error("outside", message));
     }
     Ok(found.first().copied())
 }
 
-/// What has one arbiter: a BMC, or one of its several systems.
+/// True for this host, its links, and addresses that are no host's. Services of a cloud for its own hosts are link-local.
+fn is_local(address: IpAddr) -> bool {
+    let is_link_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    is_link_local || address.is_loopback() || address.is_unspecified() || address.is_multicast()
+}
+
+/// The name of an arbiter. A BMC has one, or each of its systems, or each machine of a webhook's service.
 fn key(bmc: &Bmc) -> String {
     let place = place(bmc);
-    if bmc.system.is_empty() { place } else { format!("{place}/{}", bmc.system) }
+    match &bmc.webhook {
+        Some(webhook) => format!("{place}{}", webhook.on),
+        None if bmc.system.is_empty() => place,
+        None => format!("{place}/{}", bmc.system),
+    }
 }
 
 async fn converse(opened: Result<impl Conversation, Ended>, ask: Ask<'_>) -> Ended {

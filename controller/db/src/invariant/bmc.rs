@@ -36,7 +36,7 @@ pub(super) async fn taken(
         let message =
             format!("{} port {} is the BMC of Machine {:?} already", other.host, other.port, other.name);
         let hint =
-            "a BMC is one machine's, and switches that one: correct the address, or remove it there first";
+            "a BMC is one machine's, and switches that one: correct the address, options.system or webhook.on, or remove it there first";
         (Uid::from(other.machine), FieldError::new("/bmc/address", FieldCode::Overlap, message, hint))
     });
     Ok(taken.collect())

@@ -109,6 +109,34 @@ async fn each_system_of_a_bmc_that_speaks_redfish_is_one_machine_s() {
 }
 
 #[tokio::test]
+async fn each_request_that_switches_on_is_one_machine_s() {
+    let store = store().await;
+    let webhook = |on: &str, plain: bool, port: Option<u16>| {
+        let mut bmc = json!({"driver": "webhook", "address": "10.0.0.1",
+            "webhook": {"on": on, "off": "/off", "status": "/", "plain": plain}});
+        if let Some(port) = port {
+            bmc["port"] = json!(port);
+        }
+        bmc
+    };
+    declare(&store, 1, webhook("/1/on", false, None)).await.unwrap();
+    declare(&store, 2, webhook("/2/on", false, None)).await.expect("it is another request of the service");
+    declare(&store, 3, webhook("/1/on", true, None)).await.expect("it is another port");
+    declare(&store, 4, webhook("/1/on", false, Some(8443))).await.expect("it is another port");
+    for (port, plain) in [(443, false), (80, true)] {
+        let machine = if plain { "m3" } else { "m1" };
+        let taken = format!("10.0.0.1 port {port} is the BMC of Machine {machine:?} already");
+        assert_eq!(declare(&store, 5, webhook("/1/on", plain, Some(port))).await, Err(taken));
+    }
+    let longest = format!("/{}", "x".repeat(999));
+    declare(&store, 6, webhook(&longest, false, None)).await.expect("it fits into the index");
+    let outside = put(&store, "Settings", "default", json!({"bmc_networks": ["10.0.1.0/24"]})).await;
+    let Err(StoreError::Refused { errors }) = outside else { panic!("{outside:?}") };
+    assert!(errors[0].message.contains("10.0.0.1 of Machine \"m1\""), "{errors:?}");
+    assert_eq!(store.bmcs().await.unwrap().len(), 5);
+}
+
+#[tokio::test]
 async fn of_many_that_want_the_same_bmc_one_gets_it() {
     let store = store().await;
     let tries: Vec<_> = (0..16)

@@ -1,0 +1,58 @@
+//! A machine that a web service switches: its rack is told the requests.
+
+use crate::leases::furnish;
+use crate::linked::Linked;
+use crate::redfish::{is_of, told};
+use crate::support::lab;
+use basalt_engine::Policy;
+use basalt_proto::rack_v1::bmc::Trust;
+use basalt_proto::rack_v1::{Bmc, BmcWebhook};
+use basalt_region::controller::Controller;
+use serde_json::json;
+use std::net::SocketAddr;
+
+#[tokio::test]
+async fn a_rack_is_told_the_requests_and_the_patterns() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    let machine = |mut bmc: serde_json::Value| {
+        bmc["driver"] = json!("webhook");
+        bmc["address"] = json!("10.77.0.101");
+        bmc["password"] = json!("secret");
+        let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "commissioning": {"skip": true}, "power": "off", "bmc": bmc});
+        spec.to_string()
+    };
+    let least = json!({"on": "/3/on", "off": "/3/off", "status": "/3"});
+    lab.api
+        .declare("/api/v1/machines/m", &machine(json!({"webhook": least, "tls": {"verify": false}})))
+        .await;
+    let bmc: Bmc = told(&rack, is_of(1)).await.bmcs.swap_remove(0);
+    assert_eq!(
+        [bmc.driver, bmc.address, bmc.username, bmc.password],
+        ["webhook", "10.77.0.101", "", "secret"]
+    );
+    assert_eq!((bmc.port, bmc.trust), (0, Some(Trust::Unverified(true))));
+    let BmcWebhook { on, off, status, cycle, soft_off, says_on, says_off, plain } = bmc.webhook.unwrap();
+    assert_eq!([on, off, status, cycle, soft_off], ["/3/on", "/3/off", "/3", "", ""]);
+    assert!(says_on.contains("running") && says_off.contains("stopped") && !plain, "{says_on} {says_off}");
+
+    let most = json!({"on": "/3/on", "off": "/3/off", "status": "/3", "cycle": "/3/cycle", "soft_off": "/3/shutdown", "says_on": "up",
+        "says_off": "down", "plain": true});
+    lab.api.declare("/api/v1/machines/m", &machine(json!({"webhook": most, "username": "admin"}))).await;
+    let bmc: Bmc = told(&rack, is_of(2)).await.bmcs.swap_remove(0);
+    assert_eq!((bmc.username.as_str(), bmc.trust), ("admin", None));
+    let expected = BmcWebhook {
+        on: "/3/on".into(),
+        off: "/3/off".into(),
+        status: "/3".into(),
+        cycle: "/3/cycle".into(),
+        soft_off: "/3/shutdown".into(),
+        says_on: "up".into(),
+        says_off: "down".into(),
+        plain: true,
+    };
+    assert_eq!(bmc.webhook, Some(expected));
+}
