@@ -32,6 +32,7 @@
 //! | `installed` | a system that was installed, booted from its disk |
 //! | `dhcp`, `tftp`, `web` | sockets around the client cores |
 //! | `syslog` | lines of an installed system |
+//! | [`gateway`] | a web service that switches machines, beside their BMCs |
 //!
 //! Not simulated: renewals of leases; what an installed system does beyond reporting itself; Secure Boot; UEFI HTTP boot.
 
@@ -42,6 +43,7 @@ mod ephemeral;
 pub mod event;
 pub mod fault;
 mod firmware;
+pub mod gateway;
 mod hardware;
 mod installed;
 mod life;
@@ -55,5 +57,6 @@ mod web;
 
 pub use event::{Entry, Event, ScriptKind, Speaker};
 pub use fault::{Fault, Faults, Stage};
+pub use gateway::Gateway;
 pub use machine::{SimError, SimMachine};
 pub use options::{BootOrder, Firmware, MachineOptions};

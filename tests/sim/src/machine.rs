@@ -124,6 +124,11 @@ impl SimMachine {
         Ok(Self { chassis, bmc_faults, stop: Some(stop), bmc: Some(bmc) })
     }
 
+    /// The part that has power, for another service that switches it.
+    pub(crate) fn chassis(&self) -> Arc<Chassis> {
+        Arc::clone(&self.chassis)
+    }
+
     /// What it is made of.
     #[must_use]
     pub fn options(&self) -> &MachineOptions {

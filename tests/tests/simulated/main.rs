@@ -17,3 +17,4 @@ mod secrets;
 mod store;
 mod strangers;
 mod terraform;
+mod webhook;
