@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use basalt_api::glob;
+
 use crate::{deadlines, say};
 
 /// The index of one kernel's modules.
@@ -87,7 +89,7 @@ impl Index {
             return BTreeSet::from([name]);
         }
         let candidates = self.aliases.get(&bus(alias)).into_iter().chain(self.aliases.get("")).flatten();
-        let matching = candidates.filter(|(pattern, _)| matches(pattern.as_bytes(), alias.as_bytes()));
+        let matching = candidates.filter(|(pattern, _)| glob::matches(pattern.as_bytes(), alias.as_bytes()));
         matching.map(|(_, module)| module.clone()).collect()
     }
 
@@ -169,8 +171,7 @@ impl Coldplug {
 
     /// Loads the modules of devices that appeared since the last call; true if there were any.
     pub fn pass(&mut self) -> bool {
-        let mut found = BTreeSet::new();
-        modaliases(Path::new("/sys/devices"), &mut found);
+        let found = modaliases(Path::new("/sys/devices"));
         let new: Vec<String> = found.difference(&self.seen).cloned().collect();
         for alias in new.iter().filter(|alias| !PASSED_OVER.iter().any(|prefix| alias.starts_with(prefix))) {
             for module in self.index.resolve(alias) {
@@ -221,10 +222,18 @@ impl Coldplug {
     }
 }
 
-fn modaliases(directory: &Path, found: &mut BTreeSet<String>) {
+/// The modalias of each device below a directory, `/sys/devices`.
+pub(crate) fn modaliases(directory: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    add_modaliases(directory, &mut found);
+    found.remove("");
+    found
+}
+
+fn add_modaliases(directory: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => modaliases(&entry.path(), found),
+            Ok(kind) if kind.is_dir() => add_modaliases(&entry.path(), found),
             Ok(kind) if kind.is_file() && entry.file_name() == "modalias" => {
                 if let Ok(alias) = fs::read_to_string(entry.path()) {
                     found.insert(alias.trim_end().to_owned());
@@ -233,7 +242,6 @@ fn modaliases(directory: &Path, found: &mut BTreeSet<String>) {
             _ => {}
         }
     }
-    found.remove("");
 }
 
 /// The kernel's own request for a module (`request_module`): `modprobe -q -- NAME`.
@@ -262,36 +270,6 @@ fn normal(name: &str) -> String {
 fn bus(alias: &str) -> String {
     let bus = alias.split(':').next().unwrap_or_default();
     if bus.contains(['*', '?', '[']) { String::new() } else { bus.to_owned() }
-}
-
-/// fnmatch(3) as far as aliases use it: `*`, `?` and `[…]`.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    match pattern.split_first() {
-        None => text.is_empty(),
-        Some((b'*', rest)) => {
-            (0..=text.len()).any(|skip| matches(rest, text.get(skip..).unwrap_or_default()))
-        }
-        Some((wanted, rest)) => {
-            let Some((byte, text)) = text.split_first() else { return false };
-            match wanted {
-                b'?' => matches(rest, text),
-                b'[' => {
-                    let Some(end) = rest.iter().position(|b| *b == b']') else { return false };
-                    let (set, rest) = rest.split_at(end);
-                    in_set(set, *byte) && matches(rest.get(1..).unwrap_or_default(), text)
-                }
-                _ => wanted == byte && matches(rest, text),
-            }
-        }
-    }
-}
-
-fn in_set(set: &[u8], byte: u8) -> bool {
-    match set {
-        [low, b'-', high, rest @ ..] => (*low..=*high).contains(&byte) || in_set(rest, byte),
-        [one, rest @ ..] => *one == byte || in_set(rest, byte),
-        [] => false,
-    }
 }
 
 #[cfg(test)]

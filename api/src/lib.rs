@@ -31,6 +31,7 @@ pub mod disk;
 #[cfg(feature = "expressions")]
 pub mod expression;
 pub mod filter;
+pub mod glob;
 pub mod kinds;
 #[cfg(feature = "pin")]
 pub mod pin;
