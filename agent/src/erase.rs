@@ -36,10 +36,10 @@ pub fn run(
         Verdict::Proceed(permit) => permit,
         Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
     };
-    task_scripts::run(context, reporter, ends)?;
+    let system = Root::system();
+    task_scripts::run(context, &system, reporter, ends)?;
     let open: Vec<&Observed> =
         observed.iter().filter(|disk| rules::finished(context.task, disk).is_none()).collect();
-    let system = Root::system();
     for (index, observed) in open.iter().enumerate() {
         let name = &observed.name;
         let percent =

@@ -258,8 +258,7 @@ mod tests {
             content: content.to_owned(),
             arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
             timeout_seconds,
-            repeats: false,
-            test: false,
+            ..Script::default()
         }
     }
 

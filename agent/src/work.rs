@@ -19,7 +19,7 @@ use crate::rack::{self, Session};
 use crate::report::Reporter;
 use crate::root::Root;
 use crate::{
-    bmc, console, deadlines, efi, erase, initrd, install, inventory, ipv6, neighbours, network, say, script,
+    bmc, console, deadlines, efi, erase, initrd, install, inventory, ipv6, neighbours, network, say,
     task_scripts, tls,
 };
 
@@ -135,7 +135,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     let mut inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
     let mut kernel = bmc::Kernel::find(&system);
     inventory.bmc = kernel.as_mut().and_then(bmc::found::read);
-    let mut disks = Disks::new(system);
+    let mut disks = Disks::new(system.clone());
     let (mut output, mut scripts, mut logs) = (None, Vec::new(), None);
     let account = task.bmc.as_ref().map(|wanted| {
         reporter.stage("bmc", 1, "making an account on the BMC");
@@ -143,7 +143,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     });
     let done = match &task.action {
         TaskAction::Inventory => {
-            let found = task_scripts::run_alone(context, &disks, &mut reporter, &mut scripts);
+            let found = task_scripts::run_alone(context, &system, &disks, &mut reporter, &mut scripts);
             found.map(|later| {
                 later.map_or(Outcome::Succeeded, |found_attempt| Outcome::Superseded { found_attempt })
             })
@@ -151,9 +151,9 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
         TaskAction::Install(install) => install::run(context, install, &mut disks, &mut reporter, &mut logs),
         TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter, &mut scripts),
         TaskAction::Script(script) => {
-            let ended = script::run(task, script, context.again, &mut reporter);
-            output = Some(ended.output);
-            ended.done.map(|()| Outcome::Succeeded)
+            let (said, done) = task_scripts::run_asked(context, &system, script, &mut reporter);
+            output = said;
+            done.map(|()| Outcome::Succeeded)
         }
     };
     let outcome = done.unwrap_or_else(|Failure { code, message }| {
@@ -162,7 +162,6 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     });
     // Only the inventory of a task that succeeded counts.
     if let (Outcome::Succeeded, Some(listener)) = (&outcome, listener) {
-        let system = Root::system();
         let silent = listener.silent(&system).join(", ");
         if !silent.is_empty() {
             reporter.stage("neighbours", 99, &format!("listening for the switch at {silent}"));

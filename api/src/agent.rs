@@ -267,7 +267,7 @@ pub enum EraseLevel {
 }
 
 /// Runs a script in the ephemeral environment, as root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
     /// What it is called.
     pub name: String,
@@ -284,6 +284,9 @@ pub struct Script {
     /// True: a test of the hardware. A failed test does not fail the task: its result is a row of the machine.
     #[serde(default)]
     pub test: bool,
+    /// [Filters](crate::hardware::Filter) of the hardware that it is for. One that matches is enough. Empty: any hardware.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hardware: Vec<String>,
 }
 
 /// The four files of cloud-init's NoCloud data source.
@@ -404,6 +407,9 @@ pub struct ScriptEnd {
     /// Why it failed; absent: it went well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Why it was left out; absent: it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
     /// As [`Script::test`].
     #[serde(default)]
     pub test: bool,
@@ -438,6 +444,8 @@ pub struct TestRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
+    /// The test was not for this hardware.
+    Skipped,
     /// The hardware does its work.
     Passed,
     /// It works, and a person should look: a worn disk, a link slower than its adapter.

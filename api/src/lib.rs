@@ -32,6 +32,7 @@ pub mod disk;
 pub mod expression;
 pub mod filter;
 pub mod glob;
+pub mod hardware;
 pub mod kinds;
 #[cfg(feature = "pin")]
 pub mod pin;

@@ -68,6 +68,7 @@ fn table(rows: &[TestResult]) -> String {
         let device = device(row);
         let (script, device) = (line(&row.script), line(&device));
         let verdict = match row.verdict {
+            Verdict::Skipped => "skipped",
             Verdict::Passed => "passed",
             Verdict::Degraded => "degraded",
             Verdict::Failed => "FAILED",

@@ -29,7 +29,8 @@ impl Results {
             Attribute::computed("script", Type::String).doc("The name of the Script when it ran."),
             Attribute::computed("device", Type::String)
                 .doc("The part of the hardware, like `sda`. Null: the whole machine."),
-            Attribute::computed("verdict", Type::String).doc("`passed`, `degraded` or `failed`."),
+            Attribute::computed("verdict", Type::String)
+                .doc("`passed`, `degraded`, `failed`, or `skipped`: the test was not for this hardware."),
             Attribute::computed("message", Type::String)
                 .doc("One sentence: the cause, or the work that was done."),
             Attribute::computed("figures", Type::map(Type::Number))
@@ -84,6 +85,7 @@ impl DataSource for Results {
 
 fn value(row: TestResult) -> Val {
     let verdict = match row.verdict {
+        Verdict::Skipped => "skipped",
         Verdict::Passed => "passed",
         Verdict::Degraded => "degraded",
         Verdict::Failed => "failed",

@@ -9,8 +9,12 @@ mod paths;
 mod pci;
 mod security;
 
-use basalt_api::agent::{Firmware, Inventory};
+use std::path::Path;
 
+use basalt_api::agent::{Firmware, Inventory};
+use basalt_api::hardware::{FIRMWARE, Hardware};
+
+use crate::modules;
 use crate::root::Root;
 
 pub use disks::block_devices;
@@ -34,6 +38,14 @@ pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
         bmc_present: !root.names("sys/class/ipmi").is_empty(),
         bmc: None,
     }
+}
+
+/// The machine as filters of Scripts see it.
+#[must_use]
+pub fn hardware(root: &Root) -> Hardware {
+    let text = |file: &str| root.text(Path::new("sys/class/dmi/id").join(file));
+    let firmware = FIRMWARE.iter().filter_map(|(name, file)| Some((*name, text(file)?)));
+    Hardware { modaliases: modules::modaliases(&root.path("sys/devices")), firmware: firmware.collect() }
 }
 
 /// How the ephemeral environment was booted.

@@ -65,6 +65,7 @@ impl Results {
 
 const fn word(verdict: Verdict) -> &'static str {
     match verdict {
+        Verdict::Skipped => "skipped",
         Verdict::Passed => "passed",
         Verdict::Degraded => "degraded",
         Verdict::Failed => "failed",

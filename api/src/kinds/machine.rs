@@ -411,6 +411,8 @@ pub struct HardwareTests {
 /// The finding of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum TestVerdict {
+    /// No test was for this hardware.
+    Skipped,
     /// The hardware does its work.
     Passed,
     /// It works, and a person should look at it.

@@ -2,6 +2,7 @@
 
 use super::{CommonStatus, kind};
 use crate::agent;
+use crate::hardware::{Filter, MAX_FILTERS};
 use crate::problem::{FieldCode, FieldError};
 use crate::validate::Rule;
 use crate::values::{Duration, Timestamp, Url};
@@ -29,8 +30,8 @@ pub struct ScriptSpec {
     #[field(default = ScriptParallel::Disabled, dormant = "a machine runs one script at a time")]
     pub parallel: ScriptParallel,
     /// Hardware it is for: `modalias:`, `pci:`, `usb:`, `system_vendor:`, `system_product:`, `system_version:`,
-    /// `mainboard_vendor:` or `mainboard_product:`, and a pattern. Empty: any.
-    #[field(dormant = "a script is run where somebody asks for it, whatever the hardware")]
+    /// `mainboard_vendor:` or `mainboard_product:`, and a pattern. One that matches is enough; on other hardware it is skipped.
+    /// Empty: any.
     pub hardware: BTreeSet<String>,
     /// What it can be given, by name.
     pub parameters: BTreeMap<String, ScriptParameter>,
@@ -83,6 +84,7 @@ impl ScriptSpec {
             timeout_seconds: self.timeout.as_secs(),
             repeats: false,
             test: self.when == ScriptType::Testing,
+            hardware: self.hardware.iter().cloned().collect(),
         })
     }
 
@@ -233,18 +235,6 @@ pub struct ScriptStatus {
     pub failed: Option<u64>,
 }
 
-/// What a hardware filter can look at.
-const FILTERS: [&str; 8] = [
-    "modalias",
-    "pci",
-    "usb",
-    "system_vendor",
-    "system_product",
-    "system_version",
-    "mainboard_vendor",
-    "mainboard_product",
-];
-
 /// The kernel looks at no more of a script's first line.
 const FIRST_LINE_BYTES: usize = 255;
 
@@ -259,17 +249,12 @@ fn script_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {
     if spec.timeout.as_secs() == 0 {
         rule.broken("/timeout", format!("nothing ends within {}", spec.timeout), "1s or longer");
     }
-    for filter in &spec.hardware {
-        let is_known =
-            filter.split_once(':').is_some_and(|(what, of)| FILTERS.contains(&what) && !of.is_empty());
-        if !is_known {
-            let message = format!("{filter:?} is not a hardware filter");
-            rule.broken(
-                "/hardware",
-                message,
-                format!("one of {}, a colon, and a pattern", FILTERS.join(", ")),
-            );
-        }
+    for bad in spec.hardware.iter().filter_map(|filter| Filter::parse(filter).err()) {
+        rule.broken("/hardware", bad.message, bad.hint);
+    }
+    if spec.hardware.len() > MAX_FILTERS {
+        let message = format!("{} hardware filters are declared", spec.hardware.len());
+        rule.broken("/hardware", message, format!("at most {MAX_FILTERS}"));
     }
     for (name, parameter) in &spec.parameters {
         let at = crate::pointer::child("/parameters", name);
@@ -290,5 +275,50 @@ fn script_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {
                 format!("{min} or more"),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, KindOf, dormant, validate};
+    use serde_json::{Value, json};
+
+    fn kind() -> &'static Kind {
+        Script::KIND
+    }
+
+    fn spec(more: &Value) -> Value {
+        let mut spec = json!({"type": "testing", "content": "#!/bin/sh\n"});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    }
+
+    /// Pointer and message of each error.
+    fn errors(more: &Value) -> Vec<String> {
+        let errors = validate(kind(), &spec(more));
+        errors.iter().map(|it| format!("{} {}", it.pointer, it.message)).collect()
+    }
+
+    fn run(more: &Value, given: &[(&str, &str)]) -> Result<agent::Script, Vec<FieldError>> {
+        let spec: ScriptSpec = serde_json::from_value(spec(more)).unwrap();
+        let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        spec.run("probe", &given.collect())
+    }
+
+    #[test]
+    fn hardware_filters_are_checked_and_go_with_the_run() {
+        let good = json!({"hardware": ["usb:0bda:8153", "pci:8086:*"]});
+        assert_eq!((errors(&good), dormant(kind(), &spec(&good))), (vec![], vec![]));
+        assert_eq!(run(&good, &[]).unwrap().hardware, ["pci:8086:*", "usb:0bda:8153"]);
+        assert_eq!(
+            errors(&json!({"hardware": ["pci:8086", "gpu:*"]})),
+            [
+                "/hardware \"gpu:*\" is not a hardware filter",
+                "/hardware \"pci:8086\" does not name a vendor and a device",
+            ]
+        );
+        let many: Vec<String> = (0..=MAX_FILTERS).map(|n| format!("pci:{n:04}:*")).collect();
+        assert_eq!(errors(&json!({"hardware": many})), ["/hardware 65 hardware filters are declared"]);
     }
 }

@@ -634,7 +634,7 @@ pub(super) fn components() -> [(&'static str, Value); 80] {
             object(
                 &["script", "verdict", "message", "seconds", "attempt", "at"],
                 json!({
-                    "script": text(), "device": text(), "verdict": {"type": "string", "enum": ["passed", "degraded", "failed"]},
+                    "script": text(), "device": text(), "verdict": {"type": "string", "enum": ["skipped", "passed", "degraded", "failed"]},
                     "message": text(), "figures": {"type": "object", "additionalProperties": {"type": "number"}},
                     "output": text(), "seconds": {"type": "number"}, "attempt": number(), "at": time(),
                 }),

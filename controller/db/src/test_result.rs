@@ -44,6 +44,8 @@ pub struct TestRun {
     pub attempt: Attempt,
     /// When its result was stored.
     pub at: Timestamp,
+    /// True: it found nothing, since it was not for the machine's hardware.
+    pub skipped: bool,
 }
 
 /// Rows of a machine to read.
@@ -57,8 +59,12 @@ pub struct TestQuery<'a> {
     pub limit: i64,
 }
 
-const VERDICTS: [(Verdict, &str); 3] =
-    [(Verdict::Passed, "passed"), (Verdict::Degraded, "degraded"), (Verdict::Failed, "failed")];
+const VERDICTS: [(Verdict, &str); 4] = [
+    (Verdict::Skipped, "skipped"),
+    (Verdict::Passed, "passed"),
+    (Verdict::Degraded, "degraded"),
+    (Verdict::Failed, "failed"),
+];
 
 fn word(verdict: Verdict) -> &'static str {
     VERDICTS.iter().find(|(it, _)| *it == verdict).map_or("failed", |(_, word)| word)
@@ -126,19 +132,20 @@ impl Store {
     /// Fails if the database cannot be reached.
     pub async fn latest_test_runs(&self, machine: MachineId) -> Result<Vec<TestRun>, StoreError> {
         let rows = sqlx::query!(
-            r#"select distinct on (script) script, attempt, (extract(epoch from at) * 1000000)::bigint as "at_us!"
-               from test_result where machine = $1 order by script, attempt desc"#,
+            r#"select distinct on (script) script, attempt, (extract(epoch from at) * 1000000)::bigint as "at_us!",
+                 verdict = 'skipped' as "skipped!"
+               from test_result where machine = $1 order by script, attempt desc, verdict = 'skipped'"#,
             machine.get()
         );
         let mut runs = Vec::new();
         for row in rows.fetch_all(self.pool()).await? {
             let (attempt, at) = (Attempt::new(unsigned(row.attempt)), timestamp(row.at_us)?);
-            runs.push(TestRun { script: row.script, attempt, at });
+            runs.push(TestRun { script: row.script, attempt, at, skipped: row.skipped });
         }
         Ok(runs)
     }
 
-    /// Findings of the latest runs that are not `passed`, the failed ones first. The outputs are left out.
+    /// Findings of the latest runs that are `degraded` or `failed`, the failed ones first. The outputs are left out.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
@@ -153,7 +160,7 @@ impl Store {
                from (select distinct on (script) script, attempt from test_result where machine = $1
                      order by script, attempt desc) l
                  join test_result t on t.machine = $1 and t.script = l.script and t.attempt = l.attempt
-               where t.verdict <> 'passed'
+               where t.verdict in ('degraded', 'failed')
                order by t.verdict <> 'failed', t.script, t.device limit $2"#,
             machine.get(),
             limit

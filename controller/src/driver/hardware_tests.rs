@@ -25,7 +25,7 @@ const DEVICE_BYTES: usize = 200;
 #[derive(Clone, Debug, Default)]
 pub struct HardwareTests {
     runs: Vec<TestRun>,
-    /// Findings that are not `passed`.
+    /// Findings that are `degraded` or `failed`.
     bad: Vec<TestResult>,
     accepted: Option<TestsAccepted>,
 }
@@ -64,7 +64,8 @@ impl HardwareTests {
     pub fn status(&self) -> Option<Status> {
         let at = self.runs.iter().map(|run| run.at).max()?;
         let verdict = match self.bad.iter().map(|row| row.verdict).max() {
-            None | Some(Verdict::Passed) => TestVerdict::Passed,
+            _ if self.runs.iter().all(|run| run.skipped) => TestVerdict::Skipped,
+            None | Some(Verdict::Skipped | Verdict::Passed) => TestVerdict::Passed,
             Some(Verdict::Degraded) => TestVerdict::Degraded,
             Some(Verdict::Failed) => TestVerdict::Failed,
         };
@@ -170,6 +171,10 @@ fn rows_of(attempt: Attempt, end: &ScriptEnd, at: Timestamp) -> Vec<TestResult> 
     for row in end.rows.iter().take(TEST_ROWS) {
         add(row.device.as_deref().unwrap_or_default(), row.verdict, &row.message, &row.figures);
     }
+    if let Some(reason) = &end.skipped {
+        add("", Verdict::Skipped, reason, &BTreeMap::new());
+        return rows.into_values().collect();
+    }
     let told = end.rows.iter().any(|row| row.verdict == Verdict::Failed);
     match &end.failure {
         Some(failure) if !told => add("", Verdict::Failed, failure, &BTreeMap::new()),
@@ -215,6 +220,12 @@ mod tests {
     }
 
     #[test]
+    fn a_test_for_other_hardware_has_a_row_of_the_reason() {
+        let skipped = ScriptEnd { skipped: Some("no GPU".to_owned()), ..end(None, &[]) };
+        assert_eq!(found(&skipped), [(String::new(), Verdict::Skipped, "no GPU".to_owned())]);
+    }
+
+    #[test]
     fn an_end_that_no_row_explains_is_a_row_too() {
         let rows = [("sda", Verdict::Passed), ("sdb", Verdict::Failed)];
         assert_eq!(found(&end(Some("exit status: 1"), &rows)).len(), 2, "sdb says why");
@@ -240,7 +251,13 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut tests = HardwareTests::default();
         assert_eq!(tests.status(), None);
-        tests.runs = vec![TestRun { script: "disks".to_owned(), attempt: Attempt::new(7), at: at(9) }];
+        let run =
+            |skipped| TestRun { script: "disks".to_owned(), attempt: Attempt::new(7), at: at(9), skipped };
+        tests.runs = vec![run(true)];
+        assert_eq!(tests.status().unwrap().verdict, TestVerdict::Skipped, "nothing was looked at");
+        assert!(!tests.failed().stand());
+        tests.runs.push(run(false));
+        assert_eq!(tests.status().unwrap().verdict, TestVerdict::Passed);
         tests.bad = rows_of(
             Attempt::new(7),
             &end(None, &[("sda", Verdict::Degraded), ("sdb", Verdict::Failed)]),

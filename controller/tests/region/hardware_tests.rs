@@ -25,6 +25,7 @@ fn end(name: &str, rows: Vec<TestRow>) -> ScriptEnd {
         rows,
         output: "line one\nline two\n".to_owned(),
         seconds: 3.5,
+        ..ScriptEnd::default()
     }
 }
 
@@ -140,6 +141,50 @@ async fn a_later_run_of_the_test_that_passes_frees_the_machine() {
     let latest = rows(&lab, "?latest=true").await;
     let attempts: Vec<&Value> = latest.iter().map(|row| &row["attempt"]).collect();
     assert_eq!(attempts, [&json!(second.attempt), &json!(before.attempt)], "of each script the latest run");
+}
+
+#[tokio::test]
+async fn a_later_run_that_is_skipped_frees_the_machine_too() {
+    let (lab, _controller, rack, before) = failed().await;
+    phase(&lab, "Failed testing").await;
+    let merge = [("content-type", "application/merge-patch+json")];
+    let filter = async |filter: &str| {
+        let patch = json!({"hardware": [filter]}).to_string();
+        lab.api.send("PATCH", "/api/v1/scripts/basalt-disks?adopt=true", &merge, patch).await
+    };
+    let refused = filter("pci:80:*:*").await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.json()["errors"][0]["pointer"]),
+        (422, &json!("/spec/hardware"))
+    );
+    let patched = filter("pci:1000:*").await;
+    assert!(patched.status.is_success(), "{}", patched.text());
+    assert_eq!(asks(&lab, json!({"verb": "test"})).await.0, 202);
+    let second = task(&rack, before.attempt).await;
+    assert_eq!(
+        (&second.scripts[0].hardware[..], second.scripts[1].hardware.len()),
+        (&["pci:1000:*".to_owned()][..], 0)
+    );
+    let why = "no hardware of the machine matches pci:1000:*";
+    let skipped = |name: &str| ScriptEnd { skipped: Some(why.to_owned()), ..end(name, Vec::new()) };
+    ends(&rack, &second, vec![skipped("basalt-disks"), end("burn-in", Vec::new())]).await;
+    assert_eq!(phase(&lab, "Ready").await["tests"]["verdict"], "passed");
+    let latest = rows(&lab, "?latest=true&script=basalt-disks").await;
+    assert_eq!(
+        (&latest[0]["verdict"], &latest[0]["message"]),
+        (&json!("skipped"), &json!(why)),
+        "{latest:?}"
+    );
+
+    // Its row is stored: a reconciliation does not read the result again, and nothing is left to say that the hardware is good.
+    assert_eq!(asks(&lab, json!({"verb": "test"})).await.0, 202);
+    let third = task(&rack, second.attempt).await;
+    ends(&rack, &third, vec![skipped("basalt-disks"), skipped("burn-in")]).await;
+    until("no test was for the hardware", async || {
+        let status = lab.api.get("/api/v1/machines/web1").await.json()["status"].clone();
+        (status["tests"]["verdict"] == "skipped").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -246,6 +246,11 @@ impl Work<'_> {
             let message = format!("script {} is not run a second time", script.name);
             return Err(Failure::new(FailureCode::ScriptFailed, message).into());
         }
+        let root = self.life.chassis().hardware.root();
+        let runs = task_scripts::runs(std::slice::from_ref(script), &root);
+        if let Some(reason) = runs.into_iter().find_map(|run| run.skipped) {
+            return Err(task_scripts::not_run(script, &reason).into());
+        }
         self.life.event(Event::RanScript { attempt: self.context.task.attempt })?;
         Ok(Outcome::Succeeded)
     }
@@ -278,7 +283,12 @@ impl Work<'_> {
     /// Says of each what it would run. One that is called `fails` does.
     fn task_scripts(&mut self) -> Result<(), Halt> {
         let task = self.context.task;
-        for script in &task.scripts {
+        for run in task_scripts::runs(&task.scripts, &self.life.chassis().hardware.root()) {
+            let script = run.script;
+            if let Some(reason) = run.skipped {
+                self.scripts.push(task_scripts::left_out(script, reason));
+                continue;
+            }
             self.stage(Stage::Check, 2, &format!("running script {}", script.name))?;
             let failure = (script.name == FAILS).then(|| format!("script {FAILS} ended with exit status: 1"));
             self.life.event(Event::RanScript { attempt: task.attempt })?;

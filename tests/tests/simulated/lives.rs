@@ -45,6 +45,9 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     {
         fleet.declare("scripts", name, json!({ "type": when, "content": "#!/bin/sh\n" })).await;
     }
+    let other =
+        json!({ "type": "commissioning", "content": "#!/bin/sh\n", "hardware": ["system_vendor:Other*"] });
+    fleet.declare("scripts", "other-vendor", other).await;
     let machine = fleet.machine(1, Firmware::Uefi, |_| {});
     let ran = |machine: &basalt_sim::SimMachine| machine.count(|it| matches!(it, Event::RanScript { .. }));
     let mut spec = machine_spec(&machine);
@@ -68,10 +71,16 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
         )
         .await;
 
-    spec["commissioning"] = json!({ "scripts": ["set-bios"] });
+    spec["commissioning"] = json!({ "scripts": ["other-vendor", "set-bios"] });
     fleet.declare("machines", "sim1", spec).await;
     fleet.ready("machines", "sim1").await;
-    assert_eq!(ran(&machine), 3);
+    assert_eq!(ran(&machine), 3, "other-vendor is for other hardware");
+    let asked = OperationRequest { script: Some("other-vendor".to_owned()), ..Verb::RunScript.into() };
+    fleet.ask("sim1", &asked).await;
+    let ended = fleet.operation_is("sim1", OperationState::Failed).await;
+    let says = "script other-vendor was not run: no hardware of the machine matches system_vendor:Other*";
+    assert!(ended.message.contains(says), "{}", ended.message);
+    fleet.ready("machines", "sim1").await;
 
     let mut deployment = deployment_spec("sim1");
     deployment["release"] = json!({ "erase": "none", "scripts": ["leave-rack"] });

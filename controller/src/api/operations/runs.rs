@@ -217,6 +217,6 @@ fn rescue(machine: &str, asked: &OperationRequest) -> Answer<agent::Script> {
         arguments,
         timeout_seconds: lasts.as_secs().saturating_add(LEAVES),
         repeats: true,
-        test: false,
+        ..agent::Script::default()
     })
 }

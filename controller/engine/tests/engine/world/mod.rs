@@ -96,8 +96,7 @@ fn probe() -> Script {
         content,
         arguments: Vec::new(),
         timeout_seconds: 600,
-        repeats: false,
-        test: false,
+        ..Script::default()
     }
 }
 

@@ -12,7 +12,7 @@ import parts from '../../parts/parts.module.css';
 
 type Row = Schemas['TestResult'];
 
-const TONES: Record<Row['verdict'], Tone> = { passed: 'ok', degraded: 'wait', failed: 'bad' };
+const TONES: Record<Row['verdict'], Tone> = { skipped: 'off', passed: 'ok', degraded: 'wait', failed: 'bad' };
 /** A run stores its rows at its end. */
 const EVERY = 10_000;
 
