@@ -39,6 +39,11 @@ const SYSLOG_WARNING: u32 = 44;
 const TELL: Duration = Duration::from_secs(1);
 /// The budget of an agent, in KiB: 16 MiB at once, then 10 KiB a second.
 const AGENT: Budget = Budget { most: 16_384, every_ms: 100 };
+/// The budget of all senders together that are no machines, in [`UNIT`]s: 16 MiB at once, then 125 KiB a second. The address of a datagram is
+/// easily forged, so a budget for each address bounds nobody.
+const OTHERS: Budget = Budget { most: 131_072, every_ms: 1 };
+/// Octets that the budget of other senders counts in.
+const UNIT: usize = 128;
 /// Agents whose budgets are remembered.
 const AGENTS: usize = 4096;
 
@@ -57,7 +62,8 @@ struct Inner {
     senders: Senders,
     clock: Clock,
     started: Instant,
-    limiter: Mutex<Limiter>,
+    machines: Mutex<Limiter>,
+    others: Mutex<Others>,
     /// Lines that the queue did not take, by machine.
     lost: Mutex<spool::Lost>,
     agents: Mutex<HashMap<String, Spent>>,
@@ -65,8 +71,31 @@ struct Inner {
     regions: Mutex<BTreeMap<String, u64>>,
 }
 
+/// Senders that are no machines: each by itself, and all of them.
+#[derive(Debug, Default)]
+struct Others {
+    limiter: Limiter,
+    all: Spent,
+    /// Messages that were too many for all.
+    dropped: u64,
+}
+
+impl Others {
+    /// Counts a message of so many octets. `false`: drop it.
+    fn admit(&mut self, octets: usize, now_ms: i64) -> bool {
+        let units = i64::try_from(octets.div_ceil(UNIT)).unwrap_or(i64::MAX);
+        let admitted = self.all.take_units(OTHERS, units, now_ms);
+        self.dropped += u64::from(!admitted);
+        admitted
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn millis(since_start: Duration) -> i64 {
+    i64::try_from(since_start.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A line that the rack itself says.
@@ -104,7 +133,8 @@ impl Logs {
             senders,
             clock,
             started: Instant::now(),
-            limiter: Mutex::default(),
+            machines: Mutex::default(),
+            others: Mutex::default(),
             lost: Mutex::default(),
             agents: Mutex::default(),
             regions: Mutex::default(),
@@ -114,18 +144,38 @@ impl Logs {
 
     /// Takes a datagram, if its sender has not sent too many.
     fn datagram(&self, octets: &[u8], from: IpAddr) {
-        if lock(&self.0.limiter).admit(from, self.0.started.elapsed()) {
-            self.keep(Message::datagram(octets), from);
+        let (machine, now) = (self.0.senders.machine(from), self.0.started.elapsed());
+        let admitted = match machine {
+            Some(_) => lock(&self.0.machines).admit(from, now),
+            None => {
+                let mut others = lock(&self.0.others);
+                others.limiter.admit(from, now) && others.admit(octets.len(), millis(now))
+            }
+        };
+        if admitted {
+            self.keep(Message::datagram(octets), machine, from);
         }
     }
 
     /// Takes a message of a stream. Answers how long its sender is to wait before its next one.
     fn frame(&self, frame: Frame<'_>, from: IpAddr) -> Duration {
-        self.keep(Message::parse(frame), from);
-        lock(&self.0.limiter).wait(from, self.0.started.elapsed())
+        let (machine, now) = (self.0.senders.machine(from), self.0.started.elapsed());
+        let message = Message::parse(frame);
+        if machine.is_some() {
+            self.keep(message, machine, from);
+            return lock(&self.0.machines).wait(from, now);
+        }
+        let (admitted, wait) = {
+            let mut others = lock(&self.0.others);
+            (others.admit(message.text.len(), millis(now)), others.limiter.wait(from, now))
+        };
+        if admitted {
+            self.keep(message, None, from);
+        }
+        wait
     }
 
-    fn keep(&self, message: Message, from: IpAddr) {
+    fn keep(&self, message: Message, machine: Option<String>, from: IpAddr) {
         if message.text.is_empty() {
             return;
         }
@@ -133,7 +183,7 @@ impl Logs {
         self.push(LogLine {
             seq: 0,
             at_unix_ms: self.0.clock.unix_now(),
-            machine_uid: self.0.senders.machine(from).unwrap_or_default(),
+            machine_uid: machine.unwrap_or_default(),
             address: from.to_canonical().to_string(),
             priority: priority.into(),
             time: time.unwrap_or_default(),
@@ -197,7 +247,19 @@ impl Logs {
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }
-            let dropped = lock(&self.0.limiter).dropped(self.0.started.elapsed());
+            let now = self.0.started.elapsed();
+            let mut dropped = lock(&self.0.machines).dropped(now);
+            let of_all = {
+                let mut others = lock(&self.0.others);
+                dropped.append(&mut others.limiter.dropped(now));
+                std::mem::take(&mut others.dropped)
+            };
+            if of_all > 0 {
+                let text = format!(
+                    "{of_all} messages were dropped: senders that are no machines exceeded 16 MiB at once and 125 KiB a second together"
+                );
+                self.push(own_line(String::new(), String::new(), text, self.0.clock.unix_now()));
+            }
             for (from, count) in dropped {
                 let text = format!(
                     "{count} messages were dropped: their sender exceeded {BURST} at once and {} a second",
