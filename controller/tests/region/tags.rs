@@ -17,10 +17,15 @@ async fn declare(lab: &Lab, document: &Value, plural: &str) {
     lab.api.declare(&format!("/api/v1/{plural}/{name}"), &document["spec"].to_string()).await;
 }
 
-/// As if its agent had just reported.
+/// As if its agent had just reported so many cores.
 pub(crate) async fn report(lab: &Lab, machine: &str, attempt: u64, cores: u32) {
+    let cpu = Cpu { cores, ..Cpu::default() };
+    report_inventory(lab, machine, attempt, Inventory { cpu, ..Inventory::default() }).await;
+}
+
+/// As if its agent had just reported this inventory.
+pub(crate) async fn report_inventory(lab: &Lab, machine: &str, attempt: u64, inventory: Inventory) {
     let object = lab.region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
-    let inventory = Inventory { cpu: Cpu { cores, ..Cpu::default() }, ..Inventory::default() };
     let outcome = Outcome::Succeeded;
     let (markers, timings) = (BTreeMap::new(), BTreeMap::new());
     let result = TaskResult {

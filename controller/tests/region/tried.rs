@@ -1,6 +1,9 @@
 //! `dry_run`: of every write either what would happen is said, or the word is refused; and nothing is written.
 
+use crate::allocation::{apply, image, machine};
 use crate::support::{Answer, Client, Lab, driven_lab, lab, network};
+use crate::tags::report_inventory;
+use basalt_api::agent::{Disk, Firmware, Inventory, Nic};
 use basalt_db::testing::clock::Hand;
 use basalt_region::api::endpoints::ENDPOINTS;
 use basalt_region::racks::join_token::Joiner;
@@ -250,6 +253,53 @@ async fn an_operation_that_is_tried_lists_its_steps_and_asks_for_nothing() {
         lab.api.get("/api/v1/audit?object=machines/m").await.json()["items"].as_array().unwrap().len(),
         1
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_is_tried_is_held_against_the_disks_and_interfaces_of_its_machine() {
+    let lab = driven_lab().await;
+    apply(
+        &lab.api,
+        vec![image(), json!({"kind": "Zone", "metadata": {"name": "a"}, "spec": {}}), machine("m", "a")],
+    )
+    .await;
+    let disk = |name: &str, size_bytes| Disk { name: name.into(), size_bytes, ..Disk::default() };
+    let inventory = Inventory {
+        firmware: Firmware::Bios,
+        disks: vec![disk("vda", 64_000_000_000), disk("vdb", 32_000_000_000)],
+        nics: vec![Nic { name: "enp1s0".into(), mac: "52:54:00:00:00:01".into(), ..Nic::default() }],
+        ..Inventory::default()
+    };
+    report_inventory(&lab, "m", 1, inventory).await;
+    let notes = async |more: Value| {
+        let mut spec = json!({"image": "debian", "machine": "m"});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let tried = lab
+            .api
+            .send("PUT", "/api/v1/deployments/web?dry_run=true", &[], json!({"spec": spec}).to_string())
+            .await;
+        assert!(tried.status.is_success(), "{}", tried.text());
+        tried.json()["plan"]["notes"].clone()
+    };
+    let misfit = notes(json!({"storage": {"disk": "sdz"}})).await;
+    let said = misfit[0].as_str().unwrap_or_default();
+    assert!(
+        said.starts_with("the storage does not fit the disks of m: ") && said.contains("sdz"),
+        "{misfit}"
+    );
+    assert_eq!(
+        notes(json!({})).await,
+        json!([
+            "the storage does not name its disk, and takes vdb of 32000 MB: of 2 disks the smallest that is large enough",
+            "m boots by BIOS, which takes the first disk of its own order: by itself vda, and the system goes to vdb; \
+             put that first in the BIOS, or name vda in the storage",
+        ])
+    );
+    let network = json!({"interfaces": {"eno9": {"addressing": "dhcp"}}});
+    let misfit = notes(json!({"storage": {"disk": "vda"}, "network": network})).await;
+    let said = misfit[0].as_str().unwrap_or_default();
+    assert!(said.contains("the machine has no interface eno9; it has enp1s0"), "{misfit}");
+    assert_eq!(notes(json!({"storage": {"disk": "vda"}})).await, Value::Null, "nothing to tell");
 }
 
 #[tokio::test]

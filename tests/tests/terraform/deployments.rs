@@ -1,10 +1,16 @@
 //! Deployments: what is waited for, interrupted, stalled, and out of time.
 
+use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use basalt_api::Object;
-use basalt_api::values::{Generation, Uid};
+use basalt_api::agent::{Disk, Inventory, Nic, Outcome, TaskResult};
+use basalt_api::values::{Attempt, Generation, Timestamp, Uid};
+use basalt_db::NewFact;
+use basalt_engine::Policy;
+use basalt_region::controller::Controller;
+use basalt_region::racks::observed::Observed;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
@@ -41,6 +47,34 @@ impl World {
         for lease in &leases {
             store.finish(lease, basalt_db::Then::Again(Duration::ZERO)).await.expect("it is given back");
         }
+    }
+
+    /// Plays the agent: the machine's inventory.
+    async fn report(&self, machine: Uid, inventory: Inventory) {
+        let result = TaskResult {
+            attempt: 1,
+            outcome: Outcome::Succeeded,
+            inventory: Some(inventory),
+            markers: BTreeMap::new(),
+            timings: BTreeMap::new(),
+            output: None,
+            scripts: Vec::new(),
+            bmc: None,
+            logs: None,
+        };
+        let (kind, body) = Observed::Result(Box::new(result)).stored();
+        let fact = NewFact {
+            seq: 1,
+            object: Some(machine),
+            mac: None,
+            kind,
+            step_key: None,
+            attempt: Some(Attempt::new(1)),
+            body,
+            observed_at: Timestamp::UNIX_EPOCH,
+            wakes: true,
+        };
+        self.region.store().store_own_fact(&fact).await.expect("it is stored");
     }
 
     pub(crate) async fn say_ready(&self, name: &str) {
@@ -112,6 +146,39 @@ fn an_interrupted_wait_goes_on_at_the_next_apply_and_nothing_is_made_twice() {
         assert_eq!(world.get("Deployment", "web-1").await.metadata.uid, made.metadata.uid);
         assert_eq!(world.get("Deployment", "web-1").await.metadata.generation, made.metadata.generation);
         world.apply().await;
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_storage_that_does_not_fit_the_machine_is_told_by_the_plan() {
+    within(async |world| {
+        let anywhere = ([127, 0, 0, 1], 0).into();
+        let driver = Controller::start(&world.region, anywhere, Policy::default(), Vec::new());
+        let driver = driver.await.expect("it starts");
+        world.put("cli", "Zone", "row-1", json!({})).await;
+        let spec = json!({"zone": "row-1", "commissioning": {"skip": true}});
+        let machine = world.put("cli", "Machine", "m1", spec).await.metadata.uid;
+        let disk = Disk { name: "vda".into(), size_bytes: 64_000_000_000, ..Disk::default() };
+        let nic =
+            Nic { name: "enp1s0".into(), mac: "52:54:00:00:00:01".into(), boot: true, ..Nic::default() };
+        let inventory = Inventory { disks: vec![disk], nics: vec![nic], ..Inventory::default() };
+        world.report(machine, inventory).await;
+        let on = |disk: &str| {
+            let text = deployment(&world, &format!("storage = {{ disk = \"{disk}\" }}"));
+            text.replace("selector = {}", "machine = \"m1\"")
+        };
+        world.config(&on("vda")).ok(&["apply", "-auto-approve", "-target=basalt_image.debian"]).await;
+        let said = flat(&world.config(&on("sdz")).ok(&["plan"]).await);
+        assert!(said.contains("Warning: Its installation: Deployment \"web-1\""), "{said}");
+        assert!(
+            said.contains("the storage does not fit the disks of m1: no disk to install to: vda"),
+            "{said}"
+        );
+        let said = flat(&world.config(&on("vda")).ok(&["plan"]).await);
+        assert!(!said.contains("Its installation"), "{said}");
+        world.region.begin_to_stop();
+        driver.ended().await;
         world.end().await;
     });
 }
