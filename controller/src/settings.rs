@@ -469,6 +469,29 @@ mod tests {
     }
 
     #[test]
+    fn the_install_guide_names_the_port_of_every_address_that_is_listened_on() {
+        let guide = include_str!("../../docs/guides/install.md");
+        let table = guide.split("\n## Ports\n").nth(1).unwrap().split("\n## ").next().unwrap();
+        let settings = Settings::new("/data");
+        let command = Flags::command();
+        let listens =
+            command.get_arguments().filter_map(clap::Arg::get_long).filter(|it| it.ends_with("listen"));
+        let of = |flag| match flag {
+            "listen" => settings.listen.port(),
+            "rpc-listen" => settings.rpc_listen.port(),
+            flag => panic!("no port is known of --{flag}"),
+        };
+        let ports: Vec<_> = listens.map(of).collect();
+        assert_eq!(ports.len(), 2, "{ports:?}");
+        for port in ports {
+            assert!(
+                table.contains(&format!("| region | {port} TCP |")),
+                "{port} is not in the table of install.md"
+            );
+        }
+    }
+
+    #[test]
     fn every_setting_has_a_flag_and_a_variable_of_the_same_name() {
         for argument in
             Flags::command().get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str()))

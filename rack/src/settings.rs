@@ -394,6 +394,40 @@ mod tests {
         assert!(with_interface.addresses.is_empty());
     }
 
+    /// Ports in the table of the install guide: `5247 UDP, 514 TCP` as (5247, "UDP") and (514, "TCP").
+    fn documented_ports() -> Vec<(u16, &'static str)> {
+        let guide = include_str!("../../docs/guides/install.md");
+        let table = guide.split("\n## Ports\n").nth(1).unwrap().split("\n## ").next().unwrap();
+        let cells = table.lines().filter_map(|line| line.split('|').nth(3));
+        let ports = cells.flat_map(|cell| cell.split(',')).filter_map(|port| port.trim().split_once(' '));
+        ports.filter_map(|(port, protocol)| Some((port.parse().ok()?, protocol))).collect()
+    }
+
+    #[test]
+    fn the_install_guide_names_the_default_of_every_port() {
+        let settings = given().settle().unwrap();
+        let of = |key: &str| match key {
+            "http_port" => vec![(settings.http_port, "TCP")],
+            "dhcp_port" => vec![(settings.dhcp_port, "UDP")],
+            "dhcp_client_port" => vec![(settings.dhcp_client_port, "UDP")],
+            "tftp_port" => vec![(settings.tftp_port, "UDP")],
+            "dns_port" => vec![(settings.dns_port, "UDP"), (settings.dns_port, "TCP")],
+            "ntp_port" => vec![(settings.ntp_port, "UDP")],
+            "syslog_port" => {
+                settings.syslog_port.iter().flat_map(|port| [(*port, "UDP"), (*port, "TCP")]).collect()
+            }
+            "proxy_port" => vec![(settings.proxy.port, "TCP")],
+            key => panic!("no port is known of the setting {key}"),
+        };
+        let command = Given::augment_args(clap::Command::new("rack"));
+        let keys = command.get_arguments().map(|argument| argument.get_id().as_str());
+        let ports: Vec<_> = keys.filter(|key| key.ends_with("_port")).flat_map(of).collect();
+        assert!(ports.len() >= 12, "{ports:?}");
+        let documented = documented_ports();
+        let missing: Vec<_> = ports.iter().filter(|port| !documented.contains(port)).collect();
+        assert!(missing.is_empty(), "{missing:?} are not in the table of docs/guides/install.md");
+    }
+
     #[test]
     fn what_is_given_first_wins_over_the_file() {
         let dir = tempfile::tempdir().unwrap();
