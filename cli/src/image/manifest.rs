@@ -18,6 +18,7 @@ pub(super) const NAME: &str = "image.json";
 
 /// An image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
     /// `ephemeral` or `system`.
     pub(super) kind: String,
@@ -36,6 +37,7 @@ pub(super) struct Manifest {
 
 /// A file of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ImageFile {
     /// Name in the image's directory.
     pub(super) file: String,
@@ -153,6 +155,19 @@ mod tests {
         let json = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
         let manifest: Manifest = serde_json::from_str(json).unwrap();
         assert_eq!(manifest.files.keys().collect::<Vec<_>>(), ["root_tarball"]);
+    }
+
+    #[test]
+    fn a_misspelt_key_is_refused() {
+        let whole = r#"{"kind": "system", "os": "debian", "release": "trixie", "architecture": "amd64",
+            "files": {"root_tarball": {"file": "root.tar.zst", "sha256": "00", "size": 7}}}"#;
+        serde_json::from_str::<Manifest>(whole).unwrap();
+        for (right, wrong) in
+            [("\"os\"", "\"distribution\": \"debian\", \"os\""), ("\"file\"", "\"path\": \"/\", \"file\"")]
+        {
+            let error = serde_json::from_str::<Manifest>(&whole.replacen(right, wrong, 1)).unwrap_err();
+            assert!(error.to_string().starts_with("unknown field `"), "{error}");
+        }
     }
 
     #[test]
