@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use basalt_api::client::{AddressOptions, Client};
 use basalt_api::wire::{AddressEntry, AddressSource};
 
+use super::columns::at;
 use super::none;
 use super::output::{Output, table, yaml};
 use crate::output::{show as print, show_exactly, show_json};
@@ -12,6 +13,22 @@ use crate::region::Failed;
 
 /// Words for addresses that have a source, and for those that are leased.
 pub(super) const WORDS: &[&str] = &["addresses", "leases"];
+
+/// Members of an entry on the wire, for named columns.
+const MEMBERS: &[&str] = &[
+    "address",
+    "subnet",
+    "source",
+    "owner",
+    "interface",
+    "machine",
+    "device",
+    "mac",
+    "duid",
+    "hostname",
+    "rack",
+    "ends_at",
+];
 
 /// A head, and the text of its cells.
 type Column = (&'static str, fn(&AddressEntry) -> Option<String>);
@@ -66,8 +83,13 @@ pub(super) async fn show(
     output: &Output,
 ) -> Result<(), Failed> {
     let leases = what != "addresses";
-    if let Output::Columns(_) = output {
-        return Err(Failed::Words(format!("get {what} has no custom columns; -o json has all of them")));
+    if let Output::Columns(columns) = output
+        && let Some((_, path)) = columns.iter().find(|(_, path)| !MEMBERS.contains(&path.as_str()))
+    {
+        let members = MEMBERS.join(", ");
+        return Err(Failed::Words(format!(
+            "{path:?} in custom-columns is no member of an address; there are {members}"
+        )));
     }
     let address = |text: &String| {
         let bad =
@@ -93,6 +115,7 @@ pub(super) async fn show(
     match output {
         Output::Json => show_json(&entries),
         Output::Yaml => show_exactly(&yaml(&entries)?),
+        Output::Columns(columns) => print(&table(&columns_of(columns, &entries))),
         Output::Name => {
             print(&entries.iter().map(|entry| format!("{}\n", entry.address)).collect::<String>())
         }
@@ -103,6 +126,16 @@ pub(super) async fn show(
         _ => print(&table(&rows(if leases { LEASES } else { ADDRESSES }, &entries))),
     }
     Ok(())
+}
+
+/// The columns that a person named, over the entries as they stand on the wire.
+fn columns_of(columns: &[(String, String)], entries: &[AddressEntry]) -> Vec<Vec<String>> {
+    let heads = columns.iter().map(|(head, _)| head.clone()).collect();
+    let row = |entry: &AddressEntry| {
+        let entry = serde_json::to_value(entry).unwrap_or_default();
+        columns.iter().map(|(_, path)| at(&entry, path)).collect()
+    };
+    [heads].into_iter().chain(entries.iter().map(row)).collect()
 }
 
 fn rows(columns: &[Column], entries: &[AddressEntry]) -> Vec<Vec<String>> {
@@ -116,7 +149,46 @@ fn rows(columns: &[Column], entries: &[AddressEntry]) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::stand_in;
+    use axum::Json;
+    use axum::extract::Request;
+    use axum::response::IntoResponse;
+    use serde_json::{Value, json};
+    use std::collections::BTreeSet;
+
+    /// A lease with every member.
+    fn whole() -> Value {
+        json!({"address": "10.77.0.100", "subnet": "lab", "source": "lease", "owner": "web", "interface": "eth0",
+            "machine": "m1", "device": "d1", "mac": "52:54:00:00:00:01", "duid": "00:03:00:01:52:54:00:00:00:01",
+            "hostname": "m1", "rack": "r1", "ends_at": "2026-01-31T12:00:00Z"})
+    }
+
+    #[tokio::test]
+    async fn named_columns_are_members_of_the_entry() {
+        let entry: AddressEntry = serde_json::from_value(whole()).unwrap();
+        let written = serde_json::to_value(&entry).unwrap();
+        let members: BTreeSet<&str> = written.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(members, MEMBERS.iter().copied().collect(), "every member can be named");
+        let named = |text: &str| match Output::parse(text).unwrap() {
+            Output::Columns(columns) => columns,
+            other => panic!("{other:?}"),
+        };
+        let lease: AddressEntry = serde_json::from_value(
+            json!({"address": "10.77.0.100", "subnet": "lab", "source": "lease", "rack": "r1"}),
+        )
+        .unwrap();
+        assert_eq!(
+            table(&columns_of(&named("custom-columns=IP:address,BY:rack,MAC:.mac"), &[entry, lease])),
+            "IP           BY  MAC\n10.77.0.100  r1  52:54:00:00:00:01\n10.77.0.100  r1  -\n"
+        );
+        let answer = |_: &Request| Json(json!({"items": [whole()]})).into_response();
+        for what in ["addresses", "leases"] {
+            stand_in::run(&["get", what, "-ocustom-columns=IP:address,UNTIL:ends_at"], answer).await.unwrap();
+            let wrong = stand_in::run(&["get", what, "-ocustom-columns=ZONE:spec.zone"], answer).await;
+            let said = wrong.unwrap_err().to_string();
+            assert!(said.starts_with("\"spec.zone\" in custom-columns is no member of an address"), "{said}");
+        }
+    }
 
     #[test]
     fn an_address_is_told_with_its_owner_and_the_machine_behind_it() {
