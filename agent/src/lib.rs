@@ -42,6 +42,7 @@ pub mod report;
 pub mod resolv;
 pub mod results;
 pub mod root;
+pub mod runs;
 pub mod script;
 pub mod storage;
 pub mod supervise;

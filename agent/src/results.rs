@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use basalt_api::agent::{TEST_ROWS, TestRow, Verdict};
+use basalt_api::agent::{TestRow, Verdict};
 
 /// Most bytes of the file that are read.
 const FILE_BYTES: u64 = 1024 * 1024;
@@ -17,26 +17,25 @@ const FIGURES: usize = 32;
 /// Most characters of a line that an error quotes.
 const QUOTED: usize = 100;
 
-/// The rows in a file.
+/// The rows in a file, at most so many.
 #[must_use]
-pub fn read(path: &Path) -> Vec<TestRow> {
+pub fn read(path: &Path, limit: usize) -> Vec<TestRow> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES).read_to_end(&mut bytes));
     match read {
-        Ok(_) => rows(&String::from_utf8_lossy(&bytes)),
+        Ok(_) => rows(&String::from_utf8_lossy(&bytes), limit),
         Err(error) => vec![failed(format!("the results of the test cannot be read: {error}"))],
     }
 }
 
 /// The rows of a text. A line that is no row becomes one that failed.
-fn rows(text: &str) -> Vec<TestRow> {
+fn rows(text: &str, limit: usize) -> Vec<TestRow> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let mut rows: Vec<TestRow> =
-        lines.take(TEST_ROWS + 1).map(|(index, line)| row(index + 1, line)).collect();
-    if rows.len() > TEST_ROWS {
-        rows.truncate(TEST_ROWS - 1);
+    let mut rows: Vec<TestRow> = lines.take(limit + 1).map(|(index, line)| row(index + 1, line)).collect();
+    if rows.len() > limit {
+        rows.truncate(limit.saturating_sub(1));
         rows.push(failed(format!(
-            "the test wrote more than {TEST_ROWS} rows, and the rest was left out: write fewer"
+            "the test wrote more than {limit} rows, and the rest was left out: write fewer"
         )));
     }
     rows
@@ -72,12 +71,14 @@ fn first(text: &str, characters: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use basalt_api::agent::TEST_ROWS;
+
     use super::*;
 
     #[test]
     fn a_line_that_is_no_row_fails_and_is_named() {
         let text = "{\"device\":\"sda\",\"verdict\":\"degraded\",\"figures\":{\"celsius\":41}}\n\nno row\n{\"verdict\":\"fine\"}\n";
-        let rows = rows(text);
+        let rows = rows(text, TEST_ROWS);
         assert_eq!(rows.len(), 3);
         assert_eq!((rows[0].device.as_deref(), rows[0].verdict), (Some("sda"), Verdict::Degraded));
         assert_eq!(rows[0].figures["celsius"], 41.0);
@@ -103,14 +104,14 @@ mod tests {
         assert!(row.figures.len() <= FIGURES && row.figures.keys().all(|name| name.len() <= NAME));
 
         let passed = "{\"verdict\":\"passed\"}\n";
-        assert!(rows(&passed.repeat(TEST_ROWS)).iter().all(|row| row.verdict == Verdict::Passed));
-        let many = rows(&passed.repeat(TEST_ROWS + 1));
+        assert!(rows(&passed.repeat(TEST_ROWS), TEST_ROWS).iter().all(|row| row.verdict == Verdict::Passed));
+        let many = rows(&passed.repeat(TEST_ROWS + 1), TEST_ROWS);
         assert_eq!((many.len(), many[TEST_ROWS - 1].verdict), (TEST_ROWS, Verdict::Failed));
     }
 
     #[test]
     fn a_file_that_a_test_removed_is_a_failure() {
-        let rows = read(Path::new("/no/such/file"));
+        let rows = read(Path::new("/no/such/file"), TEST_ROWS);
         assert_eq!((rows.len(), rows[0].verdict), (1, Verdict::Failed));
     }
 }

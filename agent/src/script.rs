@@ -12,17 +12,22 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use basalt_api::agent::{FailureCode, OUTPUT_BYTES, RESULTS_VARIABLE, Script, TEST_STAGE, Task, TestRow};
+use basalt_api::agent::{
+    FailureCode, OUTPUT_BYTES, RESULTS_VARIABLE, Script, TEST_ROWS, TEST_STAGE, Task, TestRow,
+};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::Failure;
 use crate::report::Reporter;
+use crate::runs::Run;
 use crate::{results, say};
 
 /// Where the script lies while it runs; in memory.
 const DIRECTORY: &str = "/run/basalt-script";
 /// The file for the rows of a test, beside the script.
 const RESULTS: &str = "results";
+/// Rows that a run may write, however many runs share [`TEST_ROWS`].
+const LEAST_ROWS: usize = 4;
 /// Most bytes of a line; a longer one is several.
 const LINE_BYTES: u64 = 4096;
 /// Most of what it says that is logged: the log lies in memory.
@@ -47,26 +52,19 @@ pub struct Ended {
     pub seconds: f64,
 }
 
-/// Runs a script to its end.
-pub fn run(task: &Task, script: &Script, again: bool, reporter: &mut Reporter) -> Ended {
-    if again && !script.repeats {
-        let message = format!(
-            "the machine was restarted after it had begun with script {}, which is not run a second time",
-            script.name
-        );
-        let done = Err(Failure::new(FailureCode::ScriptFailed, message));
-        return Ended { done, output: String::new(), rows: Vec::new(), seconds: 0.0 };
-    }
-    let (stage, what) = if script.test { (TEST_STAGE, "test") } else { ("run_script", "script") };
-    reporter.stage(stage, 2, &format!("running {what} {}", script.name));
-    run_in(Path::new(DIRECTORY), task, script, reporter)
+/// Carries out a run of a script to its end.
+pub fn run(task: &Task, run: &Run<'_>, reporter: &mut Reporter) -> Ended {
+    let (stage, what) = if run.script.test { (TEST_STAGE, "test") } else { ("run_script", "script") };
+    reporter.stage(stage, 2, &format!("running {what} {}", run.label()));
+    run_in(Path::new(DIRECTORY), task, run, reporter)
 }
 
-fn run_in(directory: &Path, task: &Task, script: &Script, reporter: &mut Reporter) -> Ended {
+fn run_in(directory: &Path, task: &Task, run: &Run<'_>, reporter: &mut Reporter) -> Ended {
     let began = Instant::now();
     let mut said = Said::default();
-    let done = attend(directory, task, script, &mut said, reporter);
-    let rows = if script.test { results::read(&directory.join(RESULTS)) } else { Vec::new() };
+    let done = attend(directory, task, run, &mut said, reporter);
+    let limit = (TEST_ROWS / run.shared_by).max(LEAST_ROWS);
+    let rows = if run.script.test { results::read(&directory.join(RESULTS), limit) } else { Vec::new() };
     Ended { done, output: said.into_text(), rows, seconds: began.elapsed().as_secs_f64() }
 }
 
@@ -74,12 +72,12 @@ fn run_in(directory: &Path, task: &Task, script: &Script, reporter: &mut Reporte
 fn attend(
     directory: &Path,
     task: &Task,
-    script: &Script,
+    run: &Run<'_>,
     said: &mut Said,
     reporter: &mut Reporter,
 ) -> Result<(), Failure> {
     let failed = |what: String| Failure::new(FailureCode::ScriptFailed, what);
-    let name = &script.name;
+    let (script, name) = (run.script, &run.label());
     let path = write(directory, script).map_err(|error| {
         failed(format!("script {name} cannot be written to {}: {error}", directory.display()))
     })?;
@@ -91,7 +89,7 @@ fn attend(
         writer.try_clone().map_err(|error| failed(format!("no pipe for script {name}: {error}")))?;
     let mut command = Command::new(&path);
     command
-        .args(&script.arguments)
+        .args(run.arguments())
         .current_dir(directory)
         .env("LC_ALL", "C.UTF-8")
         .env("BASALT_MACHINE_UID", &task.machine_uid)
@@ -248,7 +246,7 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use basalt_api::agent::{TaskAction, Then};
+    use basalt_api::agent::{DeviceKind, PerDevice, TaskAction, Then};
 
     use super::*;
 
@@ -278,7 +276,7 @@ mod tests {
     fn outcome(content: &str, arguments: &[&str], timeout_seconds: u64) -> (Result<(), String>, String) {
         let script = script(content, arguments, timeout_seconds);
         let directory = tempfile::tempdir().unwrap();
-        let ended = run_in(directory.path(), &task(&script), &script, &mut Reporter::silent());
+        let ended = run_in(directory.path(), &task(&script), &Run::of(&script), &mut Reporter::silent());
         assert_eq!(ended.rows, []);
         let done = ended.done.map_err(|failure| {
             assert_eq!(failure.code, FailureCode::ScriptFailed);
@@ -337,10 +335,29 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_was_restarted_does_not_run_it_again() {
-        let script = script("", &[], 1);
-        let ended = run(&task(&script), &script, true, &mut Reporter::silent());
-        assert!(ended.done.unwrap_err().message.contains("not run a second time"));
+    fn a_run_for_a_device_is_given_it_and_named_by_it() {
+        let per_device = Some(PerDevice { parameter: "disk".to_owned(), kind: DeviceKind::Storage });
+        let content = "#!/bin/sh\nprintf '%s\\n' \"$@\"; exit 1\n";
+        let script = Script { per_device, ..script(content, &["--mode=a"], 60) };
+        let run = Run { device: Some("sda".to_owned()), ..Run::of(&script) };
+        let directory = tempfile::tempdir().unwrap();
+        let ended = run_in(directory.path(), &task(&script), &run, &mut Reporter::silent());
+        assert_eq!(ended.output, "--mode=a\n--disk=sda\n");
+        let why = ended.done.unwrap_err().message;
+        assert_eq!(why, "script probe on sda ended with exit status: 1; it said last: --disk=sda");
+    }
+
+    #[test]
+    fn runs_that_share_the_limit_of_rows_write_fewer_each() {
+        let content =
+            "#!/bin/sh\nfor n in $(seq 9); do echo '{\"verdict\":\"passed\"}'; done >\"$BASALT_RESULTS\"\n";
+        let script = Script { test: true, ..script(content, &[], 60) };
+        let directory = tempfile::tempdir().unwrap();
+        let rows = |shared_by| {
+            let run = Run { shared_by, ..Run::of(&script) };
+            run_in(directory.path(), &task(&script), &run, &mut Reporter::silent()).rows
+        };
+        assert_eq!((rows(1).len(), rows(TEST_ROWS / 9).len(), rows(64).len(), rows(256).len()), (9, 9, 4, 4));
     }
 
     #[test]
@@ -348,7 +365,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let run = |content: &str, test: bool| {
             let script = Script { test, ..script(content, &[], 1) };
-            run_in(directory.path(), &task(&script), &script, &mut Reporter::silent())
+            run_in(directory.path(), &task(&script), &Run::of(&script), &mut Reporter::silent())
         };
         let row = r#"{"device":"sda","verdict":"failed","message":"worn out"}"#;
         let content = format!("#!/bin/sh\necho '{row}' >>\"$BASALT_RESULTS\"\nsleep 300\n");

@@ -1,19 +1,22 @@
 //! Scripts of a task: all run, in their order, except those for other hardware. A script that fails fails the task. The failure of
 //! a test of the hardware is a result of the machine, and none of the task.
 
-use std::cell::LazyCell;
-
-use basalt_api::agent::{FailureCode, Script, ScriptEnd, TEST_OUTPUT_BYTES};
-use basalt_api::hardware::{self, Hardware};
+use basalt_api::agent::{FailureCode, OUTPUT_BYTES, Script, ScriptEnd, TEST_OUTPUT_BYTES};
 
 use crate::disk::{Disks, rules};
 use crate::failure::Failure;
 use crate::install::not_expired;
-use crate::inventory;
 use crate::report::Reporter;
 use crate::root::Root;
+use crate::runs::{self, Run};
 use crate::work::Context;
 use crate::{say, script};
+
+/// Most bytes of the outputs of a test that was run for several devices. Each run has an equal part, and [`LEAST_BYTES`] at least.
+const DEVICES_OUTPUT_BYTES: usize = 64 * 1024;
+const LEAST_BYTES: usize = 512;
+/// Most failures that a message names.
+const NAMED: usize = 10;
 
 /// Runs them beside a task that touches no disk itself. A task that is too late, or that a later one has overtaken, runs none: a
 /// rack that was cut off may still hold it.
@@ -47,81 +50,121 @@ pub fn run(
     reporter: &mut Reporter,
     ends: &mut Vec<ScriptEnd>,
 ) -> Result<(), Failure> {
-    for run in runs(&context.task.scripts, root) {
-        let script = run.script;
-        ends.push(match run.skipped {
-            Some(reason) => left_out(script, reason),
-            None => end(script, script::run(context.task, script, context.again, reporter)),
+    for run in runs::of(&context.task.scripts, root) {
+        ends.push(match &run.skipped {
+            Some(reason) => left_out(&run, reason),
+            None => end(&run, carried_out(context, &run, reporter)),
         });
     }
     judge(ends)
 }
 
-/// Runs the script that a person asked for. Its output, if it ran, and its end.
+/// Carries out a run. A script that changes the machine is not run again after a restart.
+fn carried_out(context: &Context<'_>, run: &Run<'_>, reporter: &mut Reporter) -> script::Ended {
+    match not_again(run.script, context.again) {
+        Ok(()) => script::run(context.task, run, reporter),
+        Err(failure) => {
+            script::Ended { done: Err(failure), output: String::new(), rows: Vec::new(), seconds: 0.0 }
+        }
+    }
+}
+
+/// Refuses a second run.
+fn not_again(script: &Script, again: bool) -> Result<(), Failure> {
+    if !again || script.repeats {
+        return Ok(());
+    }
+    let message = format!(
+        "the machine was restarted after it had begun with script {}, which is not run a second time",
+        script.name
+    );
+    Err(Failure::new(FailureCode::ScriptFailed, message))
+}
+
+/// Runs the script that a person asked for, for each device where it wants that. Its output, if it ran.
 ///
 /// # Errors
-/// Fails if the script fails, or if it is for other hardware: a person who names a machine expects a run.
+/// Fails if a run fails, or if the script is for other hardware: a person who names a machine expects a run.
 pub fn run_asked(
     context: &Context<'_>,
     root: &Root,
     script: &Script,
     reporter: &mut Reporter,
 ) -> (Option<String>, Result<(), Failure>) {
-    match runs(std::slice::from_ref(script), root).pop() {
-        Some(Run { skipped: Some(reason), .. }) => (None, Err(not_run(script, &reason))),
-        _ => {
-            let ended = script::run(context.task, script, context.again, reporter);
-            (Some(ended.output), ended.done)
+    if let Err(failure) = not_again(script, context.again) {
+        return (None, Err(failure));
+    }
+    let runs = runs::of(std::slice::from_ref(script), root);
+    if let Some(failure) = not_run(&runs) {
+        return (None, Err(failure));
+    }
+    let (mut outputs, mut failures) = (Vec::new(), Vec::new());
+    for run in &runs {
+        let done = match &run.skipped {
+            Some(reason) => Err(Failure::new(FailureCode::ScriptFailed, refused(run, reason))),
+            None => {
+                let ended = script::run(context.task, run, reporter);
+                outputs.push((run, ended.output));
+                ended.done
+            }
+        };
+        failures.extend(done.err().map(|failure| failure.message));
+    }
+    let failures: Vec<&str> = failures.iter().map(String::as_str).collect();
+    (Some(joined(&outputs)), told(&failures, runs.len()))
+}
+
+fn refused(run: &Run<'_>, reason: &str) -> String {
+    format!("script {} was not run: {reason}", run.label())
+}
+
+/// The outputs of runs for a person. Of several, each has an equal part of [`OUTPUT_BYTES`], below the name of its run.
+fn joined(outputs: &[(&Run<'_>, String)]) -> String {
+    let share = OUTPUT_BYTES / outputs.len().max(1);
+    let part = |(run, output): &(&Run<'_>, String)| match run.device {
+        None => output.clone(),
+        Some(_) => {
+            let head = format!("--- {}\n", run.label());
+            head.clone() + &last(output, share.saturating_sub(head.len()))
         }
+    };
+    outputs.iter().map(part).collect()
+}
+
+/// The failure of a script that was asked for on a machine that it is not for. None: it has a run.
+#[must_use]
+pub fn not_run(runs: &[Run<'_>]) -> Option<Failure> {
+    let run = runs.first().filter(|run| run.device.is_none())?;
+    Some(Failure::new(FailureCode::ScriptFailed, refused(run, run.skipped.as_ref()?)))
+}
+
+/// The end of a run that is left out on this machine.
+#[must_use]
+pub fn left_out(run: &Run<'_>, reason: &str) -> ScriptEnd {
+    say!("script {} is skipped: {reason}", run.label());
+    ScriptEnd { skipped: Some(reason.to_owned()), ..named(run) }
+}
+
+/// The end of a run with nothing in it yet.
+#[must_use]
+pub fn named(run: &Run<'_>) -> ScriptEnd {
+    ScriptEnd {
+        name: run.script.name.clone(),
+        device: run.device.clone(),
+        test: run.script.test,
+        ..ScriptEnd::default()
     }
 }
 
-/// The failure of a script that was asked for, on a machine that it is not for.
-#[must_use]
-pub fn not_run(script: &Script, reason: &str) -> Failure {
-    let message = format!("script {} was not run: {reason}", script.name);
-    Failure::new(FailureCode::ScriptFailed, message)
-}
-
-/// One run of a script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run<'a> {
-    /// The script.
-    pub script: &'a Script,
-    /// Why it is left out on this machine.
-    pub skipped: Option<String>,
-}
-
-/// The runs of scripts on a machine, in their order.
-#[must_use]
-pub fn runs<'a>(scripts: &'a [Script], root: &Root) -> Vec<Run<'a>> {
-    let hardware: LazyCell<Hardware, _> = LazyCell::new(|| inventory::hardware(root));
-    let run = |script: &'a Script| {
-        // A machine has thousands of devices: they are read for filters alone.
-        let has_filters = !script.hardware.is_empty();
-        let skipped = has_filters.then(|| hardware::mismatch(&script.hardware, &hardware)).flatten();
-        Run { script, skipped }
-    };
-    scripts.iter().map(run).collect()
-}
-
-/// The end of a script that is not run on this machine.
-#[must_use]
-pub fn left_out(script: &Script, reason: String) -> ScriptEnd {
-    say!("script {} is skipped: {reason}", script.name);
-    ScriptEnd { name: script.name.clone(), skipped: Some(reason), test: script.test, ..ScriptEnd::default() }
-}
-
 /// The end as the region reads it. The output of a test goes with it; that of another script is in the log alone.
-fn end(script: &Script, ended: script::Ended) -> ScriptEnd {
+fn end(run: &Run<'_>, ended: script::Ended) -> ScriptEnd {
+    let share = (DEVICES_OUTPUT_BYTES / run.shared_by).clamp(LEAST_BYTES, TEST_OUTPUT_BYTES);
     ScriptEnd {
-        name: script.name.clone(),
         failure: ended.done.err().map(|failure| failure.message),
-        test: script.test,
         rows: ended.rows,
-        output: if script.test { last(&ended.output, TEST_OUTPUT_BYTES) } else { String::new() },
+        output: if run.script.test { last(&ended.output, share) } else { String::new() },
         seconds: ended.seconds,
-        skipped: None,
+        ..named(run)
     }
 }
 
@@ -139,79 +182,101 @@ fn last(text: &str, bytes: usize) -> String {
 pub fn judge(ends: &[ScriptEnd]) -> Result<(), Failure> {
     let counted: Vec<&ScriptEnd> = ends.iter().filter(|end| !end.test && end.skipped.is_none()).collect();
     let failures: Vec<&str> = counted.iter().filter_map(|end| end.failure.as_deref()).collect();
-    match failures.as_slice() {
-        [] => Ok(()),
-        [one] => Err(Failure::new(FailureCode::ScriptFailed, (*one).to_owned())),
+    told(&failures, counted.len())
+}
+
+/// Names the failures of so many runs.
+fn told(failures: &[&str], runs: usize) -> Result<(), Failure> {
+    let message = match failures {
+        [] => return Ok(()),
+        [one] => (*one).to_owned(),
         several => {
-            let message =
-                format!("{} of {} scripts failed: {}", several.len(), counted.len(), several.join("; "));
-            Err(Failure::new(FailureCode::ScriptFailed, message))
+            let mut named: Vec<&str> = several.iter().take(NAMED).copied().collect();
+            let more = format!("and {} more", several.len().saturating_sub(NAMED));
+            if several.len() > NAMED {
+                named.push(&more);
+            }
+            format!("{} of {runs} runs of scripts failed: {}", several.len(), named.join("; "))
         }
-    }
+    };
+    Err(Failure::new(FailureCode::ScriptFailed, message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn named(name: &str, failure: Option<&str>) -> ScriptEnd {
+    fn ended(name: &str, failure: Option<&str>) -> ScriptEnd {
         ScriptEnd { name: name.to_owned(), failure: failure.map(ToOwned::to_owned), ..ScriptEnd::default() }
     }
 
     #[test]
     fn every_script_that_failed_is_told() {
-        assert!(judge(&[]).is_ok() && judge(&[named("a", None)]).is_ok());
-        let one = judge(&[named("a", None), named("b", Some("script b ended with 1"))]).unwrap_err();
+        assert!(judge(&[]).is_ok() && judge(&[ended("a", None)]).is_ok());
+        let one = judge(&[ended("a", None), ended("b", Some("script b ended with 1"))]).unwrap_err();
         assert_eq!((one.code, one.message.as_str()), (FailureCode::ScriptFailed, "script b ended with 1"));
         let two =
-            judge(&[named("a", Some("a: no")), named("b", None), named("c", Some("c: no"))]).unwrap_err();
-        assert_eq!(two.message, "2 of 3 scripts failed: a: no; c: no");
+            judge(&[ended("a", Some("a: no")), ended("b", None), ended("c", Some("c: no"))]).unwrap_err();
+        assert_eq!(two.message, "2 of 3 runs of scripts failed: a: no; c: no");
     }
 
     #[test]
     fn a_test_that_fails_does_not_fail_the_task() {
-        let test = ScriptEnd { test: true, ..named("t", Some("t: no")) };
+        let test = ScriptEnd { test: true, ..ended("t", Some("t: no")) };
         assert!(judge(std::slice::from_ref(&test)).is_ok());
-        let one = judge(&[test, named("a", Some("a: no")), named("b", Some("b: no"))]).unwrap_err();
-        assert_eq!(one.message, "2 of 2 scripts failed: a: no; b: no");
+        let one = judge(&[test, ended("a", Some("a: no")), ended("b", Some("b: no"))]).unwrap_err();
+        assert_eq!(one.message, "2 of 2 runs of scripts failed: a: no; b: no");
     }
 
     #[test]
-    fn a_script_for_other_hardware_is_left_out_with_the_reason() {
-        let dir = tempfile::tempdir().unwrap();
-        let put = |file: &str, text: &str| {
-            let path = dir.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        put("sys/devices/pci0000:00/0000:00:1f.6/modalias", "pci:v00008086d000015BEsv00001028sd00000001\n");
-        put("sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/modalias", "usb:v0BDAp8153d3100dc00\n");
-        put("sys/class/dmi/id/sys_vendor", "Dell Inc.\n");
-        put("sys/class/dmi/id/board_name", "0XYZ\n");
-        let root = Root::at(dir.path());
-        let skipped = |filters: &[&str]| {
-            let hardware = filters.iter().map(|it| (*it).to_owned()).collect();
-            let script = Script { name: "flash".to_owned(), hardware, ..Script::default() };
-            runs(&[script], &root)[0].skipped.clone()
-        };
-        let fitting = ["pci:8086:15be", "usb:0bda:*", "modalias:usb:v0BDA*", "system_vendor:dell*"];
-        for filter in fitting.into_iter().chain(["mainboard_product:0xyz"]) {
-            assert_eq!(skipped(&[filter]), None, "{filter}");
-        }
-        assert_eq!((skipped(&[]), skipped(&["system_version:*", "pci:8086:*"])), (None, None));
-        let why = "no hardware of the machine matches pci:10de:*, system_product:*";
-        assert_eq!(skipped(&["pci:10de:*", "system_product:*"]).as_deref(), Some(why));
+    fn of_many_failures_the_first_are_named() {
+        let failures: Vec<ScriptEnd> =
+            (0..12).map(|n| ended("a", Some(&format!("a on sd{n}: no")))).collect();
+        let message = judge(&failures).unwrap_err().message;
+        assert!(message.starts_with("12 of 12 runs of scripts failed: a on sd0: no; "), "{message}");
+        assert!(message.ends_with("a on sd9: no; and 2 more"), "{message}");
+    }
 
+    #[test]
+    fn a_script_that_is_left_out_says_why_and_does_not_count() {
         let script = Script { name: "flash".to_owned(), test: true, ..Script::default() };
-        let end = left_out(&script, why.to_owned());
+        let why = "no hardware of the machine matches pci:10de:*";
+        let end = left_out(&Run { device: Some("sda".to_owned()), ..Run::of(&script) }, why);
         assert_eq!((end.skipped.as_deref(), end.failure.as_deref(), end.test), (Some(why), None, true));
-        let failed = [end, named("a", Some("a: no"))];
-        assert_eq!(judge(&failed).unwrap_err().message, "a: no", "one ran");
+        assert_eq!(end.device.as_deref(), Some("sda"));
+        let failed = [ScriptEnd { test: false, ..end }, ended("a", Some("a: no")), ended("b", Some("b: no"))];
+        assert_eq!(judge(&failed).unwrap_err().message, "2 of 2 runs of scripts failed: a: no; b: no");
+
+        let run = Run { skipped: Some(why.to_owned()), ..Run::of(&script) };
+        let failure = not_run(&[run]).unwrap();
+        assert_eq!(failure.message, format!("script flash was not run: {why}"));
+        assert!(not_run(&[Run::of(&script)]).is_none());
+    }
+
+    #[test]
+    fn a_machine_that_was_restarted_does_not_run_it_again() {
+        let script = |repeats| Script { repeats, ..Script::default() };
+        assert!(not_again(&script(false), true).unwrap_err().message.contains("not run a second time"));
+        assert!(not_again(&script(false), false).is_ok() && not_again(&script(true), true).is_ok());
+    }
+
+    #[test]
+    fn outputs_of_several_devices_share_the_room() {
+        let script = Script { name: "scan".to_owned(), ..Script::default() };
+        let on = |device: &str| Run { device: Some(device.to_owned()), ..Run::of(&script) };
+        assert_eq!(joined(&[(&Run::of(&script), "one\n".to_owned())]), "one\n".to_owned());
+        assert_eq!(
+            joined(&[(&on("sda"), "one\n".to_owned()), (&on("sdb"), "two\n".to_owned())]),
+            "--- scan on sda\none\n--- scan on sdb\ntwo\n"
+        );
+        let long = "x".repeat(OUTPUT_BYTES);
+        let whole = joined(&[(&on("sda"), long.clone()), (&on("sdb"), long)]);
+        assert!(whole.len() <= OUTPUT_BYTES && whole.contains("x--- scan on sdb\nx"), "{}", whole.len());
     }
 
     #[test]
     fn rows_and_output_go_with_a_test_alone() {
-        let run = |test: bool| {
+        let run = |test: bool, shared_by: usize| {
             let script = Script {
                 name: "memory".to_owned(),
                 timeout_seconds: 1,
@@ -221,13 +286,18 @@ mod tests {
             };
             let done = Err(Failure::new(FailureCode::ScriptFailed, "no"));
             let output = format!("\u{fc}{}", "x".repeat(TEST_OUTPUT_BYTES - 1));
-            end(&script, script::Ended { done, output, rows: Vec::new(), seconds: 1.5 })
+            end(
+                &Run { shared_by, ..Run::of(&script) },
+                script::Ended { done, output, rows: Vec::new(), seconds: 1.5 },
+            )
         };
-        let test = run(true);
+        let test = run(true, 1);
         assert_eq!((test.test, test.seconds, test.failure.as_deref()), (true, 1.5, Some("no")));
         // The first character does not fit whole.
         assert_eq!(test.output, "x".repeat(TEST_OUTPUT_BYTES - 1));
-        let other = run(false);
+        assert_eq!(run(true, 64).output.len(), DEVICES_OUTPUT_BYTES / 64);
+        assert_eq!(run(true, 256).output.len(), LEAST_BYTES);
+        let other = run(false, 1);
         assert_eq!((other.test, other.seconds, other.output.as_str()), (false, 1.5, ""));
     }
 }

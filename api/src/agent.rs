@@ -284,9 +284,31 @@ pub struct Script {
     /// True: a test of the hardware. A failed test does not fail the task: its result is a row of the machine.
     #[serde(default)]
     pub test: bool,
-    /// [Filters](crate::hardware::Filter) of the hardware that it is for. One that matches is enough. Empty: any hardware.
+    /// [Filters](crate::hardware::Filter) of the hardware that it is for. A single match is enough. Empty: any hardware.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hardware: Vec<String>,
+    /// Set: it is run once for each device of a kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_device: Option<PerDevice>,
+}
+
+/// The devices that a script is run for, one run each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PerDevice {
+    /// The parameter that gets the kernel name of the device: `--PARAMETER=NAME`, the last argument.
+    pub parameter: String,
+    /// The devices.
+    pub kind: DeviceKind,
+}
+
+/// A kind of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// Disks.
+    Storage,
+    /// Physical network interfaces.
+    Interface,
 }
 
 /// The four files of cloud-init's NoCloud data source.
@@ -399,11 +421,14 @@ fn outputs(result: &mut Value) -> Vec<&mut Value> {
     outputs
 }
 
-/// How a script of a task ended.
+/// How a run of a task's script ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScriptEnd {
     /// What it is called.
     pub name: String,
+    /// The device that it was run for, of [`Script::per_device`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Why it failed; absent: it went well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

@@ -44,16 +44,28 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     }
     show(&table(&found.items));
     if args.details {
-        let mut last = None;
-        for row in &found.items {
-            if last.replace((&row.script, row.attempt)) == Some((&row.script, row.attempt)) {
-                continue;
-            }
-            show(&format!("\n{} (attempt {}):\n", row.script, row.attempt));
-            show_exactly(&row.output);
+        for (head, output) in outputs(&found.items) {
+            show(&format!("\n{head}:\n"));
+            show_exactly(output);
         }
     }
     Ok(())
+}
+
+/// Each output once, below its test and the devices that it is about. Runs for several devices have outputs of their own.
+fn outputs(rows: &[TestResult]) -> Vec<(String, &str)> {
+    let of_one_run = |one: &TestResult, other: &TestResult| {
+        (&one.script, one.attempt, &one.output) == (&other.script, other.attempt, &other.output)
+    };
+    rows.chunk_by(of_one_run).filter_map(head).collect()
+}
+
+fn head(rows: &[TestResult]) -> Option<(String, &str)> {
+    let first = rows.first()?;
+    let devices: Vec<&str> = rows.iter().filter_map(|row| row.device.as_deref()).collect();
+    let on = if devices.is_empty() { String::new() } else { format!(" {}", devices.join(", ")) };
+    let head = format!("{}{on} (attempt {})", first.script, first.attempt);
+    Some((line(&head).to_string(), first.output.as_str()))
 }
 
 /// One line a finding.
@@ -86,6 +98,29 @@ fn table(rows: &[TestResult]) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_output_is_shown_once_for_the_devices_of_its_run() {
+        let row = |script: &str, device: &str, output: &str| {
+            json!({"script": script, "device": device, "verdict": "passed",
+            "message": "", "output": output, "seconds": 1, "attempt": 7, "at": "2026-01-31T12:00:00Z"})
+        };
+        let rows = [
+            row("disks", "sda", "all\n"),
+            row("disks", "sdb", "all\n"),
+            row("scan", "sda", "one\n"),
+            row("scan", "sdb", "two\n"),
+        ];
+        let rows: Vec<TestResult> = serde_json::from_value(json!(rows)).unwrap();
+        assert_eq!(
+            outputs(&rows),
+            [
+                ("disks sda, sdb (attempt 7)".to_owned(), "all\n"),
+                ("scan sda (attempt 7)".to_owned(), "one\n"),
+                ("scan sdb (attempt 7)".to_owned(), "two\n"),
+            ]
+        );
+    }
 
     #[test]
     fn a_finding_is_a_line_that_names_test_device_and_cause() {

@@ -30,7 +30,7 @@ pub struct ScriptSpec {
     #[field(default = ScriptParallel::Disabled, dormant = "a machine runs one script at a time")]
     pub parallel: ScriptParallel,
     /// Hardware it is for: `modalias:`, `pci:`, `usb:`, `system_vendor:`, `system_product:`, `system_version:`,
-    /// `mainboard_vendor:` or `mainboard_product:`, and a pattern. One that matches is enough; on other hardware it is skipped.
+    /// `mainboard_vendor:` or `mainboard_product:`, and a pattern. A single match is enough; on other hardware the script is skipped.
     /// Empty: any.
     pub hardware: BTreeSet<String>,
     /// What it can be given, by name.
@@ -44,8 +44,8 @@ pub struct ScriptSpec {
 pub const MAX_ARGUMENT_BYTES: usize = 4096;
 
 impl ScriptSpec {
-    /// One run of it. Each parameter that is given, or has a default, becomes an argument `--NAME=VALUE`, in the order of their
-    /// names.
+    /// Its runs on a machine. Each parameter that is given, or has a default, becomes an argument `--NAME=VALUE`, in the order of their
+    /// names. A device that is not given makes a run for each of its kind.
     ///
     /// # Errors
     /// What is missing, unknown, or no value of its type; pointers begin at `/parameters`.
@@ -59,7 +59,7 @@ impl ScriptSpec {
             .filter(|given| !self.parameters.contains_key(*given))
             .map(|unknown| self.unknown(name, unknown))
             .collect();
-        let mut arguments = Vec::new();
+        let (mut arguments, mut per_device) = (Vec::new(), None);
         for (parameter, takes) in &self.parameters {
             let at = crate::pointer::child("/parameters", parameter);
             match given.get(parameter).or(takes.default.as_ref()) {
@@ -71,7 +71,10 @@ impl ScriptSpec {
                     let message = format!("script {name} cannot be run without {parameter}");
                     errors.push(FieldError::new(at, FieldCode::Required, message, takes.wants()));
                 }
-                None => {}
+                None => {
+                    let wanted = |kind| agent::PerDevice { parameter: parameter.clone(), kind };
+                    per_device = takes.devices().map(wanted).or(per_device);
+                }
             }
         }
         if !errors.is_empty() {
@@ -85,6 +88,7 @@ impl ScriptSpec {
             repeats: false,
             test: self.when == ScriptType::Testing,
             hardware: self.hardware.iter().cloned().collect(),
+            per_device,
         })
     }
 
@@ -105,6 +109,16 @@ impl ScriptSpec {
 }
 
 impl ScriptParameter {
+    /// The devices that the script is run for, where no value is given.
+    fn devices(&self) -> Option<agent::DeviceKind> {
+        let kind = match self.holds {
+            ScriptParameterType::Storage => agent::DeviceKind::Storage,
+            ScriptParameterType::Interface => agent::DeviceKind::Interface,
+            _ => return None,
+        };
+        (self.default.is_none() && !self.required).then_some(kind)
+    }
+
     /// What is wrong with a value, and what would be right.
     fn check(&self, value: &str) -> Result<(), (String, String)> {
         use ScriptParameterType as Holds;
@@ -208,9 +222,9 @@ pub enum ScriptParameterType {
     Boolean,
     /// One of some words.
     Choice,
-    /// A disk; the script is run for each.
+    /// A disk by its kernel name. Without a value the script is run for each disk.
     Storage,
-    /// A network interface; the script is run for each.
+    /// A network interface by its kernel name. Without a value the script is run for each physical one.
     Interface,
     /// A URL.
     Url,
@@ -255,6 +269,13 @@ fn script_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {
     if spec.hardware.len() > MAX_FILTERS {
         let message = format!("{} hardware filters are declared", spec.hardware.len());
         rule.broken("/hardware", message, format!("at most {MAX_FILTERS}"));
+    }
+    let for_each = spec.parameters.iter().filter(|(_, parameter)| parameter.devices().is_some());
+    let for_each: Vec<&str> = for_each.map(|(name, _)| name.as_str()).collect();
+    if let [first, second, ..] = for_each[..] {
+        let message = format!("the script would be run for each {first} and for each {second}");
+        let at = crate::pointer::child("/parameters", second);
+        rule.broken(at, message, "one such parameter; give the other a default, or say required = true");
     }
     for (name, parameter) in &spec.parameters {
         let at = crate::pointer::child("/parameters", name);
@@ -320,5 +341,33 @@ mod tests {
         );
         let many: Vec<String> = (0..=MAX_FILTERS).map(|n| format!("pci:{n:04}:*")).collect();
         assert_eq!(errors(&json!({"hardware": many})), ["/hardware 65 hardware filters are declared"]);
+    }
+
+    #[test]
+    fn a_device_without_a_value_makes_a_run_for_each() {
+        let with = |more: Value| json!({"parameters": {"disk": more, "mode": {"default": "a"}}});
+        let per_device = |more: Value, given: &[(&str, &str)]| {
+            let run = run(&with(more), given).unwrap();
+            (run.arguments.join(" "), run.per_device.map(|it| (it.parameter, it.kind)))
+        };
+        let each = |kind| Some(("disk".to_owned(), kind));
+        let (storage, interface) = (agent::DeviceKind::Storage, agent::DeviceKind::Interface);
+        assert_eq!(per_device(json!({"type": "storage"}), &[]), ("--mode=a".to_owned(), each(storage)));
+        assert_eq!(per_device(json!({"type": "interface"}), &[]).1, each(interface));
+        assert_eq!(per_device(json!({}), &[]).1, None, "a text");
+        let given = ("--disk=sda --mode=a".to_owned(), None);
+        assert_eq!(per_device(json!({"type": "storage"}), &[("disk", "sda")]), given);
+        assert_eq!(per_device(json!({"type": "storage", "default": "sda"}), &[]), given);
+        let required = run(&with(json!({"type": "storage", "required": true})), &[]).unwrap_err();
+        assert_eq!(required[0].message, "script probe cannot be run without disk");
+    }
+
+    #[test]
+    fn a_script_is_run_for_each_device_of_one_parameter() {
+        let two = |other: Value| errors(&json!({"parameters": {"disk": {"type": "storage"}, "nic": other}}));
+        let refused = "/parameters/nic the script would be run for each disk and for each nic";
+        assert_eq!(two(json!({"type": "interface"})), [refused]);
+        assert_eq!(two(json!({"type": "interface", "default": "eth0"})), [""; 0]);
+        assert_eq!(two(json!({"type": "interface", "required": true})), [""; 0]);
     }
 }

@@ -46,8 +46,13 @@ pub fn fold(mut facts: Vec<Fact>, records: &[StepRecord], tasks: &BTreeMap<Attem
 /// A result as it is to be taken: an agent of before tasks had scripts has run none, and says that all went well.
 fn with_its_scripts(mut result: TaskResult, tasks: &BTreeMap<Attempt, Value>) -> TaskResult {
     let task = tasks.get(&Attempt::new(result.attempt));
-    let wanted = task.and_then(|task| task.get("scripts")).and_then(Value::as_array).map_or(0, Vec::len);
-    let ran = result.scripts.len();
+    let wanted = task.and_then(|task| task.get("scripts")?.as_array()).map(Vec::as_slice).unwrap_or_default();
+    // A script that is run for each device has several ends.
+    let has_end = |script: &&Value| {
+        let name = script.get("name").and_then(Value::as_str);
+        result.scripts.iter().any(|end| Some(end.name.as_str()) == name)
+    };
+    let (ran, wanted) = (wanted.iter().filter(has_end).count(), wanted.len());
     if result.outcome == Outcome::Succeeded && ran < wanted {
         let message = format!(
             "the agent ran {ran} of {wanted} scripts: upload an ephemeral image of this version, and run `basalt recommission`"
@@ -280,8 +285,9 @@ mod tests {
 
     #[test]
     fn an_agent_that_ran_no_script_of_its_task_has_not_succeeded() {
-        let ended = |ran: usize| {
-            let scripts = vec![ScriptEnd { name: "burn-in".into(), ..ScriptEnd::default() }; ran];
+        let ended = |ran: &[&str]| {
+            let scripts = ran.iter().map(|name| ScriptEnd { name: (*name).into(), ..ScriptEnd::default() });
+            let scripts = scripts.collect();
             let result = TaskResult {
                 attempt: 5,
                 outcome: Outcome::Succeeded,
@@ -293,11 +299,15 @@ mod tests {
                 bmc: None,
                 logs: None,
             };
-            let task = json!({"scripts": [{"name": "burn-in"}], "action": {"type": "inventory"}});
+            let task =
+                json!({"scripts": [{"name": "burn-in"}, {"name": "scan"}], "action": {"type": "inventory"}});
             let tasks = BTreeMap::from([(Attempt::new(5), task)]);
             let facts = fold(vec![fact(1, 5, &Observed::Result(Box::new(result)))], &[], &tasks);
             (facts.results[&Attempt::new(5)].outcome == Outcome::Succeeded, facts.inventory.is_some())
         };
-        assert_eq!((ended(0), ended(1)), ((false, false), (true, true)));
+        let (good, bad) = ((true, true), (false, false));
+        assert_eq!((ended(&[]), ended(&["burn-in"]), ended(&["burn-in", "scan"])), (bad, bad, good));
+        assert_eq!(ended(&["scan", "scan"]), bad, "one script, for two devices");
+        assert_eq!(ended(&["scan", "scan", "burn-in"]), good);
     }
 }

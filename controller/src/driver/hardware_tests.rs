@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use basalt_api::agent::{ScriptEnd, TEST_OUTPUT_BYTES, TEST_ROWS, Verdict};
+use basalt_api::agent::{ScriptEnd, TEST_OUTPUT_BYTES, TEST_ROWS, TestRow, Verdict};
 use basalt_api::kinds::{HardwareTests as Status, TestVerdict, TestsOverride};
 use basalt_api::values::{Attempt, MachineId, Timestamp};
 use basalt_db::{Store, StoreError, TestResult, TestRun, TestsAccepted};
@@ -118,8 +118,10 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
             continue;
         }
         let Some(Observed::Result(result)) = Observed::of(fact) else { continue };
-        let ends = result.scripts.iter().filter(|end| tests.contains(&end.name));
-        rows.extend(ends.flat_map(|end| rows_of(attempt, end, fact.stored_at)));
+        for test in &tests {
+            let ends: Vec<&ScriptEnd> = result.scripts.iter().filter(|end| end.name == *test).collect();
+            rows.extend(rows_of(attempt, test, &ends, fact.stored_at));
+        }
     }
     if rows.is_empty() {
         return Ok(false);
@@ -140,54 +142,64 @@ fn last_bytes(output: &str) -> String {
     output.get(from..).unwrap_or_default().to_owned()
 }
 
-/// The rows of a run, one a device: of several, the worst verdict and all messages. A test that wrote none, or ended badly without a
-/// row that says so, gets a row of its end.
-fn rows_of(attempt: Attempt, end: &ScriptEnd, at: Timestamp) -> Vec<TestResult> {
+/// The rows of a test, one a device: of several findings, the worst verdict and all messages. A finding without a device is about the
+/// one that the test was run for. A run that wrote none, or ended badly without a row that says so, gets a row of its end.
+fn rows_of(attempt: Attempt, script: &str, ends: &[&ScriptEnd], at: Timestamp) -> Vec<TestResult> {
     let mut rows: BTreeMap<String, TestResult> = BTreeMap::new();
-    let mut add = |device: &str, verdict: Verdict, message: &str, figures: &BTreeMap<String, f64>| {
-        let device = device.get(..device.floor_char_boundary(DEVICE_BYTES)).unwrap_or_default().to_owned();
-        match rows.entry(device.clone()) {
-            Entry::Vacant(place) => {
-                place.insert(TestResult {
-                    attempt,
-                    script: end.name.clone(),
-                    device,
-                    verdict,
-                    figures: figures.clone(),
-                    message: message.to_owned(),
-                    output: last_bytes(&end.output),
-                    seconds: end.seconds,
-                    at,
-                });
-            }
-            Entry::Occupied(mut known) => {
-                let known = known.get_mut();
-                known.verdict = known.verdict.max(verdict);
-                known.message = [known.message.as_str(), message].join("; ");
-                known.figures.extend(figures.clone());
+    for end in ends {
+        for row in findings_of(end) {
+            let device = row.device.as_ref().or(end.device.as_ref()).map(String::as_str).unwrap_or_default();
+            let device =
+                device.get(..device.floor_char_boundary(DEVICE_BYTES)).unwrap_or_default().to_owned();
+            match rows.entry(device.clone()) {
+                Entry::Vacant(place) => {
+                    place.insert(TestResult {
+                        attempt,
+                        script: script.to_owned(),
+                        device,
+                        verdict: row.verdict,
+                        figures: row.figures,
+                        message: row.message,
+                        output: last_bytes(&end.output),
+                        seconds: end.seconds,
+                        at,
+                    });
+                }
+                Entry::Occupied(mut known) => {
+                    let known = known.get_mut();
+                    known.verdict = known.verdict.max(row.verdict);
+                    known.message = [known.message.as_str(), row.message.as_str()].join("; ");
+                    known.figures.extend(row.figures);
+                }
             }
         }
-    };
-    for row in end.rows.iter().take(TEST_ROWS) {
-        add(row.device.as_deref().unwrap_or_default(), row.verdict, &row.message, &row.figures);
-    }
-    if let Some(reason) = &end.skipped {
-        add("", Verdict::Skipped, reason, &BTreeMap::new());
-        return rows.into_values().collect();
-    }
-    let told = end.rows.iter().any(|row| row.verdict == Verdict::Failed);
-    match &end.failure {
-        Some(failure) if !told => add("", Verdict::Failed, failure, &BTreeMap::new()),
-        None if end.rows.is_empty() => add("", Verdict::Passed, "it ended well", &BTreeMap::new()),
-        _ => {}
     }
     rows.into_values().collect()
 }
 
+/// The rows that a run wrote, and that of its end where they do not say it.
+fn findings_of(end: &ScriptEnd) -> Vec<TestRow> {
+    let of_end = |verdict: Verdict, message: &str| TestRow {
+        device: None,
+        verdict,
+        figures: BTreeMap::new(),
+        message: message.to_owned(),
+    };
+    if let Some(reason) = &end.skipped {
+        return vec![of_end(Verdict::Skipped, reason)];
+    }
+    let mut rows: Vec<TestRow> = end.rows.iter().take(TEST_ROWS).cloned().collect();
+    let told = end.rows.iter().any(|row| row.verdict == Verdict::Failed);
+    match &end.failure {
+        Some(failure) if !told => rows.push(of_end(Verdict::Failed, failure)),
+        None if end.rows.is_empty() => rows.push(of_end(Verdict::Passed, "it ended well")),
+        _ => {}
+    }
+    rows
+}
+
 #[cfg(test)]
 mod tests {
-    use basalt_api::agent::TestRow;
-
     use super::*;
 
     fn end(failure: Option<&str>, rows: &[(&str, Verdict)]) -> ScriptEnd {
@@ -207,7 +219,11 @@ mod tests {
     }
 
     fn found(end: &ScriptEnd) -> Vec<(String, Verdict, String)> {
-        let rows = rows_of(Attempt::new(7), end, Timestamp::UNIX_EPOCH);
+        found_of(&[end])
+    }
+
+    fn found_of(ends: &[&ScriptEnd]) -> Vec<(String, Verdict, String)> {
+        let rows = rows_of(Attempt::new(7), "disks", ends, Timestamp::UNIX_EPOCH);
         rows.into_iter().map(|row| (row.device, row.verdict, row.message)).collect()
     }
 
@@ -235,6 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn a_test_that_is_run_for_each_device_has_a_row_for_each() {
+        let on = |device: &str, end: ScriptEnd| ScriptEnd { device: Some(device.to_owned()), ..end };
+        let sda = on("sda", end(None, &[("", Verdict::Passed), ("sdb", Verdict::Degraded)]));
+        let sdb = on("sdb", end(Some("it was stopped"), &[]));
+        let sdc = on("sdc", end(None, &[]));
+        let row = |device: &str, verdict, message: &str| (device.to_owned(), verdict, message.to_owned());
+        assert_eq!(
+            found_of(&[&sda, &sdb, &sdc]),
+            [
+                row("sda", Verdict::Passed, "found"),
+                row("sdb", Verdict::Failed, "found; it was stopped"),
+                row("sdc", Verdict::Passed, "it ended well"),
+            ]
+        );
+    }
+
+    #[test]
     fn of_several_findings_about_a_device_the_worst_counts() {
         let rows = [
             ("", Verdict::Passed),
@@ -258,11 +291,8 @@ mod tests {
         assert!(!tests.failed().stand());
         tests.runs.push(run(false));
         assert_eq!(tests.status().unwrap().verdict, TestVerdict::Passed);
-        tests.bad = rows_of(
-            Attempt::new(7),
-            &end(None, &[("sda", Verdict::Degraded), ("sdb", Verdict::Failed)]),
-            at(9),
-        );
+        let end = end(None, &[("sda", Verdict::Degraded), ("sdb", Verdict::Failed)]);
+        tests.bad = rows_of(Attempt::new(7), "disks", &[&end], at(9));
         let status = tests.status().unwrap();
         assert_eq!((status.verdict, status.at), (TestVerdict::Failed, at(9)));
         assert_eq!(

@@ -3,7 +3,7 @@
 use crate::linked::Linked;
 use crate::site::{self, MAC, site, task, until};
 use crate::support::Lab;
-use basalt_api::agent::{Inventory, Outcome, ScriptEnd, Task, TaskResult, TestRow, Verdict};
+use basalt_api::agent::{DeviceKind, Inventory, Outcome, ScriptEnd, Task, TaskResult, TestRow, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -185,6 +185,37 @@ async fn a_later_run_that_is_skipped_frees_the_machine_too() {
         (status["tests"]["verdict"] == "skipped").then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_test_that_is_run_for_each_disk_has_rows_of_each() {
+    let (lab, _controller, rack) = site().await;
+    let parameters = json!({"disk": {"type": "storage"}});
+    let scan = json!({"type": "testing", "content": "#!/bin/sh\n", "parameters": parameters});
+    lab.api.declare("/api/v1/scripts/scan", &scan.to_string()).await;
+    let machine = json!({"boot_macs": [MAC], "commissioning": {"bmc": "leave", "testing": ["scan"]}});
+    lab.api.declare("/api/v1/machines/web1", &machine.to_string()).await;
+    let first = task(&rack, 0).await;
+    let per_device = first.scripts[0].per_device.clone().unwrap();
+    assert_eq!((per_device.parameter.as_str(), per_device.kind), ("disk", DeviceKind::Storage));
+    let on = |device: &str, failure: Option<&str>| ScriptEnd {
+        device: Some(device.to_owned()),
+        failure: failure.map(ToOwned::to_owned),
+        ..end("scan", Vec::new())
+    };
+    ends(&rack, &first, vec![on("sda", None), on("sdb", Some("script scan on sdb was stopped"))]).await;
+    let status = phase(&lab, "Failed testing").await;
+    assert_eq!(status["tests"]["failed"], json!(["scan sdb: script scan on sdb was stopped"]));
+    let found = rows(&lab, "").await;
+    let lines: Vec<_> = found.iter().map(|row| (row["device"].as_str(), row["verdict"].as_str())).collect();
+    assert_eq!(lines, [(Some("sda"), Some("passed")), (Some("sdb"), Some("failed"))]);
+
+    // A disk that is named is looked at alone.
+    let asked = json!({"verb": "test", "tests": ["scan"], "parameters": {"disk": "sdb"}});
+    assert_eq!(asks(&lab, asked).await.0, 202);
+    let second = task(&rack, first.attempt).await;
+    assert_eq!(second.scripts[0].per_device, None);
+    assert_eq!(second.scripts[0].arguments, ["--disk=sdb"]);
 }
 
 #[tokio::test]

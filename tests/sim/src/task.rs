@@ -10,7 +10,7 @@ use basalt_agent::disk::{Disks, WritableDisk, select};
 use basalt_agent::failure::Failure;
 use basalt_agent::install::not_expired;
 use basalt_agent::work::Context;
-use basalt_agent::{inventory, storage, task_scripts};
+use basalt_agent::{inventory, runs, storage, task_scripts};
 use basalt_api::agent::{
     Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, Script, ScriptEnd, TaskAction,
     TaskResult,
@@ -236,9 +236,6 @@ impl Work<'_> {
     /// Says what it would run: nobody's script is run on the machine that plays this one.
     fn script(&mut self, script: &Script) -> Result<Outcome, Halt> {
         self.stage(Stage::Check, 2, &format!("running script {}", script.name))?;
-        let mut said = vec![script.name.clone()];
-        said.extend(script.arguments.iter().cloned());
-        self.output = Some(said.join(" ") + "\n");
         if script.repeats {
             return self.rescue();
         }
@@ -247,11 +244,15 @@ impl Work<'_> {
             return Err(Failure::new(FailureCode::ScriptFailed, message).into());
         }
         let root = self.life.chassis().hardware.root();
-        let runs = task_scripts::runs(std::slice::from_ref(script), &root);
-        if let Some(reason) = runs.into_iter().find_map(|run| run.skipped) {
-            return Err(task_scripts::not_run(script, &reason).into());
+        let runs = runs::of(std::slice::from_ref(script), &root);
+        if let Some(failure) = task_scripts::not_run(&runs) {
+            return Err(failure.into());
         }
-        self.life.event(Event::RanScript { attempt: self.context.task.attempt })?;
+        for run in &runs {
+            let said = [vec![run.label()], run.arguments()].concat().join(" ");
+            self.output.get_or_insert_default().push_str(&format!("{said}\n"));
+            self.life.event(Event::RanScript { attempt: self.context.task.attempt })?;
+        }
         Ok(Outcome::Succeeded)
     }
 
@@ -283,21 +284,17 @@ impl Work<'_> {
     /// Says of each what it would run. One that is called `fails` does.
     fn task_scripts(&mut self) -> Result<(), Halt> {
         let task = self.context.task;
-        for run in task_scripts::runs(&task.scripts, &self.life.chassis().hardware.root()) {
-            let script = run.script;
-            if let Some(reason) = run.skipped {
-                self.scripts.push(task_scripts::left_out(script, reason));
+        for run in runs::of(&task.scripts, &self.life.chassis().hardware.root()) {
+            if let Some(reason) = &run.skipped {
+                self.scripts.push(task_scripts::left_out(&run, reason));
                 continue;
             }
-            self.stage(Stage::Check, 2, &format!("running script {}", script.name))?;
-            let failure = (script.name == FAILS).then(|| format!("script {FAILS} ended with exit status: 1"));
+            let label = run.label();
+            self.stage(Stage::Check, 2, &format!("running script {label}"))?;
+            let fails = run.script.name == FAILS;
+            let failure = fails.then(|| format!("script {label} ended with exit status: 1"));
             self.life.event(Event::RanScript { attempt: task.attempt })?;
-            self.scripts.push(ScriptEnd {
-                name: script.name.clone(),
-                failure,
-                test: script.test,
-                ..ScriptEnd::default()
-            });
+            self.scripts.push(ScriptEnd { failure, ..task_scripts::named(&run) });
         }
         Ok(task_scripts::judge(&self.scripts)?)
     }

@@ -45,6 +45,9 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     {
         fleet.declare("scripts", name, json!({ "type": when, "content": "#!/bin/sh\n" })).await;
     }
+    let disk = json!({ "disk": { "type": "storage" } });
+    let each = json!({ "type": "commissioning", "content": "#!/bin/sh\n", "parameters": disk });
+    fleet.declare("scripts", "each-disk", each).await;
     let other =
         json!({ "type": "commissioning", "content": "#!/bin/sh\n", "hardware": ["system_vendor:Other*"] });
     fleet.declare("scripts", "other-vendor", other).await;
@@ -71,15 +74,19 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
         )
         .await;
 
-    spec["commissioning"] = json!({ "scripts": ["other-vendor", "set-bios"] });
+    spec["commissioning"] = json!({ "scripts": ["each-disk", "other-vendor", "set-bios"] });
     fleet.declare("machines", "sim1", spec).await;
     fleet.ready("machines", "sim1").await;
-    assert_eq!(ran(&machine), 3, "other-vendor is for other hardware");
+    assert_eq!(ran(&machine), 4, "other-vendor is for other hardware");
     let asked = OperationRequest { script: Some("other-vendor".to_owned()), ..Verb::RunScript.into() };
     fleet.ask("sim1", &asked).await;
     let ended = fleet.operation_is("sim1", OperationState::Failed).await;
     let says = "script other-vendor was not run: no hardware of the machine matches system_vendor:Other*";
     assert!(ended.message.contains(says), "{}", ended.message);
+    let asked = OperationRequest { script: Some("each-disk".to_owned()), ..Verb::RunScript.into() };
+    fleet.ask("sim1", &asked).await;
+    let ended = fleet.operation_is("sim1", OperationState::Done).await;
+    assert_eq!(ended.output.as_deref(), Some("each-disk on vda --disk=vda\n"));
     fleet.ready("machines", "sim1").await;
 
     let mut deployment = deployment_spec("sim1");
@@ -88,10 +95,10 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     deployment["release"] = json!({ "scripts": ["leave-rack"] });
     fleet.declare("deployments", "web", deployment).await;
     fleet.ready("deployments", "web").await;
-    assert_eq!(ran(&machine), 3, "a deployment runs none");
+    assert_eq!(ran(&machine), 5, "a deployment runs none");
     fleet.delete("deployments", "web").await;
     fleet.ready("machines", "sim1").await;
-    assert_eq!((ran(&machine), machine.count(|it| matches!(it, Event::Erased { .. }))), (4, 1));
+    assert_eq!((ran(&machine), machine.count(|it| matches!(it, Event::Erased { .. }))), (6, 1));
 
     // The same script as a test: its failure is a finding, and the commissioning is good.
     fleet.declare("scripts", "fails", json!({ "type": "testing", "content": "#!/bin/sh\n" })).await;
@@ -106,5 +113,5 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     let accepts = OperationRequest { reason, ..Verb::OverrideTests.into() };
     fleet.ask("sim1", &accepts).await;
     fleet.ready("machines", "sim1").await;
-    assert_eq!(ran(&machine), 5);
+    assert_eq!(ran(&machine), 7);
 }

@@ -1,0 +1,191 @@
+//! The runs of scripts on a machine: chosen by its hardware, one for each device where the script wants that.
+
+use std::cell::LazyCell;
+
+use basalt_api::agent::{DeviceKind, Script};
+use basalt_api::hardware::{self, Hardware};
+
+use crate::root::Root;
+use crate::{inventory, network};
+
+/// Most devices that a script is run for.
+const DEVICES: usize = 256;
+
+/// One run of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run<'a> {
+    /// The script.
+    pub script: &'a Script,
+    /// The kernel name of the device that it is run for.
+    pub device: Option<String>,
+    /// The reason why it is left out on this machine.
+    pub skipped: Option<String>,
+    /// How many runs share the limits of the script's results.
+    pub shared_by: usize,
+}
+
+impl<'a> Run<'a> {
+    /// The only run of a script.
+    #[must_use]
+    pub const fn of(script: &'a Script) -> Self {
+        Self { script, device: None, skipped: None, shared_by: 1 }
+    }
+
+    /// The name for people: of the script, and of the device.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match &self.device {
+            Some(device) => format!("{} on {device}", self.script.name),
+            None => self.script.name.clone(),
+        }
+    }
+
+    /// The arguments; that of the device is the last.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let device = self.script.per_device.as_ref().zip(self.device.as_ref());
+        let device = device.map(|(wanted, device)| format!("--{}={device}", wanted.parameter));
+        self.script.arguments.iter().cloned().chain(device).collect()
+    }
+}
+
+/// The runs of scripts on a machine, in the order of scripts and devices. Each script has one at least.
+#[must_use]
+pub fn of<'a>(scripts: &'a [Script], root: &Root) -> Vec<Run<'a>> {
+    // A machine has thousands of devices: they are read for filters alone.
+    let hardware: LazyCell<Hardware, _> = LazyCell::new(|| inventory::hardware(root));
+    let mut runs = Vec::new();
+    for script in scripts {
+        let has_filters = !script.hardware.is_empty();
+        let mismatch = has_filters.then(|| hardware::mismatch(&script.hardware, &hardware)).flatten();
+        let skipped = |reason: String| Run { skipped: Some(reason), ..Run::of(script) };
+        match (mismatch, script.per_device.as_ref().map(|wanted| wanted.kind)) {
+            (Some(reason), _) => runs.push(skipped(reason)),
+            (None, None) => runs.push(Run::of(script)),
+            (None, Some(kind)) => match devices(kind, root) {
+                devices if devices.is_empty() => {
+                    runs.push(skipped(format!("the machine has no {}", noun(kind))));
+                }
+                devices => runs.extend(for_each(script, devices)),
+            },
+        }
+    }
+    runs
+}
+
+fn for_each(script: &Script, devices: Vec<String>) -> impl Iterator<Item = Run<'_>> {
+    let shared_by = devices.len().min(DEVICES);
+    devices.into_iter().enumerate().map(move |(index, device)| {
+        let skipped = (index >= DEVICES).then(|| format!("a script is run for {DEVICES} devices at most"));
+        Run { script, device: Some(device), skipped, shared_by }
+    })
+}
+
+/// Kernel names, sorted.
+fn devices(kind: DeviceKind, root: &Root) -> Vec<String> {
+    match kind {
+        DeviceKind::Storage => inventory::block_devices(root).into_iter().map(|disk| disk.name).collect(),
+        DeviceKind::Interface => network::physical(root),
+    }
+}
+
+const fn noun(kind: DeviceKind) -> &'static str {
+    match kind {
+        DeviceKind::Storage => "disk",
+        DeviceKind::Interface => "network interface",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use basalt_api::agent::PerDevice;
+
+    use super::*;
+
+    /// A tree with a file for each pair of path and text.
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = dir.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let root = Root::at(dir.path());
+        (dir, root)
+    }
+
+    #[test]
+    fn a_script_for_other_hardware_is_left_out_with_the_reason() {
+        let (_dir, root) = tree(&[
+            ("sys/devices/pci0000:00/0000:00:1f.6/modalias", "pci:v00008086d000015BEsv00001028sd00000001\n"),
+            ("sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/modalias", "usb:v0BDAp8153d3100dc00\n"),
+            ("sys/class/dmi/id/sys_vendor", "Dell Inc.\n"),
+            ("sys/class/dmi/id/board_name", "0XYZ\n"),
+        ]);
+        let skipped = |filters: &[&str]| {
+            let hardware = filters.iter().map(|it| (*it).to_owned()).collect();
+            let script = Script { name: "flash".to_owned(), hardware, ..Script::default() };
+            of(&[script], &root)[0].skipped.clone()
+        };
+        let fitting = ["pci:8086:15be", "usb:0bda:*", "modalias:usb:v0BDA*", "system_vendor:dell*"];
+        for filter in fitting.into_iter().chain(["mainboard_product:0xyz"]) {
+            assert_eq!(skipped(&[filter]), None, "{filter}");
+        }
+        assert_eq!((skipped(&[]), skipped(&["system_version:*", "pci:8086:*"])), (None, None));
+        let why = "no hardware of the machine matches pci:10de:*, system_product:*";
+        assert_eq!(skipped(&["pci:10de:*", "system_product:*"]).as_deref(), Some(why));
+    }
+
+    #[test]
+    fn a_script_is_run_for_each_device_of_its_kind() {
+        let (_dir, root) = tree(&[
+            ("sys/block/sda/size", "4096"),
+            ("sys/block/sdb/size", "4096"),
+            ("sys/block/loop0/size", "4096"),
+            ("sys/class/net/eth0/device/vendor", "0x8086"),
+            ("sys/class/net/lo/address", "00:00:00:00:00:00"),
+        ]);
+        let script = |kind| Script {
+            name: "scan".to_owned(),
+            arguments: vec!["--mode=a".to_owned()],
+            per_device: Some(PerDevice { parameter: "device".to_owned(), kind }),
+            ..Script::default()
+        };
+        let scripts = [script(DeviceKind::Storage), script(DeviceKind::Interface), Script::default()];
+        let shown = |runs: &[Run<'_>]| {
+            runs.iter()
+                .map(|run| format!("{}: {}", run.label(), run.arguments().join(" ")))
+                .collect::<Vec<_>>()
+        };
+        let runs = of(&scripts, &root);
+        assert_eq!(
+            shown(&runs),
+            [
+                "scan on sda: --mode=a --device=sda",
+                "scan on sdb: --mode=a --device=sdb",
+                "scan on eth0: --mode=a --device=eth0",
+                ": ",
+            ]
+        );
+        assert_eq!(runs.iter().map(|run| run.shared_by).collect::<Vec<_>>(), [2, 2, 1, 1]);
+
+        let (_dir, bare) = tree(&[]);
+        let reasons: Vec<_> = of(&scripts, &bare).into_iter().map(|run| run.skipped).collect();
+        let no = |what: &str| Some(format!("the machine has no {what}"));
+        assert_eq!(reasons, [no("disk"), no("network interface"), None]);
+    }
+
+    #[test]
+    fn a_filter_counts_before_devices_and_devices_are_bounded() {
+        let names: Vec<String> = (0..DEVICES + 2).map(|n| format!("sd{n:04}")).collect();
+        let script = Script { hardware: vec!["pci:10de:*".to_owned()], ..Script::default() };
+        let runs: Vec<Run<'_>> = for_each(&script, names).collect();
+        assert_eq!(runs.iter().filter(|run| run.skipped.is_none()).count(), DEVICES);
+        assert_eq!((runs.len(), runs[0].shared_by), (DEVICES + 2, DEVICES));
+
+        let per_device = Some(PerDevice { parameter: "device".to_owned(), kind: DeviceKind::Storage });
+        let (_dir, root) = tree(&[("sys/block/sda/size", "4096"), ("sys/block/sdb/size", "4096")]);
+        let runs = of(&[Script { per_device, ..script }], &root).len();
+        assert_eq!(runs, 1, "one reason, and not one for each disk");
+    }
+}
