@@ -1,7 +1,7 @@
 //! Erasing what a rack knows, once the region has deleted it.
 //!
 //! Erased: what the region told the rack (passwords of BMCs, tasks, keys, images), facts that no region took, lines of
-//! logs, and the rack's key. Kept: what protects the network if a rack is set up again on this host (leases, the DUID, the clock, the epochs of
+//! logs, the proxy's files, and the rack's key. Kept: what protects the network if a rack is set up again on this host (leases, the DUID, the clock, the epochs of
 //! BMCs); none of it is secret.
 
 use std::fs;
@@ -11,7 +11,8 @@ use std::path::Path;
 use crate::durable;
 
 /// In this order: a rack that is killed in between still has its key, dials again, and is told again.
-const ERASED: [&str; 7] = ["concerns", "attempts", "spool", "logs", "certificates", "blobs", "identity"];
+const ERASED: [&str; 8] =
+    ["concerns", "attempts", "spool", "logs", "proxy", "certificates", "blobs", "identity"];
 
 /// Erases what a deleted rack knows below its data directory. Nothing may work on these files any more.
 ///
@@ -58,6 +59,7 @@ mod tests {
             "attempts",
             "attempts.old",
             "spool/1",
+            "proxy/access.log",
             "logs/1",
             "blobs/ab",
             "identity/key.pem",

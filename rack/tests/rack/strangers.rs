@@ -19,7 +19,8 @@ use basalt_rack::spool::{Limits, Spool};
 use dhcproto::v4::{MessageType, OptionCode};
 use prost::Message;
 use socket2::{Domain, Socket, Type};
-use tokio::net::UdpSocket;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, UdpSocket};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -115,6 +116,7 @@ async fn http(settings: &Settings, spki: &str, from: IpAddr) {
         plain.get(&format!("/loaders/x%1b%0a{number}")).await;
         plain.get(&format!("/grub/grub.cfg-01-06-00-00-00-00-{:02x}", number % 256)).await;
         plain.post(&format!("/report/{number}/booted"), None, HOSTILE.to_owned()).await;
+        plain.post(&format!("/api/v1/machines/{number}"), Some("made-up"), "{}".to_owned()).await;
         if number % 10 == 0 {
             let claim = format!(r#"{{"token":"{number}","boot_id":"x","mac":"{MAC}","agent_version":"x"}}"#);
             agent.post("/agent/v1/claim", None, claim).await;
@@ -122,6 +124,52 @@ async fn http(settings: &Settings, spki: &str, from: IpAddr) {
                 .post("/agent/v1/progress", Some("x"), r#"{"seq":1,"stage":"x","percent":1,"message":"x"}"#)
                 .await;
             agent.post("/agent/v1/log?offset=0", Some("x"), HOSTILE.to_owned()).await;
+        }
+    }
+}
+
+/// Queries for made-up names, by datagrams and by connections, and octets that are none.
+async fn dns(settings: &Settings, from: Ipv4Addr) {
+    let rack = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.dns_port));
+    let client = UdpSocket::bind((from, 0)).await.unwrap();
+    for number in 0..PACKETS {
+        let label = format!("n{number}");
+        let head = [&number.to_be_bytes()[2..], b"\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"].concat();
+        let name = [&[u8::try_from(label.len()).unwrap()], label.as_bytes(), b"\x07example\x00"].concat();
+        let query = [&head[..], &name, b"\x00\x01\x00\x01"].concat();
+        client.send_to(&query, rack).await.unwrap();
+        client.send_to(HOSTILE.as_bytes(), rack).await.unwrap();
+        if number % 10 == 0 {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((from, 0).into()).unwrap();
+            let mut stream = socket.connect(rack).await.unwrap();
+            let length = u16::try_from(query.len()).unwrap().to_be_bytes();
+            stream.write_all(&[&length[..], &query].concat()).await.unwrap();
+        }
+    }
+}
+
+/// Questions for the time, and packets of modes that nobody answers.
+async fn ntp(settings: &Settings, from: Ipv4Addr) {
+    let client = UdpSocket::bind((from, 0)).await.unwrap();
+    for number in 0..PACKETS {
+        let mut packet = [0; 48];
+        packet[0] = [0x23, 0x16, 0x17, 0x24][number as usize % 4];
+        client.send_to(&packet, (Ipv4Addr::LOCALHOST, settings.ntp_port)).await.unwrap();
+    }
+}
+
+/// Messages of a sender that is no machine, by datagrams and by connections.
+async fn syslog(settings: &Settings, from: Ipv4Addr) {
+    let rack = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.syslog_port[0]));
+    let client = UdpSocket::bind((from, 0)).await.unwrap();
+    for number in 0..PACKETS {
+        let message = format!("<13>Nov 26 12:00:00 host app[{number}]: {HOSTILE}");
+        client.send_to(message.as_bytes(), rack).await.unwrap();
+        if number % 10 == 0 {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((from, 0).into()).unwrap();
+            socket.connect(rack).await.unwrap().write_all(message.as_bytes()).await.unwrap();
         }
     }
 }
@@ -161,6 +209,11 @@ impl Write for Log {
     }
 }
 
+/// The bytes of the files in a directory.
+fn files(dir: &Path) -> u64 {
+    std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bounds() {
     if !is_inside("strangers::nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bounds") {
@@ -174,7 +227,7 @@ async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bound
     write_concerns(&settings.data_dir);
     let log = Log::begin();
     let rack = Daemon::start(settings.clone()).await.unwrap();
-    for service in ["tftp 127.0.0.1", "dhcp lo", "dhcp6 lo"] {
+    for service in ["tftp 127.0.0.1", "dns 127.0.0.1", "ntp 127.0.0.1", "dhcp lo", "dhcp6 lo"] {
         let up = |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == service);
         fact(&rack.facts, up).await;
     }
@@ -183,10 +236,18 @@ async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bound
         dhcp(&settings),
         dhcp6(),
         tftp(&settings, stranger),
+        dns(&settings, stranger),
+        ntp(&settings, stranger),
+        syslog(&settings, stranger),
         http(&settings, &rack.spki_sha256, stranger.into())
     );
     let clock = rack.facts.clock().clone();
+    for line in rack.logs.read(0, 16 << 20).await.unwrap() {
+        assert!(line.machine_uid.is_empty() && !line.text.contains(char::is_control), "{line:?}");
+    }
     rack.stop().await;
+    let logged: u64 = files(&settings.data_dir.join("logs"));
+    assert!((10_000..1 << 20).contains(&logged), "{logged} bytes of logs");
 
     let (mut rows, mut bytes, mut lines) = (BTreeMap::<&str, usize>::new(), 0, 0);
     let mut next = 1;
