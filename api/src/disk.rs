@@ -9,7 +9,7 @@
 //! | `/dev/X` | the kernel name X |
 //! | `X` | the kernel name X, the serial number X, a link X, or the WWN that X spells |
 //!
-//! A WWN is spelled in many ways: `wwn-0x5000c500a1b2c3d4`, `0x5000C500A1B2C3D4`, `naa.5000c500a1b2c3d4`, `50:00:c5:00:a1:b2:c3:d4`.
+//! A WWN is spelled in many ways: `wwn-0x5000c500a1b2c3d4`, `scsi-35000c500a1b2c3d4`, `0x5000C500A1B2C3D4`, `naa.5000c500a1b2c3d4`, `50:00:c5:00:a1:b2:c3:d4`.
 
 use crate::kinds::StorageConfig;
 use crate::problem::{FieldCode, FieldError};
@@ -70,13 +70,22 @@ impl<'a> DiskName<'a> {
             || (is(Form::Path) && among(disk.paths))
     }
 
+    /// True if the text can only be a link under `/dev/disk/by-path`.
+    fn is_path(self) -> bool {
+        let is_bus = PATH_PREFIXES.iter().any(|prefix| self.text.starts_with(prefix));
+        self.form == Form::Path || (self.form == Form::Any && is_bus)
+    }
+
     fn is_wwn_of(self, disk: &DiskNames<'_>) -> bool {
         wwn(self.text).is_some_and(|own| disk.links.iter().any(|link| wwn(link).as_ref() == Some(&own)))
     }
 }
 
+/// Buses with which udev begins the names of links under `/dev/disk/by-path`.
+const PATH_PREFIXES: [&str; 4] = ["pci-", "platform-", "acpi-", "ccw-"];
+
 /// Prefixes of a WWN in the names of udev, of the kernel and of vendors' tools.
-const WWN_PREFIXES: [&str; 7] = ["wwn-0x", "nvme-eui.", "scsi-3", "wwn-", "naa.", "eui.", "0x"];
+const WWN_PREFIXES: [&str; 8] = ["wwn-0x", "nvme-eui.", "scsi-3", "scsi-2", "wwn-", "naa.", "eui.", "0x"];
 
 /// The digits of a worldwide name of 64 or 128 bits (NAA, EUI-64), in lower case. `None`: the text spells none.
 fn wwn(text: &str) -> Option<String> {
@@ -343,6 +352,7 @@ mod tests {
             assert_eq!(has, ["sdb"], "{text}");
         }
         assert_eq!(wwn("nvme-eui.0025385B71B00001"), wwn("eui.0025385b71b00001"));
+        assert_eq!(wwn("scsi-20025385b71b00001"), wwn("eui.0025385b71b00001"));
         assert_eq!(wwn("S1"), None);
     }
 
@@ -361,6 +371,29 @@ mod tests {
             wrong(json!({"layout": "raid1", "disks": {"a": {"id": "sda"}, "b": {"id": "wwn-1"}}})),
             [r#"/storage/disks/b/id: "wwn-1" is disk sda, which "a" names already"#]
         );
+    }
+
+    #[test]
+    fn a_disk_that_has_another_name_is_told_and_why_no_path_is_known() {
+        let mut disks = disks();
+        let why = |disks: &[agent::Disk], name: &str| {
+            let selector = agent::DiskSelector { name: Some(name.to_owned()), min_bytes: None };
+            let names: Vec<_> = disks.iter().map(agent::Disk::names).collect();
+            choose_disks(&names, &[("root".to_owned(), selector)].into()).unwrap_err().to_string()
+        };
+        let (path, wwn) = ("/dev/disk/by-path/pci-0000:00:1f.2-ata-9", "wwn-0x5000c500a1b2c3d9");
+        for name in [path, wwn, "sdz"] {
+            let wanted =
+                format!("no disk to install to: sda is not {name}; sdb is not {name}; sdc is not {name}");
+            assert_eq!(why(&disks, name), wanted);
+        }
+        disks.iter_mut().for_each(|disk| disk.paths.clear());
+        for name in [path, "pci-0000:00:1f.2-ata-9"] {
+            let said = why(&disks, name);
+            let ends = "; this inventory has no by-path names; run `basalt recommission`";
+            assert!(said.ends_with(ends), "{said}");
+        }
+        assert!(why(&disks, wwn).ends_with(&format!("sdc is not {wwn}")));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub const END: u64 = 2 * MIB;
 /// The least of a disk of which something takes what is left, in bytes.
 const ROOM: u64 = 64 * MIB;
 const GIB: u64 = 1 << 30;
+/// Inventories of agents before by-path names were read have none.
+const NO_PATHS: &str = "this inventory has no by-path names; run `basalt recommission`";
 
 /// Smallest disk for an image of so many bytes: the boot partitions and some room to run, and the image unpacked. Root tarballs compress to between
 /// a half and a quarter.
@@ -120,8 +122,12 @@ pub fn choose_disks<'a>(
         let unfit = |disk: &DiskNames<'_>| taken(disk).or_else(|| mismatch(disk, selector));
         let matching = disks.iter().filter(|disk| unfit(disk).is_none());
         let Some(best) = matching.min_by_key(|disk| (disk.bytes, disk.kernel)) else {
-            let why: Vec<String> =
+            let mut why: Vec<String> =
                 disks.iter().filter_map(|disk| Some(format!("{} {}", disk.kernel, unfit(disk)?))).collect();
+            let is_path = selector.name.as_deref().and_then(DiskName::read).is_some_and(DiskName::is_path);
+            if is_path && !disks.is_empty() && disks.iter().all(|disk| disk.paths.is_empty()) {
+                why.push(NO_PATHS.to_owned());
+            }
             let why =
                 if why.is_empty() { "the machine shows no disk at all".to_owned() } else { why.join("; ") };
             let what = if wanted.len() == 1 { "to install to".to_owned() } else { format!("for {entry}") };
@@ -137,7 +143,7 @@ fn mismatch(disk: &DiskNames<'_>, selector: &DiskSelector) -> Option<String> {
     if let Some(wanted) = &selector.name
         && !DiskName::read(wanted).is_some_and(|name| name.is_of(disk))
     {
-        return Some(format!("has neither name nor serial number {wanted}"));
+        return Some(format!("is not {wanted}"));
     }
     (disk.bytes < smallest).then(|| format!("has {} bytes, {smallest} are needed", disk.bytes))
 }
