@@ -102,7 +102,7 @@ impl Why {
             Self::LookedInto => "is unknown, was inspected less than an hour ago, and boots its disk",
             Self::TooMany => "is unknown, too many others are inspected, and it boots its disk",
             Self::Finished => "has finished its task and boots its disk",
-            Self::Fenced => "was claimed from two places and boots its disk",
+            Self::Fenced => "had its task begun from two places and boots its disk",
             Self::Expired => "came too late for its task and boots its disk",
             Self::OtherArchitecture(Architecture::Amd64) => {
                 "is declared as amd64, has a boot loader for arm64, and boots its disk"

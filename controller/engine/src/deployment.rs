@@ -84,7 +84,7 @@ fn not_installable(input: &DeploymentInput<'_>) -> Wait {
         human: Some(format!(
             "declare a root_tarball among the files of image {image}, or name another image"
         )),
-        remedy: "a machine is claimed at once".to_owned(),
+        remedy: "it gets a machine at once".to_owned(),
         tries: None,
         stalled: true,
     }
@@ -129,7 +129,7 @@ fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
         since: input.since,
         deadline: None,
         human: Some(human),
-        remedy: "it is claimed at once".to_owned(),
+        remedy: "it gets that machine at once".to_owned(),
         tries: None,
         // Machines come free by themselves: a client may go on waiting.
         stalled: false,

@@ -30,6 +30,8 @@ pub mod plan;
 pub mod render;
 pub mod select;
 pub mod steps;
+#[cfg(test)]
+mod words;
 
 pub use explain::explain;
 

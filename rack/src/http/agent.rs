@@ -134,8 +134,9 @@ async fn claim(
             Err(refused(refusal))
         }
         ClaimDecision::Fence => {
-            let message =
-                format!("claimed from two places, the second time from {peer}: the attempt is fenced");
+            let message = format!(
+                "begun from two places, the second time from {peer}: nobody may go on with the attempt"
+            );
             tracing::error!(machine = %about.machine_uid, attempt = about.attempt, %peer, "attempt claimed from two places; fenced");
             web.facts
                 .record(about.alarm("claimed_twice", &message))

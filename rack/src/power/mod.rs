@@ -252,7 +252,7 @@ impl Power {
             Ok(Admission::Interrupted) => Some(Ok(())),
             Ok(Admission::Stale { highest }) => refused(
                 "stale_epoch",
-                format!("epoch {} is older than {highest}, which this BMC has seen", command.epoch),
+                format!("its number {} is older than {highest}, of a later region process", command.epoch),
             ),
             Err(error) => refused(
                 "rack_disk",

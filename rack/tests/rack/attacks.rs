@@ -181,7 +181,9 @@ async fn steal(settings: &Settings, at: Parties) {
         assert_eq!(client.post("/agent/v1/claim", None, claim(&token, "machine")).await.code(), "fenced");
     }
     boots(MAC, at.machine).await;
-    assert!(plain.get(&script).await.text().contains("was claimed from two places and boots its disk"));
+    assert!(
+        plain.get(&script).await.text().contains("had its task begun from two places and boots its disk")
+    );
     daemon.stop().await;
 }
 

@@ -137,14 +137,10 @@ const REASONS: &[(&str, &str, &str)] = &[
     ),
     (
         "wrong_address",
-        "its agent's claim was refused: {answered}",
+        "its agent was refused: {answered}",
         "another host has its address or its token; see its alarms",
     ),
-    (
-        "fenced",
-        "its attempt was claimed from two places: {answered}",
-        "see its alarms before it is tried again",
-    ),
+    ("fenced", "two programs began its attempt: {answered}", "see its alarms before it is tried again"),
     ("taken", "its attempt was taken by another program: {answered}", "see its alarms"),
     ("outdated", "its agent is of a boot before the last one: {answered}", "power cycle it"),
     (
