@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use basalt_redfish::{Account, Config, Failure, Power, Reset, Session};
+use basalt_redfish::{Account, Boot, Config, Device, Failure, Power, Reset, Session};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -23,7 +23,12 @@ enum Habit {
     Floods,
     /// Hears resets, and says nothing.
     HangsAtResets,
+    /// Takes a boot override, and shows it from the so-many-th read on.
+    ShowsBoots { after: usize },
 }
+
+/// A read that no test comes to.
+const NEVER: usize = usize::MAX;
 
 struct Bmc {
     config: Config,
@@ -72,6 +77,9 @@ impl Bmc {
     }
 }
 
+/// The boot overrides that the system knows.
+const BOOT: &str = r#""BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd"], "BootSourceOverrideMode": "UEFI""#;
+
 async fn serve(
     stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
     habit: Habit,
@@ -98,14 +106,19 @@ async fn serve(
         stream.read_exact(&mut vec![0; length]).await?;
         heard.lock().unwrap().push((number, request.clone()));
         let is_reset = request.starts_with("POST");
+        let target = match habit {
+            Habit::ShowsBoots { after } if reads_since_patch(&heard.lock().unwrap()) > after => "Pxe",
+            _ => "Hdd",
+        };
         let body = match request.as_str() {
             "GET /redfish/v1/" => r#"{"Systems": {"@odata.id": "/redfish/v1/Systems"}}"#.to_owned(),
             "GET /redfish/v1/Systems" => {
                 r#"{"Members": [{"@odata.id": "/redfish/v1/Systems/1"}]}"#.to_owned()
             }
             _ if is_reset && habit == Habit::Floods => "x".repeat(2 << 20),
-            _ => r##"{"PowerState": "Off", "Actions": {"#ComputerSystem.Reset": {"target": "/reset"}}}"##
-                .to_owned(),
+            _ => format!(
+                r##"{{"PowerState": "Off", "Actions": {{"#ComputerSystem.Reset": {{"target": "/reset"}}}}, "Boot": {{{BOOT}, "BootSourceOverrideTarget": "{target}", "BootSourceOverrideEnabled": "Once"}}}}"##
+            ),
         };
         if is_reset && habit == Habit::HangsAtResets {
             std::future::pending::<()>().await;
@@ -121,6 +134,12 @@ async fn serve(
             return stream.shutdown().await;
         }
     }
+}
+
+/// Requests since the last PATCH; zero before the first one.
+fn reads_since_patch(heard: &[(usize, String)]) -> usize {
+    let last = heard.iter().rposition(|(_, request)| request.starts_with("PATCH"));
+    last.map_or(0, |last| heard.len() - 1 - last)
 }
 
 fn numbers(heard: &[(usize, String)]) -> Vec<usize> {
@@ -165,6 +184,24 @@ async fn a_reset_that_is_not_answered_in_time_is_not_repeated() {
         "{error}"
     );
     assert_eq!(bmc.heard().iter().filter(|(_, request)| request == "POST /reset").count(), 1);
+}
+
+#[tokio::test]
+async fn a_boot_override_is_read_back_until_the_system_shows_it() {
+    let network = Boot { device: Device::Network, uefi: true };
+    for (after, reads) in [(0, 1), (2, 3)] {
+        let mut bmc = Bmc::start(Habit::ShowsBoots { after }).await;
+        bmc.config.timing.pause = Duration::from_millis(1);
+        let mut session = Session::open(bmc.config.clone()).await.unwrap();
+        session.boot_once(network).await.unwrap();
+        assert_eq!(reads_since_patch(&bmc.heard()), reads, "{:?}", bmc.heard());
+    }
+    let mut bmc = Bmc::start(Habit::ShowsBoots { after: NEVER }).await;
+    (bmc.config.timing.pause, bmc.config.timing.confirm) =
+        (Duration::from_millis(1), Duration::from_millis(50));
+    let mut session = Session::open(bmc.config.clone()).await.unwrap();
+    let failure = session.boot_once(network).await.unwrap_err().failure;
+    assert!(matches!(&failure, Failure::NotKept { reads, .. } if reads.contains("Hdd")), "{failure}");
 }
 
 #[tokio::test]

@@ -105,6 +105,22 @@ fn command(verb: Verb, epoch: u64, id: &str) -> PowerCommand {
 }
 
 #[tokio::test]
+async fn systems_of_one_bmc_share_its_turns() {
+    let lab = Lab::new("secret").await;
+    let redfish = |address: &str, system: &str| Bmc {
+        driver: "redfish".into(),
+        address: address.into(),
+        system: system.into(),
+        ..Bmc::default()
+    };
+    let turns = |bmc: &Bmc| lab.power.turns(&place(bmc));
+    let first = turns(&redfish("10.0.0.1", "1"));
+    assert!(Arc::ptr_eq(&first, &turns(&redfish("10.0.0.1", "2"))), "two systems of one BMC");
+    assert!(Arc::ptr_eq(&first, &turns(&Bmc { port: 443, ..redfish("10.0.0.1", "2") })), "its usual port");
+    assert!(!Arc::ptr_eq(&first, &turns(&redfish("10.0.0.2", "1"))), "another BMC");
+}
+
+#[tokio::test]
 async fn sets_the_boot_device_then_powers_on_and_answers_once() {
     let mut lab = Lab::new("secret").await;
     let on = PowerCommand { boot_device: Device::PxeOnce.into(), efi: true, ..command(Verb::On, 5, "c1") };
