@@ -106,7 +106,7 @@ impl Logs {
                 tokio::time::sleep(wait).await;
             }
         };
-        frames.end(|frame| drop(self.frame(frame, from)));
+        frames.end(|frame| _ = self.frame(frame, from));
         ended
     }
 }
