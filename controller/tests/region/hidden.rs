@@ -2,16 +2,22 @@
 
 use crate::accounts::issue;
 use crate::allocation::{apply, image, once};
-use crate::support::{Client, Lab, driven_lab, network};
+use crate::leases::leased;
+use crate::linked::Linked;
+use crate::support::{Client, Lab, driven_lab, lab, network};
 use crate::tags::report;
 use crate::tried::headers;
 use crate::watch::{client_with, told};
 use basalt_api::Kind;
 use basalt_api::client::WatchOptions;
 use basalt_api::watch::What;
+use basalt_engine::Policy;
 use basalt_region::api::endpoints::ENDPOINTS;
+use basalt_region::controller::Controller;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
 
 /// In every name and value of the hidden pool.
 const MARK: &str = "zqx";
@@ -33,6 +39,12 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/{plural}/{name}/waits", "/api/v1/deployments/web/waits", ""),
     ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/deployments/web/timeline", ""),
     ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/machines/own/timeline", ""),
+    // The rack boots machines of all pools, and has leased an address to a hidden machine.
+    ("GET", "/api/v1/{plural}/{name}/plan", "/api/v1/racks/r1/plan", ""),
+    ("GET", "/api/v1/{plural}/{name}/waits", "/api/v1/racks/r1/waits", ""),
+    ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/racks/r1/timeline", ""),
+    ("PATCH", OBJECT, "/api/v1/racks/r1", r#"{"maintenance":true}"#),
+    ("DELETE", OBJECT, "/api/v1/racks/r1?if_unused=true", ""),
     ("GET", "/api/v1/machines/{name}/logs", "/api/v1/machines/own/logs", ""),
     ("GET", "/api/v1/machines/{name}/results", "/api/v1/machines/own/results", ""),
     ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/deployments/db/decisions?replay=true", ""),
@@ -142,9 +154,14 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// The pool `blue` has a machine that is taken and a deployment that waits for one. The pool `red` has marks.
-async fn fleet() -> Lab {
-    let lab = driven_lab().await;
+async fn fleet() -> (Lab, Linked) {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await;
     network(&lab.api).await;
+    let rpc = controller.expect("it starts").rpc_address();
+    let rack = Linked::come(&lab, rpc, "r1", "10.77.0.2/24").await;
+    leased(&lab, "r1", MAC, "zqx-host", Duration::from_secs(3600)).await;
     for path in ["zones/hall", "pools/blue", "pools/red"] {
         lab.api.declare(&format!("/api/v1/{path}"), "{}").await;
     }
@@ -208,7 +225,7 @@ async fn fleet() -> Lab {
         taken.await.text().contains("zqx-web").then_some(())
     })
     .await;
-    lab
+    (lab, rack)
 }
 
 /// Requests for whatever there is of kinds of no pool, and by their uids for what is hidden.
@@ -236,7 +253,7 @@ async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
     let missing: Vec<_> = of_endpoints.difference(&asked).collect();
     assert!(missing.is_empty(), "nobody asks these: {missing:?}");
 
-    let lab = fleet().await;
+    let (lab, _rack) = fleet().await;
     let reads = reads(&lab).await;
     let (mut wrong, mut words) = (Vec::new(), Vec::new());
     for role in ["blue-viewer", "blue"] {

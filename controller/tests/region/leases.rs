@@ -2,14 +2,17 @@
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
+use crate::tags::report_inventory;
+use basalt_api::agent::{Inventory, Nic};
 use basalt_api::values::RackId;
-use basalt_db::Key;
+use basalt_db::{Key, NewFact};
 use basalt_engine::Policy;
 use basalt_proto::rack_v1::rack_lease::Grantor;
 use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, Fact, LeaseFact, RackLease, fact};
 use basalt_region::controller::Controller;
 use basalt_region::racks::observed::new_fact;
 use prost::Message;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -56,6 +59,54 @@ async fn shared_delegation(rack: &Linked) -> u64 {
         assert!(began.elapsed() < PATIENCE, "the rack is told {told:?}");
         tokio::task::yield_now().await;
     }
+}
+
+/// A rack says that it has leased this address for so long.
+fn lease(seq: u64, mac: &str, hostname: &str, subnet: uuid::Uuid, lasts: Duration) -> NewFact {
+    let lease = LeaseFact {
+        address: "10.77.0.100".into(),
+        hostname: hostname.into(),
+        expires_unix_ms: RACK_NOW_MS + i64::try_from(lasts.as_millis()).expect("not that long"),
+        subnet_uid: subnet.to_string(),
+        ..LeaseFact::default()
+    };
+    let (mac, body) = (mac.into(), Some(fact::Body::Lease(lease)));
+    new_fact(Fact { seq, mac, body, ..Fact::default() }, RACK_NOW_MS)
+}
+
+/// A rack has leased an address of the subnet `lab` for so long.
+pub(crate) async fn leased(lab: &Lab, rack: &str, mac: &str, hostname: &str, lasts: Duration) {
+    let fact = lease(1, mac, hostname, uid(lab, "Subnet", "lab").await, lasts);
+    let uid = RackId::from(uid(lab, "Rack", rack).await);
+    let stored = lab.region.store().store_facts(uid, rack, uuid::Uuid::from_u128(1), &[fact]).await;
+    stored.expect("it is stored");
+}
+
+#[tokio::test]
+async fn a_machine_has_an_address_until_its_lease_ends() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let _rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    let mac = "52:54:00:00:00:01";
+    let machine = format!(r#"{{"boot_macs":["{mac}"],"commissioning":{{"skip":true}}}}"#);
+    lab.api.declare("/api/v1/machines/m", &machine).await;
+    let nics = vec![Nic { name: "enp1s0".to_owned(), mac: mac.to_owned(), ..Nic::default() }];
+    report_inventory(&lab, "m", 1, Inventory { nics, ..Inventory::default() }).await;
+    let until = async |wanted: Value| {
+        let began = Instant::now();
+        loop {
+            let status = lab.api.get("/api/v1/machines/m").await.json()["status"].clone();
+            if status["addresses"] == wanted {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{wanted} in {status}");
+        }
+    };
+    leased(&lab, "r1", mac, "m", Duration::from_secs(3)).await;
+    until(json!({"enp1s0": "10.77.0.100"})).await;
+    until(Value::Null).await;
 }
 
 #[tokio::test]
