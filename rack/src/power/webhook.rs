@@ -178,8 +178,8 @@ impl<'a> Webhook<'a> {
                     "{}answered {} to {method} {path}{}{}; {advice}",
                     self.named(),
                     head.status.as_u16(),
-                    location(&head.headers),
-                    said(&body)
+                    self.location(&head.headers),
+                    self.said(&body)
                 );
                 Err(Ended::error(code, message))
             }
@@ -243,9 +243,32 @@ impl<'a> Webhook<'a> {
             "{}{found} found in the answer to GET {}, {:?}; correct them, or look again later",
             self.named(),
             self.requests.status,
-            printable(body)
+            self.printable(body)
         );
         Err(Ended::error("completion_code", message))
+    }
+
+    /// The target of a redirect, for an error.
+    fn location(&self, headers: &HeaderMap) -> String {
+        let location = headers.get(header::LOCATION).map(|it| self.printable(it.as_bytes()));
+        location.map(|location| format!(" with a redirect to {location:?}")).unwrap_or_default()
+    }
+
+    /// The service's words about a refused request, for an error.
+    fn said(&self, body: &[u8]) -> String {
+        if body.is_empty() { String::new() } else { format!(", and said {:?}", self.printable(body)) }
+    }
+
+    /// The beginning of an answer, for an error. Services in development show the headers that they got, so the account is masked.
+    fn printable(&self, answer: &[u8]) -> String {
+        let mut text = String::from_utf8_lossy(answer).into_owned();
+        let header = self.authorization.as_ref().and_then(|it| it.to_str().ok());
+        let credentials = header.and_then(|it| it.split_once(' ')).map(|(_, credentials)| credentials);
+        for secret in [self.bmc.password.as_str()].into_iter().chain(credentials).filter(|it| !it.is_empty())
+        {
+            text = text.replace(secret, "***");
+        }
+        told(&text)
     }
 
     /// Waits until the power reads as off.
@@ -282,7 +305,10 @@ impl Conversation for Webhook<'_> {
             PowerVerb::On => self.post(&requests.on).await,
             PowerVerb::Off => self.post(&requests.off).await,
             PowerVerb::Soft if requests.soft_off.is_empty() => {
-                let message = format!("{}has no request that asks a system to shut down", self.named());
+                let message = format!(
+                    "{}has no request that asks a system to shut down; declare bmc.webhook.soft_off if the service has one",
+                    self.named()
+                );
                 Err(Ended::error("unsupported", message))
             }
             PowerVerb::Soft => self.post(&requests.soft_off).await,
@@ -320,21 +346,6 @@ fn code_of(status: StatusCode) -> Option<(&'static str, &'static str)> {
         408 | 425 | 429 | 500..=599 => ("completion_code", "the service has a log that says more"),
         _ => ("unsupported", "correct the path in bmc.webhook"),
     })
-}
-
-fn location(headers: &HeaderMap) -> String {
-    let location = headers.get(header::LOCATION).map(|it| told(&String::from_utf8_lossy(it.as_bytes())));
-    location.map(|location| format!(" with a redirect to {location:?}")).unwrap_or_default()
-}
-
-/// The service's words about a refused request, for an error.
-fn said(body: &[u8]) -> String {
-    if body.is_empty() { String::new() } else { format!(", and said {:?}", printable(body)) }
-}
-
-/// The beginning of an answer, for an error.
-fn printable(body: &[u8]) -> String {
-    told(&String::from_utf8_lossy(body))
 }
 
 #[cfg(test)]

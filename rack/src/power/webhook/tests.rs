@@ -291,6 +291,22 @@ async fn the_account_is_sent_as_basic_or_bearer_and_a_wrong_one_moves_nothing() 
         message.contains("answered 401 to POST /outlets/3?power=off, and said \"who are you?\""),
         "{message}"
     );
+    for (username, password, echo) in
+        [("admin", "zqx-secret", "YWRtaW46enF4LXNlY3JldA=="), ("", "zqx-secret", "zqx-secret")]
+    {
+        (service.bmc.username, service.bmc.password) = (username.into(), password.into());
+        service.state.lock().unwrap().account =
+            Some(if username.is_empty() { "Bearer zqx-secret" } else { "Basic YWRtaW46enF4LXNlY3JldA==" });
+        service.does(Habit::Says(
+            500,
+            "Location: /zqx-secret",
+            format!("you sent {echo}, zqx-secret").into_bytes(),
+        ));
+        let (_, message) = service.fails(Verb::Off).await;
+        assert!(message.contains("to \"/***\", and said \"you sent ***, ***\""), "{message}");
+    }
+    service.does(Habit::Switches);
+    service.bmc.username = String::new();
     service.bmc.password = "two\nlines".into();
     service.heard();
     let (code, message) = service.fails(Verb::Off).await;
