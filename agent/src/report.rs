@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -100,6 +102,38 @@ impl Reporter {
             let _ = thread.join();
         }
         self.timings
+    }
+}
+
+/// The progress of runs that go on at the same time.
+#[derive(Debug)]
+pub struct Shared<'a> {
+    reporter: Mutex<&'a mut Reporter>,
+    runs: usize,
+    ended: AtomicUsize,
+}
+
+impl<'a> Shared<'a> {
+    /// The progress of so many runs.
+    #[must_use]
+    pub const fn new(reporter: &'a mut Reporter, runs: usize) -> Self {
+        Self { reporter: Mutex::new(reporter), runs, ended: AtomicUsize::new(0) }
+    }
+
+    /// As [`Reporter::within`], of one run. Of several, the percentage is that of the runs that have ended.
+    pub fn within(&self, percent: u8, message: impl FnOnce() -> String) -> bool {
+        let ended = self.ended.load(Ordering::Relaxed);
+        let mut reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.runs <= 1 {
+            return reporter.within(percent, message);
+        }
+        let percent = u8::try_from(2 + 97 * ended / self.runs).unwrap_or(99);
+        reporter.within(percent, || format!("{ended} of {} runs have ended; {}", self.runs, message()))
+    }
+
+    /// A run has ended.
+    pub fn ended(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 
 use basalt_api::agent::{DeviceKind, Script};
 use basalt_api::hardware::{self, Hardware};
+use basalt_api::kinds::ScriptParallel;
 
 use crate::root::Root;
 use crate::{inventory, network};
@@ -71,6 +72,30 @@ pub fn of<'a>(scripts: &'a [Script], root: &Root) -> Vec<Run<'a>> {
         }
     }
     runs
+}
+
+/// Runs in groups, which follow each other. The runs of a group may go on at the same time.
+///
+/// | `parallel` of the script | group |
+/// | --- | --- |
+/// | `disabled` | each run alone |
+/// | `instance` | the runs of the script |
+/// | `any` | the runs of all such scripts, after the others |
+///
+/// Tests come after the scripts before them, whatever may run beside them.
+#[must_use]
+pub fn groups(runs: Vec<Run<'_>>) -> Vec<Vec<Run<'_>>> {
+    let mut groups = Vec::new();
+    for stretch in runs.chunk_by(|one, other| one.script.test == other.script.test) {
+        let is_any = |run: &&Run<'_>| run.script.parallel == ScriptParallel::Any;
+        let (any, others): (Vec<_>, Vec<_>) = stretch.iter().partition(is_any);
+        let beside = |one: &&Run<'_>, other: &&Run<'_>| {
+            one.script.parallel == ScriptParallel::Instance && one.script.name == other.script.name
+        };
+        let others = others.chunk_by(beside).map(<[_]>::to_vec);
+        groups.extend(others.chain([any]).filter(|group| !group.is_empty()));
+    }
+    groups.into_iter().map(|group| group.into_iter().cloned().collect()).collect()
 }
 
 fn for_each(script: &Script, devices: Vec<String>) -> impl Iterator<Item = Run<'_>> {
@@ -173,6 +198,33 @@ mod tests {
         let reasons: Vec<_> = of(&scripts, &bare).into_iter().map(|run| run.skipped).collect();
         let no = |what: &str| Some(format!("the machine has no {what}"));
         assert_eq!(reasons, [no("disk"), no("network interface"), None]);
+    }
+
+    #[test]
+    fn runs_go_on_beside_those_that_their_scripts_allow() {
+        let script = |name: &str, parallel, test| Script {
+            name: name.to_owned(),
+            parallel,
+            test,
+            ..Script::default()
+        };
+        use ScriptParallel::{Any, Disabled, Instance};
+        let scripts = [
+            script("a", Any, false),
+            script("b", Disabled, false),
+            script("c", Instance, false),
+            script("d", Instance, false),
+            script("e", Any, false),
+            script("f", Any, true),
+            script("g", Disabled, true),
+        ];
+        let on = |script, device: &str| Run { device: Some(device.to_owned()), ..Run::of(script) };
+        let runs = scripts.iter().flat_map(|script| [on(script, "1"), on(script, "2")]).collect();
+        let shown =
+            |run: &Run<'_>| format!("{}{}", run.script.name, run.device.as_deref().unwrap_or_default());
+        let groups: Vec<String> =
+            groups(runs).iter().map(|group| group.iter().map(shown).collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(groups, ["b1", "b2", "c1 c2", "d1 d2", "a1 a2 e1 e2", "g1", "g2", "f1 f2"]);
     }
 
     #[test]

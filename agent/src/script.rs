@@ -2,14 +2,16 @@
 //!
 //! Everything that it says is said here as well, line by line, and so reaches console and log; the end of it goes with the result.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
@@ -18,12 +20,21 @@ use basalt_api::agent::{
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::Failure;
-use crate::report::Reporter;
+use crate::report::{Reporter, Shared};
 use crate::runs::Run;
 use crate::{results, say};
 
-/// Where the script lies while it runs; in memory.
+/// The directories of runs; in memory.
 const DIRECTORY: &str = "/run/basalt-script";
+/// Most runs at the same time.
+const AT_ONCE: usize = 32;
+/// Most runs that a sentence names.
+const NAMED: usize = 3;
+/// Held while a script is written and started. A process that starts meanwhile would inherit the file open for writing, and the
+/// kernel starts no such file (ETXTBSY).
+static STARTS: Mutex<()> = Mutex::new(());
+/// The file of the script in the directory of its run.
+const SCRIPT: &str = "script";
 /// The file for the rows of a test, beside the script.
 const RESULTS: &str = "results";
 /// Rows that a run may write, however many runs share [`TEST_ROWS`].
@@ -32,6 +43,8 @@ const LEAST_ROWS: usize = 4;
 const LINE_BYTES: u64 = 4096;
 /// Most of what it says that is logged: the log lies in memory.
 const LOG_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of a run that are logged, however many runs share [`LOG_BYTES`].
+const LEAST_LOG_BYTES: usize = 64 * 1024;
 /// How often its end is looked for while the script is silent.
 const TICK: Duration = Duration::from_millis(500);
 /// How often progress is told while the script is silent: it may run for days.
@@ -52,19 +65,52 @@ pub struct Ended {
     pub seconds: f64,
 }
 
-/// Carries out a run of a script to its end.
-pub fn run(task: &Task, run: &Run<'_>, reporter: &mut Reporter) -> Ended {
-    let (stage, what) = if run.script.test { (TEST_STAGE, "test") } else { ("run_script", "script") };
-    reporter.stage(stage, 2, &format!("running {what} {}", run.label()));
-    run_in(Path::new(DIRECTORY), task, run, reporter)
+/// Carries out runs to their ends, at the same time: [`AT_ONCE`] at most. The ends are in the order of the runs.
+pub fn run_all(task: &Task, runs: &[Run<'_>], reporter: &mut Reporter) -> Vec<Ended> {
+    let Some(first) = runs.first() else { return Vec::new() };
+    let (stage, what) = if first.script.test { (TEST_STAGE, "test") } else { ("run_script", "script") };
+    reporter.stage(stage, 2, &format!("running {what} {}", labels(runs)));
+    run_all_in(Path::new(DIRECTORY), task, runs, reporter)
 }
 
-fn run_in(directory: &Path, task: &Task, run: &Run<'_>, reporter: &mut Reporter) -> Ended {
+fn run_all_in(directory: &Path, task: &Task, runs: &[Run<'_>], reporter: &mut Reporter) -> Vec<Ended> {
+    let shared = Shared::new(reporter, runs.len());
+    let (next, ends) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || {
+        while let Some((index, run)) = runs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+            let ended = run_in(&directory.join(index.to_string()), task, run, &shared);
+            shared.ended();
+            ends.lock().unwrap_or_else(PoisonError::into_inner).insert(index, ended);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..runs.len().min(AT_ONCE) {
+            scope.spawn(work);
+        }
+    });
+    ends.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+/// The names of runs, the first [`NAMED`] of them.
+fn labels(runs: &[Run<'_>]) -> String {
+    let labels: Vec<String> = runs.iter().take(NAMED).map(Run::label).collect();
+    let more = runs.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    labels.join(", ") + &more
+}
+
+/// Carries out a run in a directory of its own.
+fn run_in(directory: &Path, task: &Task, run: &Run<'_>, shared: &Shared<'_>) -> Ended {
     let began = Instant::now();
-    let mut said = Said::default();
-    let done = attend(directory, task, run, &mut said, reporter);
+    let mut said = Said::with_limit((LOG_BYTES / run.shared_by).max(LEAST_LOG_BYTES));
+    let done = attend(directory, task, run, &mut said, shared);
     let limit = (TEST_ROWS / run.shared_by).max(LEAST_ROWS);
     let rows = if run.script.test { results::read(&directory.join(RESULTS), limit) } else { Vec::new() };
+    // Nothing else is removed: a script may have mounted a disk there.
+    for file in [SCRIPT, RESULTS] {
+        let _ = fs::remove_file(directory.join(file));
+    }
+    let _ = fs::remove_dir(directory);
     Ended { done, output: said.into_text(), rows, seconds: began.elapsed().as_secs_f64() }
 }
 
@@ -74,10 +120,11 @@ fn attend(
     task: &Task,
     run: &Run<'_>,
     said: &mut Said,
-    reporter: &mut Reporter,
+    shared: &Shared<'_>,
 ) -> Result<(), Failure> {
     let failed = |what: String| Failure::new(FailureCode::ScriptFailed, what);
     let (script, name) = (run.script, &run.label());
+    let starts = STARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let path = write(directory, script).map_err(|error| {
         failed(format!("script {name} cannot be written to {}: {error}", directory.display()))
     })?;
@@ -107,6 +154,7 @@ fn attend(
     })?;
     // The ends that are written to are the script's alone now: the pipe ends with it, and with what it started.
     drop(command);
+    drop(starts);
     let group = Pid::from_child(&child);
     let lines = lines_of(reader);
     let mut open = true;
@@ -128,7 +176,7 @@ fn attend(
             let last = said.last().map(|line| format!(": {line}")).unwrap_or_default();
             format!("script {name} has run for {} s{last}", began.elapsed().as_secs())
         };
-        if (news || told.elapsed() >= SILENT) && reporter.within(percent(began.elapsed(), limit), in_words) {
+        if (news || told.elapsed() >= SILENT) && shared.within(percent(began.elapsed(), limit), in_words) {
             (news, told) = (false, Instant::now());
         }
         if ended.is_none() {
@@ -163,7 +211,7 @@ fn write(directory: &Path, script: &Script) -> io::Result<PathBuf> {
     if script.test {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&results)?;
     }
-    let path = directory.join("script");
+    let path = directory.join(SCRIPT);
     let _ = fs::remove_file(&path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o700).open(&path)?;
     file.write_all(script.content.as_bytes())?;
@@ -208,15 +256,21 @@ struct Said {
     bytes: usize,
     /// Of everything that was logged.
     logged: usize,
+    /// Most bytes that are logged.
+    log_bytes: usize,
 }
 
 impl Said {
+    fn with_limit(log_bytes: usize) -> Self {
+        Self { log_bytes, ..Self::default() }
+    }
+
     fn say(&mut self, name: &str, line: String) {
         match self.logged {
-            logged if logged <= LOG_BYTES => {
+            logged if logged <= self.log_bytes => {
                 self.logged += line.len() + 1;
                 say!("{name}: {line}");
-                if self.logged > LOG_BYTES {
+                if self.logged > self.log_bytes {
                     say!("{name}: (what else it says is not logged; the end of it comes with the result)");
                 }
             }
@@ -272,11 +326,15 @@ mod tests {
         }
     }
 
+    fn alone(directory: &Path, run: &Run<'_>) -> Ended {
+        run_all_in(directory, &task(run.script), std::slice::from_ref(run), &mut Reporter::silent()).remove(0)
+    }
+
     /// Runs it in a directory of its own.
     fn outcome(content: &str, arguments: &[&str], timeout_seconds: u64) -> (Result<(), String>, String) {
         let script = script(content, arguments, timeout_seconds);
         let directory = tempfile::tempdir().unwrap();
-        let ended = run_in(directory.path(), &task(&script), &Run::of(&script), &mut Reporter::silent());
+        let ended = alone(directory.path(), &Run::of(&script));
         assert_eq!(ended.rows, []);
         let done = ended.done.map_err(|failure| {
             assert_eq!(failure.code, FailureCode::ScriptFailed);
@@ -341,10 +399,59 @@ mod tests {
         let script = Script { per_device, ..script(content, &["--mode=a"], 60) };
         let run = Run { device: Some("sda".to_owned()), ..Run::of(&script) };
         let directory = tempfile::tempdir().unwrap();
-        let ended = run_in(directory.path(), &task(&script), &run, &mut Reporter::silent());
+        let ended = alone(directory.path(), &run);
         assert_eq!(ended.output, "--mode=a\n--disk=sda\n");
         let why = ended.done.unwrap_err().message;
         assert_eq!(why, "script probe on sda ended with exit status: 1; it said last: --disk=sda");
+    }
+
+    #[test]
+    fn runs_go_on_at_the_same_time_each_in_a_directory_of_its_own() {
+        // Each waits for all others, and would find what another has left in its directory.
+        let meeting = tempfile::tempdir().unwrap();
+        let content = format!(
+            "#!/bin/sh\nset -e\nm={}\n[ \"$(ls)\" = \"$(printf 'results\\nscript')\" ]\necho '{{\"verdict\":\"passed\",\"message\":\"'$1'\"}}' >\"$BASALT_RESULTS\"\ntouch \"$m/$1\"\nwhile [ $(ls $m | wc -l) -lt 8 ]; do sleep 0.02; done\necho \"$1\"\n",
+            meeting.path().display()
+        );
+        let per_device = Some(PerDevice { parameter: "n".to_owned(), kind: DeviceKind::Storage });
+        let script = Script { per_device, test: true, ..script(&content, &[], 60) };
+        let devices: Vec<String> = (0..8).map(|n| n.to_string()).collect();
+        let runs: Vec<Run<'_>> =
+            devices.iter().map(|device| Run { device: Some(device.clone()), ..Run::of(&script) }).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let ends = run_all_in(directory.path(), &task(&script), &runs, &mut Reporter::silent());
+        for (ended, device) in ends.iter().zip(&devices) {
+            assert!(ended.done.is_ok(), "{:?}", ended.done);
+            assert_eq!(ended.output, format!("--n={device}\n"));
+            assert_eq!(ended.rows[0].message, format!("--n={device}"));
+        }
+        assert_eq!(ends.len(), 8);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left in memory");
+    }
+
+    #[test]
+    fn so_many_runs_go_on_at_once_and_no_more() {
+        let running = tempfile::tempdir().unwrap();
+        let content = format!(
+            "#!/bin/sh\nd=$(mktemp -p {0})\nls {0} | wc -l\nsleep 0.2\nrm \"$d\"\n",
+            running.path().display()
+        );
+        let script = script(&content, &[], 60);
+        let runs = vec![Run::of(&script); AT_ONCE + 8];
+        let directory = tempfile::tempdir().unwrap();
+        let ends = run_all_in(directory.path(), &task(&script), &runs, &mut Reporter::silent());
+        let seen: Vec<usize> = ends.iter().map(|ended| ended.output.trim().parse().unwrap()).collect();
+        assert_eq!(seen.len(), AT_ONCE + 8);
+        assert!(seen.iter().all(|count| *count <= AT_ONCE), "{seen:?}");
+        assert_eq!(labels(&runs), "probe, probe, probe and 37 more");
+    }
+
+    #[test]
+    fn what_a_script_left_in_its_directory_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = script("#!/bin/sh\nmkdir mnt && touch mnt/data\n", &[], 60);
+        assert!(alone(directory.path(), &Run::of(&script)).done.is_ok());
+        assert!(directory.path().join("0/mnt/data").exists(), "it may be on a disk");
     }
 
     #[test]
@@ -355,7 +462,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let rows = |shared_by| {
             let run = Run { shared_by, ..Run::of(&script) };
-            run_in(directory.path(), &task(&script), &run, &mut Reporter::silent()).rows
+            alone(directory.path(), &run).rows
         };
         assert_eq!((rows(1).len(), rows(TEST_ROWS / 9).len(), rows(64).len(), rows(256).len()), (9, 9, 4, 4));
     }
@@ -365,7 +472,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let run = |content: &str, test: bool| {
             let script = Script { test, ..script(content, &[], 1) };
-            run_in(directory.path(), &task(&script), &Run::of(&script), &mut Reporter::silent())
+            alone(directory.path(), &Run::of(&script))
         };
         let row = r#"{"device":"sda","verdict":"failed","message":"worn out"}"#;
         let content = format!("#!/bin/sh\necho '{row}' >>\"$BASALT_RESULTS\"\nsleep 300\n");

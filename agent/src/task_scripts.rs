@@ -50,23 +50,29 @@ pub fn run(
     reporter: &mut Reporter,
     ends: &mut Vec<ScriptEnd>,
 ) -> Result<(), Failure> {
-    for run in runs::of(&context.task.scripts, root) {
-        ends.push(match &run.skipped {
-            Some(reason) => left_out(&run, reason),
-            None => end(&run, carried_out(context, &run, reporter)),
-        });
+    for group in runs::groups(runs::of(&context.task.scripts, root)) {
+        ends.extend(ends_of(group, context.again, |runs| script::run_all(context.task, runs, reporter)));
     }
     judge(ends)
 }
 
-/// Carries out a run. A script that changes the machine is not run again after a restart.
-fn carried_out(context: &Context<'_>, run: &Run<'_>, reporter: &mut Reporter) -> script::Ended {
-    match not_again(run.script, context.again) {
-        Ok(()) => script::run(context.task, run, reporter),
-        Err(failure) => {
-            script::Ended { done: Err(failure), output: String::new(), rows: Vec::new(), seconds: 0.0 }
+/// The ends of a group of runs. Some are left out, and a script that changes the machine is not run again after a restart.
+fn ends_of(
+    group: Vec<Run<'_>>,
+    again: bool,
+    carry_out: impl FnOnce(&[Run<'_>]) -> Vec<script::Ended>,
+) -> Vec<ScriptEnd> {
+    let (mut ends, mut ready) = (Vec::new(), Vec::new());
+    for run in group {
+        match (&run.skipped, not_again(run.script, again)) {
+            (Some(reason), _) => ends.push(left_out(&run, reason)),
+            (None, Err(failure)) => ends.push(ScriptEnd { failure: Some(failure.message), ..named(&run) }),
+            (None, Ok(())) => ready.push(run),
         }
     }
+    let ended = carry_out(&ready);
+    ends.extend(ready.iter().zip(ended).map(|(run, ended)| end(run, ended)));
+    ends
 }
 
 /// Refuses a second run.
@@ -98,20 +104,20 @@ pub fn run_asked(
     if let Some(failure) = not_run(&runs) {
         return (None, Err(failure));
     }
+    let count = runs.len();
     let (mut outputs, mut failures) = (Vec::new(), Vec::new());
-    for run in &runs {
-        let done = match &run.skipped {
-            Some(reason) => Err(Failure::new(FailureCode::ScriptFailed, refused(run, reason))),
-            None => {
-                let ended = script::run(context.task, run, reporter);
-                outputs.push((run, ended.output));
-                ended.done
-            }
-        };
-        failures.extend(done.err().map(|failure| failure.message));
+    for group in runs::groups(runs) {
+        let (skipped, runs): (Vec<Run<'_>>, Vec<Run<'_>>) =
+            group.into_iter().partition(|run| run.skipped.is_some());
+        failures.extend(skipped.iter().filter_map(|run| Some(refused(run, run.skipped.as_ref()?))));
+        let ended = script::run_all(context.task, &runs, reporter);
+        for (run, ended) in runs.into_iter().zip(ended) {
+            failures.extend(ended.done.err().map(|failure| failure.message));
+            outputs.push((run, ended.output));
+        }
     }
     let failures: Vec<&str> = failures.iter().map(String::as_str).collect();
-    (Some(joined(&outputs)), told(&failures, runs.len()))
+    (Some(joined(&outputs)), told(&failures, count))
 }
 
 fn refused(run: &Run<'_>, reason: &str) -> String {
@@ -119,9 +125,9 @@ fn refused(run: &Run<'_>, reason: &str) -> String {
 }
 
 /// The outputs of runs for a person. Of several, each has an equal part of [`OUTPUT_BYTES`], below the name of its run.
-fn joined(outputs: &[(&Run<'_>, String)]) -> String {
+fn joined(outputs: &[(Run<'_>, String)]) -> String {
     let share = OUTPUT_BYTES / outputs.len().max(1);
-    let part = |(run, output): &(&Run<'_>, String)| match run.device {
+    let part = |(run, output): &(Run<'_>, String)| match run.device {
         None => output.clone(),
         Some(_) => {
             let head = format!("--- {}\n", run.label());
@@ -254,6 +260,28 @@ mod tests {
     }
 
     #[test]
+    fn each_run_of_a_group_has_an_end() {
+        let script = |name: &str, repeats| Script { name: name.to_owned(), repeats, ..Script::default() };
+        let (once, other, good) = (script("once", false), script("other", true), script("good", true));
+        let skipped = Run { skipped: Some("no GPU".to_owned()), ..Run::of(&other) };
+        let group = vec![Run::of(&once), skipped, Run::of(&good)];
+        let ends = ends_of(group, true, |runs| {
+            assert_eq!(runs, [Run::of(&good)], "what is left out does not run");
+            vec![script::Ended { done: Ok(()), output: String::new(), rows: Vec::new(), seconds: 2.5 }]
+        });
+        let shown =
+            |end: &ScriptEnd| (end.name.clone(), end.failure.is_some(), end.skipped.is_some(), end.seconds);
+        assert_eq!(
+            ends.iter().map(shown).collect::<Vec<_>>(),
+            [
+                ("once".to_owned(), true, false, 0.0),
+                ("other".to_owned(), false, true, 0.0),
+                ("good".to_owned(), false, false, 2.5),
+            ]
+        );
+    }
+
+    #[test]
     fn a_machine_that_was_restarted_does_not_run_it_again() {
         let script = |repeats| Script { repeats, ..Script::default() };
         assert!(not_again(&script(false), true).unwrap_err().message.contains("not run a second time"));
@@ -264,13 +292,13 @@ mod tests {
     fn outputs_of_several_devices_share_the_room() {
         let script = Script { name: "scan".to_owned(), ..Script::default() };
         let on = |device: &str| Run { device: Some(device.to_owned()), ..Run::of(&script) };
-        assert_eq!(joined(&[(&Run::of(&script), "one\n".to_owned())]), "one\n".to_owned());
+        assert_eq!(joined(&[(Run::of(&script), "one\n".to_owned())]), "one\n".to_owned());
         assert_eq!(
-            joined(&[(&on("sda"), "one\n".to_owned()), (&on("sdb"), "two\n".to_owned())]),
+            joined(&[(on("sda"), "one\n".to_owned()), (on("sdb"), "two\n".to_owned())]),
             "--- scan on sda\none\n--- scan on sdb\ntwo\n"
         );
         let long = "x".repeat(OUTPUT_BYTES);
-        let whole = joined(&[(&on("sda"), long.clone()), (&on("sdb"), long)]);
+        let whole = joined(&[(on("sda"), long.clone()), (on("sdb"), long)]);
         assert!(whole.len() <= OUTPUT_BYTES && whole.contains("x--- scan on sdb\nx"), "{}", whole.len());
     }
 

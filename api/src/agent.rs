@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::kinds::StorageConfig;
+use crate::kinds::{ScriptParallel, StorageConfig};
 use crate::values::untrusted_json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -290,6 +290,9 @@ pub struct Script {
     /// Set: it is run once for each device of a kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_device: Option<PerDevice>,
+    /// What may run beside it.
+    #[serde(default)]
+    pub parallel: ScriptParallel,
 }
 
 /// The devices that a script is run for, one run each.

@@ -27,7 +27,7 @@ pub struct ScriptSpec {
     #[field(default = "10m")]
     pub timeout: Duration,
     /// What may run beside it.
-    #[field(default = ScriptParallel::Disabled, dormant = "a machine runs one script at a time")]
+    #[field(default = ScriptParallel::Disabled)]
     pub parallel: ScriptParallel,
     /// Hardware it is for: `modalias:`, `pci:`, `usb:`, `system_vendor:`, `system_product:`, `system_version:`,
     /// `mainboard_vendor:` or `mainboard_product:`, and a pattern. A single match is enough; on other hardware the script is skipped.
@@ -89,6 +89,7 @@ impl ScriptSpec {
             test: self.when == ScriptType::Testing,
             hardware: self.hardware.iter().cloned().collect(),
             per_device,
+            parallel: self.parallel,
         })
     }
 
@@ -181,13 +182,14 @@ pub enum ScriptType {
 }
 
 /// What may run beside a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum ScriptParallel {
     /// Nothing.
+    #[default]
     Disabled,
     /// The same script for other devices.
     Instance,
-    /// Anything.
+    /// The same script for other devices, and other scripts with `any`.
     Any,
 }
 
@@ -341,6 +343,17 @@ mod tests {
         );
         let many: Vec<String> = (0..=MAX_FILTERS).map(|n| format!("pci:{n:04}:*")).collect();
         assert_eq!(errors(&json!({"hardware": many})), ["/hardware 65 hardware filters are declared"]);
+    }
+
+    #[test]
+    fn a_run_knows_what_may_run_beside_it() {
+        let parallel = |more: Value| {
+            assert_eq!(dormant(kind(), &spec(&more)), []);
+            run(&more, &[]).unwrap().parallel
+        };
+        assert_eq!(parallel(json!({})), ScriptParallel::Disabled);
+        assert_eq!(parallel(json!({"parallel": "instance"})), ScriptParallel::Instance);
+        assert_eq!(parallel(json!({"parallel": "any"})), ScriptParallel::Any);
     }
 
     #[test]

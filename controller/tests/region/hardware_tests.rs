@@ -4,6 +4,7 @@ use crate::linked::Linked;
 use crate::site::{self, MAC, site, task, until};
 use crate::support::Lab;
 use basalt_api::agent::{DeviceKind, Inventory, Outcome, ScriptEnd, Task, TaskResult, TestRow, Verdict};
+use basalt_api::kinds::ScriptParallel;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -191,13 +192,14 @@ async fn a_later_run_that_is_skipped_frees_the_machine_too() {
 async fn a_test_that_is_run_for_each_disk_has_rows_of_each() {
     let (lab, _controller, rack) = site().await;
     let parameters = json!({"disk": {"type": "storage"}});
-    let scan = json!({"type": "testing", "content": "#!/bin/sh\n", "parameters": parameters});
+    let scan = json!({"type": "testing", "content": "#!/bin/sh\n", "parameters": parameters, "parallel": "instance"});
     lab.api.declare("/api/v1/scripts/scan", &scan.to_string()).await;
     let machine = json!({"boot_macs": [MAC], "commissioning": {"bmc": "leave", "testing": ["scan"]}});
     lab.api.declare("/api/v1/machines/web1", &machine.to_string()).await;
     let first = task(&rack, 0).await;
     let per_device = first.scripts[0].per_device.clone().unwrap();
     assert_eq!((per_device.parameter.as_str(), per_device.kind), ("disk", DeviceKind::Storage));
+    assert_eq!(first.scripts[0].parallel, ScriptParallel::Instance);
     let on = |device: &str, failure: Option<&str>| ScriptEnd {
         device: Some(device.to_owned()),
         failure: failure.map(ToOwned::to_owned),
