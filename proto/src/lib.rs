@@ -37,6 +37,7 @@ pub const MAX_FROM_RACK: usize = 8 << 20;
 
 pub mod budget;
 pub mod kill;
+pub mod local;
 pub mod open_files;
 pub mod places;
 pub mod region;

@@ -107,7 +107,9 @@ pub fn examples() -> Vec<Example> {
         (
             "Domain",
             "lab.example.com",
-            json!({"authoritative": true, "ttl": 60, "description": "the lab's names"}),
+            json!({"authoritative": true, "ttl": 60, "description": "the lab's names",
+                "secondaries": {"ns1": {"address": "192.0.2.54", "port": 53, "key_name": "basalt.example.com",
+                    "key": "AAAAAAAAAAAAAAAAAAAAAA=="}}}),
         ),
         ("Domain", "away.example.com", json!({"authoritative": false, "forward_to": ["192.0.2.53"]})),
         (
@@ -238,6 +240,8 @@ pub fn examples() -> Vec<Example> {
                         "pool": "web", "tags": ["new"]}}},
                 "deadlines": {"claim": "20m"}, "bmc_networks": ["10.77.0.0/24"], "power_reading": "10m", "bmc_user": "basalt",
                 "logs": {"keep": "90d", "machine_size": "128MiB", "size": "50GiB"},
+                "dns_secondaries": {"ns2": {"address": "192.0.2.55", "port": 53, "key_name": "basalt.example.com",
+                    "key": "AAAAAAAAAAAAAAAAAAAAAA=="}},
                 "remote_syslog": {"siem": {"address": "logs.example.com:6514", "protocol": "tls",
                     "ca": "-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n"}},
                 "openid": {"issuer": "https://id.example.com", "client_id": "basalt", "client_secret": "a secret", "console": "https://basalt.example.com:5240", "name_claim": "preferred_username",

@@ -11,7 +11,7 @@
 //! A login is under way from its head to its answer: its body takes memory, and its password waits for a processor. A host may have
 //! 65,536 networks of its own, which is a /48, and still leaves seven of eight places to others.
 //!
-//! A stranger can make a user wait for some seconds, and never has the right password refused. Few passwords are verified at once,
+//! A stranger with one wide network can make a user wait for some seconds, and does not have the right password refused. Few passwords are verified at once,
 //! which bounds the guesses of a stranger with many networks. Each region process counts by itself.
 
 use super::bucket::{Buckets, Limit};

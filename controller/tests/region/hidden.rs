@@ -4,7 +4,7 @@ use crate::accounts::issue;
 use crate::allocation::{apply, image, once};
 use crate::leases::leased;
 use crate::linked::Linked;
-use crate::support::{Client, Lab, driven_lab, lab, network};
+use crate::support::{Client, Lab, lab, network};
 use crate::tags::report;
 use crate::tried::headers;
 use crate::watch::{client_with, told};
@@ -289,7 +289,7 @@ async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
 
 #[tokio::test]
 async fn what_somebody_declares_in_a_pool_is_read_there_as_it_was_declared() {
-    let lab = crate::support::lab().await;
+    let lab = lab().await;
     for path in ["pools/blue", "pools/red"] {
         lab.api.declare(&format!("/api/v1/{path}"), "{}").await;
     }
@@ -310,7 +310,7 @@ async fn what_somebody_declares_in_a_pool_is_read_there_as_it_was_declared() {
 
 #[tokio::test]
 async fn what_somebody_is_to_create_is_called_by_its_name() {
-    let lab = crate::support::lab().await;
+    let lab = lab().await;
     lab.api.declare("/api/v1/pools/blue", "{}").await;
     lab.api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
     let blue = Client::new(lab.region.address(), Some(issue(&lab, "blue", r#"{"role":"blue"}"#).await));
@@ -330,7 +330,7 @@ async fn what_somebody_is_to_create_is_called_by_its_name() {
 
 #[tokio::test]
 async fn what_is_hidden_is_as_good_as_missing() {
-    let lab = crate::support::lab().await;
+    let lab = lab().await;
     for path in ["pools/blue", "pools/red"] {
         lab.api.declare(&format!("/api/v1/{path}"), "{}").await;
     }

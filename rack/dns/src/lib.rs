@@ -54,7 +54,7 @@ pub use forwarder::{Counts, Forwarder, Limits, Next, Outcome, Upstream};
 pub use hickory_proto::rr::{Name, RData, Record, RecordType, rdata};
 pub use question::{Key, Question};
 pub use response::{BadResponse, Response};
-pub use secondary::{Asked, Secondaries, Secondary, Served};
+pub use secondary::{Asked, Secondaries, Secondary, Served, is_newer};
 pub use transfer::{Messages, Transfer};
 pub use tsig::TsigKey;
 pub use zone::{BadZone, Reason, Soa, Zone};

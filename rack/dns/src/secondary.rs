@@ -12,7 +12,7 @@ use crate::query::{AA, Code, Field, HEADER, IN, OPCODE, QR, Query, Unreadable, u
 use crate::records::rtype;
 use crate::reply::{Reply, Section};
 use crate::transfer::Transfer;
-use crate::tsig::{Signature, TsigKey, check};
+use crate::tsig::{Signature, Signer, TsigKey, check};
 use crate::zones::Zones;
 
 /// NOTIFY (RFC 1996 §3.3), at its place in the flags.
@@ -97,8 +97,8 @@ impl Secondaries {
             Ok(verified) => verified,
             Err(reply) => return Served::Reply(reply),
         };
-        let (message, mut signer) = (verified.message, verified.signer);
-        let mut reply = if !is_transfer {
+        let (message, signer) = (verified.message, verified.signer);
+        let reply = if !is_transfer {
             match answer_within(zones, &message, transport, false, signer.room()) {
                 Answer::Reply(reply) => reply,
                 Answer::Forward(question) => question.fail(),
@@ -108,13 +108,13 @@ impl Secondaries {
             let Some(zone) = zones.of_key(query.name.as_bytes()) else { return Served::Drop };
             let is_full = match query.rtype {
                 rtype::AXFR if transport == Transport::Udp => {
-                    return Served::Reply(code(&query, Code::FormErr));
+                    return Served::Reply(signed(code(&query, Code::FormErr), signer, now));
                 }
                 rtype::AXFR => true,
                 _ => match query.authority.and_then(|at| soa_serial(&message, at)) {
                     // RFC 1995 §4: whoever asks by datagrams is told of the new serial, and asks again by TCP.
                     Some(held) => transport == Transport::Tcp && is_newer(zone.serial(), held),
-                    None => return Served::Reply(code(&query, Code::FormErr)),
+                    None => return Served::Reply(signed(code(&query, Code::FormErr), signer, now)),
                 },
             };
             if is_full {
@@ -133,9 +133,13 @@ impl Secondaries {
             }
             reply.finish()
         };
-        signer.sign(&mut reply, now);
-        Served::Reply(reply)
+        Served::Reply(signed(reply, signer, now))
     }
+}
+
+fn signed(mut reply: Vec<u8>, mut signer: Signer, now: u64) -> Vec<u8> {
+    signer.sign(&mut reply, now);
+    reply
 }
 
 fn code(query: &Query<'_>, code: Code) -> Vec<u8> {
@@ -146,7 +150,7 @@ fn code(query: &Query<'_>, code: Code) -> Vec<u8> {
 
 /// True if a serial comes after the other (RFC 1982 §3.2).
 #[must_use]
-pub(crate) fn is_newer(serial: u32, than: u32) -> bool {
+pub fn is_newer(serial: u32, than: u32) -> bool {
     matches!(serial.wrapping_sub(than), 1..=0x7fff_ffff)
 }
 

@@ -11,7 +11,7 @@ pub mod zones;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -49,6 +49,7 @@ pub struct Dns {
     /// A place for each zone that is copied.
     transfers: Semaphore,
     notifier: Notifier,
+    telling: Mutex<()>,
 }
 
 impl Dns {
@@ -59,7 +60,8 @@ impl Dns {
     pub fn new(facts: Facts) -> io::Result<Self> {
         let others = Forward::new(of_host(&BTreeSet::new()), Limits::default(), Timing::default())?;
         let (transfers, notifier) = (Semaphore::new(TRANSFERS), Notifier::new(facts));
-        Ok(Self { held: ArcSwap::default(), others, own: ArcSwap::default(), transfers, notifier })
+        let telling = Mutex::default();
+        Ok(Self { held: ArcSwap::default(), others, own: ArcSwap::default(), transfers, notifier, telling })
     }
 
     /// Names the addresses at which this rack answers.
@@ -118,6 +120,8 @@ impl Dns {
 
     /// Has the secondaries told of the zones that are held now. A rack that answers nowhere has nothing to copy.
     fn tell_secondaries(&self) {
+        // Whoever comes last has the newest view.
+        let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, own) = (self.held.load(), self.own.load());
         self.notifier.keep(if own.is_empty() { &[] } else { &held.copies });
     }

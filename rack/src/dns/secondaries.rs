@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use basalt_dns::{Asked, Name, TsigKey};
+use basalt_dns::{Asked, Name, TsigKey, is_newer};
 use basalt_proto::SECONDARY;
 use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, watch};
@@ -54,8 +54,8 @@ const PACE: Pace = Pace {
     ],
     look: Duration::from_secs(300),
 };
-/// Secondaries that are asked something at once.
-const AT_ONCE: usize = 64;
+/// Questions to one secondary at once. One that is silent holds up no other.
+const AT_ONCE: usize = 8;
 /// Datagrams that are read in search of an answer. Others are strangers' guesses.
 const MAX_GUESSES: usize = 16;
 /// The word about a secondary that is not behind.
@@ -67,7 +67,6 @@ const DATAGRAM: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Notifier {
     servers: Mutex<HashMap<String, Server>>,
-    places: Arc<Semaphore>,
     facts: Facts,
     pace: Pace,
 }
@@ -94,7 +93,7 @@ impl Drop for Told {
 
 impl Notifier {
     pub(super) fn new(facts: Facts) -> Self {
-        Self { servers: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)), facts, pace: PACE }
+        Self { servers: Mutex::default(), facts, pace: PACE }
     }
 
     /// Has exactly these copies told of changes from now on.
@@ -131,7 +130,7 @@ impl Notifier {
     /// Begins the task of one zone of one secondary.
     fn begin(&self, copy: &Copy, state: &Arc<State>) -> Told {
         let (sender, receiver) = watch::channel(copy.clone());
-        let task = tokio::spawn(follow(receiver, Arc::clone(&self.places), Arc::clone(state), self.pace));
+        let task = tokio::spawn(follow(receiver, Arc::clone(state), self.pace));
         Told { copy: sender, task }
     }
 }
@@ -141,6 +140,7 @@ impl Notifier {
 struct State {
     server: String,
     facts: Facts,
+    places: Semaphore,
     zones: Mutex<Zones>,
 }
 
@@ -169,7 +169,8 @@ impl Zones {
 
 impl State {
     fn new(server: &str, facts: Facts) -> Self {
-        Self { server: server.to_owned(), facts, zones: Mutex::default() }
+        let places = Semaphore::new(AT_ONCE);
+        Self { server: server.to_owned(), facts, places, zones: Mutex::default() }
     }
 
     /// The secondary copies exactly these zones from now on. If it copies none, all that was said of it is taken back.
@@ -215,13 +216,13 @@ impl State {
     }
 }
 
-async fn follow(mut copy: watch::Receiver<Copy>, places: Arc<Semaphore>, server: Arc<State>, pace: Pace) {
+async fn follow(mut copy: watch::Receiver<Copy>, server: Arc<State>, pace: Pace) {
     let mut is_first = true;
     loop {
         sleep(pace.coalesce).await;
         let current = copy.borrow_and_update().clone();
         let state = tokio::select! {
-            state = bring(&current, &places, &pace, !is_first) => state,
+            state = bring(&current, &server.places, &pace, !is_first) => state,
             changed = copy.changed() => match changed {
                 Ok(()) => continue,
                 Err(_) => return,
@@ -242,7 +243,8 @@ async fn follow(mut copy: watch::Receiver<Copy>, places: Arc<Semaphore>, server:
 /// Why it does not hold it, in words.
 async fn bring(copy: &Copy, places: &Semaphore, pace: &Pace, look: bool) -> Result<(), String> {
     let serial = copy.serial;
-    let holds = |held: Option<u32>| held == Some(serial);
+    // A rack that is away from its region is behind itself.
+    let holds = |held: Option<u32>| held.is_some_and(|held| held == serial || is_newer(held, serial));
     if look && holds(ask(copy, places, pace, Asked::serial).await.unwrap_or_default()) {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use basalt_dns::{Answer, Served, Transfer, Transport};
+use basalt_proto::places::client;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
@@ -37,7 +38,7 @@ pub(super) async fn serve(dns: &Arc<Dns>, listener: TcpListener) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let dns = Arc::clone(dns);
-                let Some(own) = Own::new(&clients, peer.ip()) else { continue };
+                let Some(own) = Own::new(&clients, client(peer.ip())) else { continue };
                 connections.spawn(async move {
                     let (_place, _own) = (place, own);
                     let _ = talk(&dns, stream, peer.ip()).await;

@@ -21,6 +21,7 @@ use basalt_proto::budget::{Budget, Spent};
 use basalt_proto::rack_v1::LogLine;
 use basalt_syslog::limit::{BURST, INTERVAL};
 use basalt_syslog::{Frame, Limiter, MAX_OCTETS, MAX_TEXT, Message, printable};
+use prost::Message as _;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -81,7 +82,7 @@ struct Others {
 }
 
 impl Others {
-    /// Counts a message of so many octets. `false`: drop it.
+    /// Counts a line of so many octets. `false`: drop it.
     fn admit(&mut self, octets: usize, now_ms: i64) -> bool {
         let units = i64::try_from(octets.div_ceil(UNIT)).unwrap_or(i64::MAX);
         let admitted = self.all.take_units(OTHERS, units, now_ms);
@@ -147,13 +148,10 @@ impl Logs {
         let (machine, now) = (self.0.senders.machine(from), self.0.started.elapsed());
         let admitted = match machine {
             Some(_) => lock(&self.0.machines).admit(from, now),
-            None => {
-                let mut others = lock(&self.0.others);
-                others.limiter.admit(from, now) && others.admit(octets.len(), millis(now))
-            }
+            None => lock(&self.0.others).limiter.admit(from, now),
         };
         if admitted {
-            self.keep(Message::datagram(octets), machine, from);
+            self.keep(Message::datagram(octets), machine, from, now);
         }
     }
 
@@ -161,26 +159,22 @@ impl Logs {
     fn frame(&self, frame: Frame<'_>, from: IpAddr) -> Duration {
         let (machine, now) = (self.0.senders.machine(from), self.0.started.elapsed());
         let message = Message::parse(frame);
-        if machine.is_some() {
-            self.keep(message, machine, from);
-            return lock(&self.0.machines).wait(from, now);
-        }
-        let (admitted, wait) = {
-            let mut others = lock(&self.0.others);
-            (others.admit(message.text.len(), millis(now)), others.limiter.wait(from, now))
+        let wait = match machine {
+            Some(_) => lock(&self.0.machines).wait(from, now),
+            None => lock(&self.0.others).limiter.wait(from, now),
         };
-        if admitted {
-            self.keep(message, None, from);
-        }
+        self.keep(message, machine, from, now);
         wait
     }
 
-    fn keep(&self, message: Message, machine: Option<String>, from: IpAddr) {
+    /// Keeps a message, if it is a machine's or all others have not sent too much.
+    fn keep(&self, message: Message, machine: Option<String>, from: IpAddr, now: Duration) {
+        let is_machine = machine.is_some();
         if message.text.is_empty() {
             return;
         }
         let Message { priority, time, host, app, procid, msgid, structured, text } = message;
-        self.push(LogLine {
+        let line = LogLine {
             seq: 0,
             at_unix_ms: self.0.clock.unix_now(),
             machine_uid: machine.unwrap_or_default(),
@@ -193,7 +187,10 @@ impl Logs {
             msgid: msgid.unwrap_or_default(),
             structured: structured.unwrap_or_default(),
             text,
-        });
+        };
+        if is_machine || lock(&self.0.others).admit(line.encoded_len(), millis(now)) {
+            self.push(line);
+        }
     }
 
     /// Takes whole lines that a machine's agent says.

@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use basalt_syslog::{Frames, Message};
+use basalt_proto::places::client;
+use basalt_syslog::Frames;
 use socket2::{Domain, Protocol as IpProtocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -76,7 +77,7 @@ impl Logs {
             while connections.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let Some(own) = Own::new(&senders, from.ip()) else { continue };
+                    let Some(own) = Own::new(&senders, client(from.ip())) else { continue };
                     let logs = self.clone();
                     connections.spawn(async move {
                         let (_place, _own) = (place, own);

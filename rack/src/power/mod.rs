@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use basalt_bmc::{BootDevice, PowerState, PowerVerb};
+use basalt_proto::local::is_local;
 use basalt_proto::rack_v1::power_command::{BootDevice as Device, Verb};
 use basalt_proto::rack_v1::{Bmc, PowerCommand, PowerConcern, PowerResult, fact::Body};
 use ipnet::IpNet;
@@ -357,15 +358,6 @@ async fn inside(bmc: &Bmc, networks: &[String]) -> Result<Option<IpAddr>, Ended>
     Ok(found.first().copied())
 }
 
-/// True for this host, its links, and addresses that are no host's. Services of a cloud for its own hosts are link-local.
-fn is_local(address: IpAddr) -> bool {
-    let is_link_local = match address {
-        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    is_link_local || address.is_loopback() || address.is_unspecified() || address.is_multicast()
-}
-
 /// The name of an arbiter. A BMC has one, or each of its systems, or each machine of a webhook's service.
 fn key(bmc: &Bmc) -> String {
     let place = place(bmc);
@@ -430,8 +422,8 @@ async fn operate(
         }
         Verb::SoftOff => {
             bmc.send(PowerVerb::Soft).await?;
-            // The operating system takes its time; the region looks again.
-            return bmc.power().await;
+            // The operating system takes its time; the region looks again. It was asked, whatever is read now.
+            return Ok(bmc.power().await.unwrap_or(Reading::MovingTo(PowerState::Off)));
         }
         Verb::Status | Verb::Unspecified => None,
     };

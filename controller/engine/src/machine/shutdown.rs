@@ -12,6 +12,7 @@ use super::power::{Answer, Power};
 use super::walk::Walk;
 use crate::deadlines::DeadlineId;
 use crate::facts::{Scope, StepRecord};
+use crate::failures::PowerFailure;
 use crate::input::{MachineInput, Policy, later};
 use crate::plan::{BootDevice, Verb};
 use crate::steps::StepId;
@@ -78,8 +79,9 @@ impl<'a> Walk<'a> {
             Answer::Undelivered => self.act(Power::Undelivered(record), step, effect),
             Answer::Due(until) => self.act(Power::Answering(record, until), step, effect),
             // The BMC cannot ask the system.
-            Answer::Bad(..) => return true,
-            Answer::Good(at) => {
+            Answer::Bad(PowerFailure::Unsupported, ..) => return true,
+            // After another failure the system may have been asked all the same.
+            Answer::Bad(_, _, at) | Answer::Good(at) => {
                 let until = later(at, self.policy.deadline(DeadlineId::SoftOff));
                 let is_off = self
                     .reading()

@@ -1,0 +1,50 @@
+//! Addresses that a program does not go to because a user wrote them: those of its own host and of its links. Services that trust their host listen there.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+
+/// The port of RFC 863, where nobody is.
+const DISCARD: u16 = 9;
+
+/// True for this host, its links, and addresses that are no host's.
+#[must_use]
+pub fn is_local(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let is_link_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    is_link_local
+        || address.is_loopback()
+        || address.is_unspecified()
+        || address.is_multicast()
+        || is_own(address)
+}
+
+/// Says if an address is one of this host's. The kernel sends to such an address from that same address. Connecting a UDP
+/// socket asks for the route and sends nothing; an address without a route is nobody's here.
+fn is_own(address: IpAddr) -> bool {
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, DISCARD))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip() == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_host_is_local_by_its_other_name_too() {
+        let is_local = |address: &str| is_local(address.parse().unwrap());
+        assert!(is_local("127.0.0.1") && is_local("::ffff:169.254.169.254") && !is_local("192.0.2.1"));
+        let outwards = UdpSocket::bind("0.0.0.0:0").unwrap();
+        // Sends nothing. A host without a route has no such address.
+        if outwards.connect("192.0.2.1:9").is_ok() {
+            let own = outwards.local_addr().unwrap().ip();
+            assert!(super::is_local(own), "{own}");
+        }
+    }
+}
