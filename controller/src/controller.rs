@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use basalt_db::StoreError;
 use basalt_engine::Policy;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use crate::driver::Driver;
 use crate::driver::kill::KillPoints;
@@ -43,6 +44,16 @@ pub enum ControllerError {
 pub struct Controller {
     rpc_address: SocketAddr,
     tasks: Vec<JoinHandle<()>>,
+}
+
+/// Time for all tasks to end, once the region is told to stop.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Waits for tasks until the deadline. A task that goes on is left alone: the process ends with it.
+async fn ended(tasks: Vec<JoinHandle<()>>, deadline: Instant) {
+    for task in tasks {
+        let _ = timeout_at(deadline, task).await;
+    }
 }
 
 impl Controller {
@@ -119,10 +130,22 @@ impl Controller {
         self.rpc_address
     }
 
-    /// Waits until what was begun is done; the region was told to stop before.
+    /// Waits until what was begun is done, [`ENDING`] at most for all of it; the region was told to stop before.
     pub async fn ended(self) {
-        for task in self.tasks {
-            let _ = tokio::time::timeout(std::time::Duration::from_secs(5), task).await;
-        }
+        ended(self.tasks, Instant::now() + ENDING).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_that_go_on_share_one_deadline() {
+        let tasks = (0..20).map(|_| tokio::spawn(std::future::pending())).collect();
+        let began = Instant::now();
+        ended(tasks, began + Duration::from_millis(200)).await;
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(2), "{took:?}");
     }
 }
