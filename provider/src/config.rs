@@ -68,7 +68,8 @@ pub(crate) fn schema() -> Schema {
         text("token_file").doc("A file that has the token. By default the environment's `BASALT_TOKEN_FILE`."),
         text("ca_file").doc(
             "Certificates (PEM) of which one signed the region's. By default the environment's `BASALT_CA_FILE`, then \
-             those that the system trusts.",
+             those that the system trusts. `terraform init`, which installs this provider from a region, reads \
+             `SSL_CERT_FILE` instead.",
         ),
         text(CLIENT_CERTIFICATE).doc(
             "A certificate (PEM: its text, as `file(\"client.pem\")` reads it) for whoever asks for one, like a proxy before \
