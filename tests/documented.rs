@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | a line in a code block | a command, with all that it needs |
 //! | a code block with lines that begin with `$ ` | an excerpt of a session: those lines are commands, the others answers |
+//! | a code block with another language, `text` for what is none | no command |
+//! | lines from `<<WORD` to `WORD` | a file that a command reads |
 //! | code within a sentence | a command that may lack words |
 //!
 //! Decisions are not read: they tell what was.
@@ -21,14 +23,15 @@ pub(crate) struct Documented {
     pub(crate) is_whole: bool,
 }
 
-/// The commands of a program.
-pub(crate) fn commands(program: &str) -> Vec<Documented> {
+/// The commands of programs.
+pub(crate) fn commands(is_program: impl Fn(&str) -> bool) -> Vec<Documented> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|dir| dir.join("Cargo.lock").exists());
     let top = top.expect("the repository");
     let found: Vec<_> = pages(top).iter().flat_map(|page| of_page(top, page)).collect();
     let is_meant = |it: &Documented| {
         // `basalt = { … }` is no command.
-        it.words.first().is_some_and(|word| word == program) && it.words.get(1).is_none_or(|word| word != "=")
+        it.words.first().is_some_and(|word| is_program(word))
+            && it.words.get(1).is_none_or(|word| word != "=")
     };
     found.into_iter().filter(is_meant).collect()
 }
@@ -71,7 +74,13 @@ fn of_page(top: &Path, page: &Path) -> Vec<Documented> {
         let block: Vec<_> = lines.iter().skip(number).take_while(|line| !line.starts_with("```")).collect();
         let is_session = block.iter().any(|line| line.starts_with("$ "));
         let mut command = String::new();
+        let mut document = None;
         for (at, line) in block.iter().enumerate() {
+            if let Some(end) = document {
+                document = (**line != end).then_some(end);
+                continue;
+            }
+            document = line.split_once("<<").map(|(_, end)| end);
             let line = match (is_session, line.strip_prefix("$ ")) {
                 (true, None) if command.is_empty() => continue,
                 (_, rest) => rest.unwrap_or(line),

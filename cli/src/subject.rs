@@ -171,7 +171,7 @@ mod tests {
     /// Stands for a file with a public key.
     const KEY: &str = "KEY";
 
-    /// Commands with an object in one word, and the request that they send for it: method, path with its query, and words of its body.
+    /// Commands with an object in one word. Each has the request for it: method, path with query, and words of the body.
     const ASKED: &[(&str, &str, &str)] = &[
         ("get machine/web1", "GET /api/v1/machines/web1", ""),
         ("get addresses --subnet subnet/lab", "GET /api/v1/addresses?subnet=lab", ""),

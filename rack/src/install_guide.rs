@@ -1,6 +1,7 @@
 //! The steps of docs/guides/install.md in their order, with every path below a directory of the test.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
@@ -46,6 +47,25 @@ fn localised(line: &str, root: &Path, token: &str) -> String {
         .replace("basalt rack join-token rack-1", &format!("echo {token}"))
 }
 
+/// Makes the accounts of the file that the guide installs, below `root`.
+fn accounts(root: &Path) {
+    let made = Command::new("systemd-sysusers").arg("--root").arg(root).output();
+    let made = match made {
+        Err(error) if error.kind() == ErrorKind::NotFound && std::env::var("CI").as_deref() != Ok("true") => {
+            eprintln!("this host has no systemd-sysusers: the accounts of the install guide are not tried");
+            return;
+        }
+        made => made.expect("systemd-sysusers, of the package systemd"),
+    };
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let accounts = fs::read_to_string(root.join("etc/passwd")).expect("accounts");
+    for (account, home) in [("basalt", "/var/lib/basalt"), ("basalt-rack", "/var/lib/basalt-rack")] {
+        let line = accounts.lines().find(|line| line.starts_with(&format!("{account}:")));
+        assert!(line.is_some_and(|line| line.split(':').nth(5) == Some(home)), "{account}: {accounts}");
+        assert!(GUIDE.contains(&format!("| `{account}` |")), "the guide describes {account}");
+    }
+}
+
 #[test]
 fn no_step_of_the_guide_overwrites_a_file_that_an_earlier_step_says_to_edit() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -82,6 +102,7 @@ fn no_step_of_the_guide_overwrites_a_file_that_an_earlier_step_says_to_edit() {
                 assert!(status.success(), "{line}");
                 run += 1;
             }
+            Step::Run("systemd-sysusers") => accounts(dir.path()),
             Step::Run(_) => {}
         }
     }

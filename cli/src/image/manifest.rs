@@ -158,6 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn the_command_of_the_manual_writes_a_manifest() {
+        let page = include_str!("../../../docs/guides/images.md");
+        let block = page.split("```").find(|block| block.contains("cat > image.json")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("root.tar.zst"), "a tarball").unwrap();
+        let shell = std::process::Command::new("sh").args(["-euc", block]).current_dir(dir.path()).status();
+        assert!(shell.unwrap().success());
+        let manifest: Manifest = serde_json::from_slice(&fs::read(dir.path().join(NAME)).unwrap()).unwrap();
+        let file = ImageFile::of(dir.path(), "root.tar.zst").unwrap();
+        assert_eq!(manifest.files, [("root_tarball".to_owned(), file)].into());
+    }
+
+    #[test]
     fn a_misspelt_key_is_refused() {
         let whole = r#"{"kind": "system", "os": "debian", "release": "trixie", "architecture": "amd64",
             "files": {"root_tarball": {"file": "root.tar.zst", "sha256": "00", "size": 7}}}"#;

@@ -7,6 +7,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::io::ErrorKind;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,6 +31,16 @@ async fn connect(lab: &Lab, trusted: &Path) -> std::io::Result<TlsStream<TcpStre
 
 /// The same, of who speaks these protocols (ALPN).
 async fn connect_by(lab: &Lab, trusted: &Path, alpn: &[&[u8]]) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_to(lab, "localhost", trusted, alpn).await
+}
+
+/// The same, to a region of this name.
+async fn connect_to(
+    lab: &Lab,
+    name: &'static str,
+    trusted: &Path,
+    alpn: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -40,7 +51,27 @@ async fn connect_by(lab: &Lab, trusted: &Path, alpn: &[&[u8]]) -> std::io::Resul
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|it| it.to_vec()).collect();
     let stream = TcpStream::connect(lab.region.address()).await.unwrap();
-    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name).unwrap(), stream).await
+}
+
+#[tokio::test]
+async fn the_certificate_of_readme_is_a_server_s_and_the_usual_one_of_openssl_is_not() {
+    let readme = include_str!("../../../README.md");
+    let command = readme.split("```").find(|block| block.starts_with("\nopenssl req")).unwrap();
+    let usual = command.replace("-addext basicConstraints=critical,CA:FALSE ", "");
+    assert_ne!(command, usual);
+    let connected = async |command: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let made = Command::new("sh").args(["-euc", command]).current_dir(dir.path()).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let certificate = dir.path().join("tls.pem");
+        let files = CertificateFiles { certificate: certificate.clone(), key: dir.path().join("tls.key") };
+        let lab = lab_with(|settings| settings.tls = Some(files)).await;
+        connect_to(&lab, "region.example.com", &certificate, &[]).await.map(drop)
+    };
+    connected(command).await.expect("the region shows a certificate that is trusted");
+    let refused = connected(&usual).await.unwrap_err().to_string();
+    assert!(refused.contains("CaUsedAsEndEntity"), "{refused}");
 }
 
 #[tokio::test]
