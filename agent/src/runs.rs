@@ -15,7 +15,7 @@ const DEVICES: usize = 256;
 /// One run of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run<'a> {
-    /// The script.
+    /// The script as the task has it.
     pub script: &'a Script,
     /// The kernel name of the device that it is run for.
     pub device: Option<String>,
