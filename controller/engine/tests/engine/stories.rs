@@ -339,6 +339,23 @@ fn a_release_asks_the_system_to_shut_down_and_then_cuts_the_power() {
 }
 
 #[test]
+fn a_system_that_was_perhaps_asked_to_shut_down_has_its_time() {
+    let mut world = World::new();
+    world.deploy(|_| {});
+    assert!(world.run(3, ready));
+    world.hardware.faults.insert(Fault::AnswerLost);
+    world.undeploy();
+    let begun = world.now;
+    assert!(world.run(1, |world, _| world.hardware.felt.borrow().contains_key(&Fault::AnswerLost)));
+    world.hardware.faults.clear();
+    assert!(world.run(3, ready), "{:?}", world.plan());
+    let cut = world.input.records.iter().find(|r| r.step == StepId::PowerOffRelease).unwrap();
+    let waited = cut.started_at.duration_since(begun).as_secs();
+    // 90 seconds for the answer, and two minutes for the system.
+    assert!((210..240).contains(&waited), "{waited} s");
+}
+
+#[test]
 fn an_agent_that_is_dead_is_asked_nothing() {
     let mut world = World::new();
     world.hardware.faults.insert(Fault::AgentDies);
