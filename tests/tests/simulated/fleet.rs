@@ -15,7 +15,7 @@ use sha2::Digest;
 /// For everything that takes a few seconds when nothing else runs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 /// Between two looks at something that becomes.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// Deadlines are minutes for real firmware; simulated firmware takes a second.
 const DIVISOR: &str = "30";
 

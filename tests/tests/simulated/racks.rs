@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use basalt_api::wire::OperationState;
 use basalt_dhcp::Mac;
 use basalt_sim::{Event, Fault, Firmware, SimMachine, Stage};
 use serde_json::json;
 
-use crate::fleet::{Fleet, LIMIT, machine_spec};
+use crate::fleet::{Fleet, LIMIT, LOOK, machine_spec};
 
 /// The address that each machine had last.
 pub(crate) fn addresses(machines: &[SimMachine]) -> BTreeMap<Ipv4Addr, Mac> {
@@ -34,6 +34,22 @@ pub(crate) async fn deployed(fleet: &Fleet, machines: &[SimMachine]) {
     }
 }
 
+/// Waits until the status of a machine has the address that its system leased last.
+async fn shows_its_address(fleet: &Fleet, machine: &SimMachine) {
+    let (name, end) = (&machine.options().name, Instant::now() + LIMIT);
+    loop {
+        let leased = addresses(std::slice::from_ref(machine)).into_keys().next();
+        let leased = leased.map(|address| address.to_string());
+        let shown = fleet.status("machines", name).await["addresses"].take();
+        let shown: Vec<_> = shown.as_object().into_iter().flat_map(|shown| shown.values()).cloned().collect();
+        if leased.is_some() && shown == [json!(leased)] {
+            return;
+        }
+        assert!(Instant::now() < end, "{name} leased {leased:?}, and shows {shown:?}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn either_of_two_racks_is_enough() {
     let mut fleet = Fleet::start("racks", &[]).await;
@@ -43,6 +59,7 @@ async fn either_of_two_racks_is_enough() {
     let machines: Vec<_> = (1..=4).map(|number| fleet.machine(number, Firmware::Uefi, |_| {})).collect();
     deployed(&fleet, &machines).await;
     assert_eq!(addresses(&machines).len(), machines.len(), "no two machines share an address");
+    shows_its_address(&fleet, machines.first().expect("a machine")).await;
 
     fleet.site.kill_rack(1);
     let machine = fleet.machine(5, Firmware::Bios, |_| {});

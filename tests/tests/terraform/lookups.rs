@@ -235,7 +235,7 @@ fn a_machine_is_told_with_its_phase_and_power_where_it_is_read_and_not_where_it_
         world.config(&text);
         let (child, _lines) = world.start(&["apply", "-auto-approve"]);
         world.until_there("Machine", "node-1").await;
-        let mut status = json!({"lifecycle": "ready", "tags": ["fast"],
+        let mut status = json!({"lifecycle": "ready", "tags": ["fast"], "addresses": {"enp1s0": "10.77.0.9"},
             "power": {"state": "on", "observed_at": "2026-01-31T12:00:00Z"},
             "conditions": [condition("Ready", "true", "Ready", "It is ready.")]});
         world.observe("Machine", "node-1", status.clone()).await;
@@ -250,6 +250,7 @@ fn a_machine_is_told_with_its_phase_and_power_where_it_is_read_and_not_where_it_
         let told = &shown["said"]["value"];
         assert_eq!((&told["phase"], &told["power"]["state"]), (&json!("Ready"), &json!("on")));
         assert_eq!(told["tags"], json!(["fast"]));
+        assert_eq!(told["addresses"], json!({"enp1s0": "10.77.0.9"}));
         let kept = world.state("basalt_machine.one").await;
         let names: Vec<_> = kept["status"].as_object().expect("a status").keys().collect();
         assert_eq!(names, ["bmc", "inventory"], "a state has none of it");
