@@ -1,4 +1,4 @@
-//! Addresses that a program does not go to because a user wrote them: those of its own host and of its links. Services that trust their host listen there.
+//! Addresses of a program's own host and of its links. Services that trust their host listen there, so a user may not send a program to them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 

@@ -8,7 +8,7 @@
 //! | wide network, by logins under way: a /24 of IPv4, or a /48 of IPv6 | 503 |
 //! | all logins under way | 503 |
 //!
-//! A login is under way from its head to its answer: its body takes memory, and its password waits for a processor. A host may have
+//! A login is under way from its head to its answer. Its body takes memory, and the password waits for a processor. A host may have
 //! 65,536 networks of its own, which is a /48, and still leaves seven of eight places to others.
 //!
 //! A stranger with one wide network can make a user wait for some seconds, and does not have the right password refused. Few passwords are verified at once,
@@ -139,7 +139,7 @@ fn network(address: &str) -> String {
     }
 }
 
-/// The network that one host may have as its own, and others beside it: a /24 of IPv4, a /48 of IPv6.
+/// The wide network of a client: a /24 of IPv4, or a /48 of IPv6, which one host may have as its own.
 fn wide(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(address) => IpAddr::V4((address.to_bits() & !0xff).into()),

@@ -61,7 +61,7 @@ pub(super) struct PatchParameters {
     pub(super) adopt: bool,
 }
 
-/// Of renames.
+/// Parameters of renames.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RenameParameters {

@@ -215,7 +215,7 @@ async fn secondaries_of_the_settings_copy_all_zones_and_a_catalog_that_names_the
         let got = lab.api.get(&format!("/api/v1/domains/{name}")).await.json();
         got["metadata"]["uid"].as_str().unwrap().to_owned()
     };
-    // Of the SHA-256 of the zone's name.
+    // The label is the beginning of the SHA-256 of the zone's name.
     let of_addresses = "b41868112e0b32807074c607c0a04440.zones 0 PTR 0.77.10.in-addr.arpa.";
     let wanted = async |domains: &[&str]| {
         let mut lines: Vec<String> =

@@ -120,7 +120,7 @@ impl Dns {
 
     /// Has the secondaries told of the zones that are held now. A rack that answers nowhere has nothing to copy.
     fn tell_secondaries(&self) {
-        // Whoever comes last has the newest view.
+        // Both callers load the view in their turn, so the last one has the newest.
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, own) = (self.held.load(), self.own.load());
         self.notifier.keep(if own.is_empty() { &[] } else { &held.copies });

@@ -54,7 +54,7 @@ const PACE: Pace = Pace {
     ],
     look: Duration::from_secs(300),
 };
-/// Questions to one secondary at once. One that is silent holds up no other.
+/// Questions to one secondary at once. A silent secondary holds up no other.
 const AT_ONCE: usize = 8;
 /// Datagrams that are read in search of an answer. Others are strangers' guesses.
 const MAX_GUESSES: usize = 16;
@@ -71,7 +71,7 @@ pub(super) struct Notifier {
     pace: Pace,
 }
 
-/// One secondary.
+/// A secondary with the tasks of its zones.
 #[derive(Debug)]
 struct Server {
     state: Arc<State>,

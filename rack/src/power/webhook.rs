@@ -152,7 +152,7 @@ impl<'a> Webhook<'a> {
         let begun = Instant::now();
         let answer = timeout(self.limits.answer, async {
             let (head, body) = connection::send(&mut link, request).await?.into_parts();
-            // What was done is done, whatever is said about it.
+            // The status says that it was done. The body is not read: it may be of any length.
             let is_done = method == Method::POST && code_of(head.status).is_none();
             let body = if is_done { Bytes::new() } else { connection::read(body, MAX_BODY).await? };
             Ok::<_, AnswerError>((head, body))

@@ -331,7 +331,7 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
             }
         }
 
-        // Who reads the catalog needs no configuration for the zones that it names.
+        // A server that reads the catalog needs no configuration for further zones.
         let mut dumped = BTreeSet::new();
         for (generation, catalog_serial, is_named) in [(9, 1, true), (10, 2, false)] {
             put(&data, generation, &with_catalog(concern(serial, &records), catalog_serial, is_named));

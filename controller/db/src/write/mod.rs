@@ -70,7 +70,7 @@ pub trait Judge: Send + Sync {
     /// What stands against an object's leaving.
     fn removal(&self, object: &Object) -> Vec<FieldError>;
 
-    /// What stands against another name of an object.
+    /// Errors that stand against another name of an object.
     fn renaming(&self, _: &Object) -> Vec<FieldError> {
         Vec::new()
     }

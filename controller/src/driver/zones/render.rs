@@ -207,7 +207,7 @@ pub fn internal(origin: &str, nets: &[Net], racks: &[RackSeen]) -> DnsZone {
 pub struct Member {
     /// The label below which the catalog names it.
     pub label: String,
-    /// Its name.
+    /// The name of the zone.
     pub origin: String,
 }
 
