@@ -125,6 +125,7 @@ async fn requests_that_last_have_a_share_for_each_token_and_places_for_others() 
         assert_eq!(get(path, &viewer, to).await.1, "HTTP/1.1 503", "{path}");
         assert_eq!(get(path, &other, to).await.1, "HTTP/1.1 200", "{path}");
     }
+    assert_eq!(get("/api/v1/events", &viewer, to).await.1, "HTTP/1.1 200", "pages are read all the same");
     // A request that waits answers late: only the refusal of one more says that it has begun.
     let path = "/api/v1/zones/z?wait=Deleted&timeout=60s";
     let began = Instant::now();

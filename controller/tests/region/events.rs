@@ -127,21 +127,3 @@ async fn who_follows_is_told_what_was_and_what_comes_and_nothing_that_is_hidden(
     lab.api.declare("/api/v1/zones/newer", "{}").await;
     assert_eq!(next(&mut events).await, ("newer".to_owned(), "was declared".to_owned()));
 }
-
-#[tokio::test]
-async fn one_user_follows_so_often_at_a_time() {
-    let lab = lab().await;
-    let mut open = tokio::task::JoinSet::new();
-    for _ in 0..25 {
-        let mut events = followed(&lab, Some(crate::support::admin_token(lab.dir.path()))).await;
-        open.spawn(async move { events.next().await });
-    }
-    // A stream that begins has no end: it is left at once.
-    once("one more is refused", async || {
-        let path = format!("{EVENTS}?follow=true&kinds=zones");
-        let answer = tokio::time::timeout(Duration::from_secs(1), lab.api.get(&path)).await.ok()?;
-        (answer.status == 503).then_some(())
-    })
-    .await;
-    assert_eq!(lab.api.get(EVENTS).await.status, 200, "pages are read all the same");
-}
