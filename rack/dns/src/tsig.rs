@@ -101,11 +101,11 @@ impl TsigKey {
         if !same {
             return Err(Fault::Signature);
         }
-        if signature.mac.len() < MAC {
-            return Err(Fault::Cut);
-        }
         if now.abs_diff(signature.time) > u64::from(signature.fudge) {
             return Err(Fault::Time);
+        }
+        if signature.mac.len() < MAC {
+            return Err(Fault::Cut);
         }
         Ok(())
     }
@@ -343,10 +343,13 @@ pub(crate) struct Verified {
 /// The answer that says why it is not taken (RFC 8945 §5.2).
 pub(crate) fn check<'a>(
     mut signature: Signature,
-    mut keys: impl Iterator<Item = &'a TsigKey>,
+    keys: impl Iterator<Item = &'a TsigKey>,
     now: u64,
 ) -> Result<Verified, Vec<u8>> {
-    let key = keys.find(|key| signature.is_of(key));
+    // A server may have two keys of one name: that of a domain, and that of all zones.
+    let named: Vec<&TsigKey> = keys.filter(|key| signature.is_of(key)).collect();
+    let own = named.iter().find(|key| key.verify(&signature, None, now) != Err(Fault::Signature));
+    let key = own.or(named.first()).copied();
     let checked = key.ok_or(Fault::Key).and_then(|key| key.verify(&signature, None, now).map(|()| key));
     // Answers have the id that the request came with.
     signature.unsigned.iter_mut().zip(signature.id).for_each(|(place, byte)| *place = byte);

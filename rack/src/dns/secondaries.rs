@@ -258,8 +258,12 @@ async fn bring(copy: &Copy, places: &Semaphore, pace: &Pace, look: bool) -> Resu
         }
     }
     match last? {
-        Some(held) => Err(format!("it holds serial {held}, and the zone is at {serial}")),
-        None => Err(format!("it acknowledged NOTIFY, but tells no serial of the zone, which is at {serial}")),
+        // Without the numbers: each change of the zone would be a fact.
+        Some(held) => {
+            tracing::debug!(server = copy.server, held, serial, "a secondary is behind");
+            Err("it holds an older version of the zone".to_owned())
+        }
+        None => Err("it acknowledged NOTIFY, but tells no serial of the zone".to_owned()),
     }
 }
 

@@ -28,7 +28,10 @@ fn furnished() -> (Zones, Secondaries) {
     lines.push_str(&format!("big.lab. 60 TXT {}\n", "x".repeat(200)));
     let zones = zones([zone("lab.", &lines), zone("other.", "www.other. 60 A 10.0.0.1")]);
     let mut secondaries = Secondaries::default();
-    secondaries.allow(&name("lab."), vec![Secondary { at: SocketAddr::new(here(), 53), key: key() }]);
+    // The server has another key of that name.
+    let keys = [TsigKey::new(&name("k.example."), &[9; 32]), key()];
+    let at = SocketAddr::new(here(), 53);
+    secondaries.allow(&name("lab."), keys.map(|key| Secondary { at, key }).into());
     (zones, secondaries)
 }
 
