@@ -29,6 +29,8 @@ async fn machines_of_one_web_service_are_taken_in_deployed_and_given_back() {
     let address = SocketAddr::from((machines[0].options().bmc_address, PORT));
     let gateway = Gateway::start(fleet.site.lab(), address, "a-token", &[&machines[0], &machines[1]])
         .expect("a gateway");
+    // The service is on the rack's host, where webhooks go only if its network is named.
+    fleet.declare("settings", "default", json!({"bmc_networks": ["10.77.0.0/24"]})).await;
     for machine in &machines {
         fleet.declare("machines", &machine.options().name, switched_by(address, machine)).await;
     }
