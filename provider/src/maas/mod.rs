@@ -11,6 +11,7 @@ use serde_json::Value;
 use sources::{SOURCES, Source};
 use tfplugin::{Attribute, Diag, Diags, Moved, Num, Path, Shape, Type, Val};
 
+use crate::MANAGER;
 use crate::listing::AsOf;
 use crate::map::NAME;
 use crate::natural::NaturalKey;
@@ -101,6 +102,18 @@ fn lost(source: &Source, state: &Value) -> Vec<Diag> {
     }
     let detail = format!("Of {} this has no counterpart:\n{}", source.name, lines.join("\n"));
     vec![Diag::warning("Not everything is carried over", detail)]
+}
+
+/// A warning about an object that Terraform manages before this state has it: a directory that was copied with its old state moves it twice.
+pub(crate) fn taken(object: &Object) -> Option<Diag> {
+    (object.metadata.manager.as_deref() == Some(MANAGER)).then(|| {
+        let (kind, name) = (&object.kind, &object.metadata.name);
+        let detail = format!(
+            "{kind} {name:?} was written by Terraform, so another state may have it. With both, each apply undoes the other, and a destroy of one \
+             takes it from the other. If that state is in use, leave the resource out here; if an apply of this one was cut off, go on."
+        );
+        Diag::warning("Managed by Terraform already", detail)
+    })
 }
 
 /// The one object that has all that a moved state says.

@@ -288,6 +288,9 @@ impl Resource for KindResource {
             };
         };
         self.memory().keeps(&object.metadata.uid.to_string());
+        if let Some(warning) = maas::taken(&object).filter(|_| is_moved) {
+            cx.warn(warning);
+        }
         if let Some(warning) = fresh::going(self.kind, &object).or_else(|| fresh::held_up(self.kind, &object))
         {
             cx.warn(warning);

@@ -325,6 +325,11 @@ fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
         );
         assert_eq!(world.get("Machine", "web-1").await.metadata.uid, machine);
         assert_eq!(world.get("DnsRecord", "www-lab").await.spec["data"], "10.77.0.5");
+
+        // A copy of the directory, with the state from before.
+        world.comes_from(CANONICAL, &left(), HERE);
+        let said = flat(&world.ok(&["plan"]).await);
+        assert!(said.contains("was written by Terraform, so another state may have it"), "{said}");
         world.end().await;
     });
 }
