@@ -18,13 +18,14 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::Error as TlsError;
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -212,8 +213,8 @@ impl Talk {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let under_way: Arc<AtomicUsize> = Arc::default();
-        let service = answering(self.router, peer, Arc::clone(&under_way));
+        let flow: Arc<Flow> = Arc::default();
+        let service = answering(self.router, peer, Arc::clone(&flow));
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
@@ -228,10 +229,15 @@ impl Talk {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
-            () = idle(&under_way, self.patience) => {
+            () = flow.idle(self.patience) => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                // The last part of an answer may be left unread as well.
+                match tokio::time::timeout(self.patience, connection).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                }
             }
+            () = flow.stuck(self.patience) => return,
             () = tokio::time::sleep(LIFE) => {
                 connection.as_mut().graceful_shutdown();
                 match tokio::time::timeout(FAREWELL, connection).await {
@@ -250,7 +256,7 @@ impl Talk {
 fn answering(
     router: Router,
     peer: Peer,
-    under_way: Arc<AtomicUsize>,
+    flow: Arc<Flow>,
 ) -> impl Service<
     hyper::Request<hyper::body::Incoming>,
     Response = axum::response::Response,
@@ -265,42 +271,71 @@ fn answering(
             request.headers_mut().entry(header::HOST).or_insert(host);
         }
         request.extensions_mut().insert(ConnectInfo(peer));
-        let (answer, counted) = (router.call(request), Counted::new(&under_way));
-        async move {
-            answer.await.map(|response| response.map(|body| Body::new(Held { body, _counted: counted })))
-        }
+        let (answer, stream) = (router.call(request), Stream::new(&flow));
+        async move { answer.await.map(|response| response.map(|body| Body::new(Held { body, stream }))) }
     })
 }
 
-/// Ends when no request was under way for a while.
-async fn idle(under_way: &AtomicUsize, patience: Duration) {
-    let mut quiet = 0;
-    while quiet < 2 {
-        tokio::time::sleep(patience / 2).await;
-        quiet = if under_way.load(Ordering::Relaxed) == 0 { quiet + 1 } else { 0 };
+/// The answers of one connection.
+#[derive(Default)]
+struct Flow {
+    /// Requests whose answers have not ended.
+    under_way: AtomicUsize,
+    numbers: AtomicU64,
+    /// Since when a client has taken nothing more of an answer that has more, by number.
+    untaken: Mutex<HashMap<u64, Instant>>,
+}
+
+impl Flow {
+    fn untaken(&self) -> MutexGuard<'_, HashMap<u64, Instant>> {
+        self.untaken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends when no request was under way for a while.
+    async fn idle(&self, patience: Duration) {
+        let mut quiet = 0;
+        while quiet < 2 {
+            tokio::time::sleep(patience / 2).await;
+            quiet = if self.under_way.load(Ordering::Relaxed) == 0 { quiet + 1 } else { 0 };
+        }
+    }
+
+    /// Ends when a client has taken nothing of an answer for so long. HTTP/2 lets it leave one stream unread and go on with others, and the
+    /// region would hold the answer.
+    async fn stuck(&self, patience: Duration) {
+        loop {
+            tokio::time::sleep(patience / 2).await;
+            if self.untaken().values().any(|since| since.elapsed() >= patience) {
+                return;
+            }
+        }
     }
 }
 
 /// A request that is under way.
-struct Counted(Arc<AtomicUsize>);
+struct Stream {
+    flow: Arc<Flow>,
+    number: u64,
+}
 
-impl Counted {
-    fn new(all: &Arc<AtomicUsize>) -> Self {
-        all.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(all))
+impl Stream {
+    fn new(flow: &Arc<Flow>) -> Self {
+        flow.under_way.fetch_add(1, Ordering::Relaxed);
+        Self { flow: Arc::clone(flow), number: flow.numbers.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
-impl Drop for Counted {
+impl Drop for Stream {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.flow.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.flow.untaken().remove(&self.number);
     }
 }
 
-/// The body of an answer that is counted until it ends.
+/// The body of an answer that is watched until it ends. The connection asks for the next part when the client has room for it.
 struct Held {
     body: Body,
-    _counted: Counted,
+    stream: Stream,
 }
 
 impl HttpBody for Held {
@@ -311,7 +346,15 @@ impl HttpBody for Held {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let (flow, number) = (&self.stream.flow, self.stream.number);
+        match &polled {
+            Poll::Ready(Some(Ok(_))) if !self.body.is_end_stream() => {
+                flow.untaken().insert(number, Instant::now());
+            }
+            _ => drop(flow.untaken().remove(&number)),
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -142,11 +142,22 @@ type Sender = hyper::client::conn::http2::SendRequest<axum::body::Body>;
 
 /// A connection of HTTP/2, and the end of it.
 async fn multiplexed(lab: &Lab, files: &CertificateFiles) -> (Sender, tokio::task::JoinHandle<()>) {
+    multiplexed_with(lab, files, 1 << 20).await
+}
+
+/// The same, whose client takes so many octets of an answer before it reads them.
+async fn multiplexed_with(
+    lab: &Lab,
+    files: &CertificateFiles,
+    window: u32,
+) -> (Sender, tokio::task::JoinHandle<()>) {
     let stream = connect_by(lab, &files.certificate, &[b"h2", b"http/1.1"]).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let io = hyper_util::rt::TokioIo::new(stream);
     let executor = hyper_util::rt::TokioExecutor::new();
-    let (sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+    let mut client = hyper::client::conn::http2::Builder::new(executor);
+    client.initial_stream_window_size(window);
+    let (sender, connection) = client.handshake(io).await.unwrap();
     (sender, tokio::spawn(async move { drop(connection.await) }))
 }
 
@@ -204,6 +215,35 @@ async fn a_connection_of_http2_carries_streams_and_requests_at_the_same_time() {
     let of_another = [("origin", "https://elsewhere"), ("content-type", "application/json")];
     let login = request(&lab, "POST", "/api/v1/login?cookie=true", &of_another, &body);
     assert_eq!(sender.send_request(login).await.unwrap().status(), 403);
+}
+
+#[tokio::test]
+async fn a_connection_of_http2_of_which_an_answer_is_not_read_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let lab = lab_with(|settings| {
+        settings.tls = Some(files.clone());
+        settings.client_timeout = Duration::from_millis(500);
+    })
+    .await;
+    let bearer = format!("Bearer {}", crate::support::admin_token(lab.dir.path()));
+    let by = [("authorization", bearer.as_str())];
+    let (mut reader, reader_end) = multiplexed(&lab, &files).await;
+    let stream = reader.send_request(request(&lab, "GET", "/api/v1/watch", &by, "")).await.unwrap();
+    // The first answer is made at once, the other one part by part.
+    for path in ["/openapi.json", "/api/v1/watch"] {
+        let (mut greedy, greedy_end) = multiplexed_with(&lab, &files, 512).await;
+        let unread = greedy.send_request(request(&lab, "GET", path, &by, "")).await.unwrap();
+        for name in ["a", "b"] {
+            let zone = serde_json::json!({"description": format!("{path} {}", name.repeat(2000))});
+            lab.api.declare(&format!("/api/v1/zones/{name}"), &zone.to_string()).await;
+        }
+        let ended = tokio::time::timeout(Duration::from_secs(20), greedy_end).await;
+        ended.unwrap_or_else(|_| panic!("{path}: it is not hung up on")).unwrap();
+        drop(unread);
+    }
+    assert!(!reader_end.is_finished(), "nothing more is to be read of this one");
+    drop(stream);
 }
 
 #[tokio::test]
