@@ -120,7 +120,7 @@ impl<'a> Shared<'a> {
         Self { reporter: Mutex::new(reporter), runs, ended: AtomicUsize::new(0) }
     }
 
-    /// As [`Reporter::within`], of one run. Of several, the percentage is that of the runs that have ended.
+    /// As [`Reporter::within`], of one run. The percentage of several runs counts those that have ended.
     pub fn within(&self, percent: u8, message: impl FnOnce() -> String) -> bool {
         let ended = self.ended.load(Ordering::Relaxed);
         let mut reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);

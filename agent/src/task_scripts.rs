@@ -124,7 +124,7 @@ fn refused(run: &Run<'_>, reason: &str) -> String {
     format!("script {} was not run: {reason}", run.label())
 }
 
-/// The outputs of runs for a person. Of several, each has an equal part of [`OUTPUT_BYTES`], below the name of its run.
+/// The outputs of runs for a person. Several runs share [`OUTPUT_BYTES`] equally, each below the name of the run.
 fn joined(outputs: &[(Run<'_>, String)]) -> String {
     let share = OUTPUT_BYTES / outputs.len().max(1);
     let part = |(run, output): &(Run<'_>, String)| match run.device {

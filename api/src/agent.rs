@@ -290,7 +290,7 @@ pub struct Script {
     /// Set: it is run once for each device of a kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_device: Option<PerDevice>,
-    /// What may run beside it.
+    /// Other runs that may go on beside a run of it.
     #[serde(default)]
     pub parallel: ScriptParallel,
 }
@@ -300,7 +300,7 @@ pub struct Script {
 pub struct PerDevice {
     /// The parameter that gets the kernel name of the device: `--PARAMETER=NAME`, the last argument.
     pub parameter: String,
-    /// The devices.
+    /// The kind of devices that it is run for.
     pub kind: DeviceKind,
 }
 

@@ -177,7 +177,7 @@ fn rows_of(attempt: Attempt, script: &str, ends: &[&ScriptEnd], at: Timestamp) -
     rows.into_values().collect()
 }
 
-/// The rows that a run wrote, and that of its end where they do not say it.
+/// The rows that a run wrote, and a row for the end of the run where no other row says it.
 fn findings_of(end: &ScriptEnd) -> Vec<TestRow> {
     let of_end = |verdict: Verdict, message: &str| TestRow {
         device: None,

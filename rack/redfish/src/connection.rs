@@ -27,7 +27,7 @@ pub struct Endpoint {
     pub host: String,
     /// The address to connect to. `None`: as the host name is resolved.
     pub at: Option<IpAddr>,
-    /// Its port.
+    /// The TCP port of the web server.
     pub port: u16,
     /// The certificates that are believed. `None`: HTTP without TLS.
     pub tls: Option<Arc<rustls::ClientConfig>>,
