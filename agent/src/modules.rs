@@ -89,7 +89,7 @@ impl Index {
             return BTreeSet::from([name]);
         }
         let candidates = self.aliases.get(&bus(alias)).into_iter().chain(self.aliases.get("")).flatten();
-        let matching = candidates.filter(|(pattern, _)| glob::matches(pattern.as_bytes(), alias.as_bytes()));
+        let matching = candidates.filter(|(pattern, _)| glob::fnmatch(pattern, alias));
         matching.map(|(_, module)| module.clone()).collect()
     }
 

@@ -1,11 +1,28 @@
-//! Patterns as fnmatch(3) knows them: `*`, `?` and `[…]`.
+//! Patterns of texts: `*` stands for any text and `?` for one byte. fnmatch(3) knows sets, `[a-z]`, as well.
 
-/// Tells if a pattern matches a whole text. The steps are at most the product of both lengths: an earlier `*` never has to take more
-/// once a later one is reached. A `[` without its `]` matches nothing.
+/// True if the pattern is the whole text.
 #[must_use]
-pub fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
+    walk(pattern.as_bytes(), text.as_bytes(), one)
+}
+
+/// True if the pattern is the whole text, where `[…]` stands for one byte of a set. A `[` without its `]` matches nothing.
+#[must_use]
+pub fn fnmatch(pattern: &str, text: &str) -> bool {
+    walk(pattern.as_bytes(), text.as_bytes(), one_or_set)
+}
+
+/// The rests of the pattern and of the text.
+type Rests<'p, 't> = (&'p [u8], &'t [u8]);
+
+/// Compares piece by piece. The steps are at most the product of both lengths: an earlier `*` never has to take more once a later one is reached.
+fn walk(
+    mut pattern: &[u8],
+    mut text: &[u8],
+    first: for<'p, 't> fn(&'p [u8], &'t [u8]) -> Option<Rests<'p, 't>>,
+) -> bool {
     // After the last `*`: the rest of the pattern, and the text that it was tried at.
-    let mut last: Option<(&[u8], &[u8])> = None;
+    let mut last: Option<Rests<'_, '_>> = None;
     loop {
         if let Some((b'*', rest)) = pattern.split_first() {
             pattern = rest;
@@ -25,18 +42,19 @@ pub fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     }
 }
 
-/// The rests after the first byte of the text, if the first piece of the pattern matches it.
-fn first<'p, 't>(pattern: &'p [u8], text: &'t [u8]) -> Option<(&'p [u8], &'t [u8])> {
-    let (wanted, rest) = pattern.split_first()?;
+/// The rests after the first byte of both, if it is the same or `?`.
+fn one<'p, 't>(pattern: &'p [u8], text: &'t [u8]) -> Option<Rests<'p, 't>> {
+    let (wanted, pattern) = pattern.split_first()?;
     let (byte, text) = text.split_first()?;
-    match wanted {
-        b'?' => Some((rest, text)),
-        b'[' => {
-            let (set, rest) = rest.split_at(rest.iter().position(|it| *it == b']')?);
-            in_set(set, *byte).then_some((rest.get(1..)?, text))
-        }
-        _ => (wanted == byte).then_some((rest, text)),
-    }
+    (*wanted == b'?' || wanted == byte).then_some((pattern, text))
+}
+
+/// As [`one`], with sets.
+fn one_or_set<'p, 't>(pattern: &'p [u8], text: &'t [u8]) -> Option<Rests<'p, 't>> {
+    let Some((b'[', rest)) = pattern.split_first() else { return one(pattern, text) };
+    let (byte, text) = text.split_first()?;
+    let (set, rest) = rest.split_at(rest.iter().position(|it| *it == b']')?);
+    in_set(set, *byte).then_some((rest.get(1..)?, text))
 }
 
 fn in_set(set: &[u8], byte: u8) -> bool {
@@ -53,31 +71,44 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn stars_questions_and_sets_match_as_in_fnmatch() {
+    fn a_pattern_is_the_whole_text() {
         for (pattern, text, wanted) in [
             ("", "", true),
             ("", "a", false),
             ("*", "", true),
+            ("?", "", false),
             ("a*b*c", "aXbYbZc", true),
             ("a*b*c", "aXbYbZ", false),
             ("*ab", "aab", true),
             ("a?c", "abc", true),
             ("a?", "a", false),
+            ("web", "web-1", false),
+            ("web-*", "web-", true),
+            ("ACME [OEM]*", "ACME [OEM] 3", true),
+        ] {
+            assert_eq!(matches(pattern, text), wanted, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn fnmatch_knows_sets() {
+        for (pattern, text, wanted) in [
+            ("a*b?c", "aXbYbZc", true),
             ("IPI000[1-3x]:*", "IPI0002:", true),
             ("IPI000[1-3x]:*", "IPI000x:", true),
             ("IPI000[1-3x]:*", "IPI0004:", false),
             ("a[b", "ab", false),
             ("[[]a]", "[a]", true),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), wanted, "{pattern} {text}");
+            assert_eq!(fnmatch(pattern, text), wanted, "{pattern} {text}");
         }
     }
 
     #[test]
     fn many_stars_cost_no_more_than_their_length() {
         let began = Instant::now();
-        assert!(!matches("*a".repeat(120).as_bytes(), "a".repeat(119).as_bytes()));
-        assert!(!matches(format!("{}b", "*a".repeat(100)).as_bytes(), "a".repeat(4000).as_bytes()));
+        assert!(!matches(&"*a".repeat(120), &"a".repeat(119)));
+        assert!(!fnmatch(&format!("{}b", "*a".repeat(100)), &"a".repeat(4000)));
         assert!(began.elapsed() < Duration::from_secs(5));
     }
 }

@@ -123,8 +123,6 @@ impl Filter {
             return Ok(Self { subject: Subject::Identifiers { bus, vendor, device } });
         }
         if let Some((name, _)) = firmware {
-            // Names of products have brackets: `ThinkSystem SR650 -[7X06]-`.
-            let pattern = pattern.replace('[', "[[]");
             return Ok(Self { subject: Subject::Firmware { name, pattern } });
         }
         if pattern.split('[').skip(1).any(|set| !set.contains(']')) {
@@ -136,17 +134,17 @@ impl Filter {
     /// Tells if a machine has such hardware.
     #[must_use]
     pub fn matches(&self, hardware: &Hardware) -> bool {
-        let matches = |pattern: &str, text: &str| glob::matches(pattern.as_bytes(), text.as_bytes());
         let mut aliases = hardware.modaliases.iter().map(|alias| alias.to_lowercase());
         match &self.subject {
-            Subject::Modalias(pattern) => aliases.any(|alias| matches(pattern, &alias)),
+            Subject::Modalias(pattern) => aliases.any(|alias| glob::fnmatch(pattern, &alias)),
             Subject::Identifiers { bus, vendor, device } => aliases.any(|alias| {
                 bus.identifiers(&alias).is_some_and(|(has_vendor, has_device)| {
-                    matches(vendor, has_vendor) && matches(device, has_device)
+                    glob::matches(vendor, has_vendor) && glob::matches(device, has_device)
                 })
             }),
+            // A `[` is itself here: names of products have brackets, as in `ThinkSystem SR650 -[7X06]-`.
             Subject::Firmware { name, pattern } => {
-                hardware.firmware.get(name).is_some_and(|text| matches(pattern, &text.to_lowercase()))
+                hardware.firmware.get(name).is_some_and(|text| glob::matches(pattern, &text.to_lowercase()))
             }
         }
     }

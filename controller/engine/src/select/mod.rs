@@ -12,7 +12,7 @@ pub mod allocate;
 pub mod matching;
 
 pub use allocate::{Ground, Placed, Wish, allocate};
-pub use matching::{Constraint, hindrances, is_at_switch, is_like, lacks};
+pub use matching::{Constraint, hindrances, is_at_switch, lacks};
 
 use std::collections::{BTreeMap, BTreeSet};
 

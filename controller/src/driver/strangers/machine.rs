@@ -50,7 +50,7 @@ pub(super) fn name_by_mac(mac: Mac) -> String {
 fn holds(rule: &EnlistRule, found: Found<'_>, inventory: &Inventory) -> bool {
     let dmi = &found.inventory.dmi;
     let is_like = |pattern: &Option<String>, text: &str| {
-        pattern.as_ref().is_none_or(|it| basalt_engine::select::is_like(it, text))
+        pattern.as_ref().is_none_or(|it| basalt_api::glob::matches(it, text))
     };
     rule.rack.as_ref().is_none_or(|rack| rack.as_str() == found.rack)
         && rule.vlan.as_ref().is_none_or(|vlan| Some(vlan.as_str()) == found.vlan)

@@ -268,11 +268,17 @@ fn origins(estate: &Estate) -> Vec<String> {
     if !estate.settings.dns_secondaries.is_empty() {
         origins.push(catalog(&estate.settings));
     }
-    origins.extend(members(estate).into_iter().map(|member| member.origin));
+    origins.extend(copied(estate));
     origins
 }
 
-/// The zones that the secondaries of the Settings copy, with a label for each in the catalog.
+/// The names of the zones that the secondaries of the Settings copy.
+fn copied(estate: &Estate) -> impl Iterator<Item = String> {
+    let domains = estate.served_domains().map(|domain| domain.name.clone());
+    domains.chain(estate.reverse_zones().into_iter().map(|zone| zone.origin))
+}
+
+/// The zones of [`copied`], with a label for each in the catalog.
 ///
 /// A server that sees another label forgets the zone and copies it anew (RFC 9432 §5.4). So a domain that was deleted and declared again has another.
 fn members(estate: &Estate) -> Vec<Member> {
@@ -359,7 +365,7 @@ async fn secondaries(store: &Store, estate: &Estate) -> Result<Vec<DnsSecondary>
     if let Some(uid) = estate.settings_uid {
         let declared = Declared { uid, field: "/dns_secondaries", of: &estate.settings.dns_secondaries };
         let mut zones = vec![catalog(&estate.settings)];
-        zones.extend(members(estate).into_iter().map(|member| member.origin));
+        zones.extend(copied(estate));
         for (name, secondary) in declared.with_secrets(store).await? {
             all.push(DnsSecondary { zones: zones.clone(), name, ..secondary });
         }
