@@ -9,6 +9,7 @@ use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::NoParameters;
 use crate::blobs::{BlobError, Part};
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -16,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use basalt_api::values::Sha256;
 use basalt_api::wire::{BlobState, RECEIVED_HEADER};
 use basalt_api::{FieldCode, ProblemCode};
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use tokio_util::io::{ReaderStream, StreamReader};
 
 impl From<BlobError> for Refusal {
@@ -117,18 +118,23 @@ fn content_range(value: &HeaderValue) -> Answer<Part> {
 
 pub(super) async fn download(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(text): Path<String>,
     _: NoParameters,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let sha256 = hash(&text)?;
+    let place = app.rooms().downloads.take(&caller)?;
     let Some(blob) = app.blobs().find(&sha256).await? else {
         return Err(Refusal::new(ProblemCode::NotFound, format!("there is no blob {text}")));
     };
     let offset = headers.get(header::RANGE).and_then(open_range).filter(|o| *o < blob.size);
     let file = app.blobs().read(&sha256, offset.unwrap_or(0)).await?;
     let left = blob.size.saturating_sub(offset.unwrap_or(0));
-    let mut answer = Body::from_stream(ReaderStream::with_capacity(file, 256 << 10)).into_response();
+    let content = ReaderStream::with_capacity(file, 256 << 10).inspect(move |_| {
+        let _held = &place;
+    });
+    let mut answer = Body::from_stream(content).into_response();
     answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(left));
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     if let Some(offset) = offset {

@@ -55,6 +55,8 @@ impl Lasting {
 pub(super) struct Rooms {
     /// Requests that follow events. Each asks the database when something happens.
     pub(super) events: Lasting,
+    /// Downloads of blobs. Each holds a file open.
+    pub(super) downloads: Lasting,
     /// Requests that follow a log. Each holds a file open.
     pub(super) logs: Lasting,
     /// Requests with `wait`. Terraform makes one for each resource that it waits for.
@@ -65,6 +67,7 @@ impl Default for Rooms {
     fn default() -> Self {
         Self {
             events: Lasting::new("requests that follow events", Limits { all: 200, of_one: 25 }, 20),
+            downloads: Lasting::new("downloads of blobs", Limits { all: 256, of_one: 64 }, 32),
             logs: Lasting::new("requests that follow a log", Limits { all: 256, of_one: 32 }, 32),
             waits: Lasting::new("requests that wait", Limits { all: 2000, of_one: 250 }, 100),
         }

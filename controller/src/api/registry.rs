@@ -4,14 +4,12 @@ use super::App;
 use super::problem::{Answer, Refusal};
 use crate::registry::{NAMESPACE, Package, TYPE, VERSION, file_name, sums};
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio_util::io::ReaderStream;
 
 /// The plugin protocol of the provider.
 const PROTOCOLS: [&str; 1] = ["6.0"];
@@ -79,12 +77,8 @@ pub(super) async fn file(
     let Some(package) = packages.iter().find(|package| package.name == file) else {
         return Err(Refusal::new(ProblemCode::NotFound, format!("there is no file {file} of the provider")));
     };
-    let opened = tokio::fs::File::open(&package.path).await.map_err(|error| unreadable(&app, &error))?;
-    let size = opened.metadata().await.map_err(|error| unreadable(&app, &error))?.len();
-    let mut answer = Body::from_stream(ReaderStream::with_capacity(opened, 256 << 10)).into_response();
-    answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(size));
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"));
-    Ok(answer)
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"))];
+    Ok((kind, package.content.clone()).into_response())
 }
 
 /// The packages, where the path means the one provider and version that there is.

@@ -7,7 +7,7 @@ use super::guard::Peer;
 use super::stall::{Impatient, Writing};
 use super::tls::{self, Certificate};
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, header};
 use axum::serve::Listener;
@@ -38,10 +38,15 @@ const BUFFER: usize = 64 << 10;
 /// Requests of one connection of HTTP/2 at a time. A browser has some ten, and a client as many connections as [`Places`] has for one.
 const STREAMS: u32 = 64;
 
-/// The longest life of an HTTP/2 connection. A stream that its client does not read ends with it: clients open another connection.
+/// Bytes of an answer that a connection is given at once. It may hold so much of each answer that its client does not take.
+const PIECE: usize = 16 << 10;
+
+/// The longest life of an HTTP/2 connection. Clients open another one.
 const LIFE: Duration = Duration::from_secs(3600);
 /// Requests under way get so long to end, when a connection's life is over.
 const FAREWELL: Duration = Duration::from_secs(30);
+/// When the region stops, a connection ends whose client takes nothing of its answers for so long.
+const HASTE: Duration = Duration::from_secs(2);
 /// Bytes of a request's head in HTTP/2.
 const HEAD: u32 = 16 << 10;
 
@@ -194,16 +199,17 @@ impl Talk {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let service = answering(self.router, peer, Arc::default());
+        let flow: Arc<Flow> = Arc::default();
+        let service = answering(self.router, peer, Arc::clone(&flow));
         let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(io), service));
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            ended = connection.as_mut() => Some(ended),
             () = stopped(self.stopping) => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                flow.farewell(connection, self.patience.min(HASTE)).await
             }
         };
-        if let Err(error) = ended {
+        if let Some(Err(error)) = ended {
             tracing::debug!(%error, "a connection ended early");
         }
     }
@@ -224,29 +230,24 @@ impl Talk {
             .keep_alive_timeout(self.patience);
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(io), service));
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            ended = connection.as_mut() => Some(ended),
             () = stopped(self.stopping) => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                flow.farewell(connection, self.patience.min(HASTE)).await
             }
             () = flow.idle(self.patience) => {
                 connection.as_mut().graceful_shutdown();
-                // The last part of an answer may be left unread as well.
-                match tokio::time::timeout(self.patience, connection).await {
-                    Ok(ended) => ended,
-                    Err(_) => return,
-                }
+                // A request may have been on its way.
+                let farewell = flow.farewell(connection, self.patience);
+                tokio::time::timeout(LIFE, farewell).await.unwrap_or_default()
             }
-            () = flow.stuck(self.patience) => return,
+            () = flow.stuck(self.patience) => None,
             () = tokio::time::sleep(LIFE) => {
                 connection.as_mut().graceful_shutdown();
-                match tokio::time::timeout(FAREWELL, connection).await {
-                    Ok(ended) => ended,
-                    Err(_) => return,
-                }
+                tokio::time::timeout(FAREWELL, connection).await.ok()
             }
         };
-        if let Err(error) = ended {
+        if let Some(Err(error)) = ended {
             tracing::debug!(%error, "a connection ended early");
         }
     }
@@ -272,7 +273,7 @@ fn answering(
         }
         request.extensions_mut().insert(ConnectInfo(peer));
         let (answer, stream) = (router.call(request), Stream::new(&flow));
-        async move { answer.await.map(|response| response.map(|body| Body::new(Held { body, stream }))) }
+        async move { answer.await.map(|response| response.map(|body| Body::new(Held::new(body, stream)))) }
     })
 }
 
@@ -297,6 +298,15 @@ impl Flow {
         while quiet < 2 {
             tokio::time::sleep(patience / 2).await;
             quiet = if self.under_way.load(Ordering::Relaxed) == 0 { quiet + 1 } else { 0 };
+        }
+    }
+
+    /// The end of a connection that is shutting down: of itself, or `None` when its client takes nothing of an answer for so long.
+    async fn farewell<T>(&self, connection: impl Future<Output = T>, patience: Duration) -> Option<T> {
+        tokio::select! {
+            ended = connection => Some(ended),
+            () = self.idle(patience) => None,
+            () = self.stuck(patience) => None,
         }
     }
 
@@ -332,36 +342,61 @@ impl Drop for Stream {
     }
 }
 
-/// The body of an answer that is watched until it ends. The connection asks for the next part when the client has room for it.
+/// The body of an answer, in pieces. The connection asks for the next one when the client has room for more than the last.
 struct Held {
     body: Body,
+    /// What was made of the answer and not handed on.
+    rest: Bytes,
     stream: Stream,
 }
 
+impl Held {
+    fn new(body: Body, stream: Stream) -> Self {
+        Self { body, rest: Bytes::new(), stream }
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            let polled = Pin::new(&mut self.body).poll_frame(context);
+            let Poll::Ready(Some(Ok(frame))) = polled else { return polled };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(other) => return Poll::Ready(Some(Ok(other))),
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+}
+
 impl HttpBody for Held {
-    type Data = axum::body::Bytes;
+    type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let polled = self.poll_piece(context);
         let (flow, number) = (&self.stream.flow, self.stream.number);
         match &polled {
-            Poll::Ready(Some(Ok(_))) if !self.body.is_end_stream() => {
-                flow.untaken().insert(number, Instant::now());
-            }
+            Poll::Ready(Some(Ok(_))) => drop(flow.untaken().insert(number, Instant::now())),
             _ => drop(flow.untaken().remove(&number)),
         }
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower().saturating_add(rest));
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
     }
 }

@@ -3,7 +3,10 @@
 use super::App;
 use super::problem::{Answer, Refusal};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use basalt_api::wire::Version;
 use basalt_db::StoreError;
 use serde_json::Value;
@@ -35,8 +38,10 @@ pub(super) async fn version(State(app): State<App>) -> Json<Version> {
     })
 }
 
-pub(super) async fn openapi() -> Json<&'static Value> {
-    Json(document())
+/// The description of the API. All answers share one text: strangers may ask for it.
+pub(super) async fn openapi() -> Response {
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.clone()).into_response()
 }
 
 pub(super) fn document() -> &'static Value {

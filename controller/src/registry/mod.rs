@@ -6,9 +6,10 @@
 pub(crate) mod openpgp;
 mod zip;
 
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::body::Bytes;
 use openpgp::Signer;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -35,7 +36,8 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Its SHA-256, in hexadecimal digits.
     pub(crate) sha256: String,
-    pub(crate) path: PathBuf,
+    /// It is in memory: strangers may ask for it, and each answer from a file would hold the file open.
+    pub(crate) content: Bytes,
 }
 
 /// What the region has to give.
@@ -159,7 +161,7 @@ fn look(directory: &Path) -> io::Result<Vec<Found>> {
 fn pack(directory: &Path, made: &Path, found: &[Found]) -> io::Result<Vec<Package>> {
     let mut packages = Vec::new();
     for (name, (os, arch)) in found.iter().filter_map(|found| Some((&found.name, platform(&found.name)?))) {
-        packages.push(package(os, arch, directory.join(name))?);
+        packages.push(package(os, arch, &directory.join(name))?);
     }
     let (os, arch) = here();
     let is_packed = packages.iter().any(|package| (package.os.as_str(), package.arch.as_str()) == (os, arch));
@@ -170,23 +172,17 @@ fn pack(directory: &Path, made: &Path, found: &[Found]) -> io::Result<Vec<Packag
         let new = path.with_extension("new");
         zip::write(&directory.join(PROGRAM), &format!("{PROGRAM}_v{VERSION}"), &new)?;
         std::fs::rename(&new, &path)?;
-        packages.push(package(os, arch, path)?);
+        packages.push(package(os, arch, &path)?);
     }
     packages.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(packages)
 }
 
-fn package(os: &str, arch: &str, path: PathBuf) -> io::Result<Package> {
-    let mut file = std::fs::File::open(&path)?;
-    let mut hash = Context::new(&SHA256);
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        let read = file.read(&mut piece)?;
-        let Some(piece) = piece.get(..read).filter(|piece| !piece.is_empty()) else { break };
-        hash.update(piece);
-    }
+fn package(os: &str, arch: &str, path: &Path) -> io::Result<Package> {
+    let content = Bytes::from(std::fs::read(path)?);
+    let sha256 = hex::encode(digest(&SHA256, &content));
     let name = file_name(&format!("{os}_{arch}.zip"));
-    Ok(Package { os: os.to_owned(), arch: arch.to_owned(), name, sha256: hex::encode(hash.finish()), path })
+    Ok(Package { os: os.to_owned(), arch: arch.to_owned(), name, sha256, content })
 }
 
 #[cfg(test)]

@@ -217,6 +217,19 @@ async fn a_connection_of_http2_carries_streams_and_requests_at_the_same_time() {
     assert_eq!(sender.send_request(login).await.unwrap().status(), 403);
 }
 
+/// Reads a stream to its end, a piece each `every`. Returns its octets.
+async fn read_slowly(mut body: hyper::body::Incoming, every: Duration) -> usize {
+    let mut octets = 0;
+    loop {
+        let next = std::future::poll_fn(|context| {
+            hyper::body::Body::poll_frame(std::pin::Pin::new(&mut body), context)
+        });
+        let Some(frame) = next.await else { return octets };
+        octets += frame.expect("it is not cut off").into_data().unwrap().len();
+        tokio::time::sleep(every).await;
+    }
+}
+
 #[tokio::test]
 async fn a_connection_of_http2_of_which_an_answer_is_not_read_ends() {
     let dir = tempfile::tempdir().unwrap();
@@ -230,20 +243,76 @@ async fn a_connection_of_http2_of_which_an_answer_is_not_read_ends() {
     let by = [("authorization", bearer.as_str())];
     let (mut reader, reader_end) = multiplexed(&lab, &files).await;
     let stream = reader.send_request(request(&lab, "GET", "/api/v1/watch", &by, "")).await.unwrap();
-    // The first answer is made at once, the other one part by part.
-    for path in ["/openapi.json", "/api/v1/watch"] {
-        let (mut greedy, greedy_end) = multiplexed_with(&lab, &files, 512).await;
-        let unread = greedy.send_request(request(&lab, "GET", path, &by, "")).await.unwrap();
+    // The page is made at once, the watch part by part. A window of 65,535 octets takes a part of each page.
+    for (path, window, times) in [
+        ("/openapi.json", 0, 1),
+        ("/openapi.json", 1, 60),
+        ("/openapi.json", 512, 1),
+        ("/openapi.json", 65_535, 60),
+        ("/api/v1/watch", 512, 1),
+    ] {
+        let (mut greedy, greedy_end) = multiplexed_with(&lab, &files, window).await;
+        let mut unread = Vec::new();
+        for _ in 0..times {
+            unread.push(greedy.send_request(request(&lab, "GET", path, &by, "")).await.unwrap());
+        }
         for name in ["a", "b"] {
-            let zone = serde_json::json!({"description": format!("{path} {}", name.repeat(2000))});
+            let zone = serde_json::json!({"description": format!("{path} {window} {}", name.repeat(2000))});
             lab.api.declare(&format!("/api/v1/zones/{name}"), &zone.to_string()).await;
         }
         let ended = tokio::time::timeout(Duration::from_secs(20), greedy_end).await;
-        ended.unwrap_or_else(|_| panic!("{path}: it is not hung up on")).unwrap();
+        ended.unwrap_or_else(|_| panic!("{path} {window}: it is not hung up on")).unwrap();
         drop(unread);
     }
     assert!(!reader_end.is_finished(), "nothing more is to be read of this one");
-    drop(stream);
+    // A stream that is read does not keep one that is not.
+    let (mut mixed, mixed_end) = multiplexed_with(&lab, &files, 65_535).await;
+    let watched = mixed.send_request(request(&lab, "GET", "/api/v1/watch", &by, "")).await.unwrap();
+    let read = tokio::spawn(async move {
+        let mut body = watched.into_body();
+        while let Some(Ok(_)) = std::future::poll_fn(|context| {
+            hyper::body::Body::poll_frame(std::pin::Pin::new(&mut body), context)
+        })
+        .await
+        {}
+    });
+    let unread = mixed.send_request(request(&lab, "GET", "/openapi.json", &[], "")).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), mixed_end).await;
+    ended.expect("it is hung up on").unwrap();
+    read.await.unwrap();
+    drop((stream, unread));
+}
+
+#[tokio::test]
+async fn a_client_of_http2_that_reads_slowly_gets_its_whole_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let patience = Duration::from_millis(500);
+    let lab = lab_with(|settings| {
+        settings.tls = Some(files.clone());
+        settings.client_timeout = patience;
+    })
+    .await;
+    let (mut sender, _end) = multiplexed_with(&lab, &files, 16 << 10).await;
+    let answer = sender.send_request(request(&lab, "GET", "/openapi.json", &[], "")).await.unwrap();
+    let length: usize = answer.headers()["content-length"].to_str().unwrap().parse().unwrap();
+    let began = std::time::Instant::now();
+    assert_eq!(read_slowly(answer.into_body(), Duration::from_millis(80)).await, length);
+    assert!(began.elapsed() > patience * 4, "it was read too fast to show anything");
+}
+
+#[tokio::test]
+async fn a_client_of_http2_that_reads_nothing_does_not_hold_up_the_end_of_a_region() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let lab = lab_with(|settings| settings.tls = Some(files.clone())).await;
+    let (mut greedy, _end) = multiplexed_with(&lab, &files, 0).await;
+    let unread = greedy.send_request(request(&lab, "GET", "/openapi.json", &[], "")).await.unwrap();
+    let began = std::time::Instant::now();
+    lab.region.stop().await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "requests have 20 s to end; it took {took:?}");
+    drop(unread);
 }
 
 #[tokio::test]
@@ -265,4 +334,40 @@ async fn a_connection_of_http2_on_which_nothing_is_asked_ends_and_a_stream_keeps
     assert!(!busy_end.is_finished(), "a watch is under way on it");
     drop(stream);
     tokio::time::timeout(Duration::from_secs(20), busy_end).await.expect("it is hung up on").unwrap();
+}
+
+#[tokio::test]
+async fn one_client_has_so_many_downloads_of_blobs_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let lab = lab_with(|settings| settings.tls = Some(files.clone())).await;
+    let bearer = format!("Bearer {}", crate::support::admin_token(lab.dir.path()));
+    let by = [("authorization", bearer.as_str())];
+    let content = vec![b'x'; 100_000];
+    let path = format!("/api/v1/blobs/{}", crate::blobs::hash(&content));
+    assert_eq!(lab.api.send("PUT", &path, &[], content).await.status, 201);
+    let mut connections = Vec::new();
+    let mut unread = Vec::new();
+    // An admin has the places of admins as well.
+    let refused = loop {
+        let (mut sender, end) = multiplexed_with(&lab, &files, 0).await;
+        for _ in 0..60 {
+            unread.push(sender.send_request(request(&lab, "GET", &path, &by, "")).await.unwrap());
+        }
+        connections.push((sender, end));
+        if let Some(last) = unread.iter().find(|answer| answer.status() != 200) {
+            break last.status();
+        }
+        assert!(unread.len() < 300, "nothing bounds the downloads of one client");
+    };
+    assert_eq!(refused.as_u16(), 503);
+    assert_eq!(unread.iter().filter(|answer| answer.status() == 200).count(), 80);
+    drop(unread);
+    drop(connections);
+    let again = async {
+        while lab.api.get(&path).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), again).await.expect("places come back");
 }
