@@ -57,10 +57,6 @@ impl Store {
             return Err(object::not_found(kind, key));
         };
         self.within_reach(&mut tx, &row, judge).await?;
-        let errors = judge.renaming(&row.clone().object()?);
-        if !errors.is_empty() {
-            return Err(StoreError::Refused { errors });
-        }
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }
@@ -71,6 +67,10 @@ impl Store {
         while let Some((row, to)) = renames.pop() {
             if row.name == to {
                 continue;
+            }
+            let errors = judge.renaming(&row.clone().object()?);
+            if !errors.is_empty() {
+                return Err(StoreError::Refused { errors });
             }
             let named = |name: &str| serde_json::json!({ "name": name });
             written.push(audit::Written::beside(&row, &named(&row.name), &named(&to)));

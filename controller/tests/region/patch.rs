@@ -189,6 +189,15 @@ async fn what_another_manager_declared_is_patched_and_deleted_only_with_adopt() 
         assert_eq!(refused.problem().1, "locked");
         assert!(refused.text().contains("rename it with terraform, or say adopt"), "{refused:?}");
     }
+    // The Vlans of a Fabric have its name in theirs.
+    let fabric = "/api/v1/fabrics/g";
+    lab.api.send("PUT", fabric, &[cli], r#"{"spec":{}}"#).await;
+    let vlan = r#"{"spec":{"fabric":"g","vid":5}}"#;
+    assert_eq!(lab.api.send("PUT", "/api/v1/vlans/g.5", &[terraform], vlan).await.status, 201);
+    let refused = lab.api.send("POST", &format!("{fabric}/rename"), &[cli], r#"{"name":"h"}"#).await;
+    assert_eq!(refused.problem().1, "locked");
+    assert!(refused.text().contains(r#"Vlan \"g.5\" is managed by"#), "{refused:?}");
+    assert_eq!(lab.api.get("/api/v1/vlans/g.5").await.status, 200);
     assert_eq!(renamed("?dry_run=true", &[terraform]).await.status, 200);
     assert_eq!(renamed("?dry_run=true&adopt=true", &[cli]).await.status, 200);
     assert_eq!(lab.api.get(zone).await.json()["spec"]["description"], "theirs");
