@@ -32,6 +32,9 @@ const BY_USER_AND_NETWORK: Limit = Limit { burst: 10, every: Duration::from_secs
 /// From all networks together.
 const BY_USER: Limit = Limit { burst: 30, every: Duration::from_secs(2) };
 
+/// Logins by way of an issuer's page that a wide network begins. The database keeps each for some minutes.
+const BEGUN: Limit = Limit { burst: 200, every: Duration::from_secs(1) };
+
 /// The longest delay for tries from elsewhere.
 const LATEST: Duration = Duration::from_secs(3);
 
@@ -46,6 +49,7 @@ pub(super) struct Tries {
     by_network: Mutex<Buckets<String>>,
     by_user_and_network: Mutex<Buckets<(String, String)>>,
     by_user: Mutex<Buckets<String>>,
+    begun: Mutex<Buckets<IpAddr>>,
 }
 
 impl Default for Tries {
@@ -56,6 +60,7 @@ impl Default for Tries {
             by_network: Mutex::new(Buckets::new(BY_NETWORK)),
             by_user_and_network: Mutex::new(Buckets::new(BY_USER_AND_NETWORK)),
             by_user: Mutex::new(Buckets::new(BY_USER)),
+            begun: Mutex::new(Buckets::new(BEGUN)),
         }
     }
 }
@@ -66,11 +71,7 @@ impl Tries {
     /// # Errors
     /// All places are taken, or all that one wide network may have.
     pub(super) fn begin(&self, peer: Peer) -> Answer<Place<IpAddr>> {
-        let client = match peer {
-            Peer::Tcp(address) | Peer::Tls(address) => counted(address.ip()).map(wide),
-            Peer::Unix { .. } => None,
-        };
-        self.under_way.try_take(client).map_err(|full| {
+        self.under_way.try_take(wide_network(peer)).map_err(|full| {
             let detail = match full {
                 Full::Client { .. } => format!(
                     "{peer} and its neighbours have {} logins under way, as many as one network may have; try again",
@@ -80,6 +81,16 @@ impl Tries {
             };
             Refusal::unavailable(detail)
         })
+    }
+
+    /// For a login that is begun and that the database keeps.
+    ///
+    /// # Errors
+    /// Its network, or the wide network that it is part of, began too many.
+    pub(super) fn admit_begun(&self, peer: Peer) -> Answer<()> {
+        self.admit_address(&peer.to_string())?;
+        let Some(network) = wide_network(peer) else { return Ok(()) };
+        held(&self.begun).take(self.start.elapsed(), network).map_err(too_many)
     }
 
     /// Waits until this user may be tried from this address.
@@ -136,6 +147,13 @@ fn network(address: &str) -> String {
         }
         Ok(IpAddr::V4(address)) => address.to_string(),
         Err(_) => address.to_owned(),
+    }
+}
+
+fn wide_network(peer: Peer) -> Option<IpAddr> {
+    match peer {
+        Peer::Tcp(address) | Peer::Tls(address) => counted(address.ip()).map(wide),
+        Peer::Unix { .. } => None,
     }
 }
 
@@ -198,6 +216,16 @@ mod tests {
         let _neighbour = tries.begin(from("198.51.101.1")).unwrap();
         drop(own);
         assert!(tries.begin(from("2001:db8:7::1")).is_ok(), "what has ended is not counted");
+    }
+
+    #[test]
+    fn a_host_with_many_networks_begins_no_more_logins_than_one_wide_network_may() {
+        let tries = Tries::default();
+        let from = |address: &str| Peer::Tls((address.parse::<IpAddr>().unwrap(), 4000).into());
+        let begun = (0..1000).filter(|n| tries.admit_begun(from(&format!("2001:db8:7:{n:x}::1"))).is_ok());
+        // A place comes back each second.
+        assert!((200..260).contains(&begun.count()));
+        assert!(tries.admit_begun(from("2001:db8:8::1")).is_ok());
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub(super) async fn begin(
     _: NoParameters,
 ) -> Answer<Response> {
     cookie::same_origin(&headers)?;
-    app.0.logins.tries.admit_address(&peer.0.to_string())?;
+    let _place = app.0.logins.tries.begin(peer.0)?;
+    app.0.logins.tries.admit_begun(peer.0)?;
     let (_, settings, console) = for_browsers(&app).await?;
     let asked = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let asked = asked.or(uri.authority().map(|authority| authority.as_str())).unwrap_or_default();
