@@ -30,12 +30,13 @@ use crate::link::origin::RegionOrigin;
 use crate::link::tls;
 
 /// The regions' paths that a rack passes on.
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "/api/{*path}",
     "/v1/providers/{*path}",
     "/.well-known/terraform.json",
     "/openapi.json",
     "/",
+    "/ui/{*path}",
     "/docs",
     "/pages",
     "/pages/{page}",

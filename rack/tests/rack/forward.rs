@@ -101,6 +101,9 @@ async fn a_request_reaches_a_region_as_it_is_but_for_who_asks_and_only_over_tls(
     let answer = plain.send(ask()).await;
     assert_eq!(answer.status, 426, "a token is not sent in the clear");
     let elsewhere = Client { spki: Some(world.rack.spki_sha256.clone()), ..plain };
+    for page in ["/", "/ui/machines", "/ui/assets/index-1a2b.js", "/docs", "/pages"] {
+        assert_eq!(elsewhere.get(page).await.status, 200, "{page}: a browser needs all of the console");
+    }
     assert_eq!(elsewhere.get("/metrics").await.status, 404, "not everything of a region is passed on");
     World { client: elsewhere, ..world }.end().await;
 }
