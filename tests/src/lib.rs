@@ -1,6 +1,7 @@
 //! End-to-end tests.
 
 pub mod browser;
+pub mod fleet;
 
 /// True under `make soak`, which sets `BASALT_SOAK`: tests that are long by nature run at their full length.
 #[must_use]

@@ -234,6 +234,11 @@ fn racks(counts: &rack_meters::Counts, text: &mut Exposition) {
     for (kind, histogram) in &counts.handling {
         self::histogram(name, &[("type", kind)], bounds, histogram, text);
     }
+    let name = "basalt_rack_concern_bytes_total";
+    text.family(name, "counter", "Bytes of the documents that racks were sent, by concern.");
+    for (concern, bytes) in &counts.concern_bytes {
+        text.sample(name, &[("concern", concern)], bytes);
+    }
     let name = "basalt_rack_concern_answers_total";
     text.family(name, "counter", "Answers of racks to what they were told, by outcome.");
     for (outcome, count) in &counts.answers {

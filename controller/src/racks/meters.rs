@@ -38,6 +38,8 @@ pub struct Counts {
     pub messages: BTreeMap<(&'static str, &'static str), u64>,
     /// How long it takes to handle those of racks, by type.
     pub handling: BTreeMap<&'static str, Histogram>,
+    /// Bytes of the documents that racks were sent, by concern.
+    pub concern_bytes: BTreeMap<String, u64>,
     /// Answers to concerns, by outcome.
     pub answers: BTreeMap<&'static str, u64>,
     /// Facts.
@@ -157,6 +159,8 @@ impl Meters {
             from_region::Message::Welcome(_) => "welcome",
             from_region::Message::Concern(version) => {
                 self.ask(rack, concern_key(&version.concern, version.generation), concern(version));
+                let bytes = u64::try_from(version.body.len()).unwrap_or(u64::MAX);
+                *locked(&self.counts).concern_bytes.entry(version.concern.clone()).or_default() += bytes;
                 "concern"
             }
             from_region::Message::FactAck(_) => "fact_ack",

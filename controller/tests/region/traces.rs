@@ -189,6 +189,7 @@ async fn one_trace_leads_from_a_request_to_the_rack_that_acts() {
         (r#"basalt_rack_rpc_duration_seconds_count{rpc="Link"}"#, 1.0),
         (r#"basalt_rack_messages_total{direction="to_rack",type="power"}"#, 1.0),
         (r#"basalt_rack_message_duration_seconds_count{type="facts"}"#, 1.0),
+        (r#"basalt_rack_concern_bytes_total{concern="boot"}"#, 1.0),
         (r#"basalt_rack_concern_answers_total{outcome="applied"}"#, 1.0),
         ("basalt_rack_facts_total", 1.0),
         ("basalt_rack_links", 1.0),

@@ -228,6 +228,16 @@ impl Site {
         })?)
     }
 
+    /// The figures of the region, in Prometheus' format.
+    ///
+    /// # Errors
+    /// The region does not answer.
+    pub async fn metrics(&self) -> Result<String, SiteError> {
+        let socket = self.socket();
+        let answer = request(&socket, "GET", "/metrics", "").await.map_err(LabError::file(&socket))?;
+        Ok(answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+    }
+
     /// Environment variables of the region's next starts.
     pub fn set_region_variables(&mut self, variables: &[(&str, &str)]) {
         self.region_variables = owned(variables);

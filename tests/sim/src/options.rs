@@ -58,18 +58,22 @@ pub struct MachineOptions {
     pub dhcp_patience: Duration,
 }
 
+/// The BMC of the machine before the first.
+const FIRST_BMC: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 100);
+
 impl MachineOptions {
     /// Machine `simN` with usual parts: 4 cores, 8 GiB of memory, 16 GiB of disk, BMC `10.77.0.(100 + N)` with user `admin`
     /// and password `secret`.
     #[must_use]
-    pub fn numbered(number: u8, firmware: Firmware) -> Self {
+    pub fn numbered(number: u16, firmware: Firmware) -> Self {
+        let [high, low] = number.to_be_bytes();
         Self {
             name: format!("sim{number}"),
-            mac: Mac([0x52, 0x54, 0x00, 0x51, 0x00, number]),
+            mac: Mac([0x52, 0x54, 0x00, 0x51, high, low]),
             bridge: BRIDGE.to_owned(),
             firmware,
             boot_order: BootOrder::default(),
-            bmc_address: Ipv4Addr::new(10, 77, 0, 100u8.saturating_add(number)),
+            bmc_address: Ipv4Addr::from(u32::from(FIRST_BMC).saturating_add(number.into())),
             bmc_user: "admin".to_owned(),
             bmc_password: "secret".to_owned(),
             disk_bytes: 16 << 30,

@@ -2,8 +2,8 @@
 
 use basalt_sim::{Event, Fault, Firmware, SimMachine, Speaker, Stage};
 
-use crate::fleet::{Fleet, LIMIT, machine_spec};
 use crate::store;
+use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
 const LOADER: Fault = Fault::HeldAt(Stage::Loader);
 const UNPACK: Fault = Fault::HeldAt(Stage::Unpack);

@@ -13,9 +13,9 @@ use basalt_sim::{Firmware, SimMachine};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::fleet::{Fleet, deployment_spec, machine_spec};
+use basalt_tests::fleet::{Fleet, deployment_spec, machine_spec};
 
-const MACHINES: u8 = 5;
+const MACHINES: u16 = 5;
 
 /// Changes of each machine.
 fn changes() -> usize {

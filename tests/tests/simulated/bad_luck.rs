@@ -3,7 +3,7 @@
 //!
 //! All of it happens at once, on a machine each. What was said is printed.
 
-use crate::fleet::{Fleet, ImageFile, deployment_spec, machine_spec};
+use basalt_tests::fleet::{Fleet, ImageFile, deployment_spec, machine_spec};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use basalt_sim::{Event, Firmware};
 use basalt_tests::browser;
 use serde_json::json;
 
-use crate::fleet::{Fleet, LIMIT, machine_spec};
+use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
 /// The rack beside the region: its port for syslog that needs no root.
 const SYSLOG: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1)), 5247);

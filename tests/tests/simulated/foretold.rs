@@ -3,8 +3,8 @@
 use basalt_sim::Firmware;
 use serde_json::json;
 
-use crate::fleet::{Fleet, machine_spec};
 use crate::terraform::{User, flat, said};
+use basalt_tests::fleet::{Fleet, machine_spec};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_that_gets_no_machine_as_things_are_says_so_when_it_is_planned() {

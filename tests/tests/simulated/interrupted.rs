@@ -6,8 +6,8 @@ use std::process::{Output, Stdio};
 use basalt_sim::{Event, Firmware, SimMachine};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fleet::{Fleet, LIMIT, machine_spec};
 use crate::terraform::{User, said};
+use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
 /// Who ends an apply: the user once (SIGINT), or somebody who lets it say nothing more (SIGKILL).
 const ENDS: [(&str, Signal); 2] = [("SIGINT", Signal::INT), ("SIGKILL", Signal::KILL)];

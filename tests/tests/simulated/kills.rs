@@ -10,7 +10,7 @@ use basalt_region::driver::kill::PLACES;
 use basalt_sim::{Event, Fault, Firmware, Stage};
 use serde_json::json;
 
-use crate::fleet::{Fleet, deployment_spec, machine_spec, run_script};
+use basalt_tests::fleet::{Fleet, deployment_spec, machine_spec, run_script};
 
 /// Steps in which a rack has no part.
 const REGION_ONLY: &[(StepId, &str)] = &[
@@ -40,7 +40,7 @@ fn places(step: &StepSpec) -> &'static [&'static str] {
 }
 
 /// The points of a life: all of them where tests are soaked, otherwise one of three.
-fn some_of(life: u8, points: impl Iterator<Item = String>) -> Vec<String> {
+fn some_of(life: u16, points: impl Iterator<Item = String>) -> Vec<String> {
     let every = if basalt_tests::soaks() { 1 } else { 3 };
     points.skip(usize::from(life) % every).step_by(every).collect()
 }
@@ -77,7 +77,7 @@ struct Kill {
 }
 
 impl Kill {
-    fn new(fleet: &Fleet, number: u8, points: Vec<String>) -> Self {
+    fn new(fleet: &Fleet, number: u16, points: Vec<String>) -> Self {
         let fired = fleet.site.directory().join(format!("killed-{number}"));
         std::fs::create_dir(&fired).expect("a directory for what fired");
         let variable = format!("{}:{}", points.join(","), fired.display());
@@ -85,7 +85,7 @@ impl Kill {
     }
 
     /// One machine's whole life, during which the process dies at each of the points.
-    async fn lived_through(self, fleet: &mut Fleet, number: u8) {
+    async fn lived_through(self, fleet: &mut Fleet, number: u16) {
         let machine = fleet.machine(number, Firmware::Bios, |_| {});
         let name = format!("sim{number}");
         fleet.declare_through_kills("machines", &name, machine_spec(&machine)).await;

@@ -1,8 +1,8 @@
 //! A machine from its first boot to its removal.
 
-use crate::fleet::{Fleet, deployment_spec, machine_spec};
 use basalt_api::wire::{OperationRequest, OperationState, Verb};
 use basalt_sim::{Event, Firmware};
+use basalt_tests::fleet::{Fleet, deployment_spec, machine_spec};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]

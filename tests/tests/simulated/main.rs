@@ -5,7 +5,6 @@ mod alone;
 mod announced;
 mod bad_luck;
 mod console;
-mod fleet;
 mod foretold;
 mod interrupted;
 mod kills;

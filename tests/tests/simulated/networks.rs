@@ -9,9 +9,9 @@ use basalt_lab::process::LabProcess;
 use basalt_sim::{Event, Firmware, MachineOptions, Speaker};
 use serde_json::{Value, json};
 
-use crate::fleet::{Fleet, LIMIT};
 use crate::racks::{addresses, deployed};
 use crate::store;
+use basalt_tests::fleet::{Fleet, LIMIT};
 
 /// The lab's second bridge.
 const HALL: &str = "br1";

@@ -9,7 +9,7 @@ use basalt_dhcp::Mac;
 use basalt_sim::{Event, Fault, Firmware, SimMachine, Stage};
 use serde_json::json;
 
-use crate::fleet::{Fleet, LIMIT, LOOK, machine_spec};
+use basalt_tests::fleet::{Fleet, LIMIT, LOOK, machine_spec};
 
 /// The address that each machine had last.
 pub(crate) fn addresses(machines: &[SimMachine]) -> BTreeMap<Ipv4Addr, Mac> {

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::fleet::{Fleet, machine_spec};
 use basalt_sim::{Event, Firmware};
+use basalt_tests::fleet::{Fleet, machine_spec};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]

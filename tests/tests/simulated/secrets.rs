@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{Fleet, LIMIT, machine_spec};
 use crate::store;
 use basalt_rack::link::join::JoinToken;
 use basalt_sim::Firmware;
+use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 use serde_json::{Value, json};
 use tfplugin::Reattached;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

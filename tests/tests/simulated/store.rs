@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tokio::process::Command;
 
-use crate::fleet::Fleet;
+use basalt_tests::fleet::Fleet;
 
 /// What a program of PostgreSQL says of the region's database.
 pub(crate) async fn ask(fleet: &Fleet, program: &str, arguments: &[&str]) -> Vec<u8> {

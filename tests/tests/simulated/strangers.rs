@@ -6,10 +6,10 @@ use basalt_api::agent::Outcome;
 use basalt_sim::{Event, Firmware, SimMachine, Speaker};
 use serde_json::json;
 
-use crate::fleet::{Fleet, LIMIT, machine_spec};
+use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
 /// Strangers that are switched on at once; at full length as many as a lab has addresses for.
-const MANY: u8 = 12;
+const MANY: u16 = 12;
 
 /// Waits until each of these was inspected and has come to its disk, on which nothing is.
 async fn looked_into(machine: &SimMachine, mark: usize) {

@@ -8,7 +8,7 @@ use tfplugin::testing::MiniCore;
 use tfplugin::{Reattached, Val};
 use tokio::process::Command;
 
-use crate::fleet::{Fleet, LIMIT, machine_spec};
+use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
 /// A user's directory, and the provider.
 pub(crate) struct User {

@@ -1,9 +1,9 @@
 //! Machines that a web service switches, in place of BMCs.
 
-use crate::fleet::{Fleet, machine_spec};
 use basalt_api::wire::{OperationState, Verb};
 use basalt_bmc::PowerState;
 use basalt_sim::{Event, Firmware, Gateway, SimMachine};
+use basalt_tests::fleet::{Fleet, machine_spec};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 

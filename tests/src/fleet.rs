@@ -13,15 +13,17 @@ use serde_json::{Value, json};
 use sha2::Digest;
 
 /// For everything that takes a few seconds when nothing else runs.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(120);
 /// Between two looks at something that becomes.
-pub(crate) const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_millis(100);
 /// Deadlines are minutes for real firmware; simulated firmware takes a second.
 const DIVISOR: &str = "30";
 
 /// A region, a rack, images, a network; and the machines that a test adds.
-pub(crate) struct Fleet {
-    pub(crate) site: Site,
+#[derive(Debug)]
+pub struct Fleet {
+    /// The region's and the rack's programs, in a lab.
+    pub site: Site,
     client: Client,
     revivals: u32,
 }
@@ -31,17 +33,32 @@ fn kind(plural: &str) -> &'static Kind {
 }
 
 /// `run_script`.
-pub(crate) fn run_script(script: &str) -> OperationRequest {
+pub fn run_script(script: &str) -> OperationRequest {
     OperationRequest { script: Some(script.to_owned()), ..OperationRequest::from(Verb::RunScript) }
 }
 
 /// A deployment of the image on a machine.
-pub(crate) fn deployment_spec(machine: &str) -> Value {
+pub fn deployment_spec(machine: &str) -> Value {
     json!({ "machine": machine, "image": "debian-12", "readiness": { "check": "cloud_init" } })
 }
 
+/// The network of the machines.
+#[derive(Clone, Copy, Debug)]
+pub struct Net {
+    /// Its addresses, `10.77.0.0/24`. The region's host is 10.77.0.1.
+    pub cidr: &'static str,
+    /// The addresses that the rack gives to machines, first and last.
+    pub range: [&'static str; 2],
+}
+
+impl Net {
+    /// For up to 50 machines.
+    pub const SMALL: Self = Self { cidr: "10.77.0.0/24", range: ["10.77.0.150", "10.77.0.199"] };
+}
+
 /// A file of an image, before it is uploaded.
-pub(crate) struct ImageFile {
+#[derive(Debug)]
+pub struct ImageFile {
     path: PathBuf,
     sha256: String,
     length: usize,
@@ -59,7 +76,7 @@ fn image(purpose: &str, files: Value) -> Value {
 }
 
 /// A machine as it is declared.
-pub(crate) fn machine_spec(machine: &SimMachine) -> Value {
+pub fn machine_spec(machine: &SimMachine) -> Value {
     let options = machine.options();
     json!({
         "boot_macs": [options.mac.to_string()],
@@ -75,7 +92,12 @@ pub(crate) fn machine_spec(machine: &SimMachine) -> Value {
 
 impl Fleet {
     /// Everything but machines.
-    pub(crate) async fn start(label: &str, variables: &[(&str, &str)]) -> Self {
+    pub async fn start(label: &str, variables: &[(&str, &str)]) -> Self {
+        Self::start_in(label, variables, Net::SMALL).await
+    }
+
+    /// Everything but machines, which are in this network.
+    pub async fn start_in(label: &str, variables: &[(&str, &str)], net: Net) -> Self {
         let mut site = Site::create(label).expect("a lab; the tests run as root");
         site.set_region_variables(&with_divisor(variables));
         site.start_region().await.expect("the region starts");
@@ -86,18 +108,19 @@ impl Fleet {
         let client =
             Client::new(&ClientConfig { endpoints, patience, ..ClientConfig::default() }).expect("a client");
         let fleet = Self { site, client, revivals: 0 };
-        fleet.network().await;
+        fleet.network(net).await;
         fleet.images().await;
         fleet
     }
 
-    async fn network(&self) {
+    async fn network(&self, net: Net) {
         self.declare("fabrics", "lab", json!({})).await;
         let vlan = json!({ "fabric": "lab", "vid": 0, "dhcp": { "enabled": true } });
         self.declare("vlans", "lab.0", vlan).await;
-        let subnet = json!({ "vlan": "lab.0", "cidr": "10.77.0.0/24", "gateway": "10.77.0.1" });
+        let subnet = json!({ "vlan": "lab.0", "cidr": net.cidr, "gateway": "10.77.0.1" });
         self.declare("subnets", "lab", subnet).await;
-        let range = json!({ "subnet": "lab", "start": "10.77.0.150", "end": "10.77.0.199" });
+        let [start, end] = net.range;
+        let range = json!({ "subnet": "lab", "start": start, "end": end });
         self.declare("ip_ranges", "lab", range).await;
     }
 
@@ -117,7 +140,7 @@ impl Fleet {
     }
 
     /// Declares an image to deploy whose file is not there yet.
-    pub(crate) async fn image_without_its_file(&self, name: &str) -> ImageFile {
+    pub async fn image_without_its_file(&self, name: &str) -> ImageFile {
         let root = self.file(name, 7 << 20);
         self.declare("images", name, image("deploy", json!({ "root_tarball": root.declared() }))).await;
         root
@@ -132,20 +155,26 @@ impl Fleet {
     }
 
     /// Uploads a file of an image.
-    pub(crate) async fn upload(&self, file: &ImageFile) {
+    pub async fn upload(&self, file: &ImageFile) {
         let sha256 = file.sha256.parse().expect("a hash");
         self.client.put_blob(&sha256, &file.path, |_| {}).await.expect("a blob is uploaded");
     }
 
     /// What a person says who has mended a machine's hardware.
-    pub(crate) async fn recommission(&self, machine: &str) {
+    pub async fn recommission(&self, machine: &str) {
         self.ask(machine, &Verb::Recommission.into()).await;
     }
 
+    /// A client of the region.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// A machine with empty disks, powered off.
-    pub(crate) fn machine(
+    pub fn machine(
         &self,
-        number: u8,
+        number: u16,
         firmware: Firmware,
         change: impl FnOnce(&mut MachineOptions),
     ) -> SimMachine {
@@ -155,14 +184,14 @@ impl Fleet {
     }
 
     /// Puts a spec.
-    pub(crate) async fn declare(&self, plural: &str, name: &str, spec: Value) {
+    pub async fn declare(&self, plural: &str, name: &str, spec: Value) {
         let request = PutRequest { kind: None, metadata: PutMetadata::default(), spec, status: None };
         let put = self.client.put(kind(plural), name, &request, Precondition::None).await;
         put.unwrap_or_else(|error| panic!("{plural}/{name} is refused: {error}"));
     }
 
     /// Puts a spec that is refused; which fields are named.
-    pub(crate) async fn refused(&self, plural: &str, name: &str, spec: Value) -> Vec<String> {
+    pub async fn refused(&self, plural: &str, name: &str, spec: Value) -> Vec<String> {
         let request = PutRequest { kind: None, metadata: PutMetadata::default(), spec, status: None };
         let put = self.client.put(kind(plural), name, &request, Precondition::None).await;
         let problem = put.expect_err("it is refused");
@@ -171,12 +200,12 @@ impl Fleet {
     }
 
     /// Deploys the image to a machine.
-    pub(crate) async fn deploy(&self, name: &str, machine: &str) {
+    pub async fn deploy(&self, name: &str, machine: &str) {
         self.declare("deployments", name, deployment_spec(machine)).await;
     }
 
     /// Puts a spec, while region and rack may be killed: a put that got no answer is repeated.
-    pub(crate) async fn declare_through_kills(&mut self, plural: &str, name: &str, spec: Value) {
+    pub async fn declare_through_kills(&mut self, plural: &str, name: &str, spec: Value) {
         let request = PutRequest { kind: None, metadata: PutMetadata::default(), spec, status: None };
         let end = Instant::now() + LIMIT;
         loop {
@@ -192,17 +221,17 @@ impl Fleet {
     }
 
     /// Asks for a script to be run on the machine.
-    pub(crate) async fn run_script(&self, machine: &str, script: &str) {
+    pub async fn run_script(&self, machine: &str, script: &str) {
         self.ask(machine, &run_script(script)).await;
     }
 
     /// Asks for something to be done to a machine once.
-    pub(crate) async fn ask(&self, machine: &str, request: &OperationRequest) {
+    pub async fn ask(&self, machine: &str, request: &OperationRequest) {
         self.client.operate(machine, request).await.expect("it is accepted");
     }
 
     /// Waits until what was asked of the machine last is in this state.
-    pub(crate) async fn operation_is(&self, machine: &str, state: OperationState) -> Operation {
+    pub async fn operation_is(&self, machine: &str, state: OperationState) -> Operation {
         let end = Instant::now() + LIMIT;
         loop {
             let all = self.client.operations(machine).await.expect("what was asked of the machine");
@@ -218,7 +247,7 @@ impl Fleet {
 
     /// Asks for this to be done to the machine, once, and waits for the end of it, while region and rack may be killed: a
     /// request that got no answer may have been accepted. Who is let in to mend it leaves at once.
-    pub(crate) async fn operate_through_kills(
+    pub async fn operate_through_kills(
         &mut self,
         machine: &SimMachine,
         request: &OperationRequest,
@@ -247,7 +276,7 @@ impl Fleet {
     }
 
     /// Waits until nothing is planned for the machine, and nothing awaited, while region and rack may be killed.
-    pub(crate) async fn settled_through_kills(&mut self, machine: &str) {
+    pub async fn settled_through_kills(&mut self, machine: &str) {
         let mut end = Instant::now() + LIMIT;
         loop {
             if self.revive().await {
@@ -267,17 +296,17 @@ impl Fleet {
     }
 
     /// The object's status.
-    pub(crate) async fn status(&self, plural: &str, name: &str) -> Value {
+    pub async fn status(&self, plural: &str, name: &str) -> Value {
         self.client.get(kind(plural), name).await.expect("the object").status
     }
 
     /// All objects of a kind.
-    pub(crate) async fn list(&self, plural: &str) -> Vec<basalt_api::Object> {
+    pub async fn list(&self, plural: &str) -> Vec<basalt_api::Object> {
         self.client.list_all(kind(plural), &ListOptions::default()).await.expect("a list")
     }
 
     /// The steps that putting this spec, or deleting the object, would lead to: their names.
-    pub(crate) async fn dry_run(&self, plural: &str, name: &str, spec: Option<&Value>) -> Vec<String> {
+    pub async fn dry_run(&self, plural: &str, name: &str, spec: Option<&Value>) -> Vec<String> {
         let answer = match spec {
             Some(spec) => {
                 let request = PutRequest {
@@ -295,14 +324,14 @@ impl Fleet {
     }
 
     /// The steps that were begun for a machine so far: their names.
-    pub(crate) async fn recorded(&self, machine: &str) -> Vec<String> {
+    pub async fn recorded(&self, machine: &str) -> Vec<String> {
         let timeline = self.client.timeline(kind("machines"), machine).await.expect("a timeline");
         let steps = timeline.entries.iter().filter(|entry| entry.kind == TimelineKind::Step);
         steps.filter_map(|step| step_name(&step.reason)).collect()
     }
 
     /// Waits until nothing is planned for the machine, and nothing awaited.
-    pub(crate) async fn settled(&self, machine: &str) {
+    pub async fn settled(&self, machine: &str) {
         let end = Instant::now() + LIMIT;
         loop {
             let plan = self.client.plan(kind("machines"), machine).await.expect("a plan");
@@ -319,7 +348,7 @@ impl Fleet {
     }
 
     /// Deletes, and waits until the object is gone; nothing is killed meanwhile.
-    pub(crate) async fn gone(&self, plural: &str, name: &str) {
+    pub async fn gone(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;
         let options = || DeleteOptions { adopt: true, ..DeleteOptions::default() };
         loop {
@@ -335,13 +364,13 @@ impl Fleet {
     }
 
     /// Deletes at once, without what its removal would do to machines.
-    pub(crate) async fn let_go(&self, plural: &str, name: &str) {
+    pub async fn let_go(&self, plural: &str, name: &str) {
         let options = DeleteOptions { force: true, ..DeleteOptions::default() };
         self.client.delete(kind(plural), name, options).await.expect("it is let go");
     }
 
     /// Waits until the object is ready; a stall that mends itself is waited out.
-    pub(crate) async fn ready(&self, plural: &str, name: &str) {
+    pub async fn ready(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;
         while !self.is_ready(plural, name).await {
             assert!(
@@ -354,7 +383,7 @@ impl Fleet {
     }
 
     /// Waits until the rack has a part of this dynamic range, which the others have said that they lease from no more.
-    pub(crate) async fn leases(&self, range: &str, rack: &str) {
+    pub async fn leases(&self, range: &str, rack: &str) {
         let end = Instant::now() + LIMIT;
         loop {
             let blocks = self.status("ip_ranges", range).await["blocks"].take();
@@ -376,7 +405,7 @@ impl Fleet {
     }
 
     /// The same, while the region may be killed; it is started again then.
-    pub(crate) async fn ready_through_kills(&mut self, plural: &str, name: &str) {
+    pub async fn ready_through_kills(&mut self, plural: &str, name: &str) {
         let mut end = Instant::now() + LIMIT;
         loop {
             if self.revive().await {
@@ -395,12 +424,12 @@ impl Fleet {
     }
 
     /// Deletes, and waits until the object is gone.
-    pub(crate) async fn delete(&mut self, plural: &str, name: &str) {
+    pub async fn delete(&mut self, plural: &str, name: &str) {
         self.delete_through_kills(plural, name).await;
     }
 
     /// The same, while the region may be killed.
-    pub(crate) async fn delete_through_kills(&mut self, plural: &str, name: &str) {
+    pub async fn delete_through_kills(&mut self, plural: &str, name: &str) {
         let mut end = Instant::now() + LIMIT;
         loop {
             if self.revive().await {
@@ -435,21 +464,21 @@ impl Fleet {
     }
 
     /// Stops the rack, and starts it with these variables.
-    pub(crate) async fn restart_rack(&mut self, variables: &[(&str, &str)]) {
+    pub async fn restart_rack(&mut self, variables: &[(&str, &str)]) {
         self.site.stop_rack(1).await.expect("the rack drains");
         self.site.set_rack_variables(variables);
         self.site.start_rack(1).await.expect("the rack starts again");
     }
 
     /// Stops the region where it runs, and starts it with these variables.
-    pub(crate) async fn restart_region(&mut self, variables: &[(&str, &str)]) {
+    pub async fn restart_region(&mut self, variables: &[(&str, &str)]) {
         self.site.stop_region().await.expect("the region drains");
         self.site.set_region_variables(&with_divisor(variables));
         self.site.start_region().await.expect("the region starts again");
     }
 
     /// Waits until the object says all of these words in one of its waits; all that is said there.
-    pub(crate) async fn waits_saying(&self, plural: &str, name: &str, words: &[&str]) -> String {
+    pub async fn waits_saying(&self, plural: &str, name: &str, words: &[&str]) -> String {
         let end = Instant::now() + LIMIT;
         loop {
             let waits = self.client.waits(kind(plural), name).await.expect("waits").waits;
@@ -473,7 +502,7 @@ impl Fleet {
     }
 
     /// Waits until the object says that it waits for a person.
-    pub(crate) async fn stalled(&self, plural: &str, name: &str) {
+    pub async fn stalled(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;
         let holds = |condition: &Value| condition["type"] == "Stalled" && condition["status"] == "true";
         loop {
@@ -487,7 +516,7 @@ impl Fleet {
     }
 
     /// What the region says of an object, for a failed test.
-    pub(crate) async fn story(&self, plural: &str, name: &str) -> String {
+    pub async fn story(&self, plural: &str, name: &str) -> String {
         let status = self.client.get(kind(plural), name).await.map(|o| o.status);
         let plan = self.client.plan(kind(plural), name).await.map(|p| p.summary);
         let timeline: Result<Vec<String>, ClientError> = self
