@@ -1,4 +1,4 @@
-//! What a server is told: plain data, checked as a whole before any of it is used.
+//! The configuration of a server: plain data, checked as a whole before any of it is used.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::Ipv4Addr;
@@ -13,15 +13,16 @@ use crate::{Firmware, Mac};
 pub struct Config {
     /// The subnets whose clients are answered; disjoint.
     pub subnets: Vec<Subnet>,
-    /// Options of single clients, before those of their subnets of the same numbers.
+    /// Options of single clients. They replace options of their subnet that have the same number.
     #[serde(default)]
     pub client_options: BTreeMap<Mac, Vec<RawOption>>,
     /// Clients without a reservation get dynamic addresses. Otherwise they get no answer at all.
     pub serve_unknown: bool,
-    /// How long a lease may be, in seconds, that nobody but this rack knows of (see [`Server::acknowledge`](crate::Server::acknowledge)).
+    /// The longest lease, in seconds, that is granted before the region has acknowledged it (see
+    /// [`Server::acknowledge`](crate::Server::acknowledge)).
     #[serde(default = "ten_minutes")]
     pub unacknowledged_seconds: u32,
-    /// How long an address stays out of use after a client found it taken, in seconds.
+    /// How long an address stays out of use after a client declined it, in seconds.
     #[serde(default = "ten_minutes")]
     pub quarantine_seconds: u32,
 }
@@ -42,27 +43,27 @@ impl Default for Config {
     }
 }
 
-/// One subnet.
+/// One subnet: its network, its options, its dynamic ranges and its reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     /// The caller's name for it; leases carry it.
     pub id: String,
-    /// Its network.
+    /// The network of the subnet. Disjoint from the networks of the other subnets.
     pub cidr: Ipv4Net,
-    /// The link that it is on: subnets of one word share a link, also where this server has an address in one of them alone. Absent: only
-    /// this server's addresses tell.
+    /// The name of the link. Subnets with the same name share a link, even if this server has an address in only one of
+    /// them. Absent: two subnets share a link only if this server has addresses in both on one interface.
     #[serde(default)]
     pub link: Option<String>,
-    /// Option 3.
+    /// Option 3: the router.
     #[serde(default)]
     pub gateway: Option<Ipv4Addr>,
-    /// Option 6.
+    /// Option 6: name servers, in order of preference.
     #[serde(default)]
     pub dns_servers: Vec<Ipv4Addr>,
-    /// Option 42.
+    /// Option 42: NTP servers, in order of preference.
     #[serde(default)]
     pub ntp_servers: Vec<Ipv4Addr>,
-    /// Option 15.
+    /// Option 15: the client's domain.
     #[serde(default)]
     pub domain: Option<String>,
     /// Option 119: domains in which clients look up short names, in order.
@@ -71,24 +72,25 @@ pub struct Subnet {
     /// Option 121: routes beside the one through [`Subnet::gateway`].
     #[serde(default)]
     pub routes: Vec<Route>,
-    /// Option 26.
+    /// Option 26: the MTU of the link, in bytes.
     #[serde(default)]
     pub mtu: Option<u16>,
-    /// Options by their number, told to every client. One that this server tells by itself is as it tells it.
+    /// Options by number, sent to every client. An option that this server fills itself is not taken from here.
     #[serde(default)]
     pub options: Vec<RawOption>,
     /// Option 51 in seconds, at least 60.
     pub lease_seconds: u32,
-    /// Other servers give addresses here too, and are told of this one's leases ([`Server::learn`](crate::Server::learn)).
+    /// Other servers give addresses here too and receive this server's leases
+    /// ([`Server::learn`](crate::Server::learn)).
     #[serde(default)]
     pub shared: bool,
-    /// Where addresses for clients without a reservation come from.
+    /// The ranges of addresses for clients without a reservation.
     #[serde(default)]
     pub dynamic: Vec<AddressRange>,
     /// Addresses that belong to one client each. They may lie inside or outside the dynamic ranges.
     #[serde(default)]
     pub reservations: Vec<Reservation>,
-    /// What boot clients are told.
+    /// The boot settings of the subnet's clients.
     #[serde(default)]
     pub boot: Boot,
 }
@@ -118,12 +120,12 @@ impl Subnet {
     }
 }
 
-/// A way to a network.
+/// A route that clients install (RFC 3442).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The network.
+    /// The destination network.
     pub to: Ipv4Net,
-    /// The router; 0.0.0.0: it is on this link.
+    /// The router; 0.0.0.0 when the destination is on this link.
     pub via: Ipv4Addr,
 }
 
@@ -139,14 +141,14 @@ pub struct RawOption {
 /// Addresses from `start` to `end`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressRange {
-    /// First address.
+    /// The first address, included.
     pub start: Ipv4Addr,
-    /// Last address.
+    /// The last address, included.
     pub end: Ipv4Addr,
 }
 
 impl AddressRange {
-    /// Whether the address is one of them.
+    /// True if the address lies in the range.
     #[must_use]
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         (self.start..=self.end).contains(&address)
@@ -156,48 +158,49 @@ impl AddressRange {
 /// An address that belongs to one client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// The client.
+    /// The client's hardware address.
     pub mac: Mac,
-    /// Its address.
+    /// The address that only this client gets.
     pub address: Ipv4Addr,
-    /// Option 12.
+    /// Option 12: the host name that the client is given.
     #[serde(default)]
     pub hostname: Option<String>,
-    /// Boots differently from the rest of its subnet.
+    /// The client's own boot settings, in place of those of its subnet.
     #[serde(default)]
     pub boot: Option<Boot>,
 }
 
-/// Whether boot clients are told anything.
+/// How boot clients are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootMode {
-    /// Loader and script by what the client is.
+    /// A loader by firmware and, for iPXE, a script.
     #[default]
     Network,
-    /// The same, beside another server that gives the addresses (proxyDHCP: PXE 2.1 §2.2.3). Nobody gets an address from here,
-    /// unless the link has a subnet that does.
+    /// The same, beside another server that gives the addresses (proxyDHCP: PXE 2.1 §2.2.3). This subnet gives no
+    /// addresses; another subnet of the same link may.
     Proxy,
-    /// Addresses only.
+    /// Clients get addresses and no boot options.
     Off,
 }
 
-/// What boot clients are told.
+/// The boot settings of a subnet or of one client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Boot {
-    /// Whether they are told anything.
+    /// How boot clients are answered.
     pub mode: BootMode,
-    /// The firmware that is told anything. Empty: any.
+    /// The firmware types that are answered. Empty: all.
     pub firmware: BTreeSet<Firmware>,
     /// The loader of each firmware.
     pub loaders: Loaders,
-    /// Why [`Boot::loaders`] has another loader for x86-64 UEFI than was chosen. This server does not read it: it is for whoever tells
-    /// of its answers.
+    /// The reason why [`Boot::loaders`] names another loader for x86-64 UEFI than the configured one. The server itself
+    /// does not read it; callers show it when they report a boot answer.
     pub replaced: Option<String>,
-    /// The script for iPXE. `{server}` is the address that the request arrived at, `{mac}` the client.
+    /// The URL of the script for iPXE. `{server}` is the address that the request arrived at, `{mac}` the client's MAC.
     pub script_url: String,
-    /// The loader for UEFI HTTP boot. Also `{loader}`, its name.
+    /// The URL of the loader for UEFI HTTP boot. It has the same placeholders, and `{loader}` for the name of the
+    /// loader.
     pub loader_url: String,
 }
 
@@ -248,7 +251,7 @@ impl Loaders {
     }
 }
 
-/// A configuration that contradicts itself. Nothing of it was used.
+/// A configuration that contradicts itself. No part of it was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Two subnets share addresses.
@@ -257,11 +260,11 @@ pub enum ConfigError {
     /// An address is outside its subnet, or is its network or broadcast address.
     #[error("{what} {address} is not a host address of subnet {cidr}")]
     NotAHost {
-        /// Which address.
+        /// The role of the address in the configuration, for the message.
         what: &'static str,
-        /// Its value.
+        /// The address.
         address: Ipv4Addr,
-        /// The subnet.
+        /// The network of the subnet.
         cidr: Ipv4Net,
     },
     /// A range ends before it starts.
@@ -270,20 +273,20 @@ pub enum ConfigError {
     /// Two reservations of a subnet name one client.
     #[error("client {mac} has two reservations in subnet {cidr}")]
     TwoAddresses {
-        /// The client.
+        /// The client that is named twice.
         mac: Mac,
-        /// The subnet.
+        /// The network of the subnet.
         cidr: Ipv4Net,
     },
     /// Two clients have one address.
     #[error("address {0} is reserved for two clients")]
     TwoClients(Ipv4Addr),
-    /// Clients would renew all the time.
+    /// The lease time is under 60 seconds: clients would renew all the time.
     #[error("lease of {seconds} s in subnet {cidr} is too short; at least 60 s")]
     LeaseTooShort {
-        /// The setting.
+        /// The configured lease time, in seconds.
         seconds: u32,
-        /// The subnet.
+        /// The network of the subnet.
         cidr: Ipv4Net,
     },
     /// Not a domain name.
@@ -291,24 +294,23 @@ pub enum ConfigError {
         "{0:?} is not a domain name; use labels of 1 to 63 letters, digits and hyphens, with dots between them, 253 bytes at most"
     )]
     NotADomain(String),
-    /// A number that is no option's.
+    /// A number outside the range of option codes, 1 to 254.
     #[error("{0} is no option's number; use 1 to 254")]
     NotAnOption(u8),
-    /// A text that a DHCP option cannot carry.
+    /// A text that is empty, longer than 255 bytes, or contains control characters.
     #[error("{what} {value:?} does not fit a DHCP option; use 1 to 255 bytes without control characters")]
     BadText {
-        /// Which text.
+        /// The setting that the text belongs to.
         what: &'static str,
-        /// Its value.
+        /// The text.
         value: String,
     },
 }
 
 impl Config {
-    /// Checks the whole.
+    /// Checks the whole configuration.
     ///
-    /// # Errors
-    /// The first contradiction found.
+    /// # Errors The first contradiction found.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.client_options.values().try_for_each(|options| check_options(options))?;
         for (index, subnet) in self.subnets.iter().enumerate() {
@@ -375,7 +377,7 @@ impl Subnet {
         !self.cidr.contains(&router) && (is_single || router.is_link_local())
     }
 
-    /// Whether a client of this subnet can have the address. A /31 or /32 has only hosts (RFC 3021).
+    /// True if a client of this subnet can have the address. In a /31 or /32 every address is a host (RFC 3021).
     pub(crate) fn is_host(&self, address: Ipv4Addr) -> bool {
         let edges = self.cidr.prefix_len() < 31;
         self.cidr.contains(&address)

@@ -1,4 +1,4 @@
-//! Leases: what is granted to whom until when, and which address comes next.
+//! Leases: which client has which address until when, and the choice of the next address.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AddressRange, Mac, Time};
 
-/// What an address is in use for.
+/// The use that an address is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseState {
@@ -24,40 +24,40 @@ pub enum LeaseState {
 /// One address and its client. The newest record of an address replaces the older ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The address.
+    /// The address that the record is about.
     pub address: Ipv4Addr,
-    /// The client.
+    /// The hardware address of the client.
     pub mac: Mac,
     /// [`Subnet::id`](crate::Subnet::id).
     pub subnet: String,
-    /// What the client calls itself (option 12).
+    /// The host name that the client sent (option 12).
     #[serde(default)]
     pub hostname: Option<String>,
-    /// What the address is in use for.
+    /// The use that the address is in.
     pub state: LeaseState,
     /// When this record was made.
     pub granted: Time,
-    /// Until when it holds.
+    /// When this record stops being valid.
     pub expires: Time,
-    /// The region knows of it: renewals may take the subnet's whole lease time.
+    /// The region has acknowledged the lease: renewals may take the subnet's whole lease time.
     #[serde(default)]
     pub acknowledged: bool,
-    /// Other servers may let the client keep the address until then, [`GRACE`](crate::GRACE) after the lease ends.
+    /// Other servers may extend the client's lease until then: [`GRACE`](crate::GRACE) after this lease ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised_until: Option<Time>,
-    /// The address is another server's, which keeps it for the client until then.
+    /// The address belongs to another server, which keeps it for the client until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_until: Option<Time>,
 }
 
 impl Lease {
-    /// Whether it runs.
+    /// True while the offer, lease or quarantine runs.
     #[must_use]
     pub fn is_live(&self, now: Time) -> bool {
         self.state != LeaseState::Ended && self.expires > now
     }
 
-    /// Until when the address must not go to anyone else.
+    /// Until when the address must not be given to another client.
     #[must_use]
     pub fn held_until(&self) -> Time {
         let runs = if self.state == LeaseState::Ended { self.granted } else { self.expires };
@@ -73,22 +73,23 @@ impl Lease {
     }
 }
 
-/// Offers that are held at once. With more, the oldest is taken back: a client takes an offer within seconds.
+/// The most offers held at once. With more, the oldest is withdrawn: a client accepts an offer within seconds.
 pub(crate) const MAX_OFFERS: usize = 16_384;
 
-/// Every address this server knows something about, found by address, by client and by expiry.
+/// Every address that has a record, found by address, by client and by expiry.
 ///
-/// A record stays after its lease ends: the client is given the same address again while nobody needed it, and
-/// addresses are reused longest-ended first. There is at most one record per address. Offers that nobody took are reused before
-/// addresses that were never used, so that whoever asks in many names fills no more than [`MAX_OFFERS`] records.
+/// A record stays after its lease ends: the client gets the same address again unless another client needed it. The
+/// address whose lease ended first is reused first. There is at most one record per address. Offers that no client
+/// accepted are reused before addresses that were never used. So a client that asks under many names fills no more than
+/// [`MAX_OFFERS`] records.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     records: BTreeMap<Ipv4Addr, Lease>,
     by_mac: HashMap<Mac, BTreeSet<Ipv4Addr>>,
     by_expiry: BTreeSet<(Time, Ipv4Addr)>,
-    /// Offers that nobody took, also those that have ended.
+    /// Offers that no client has accepted, including those that have ended.
     offers: BTreeSet<(Time, Ipv4Addr)>,
-    /// Addresses that are out of use, also those that were.
+    /// Quarantined addresses, including those whose quarantine has ended.
     resting: BTreeSet<(Time, Ipv4Addr)>,
     /// Per range start: every address before this one had a record or was not usable when the range was walked.
     walked: HashMap<Ipv4Addr, u32>,
@@ -104,7 +105,7 @@ impl Table {
         self.records.range(range.start..=range.end.max(range.start)).map(|(_, lease)| lease)
     }
 
-    /// Whether a usable address is out of use for a while.
+    /// True if the quarantine of a usable address has not ended.
     pub(crate) fn rests(&self, now: Time, usable: impl Fn(Ipv4Addr) -> bool) -> bool {
         self.resting.range((now, Ipv4Addr::BROADCAST)..).any(|&(_, address)| usable(address))
     }
@@ -123,7 +124,7 @@ impl Table {
         self.remove(address);
         self.by_mac.entry(lease.mac).or_default().insert(address);
         self.by_expiry.insert((lease.expires, address));
-        // Another server's is never offered to anybody else.
+        // An address of another server is never offered to another client.
         if lease.state == LeaseState::Offered && lease.kept_until.is_none() {
             self.offers.insert((lease.expires, address));
         }
@@ -153,7 +154,8 @@ impl Table {
         Some(lease)
     }
 
-    /// Forgets what is neither live nor wanted, and walks the ranges anew: what is usable has changed.
+    /// Removes records that are neither held nor wanted. Walks the ranges from their start again, because other
+    /// addresses are usable now.
     pub(crate) fn reconfigured(&mut self, now: Time, wanted: impl Fn(Ipv4Addr) -> bool) {
         self.walked.clear();
         let stale: Vec<_> =
@@ -163,19 +165,19 @@ impl Table {
         }
     }
 
-    /// Walks the ranges anew: more may be usable than before.
+    /// Walks the ranges from their start again: more addresses may be usable than before.
     pub(crate) fn walk_again(&mut self) {
         self.walked.clear();
     }
 
-    /// Nobody else holds the address.
+    /// True if no other client holds the address.
     pub(crate) fn available(&self, now: Time, address: Ipv4Addr, mac: Mac) -> bool {
         self.get(address).is_none_or(|lease| {
             !lease.is_held(now) || (lease.mac == mac && lease.state != LeaseState::Quarantined)
         })
     }
 
-    /// The next address of the ranges that nothing is known about.
+    /// The next address of the ranges that has no record.
     pub(crate) fn never_used<'a>(
         &mut self,
         ranges: impl IntoIterator<Item = &'a AddressRange>,
@@ -200,7 +202,7 @@ impl Table {
         None
     }
 
-    /// The usable address of the oldest offer that has ended, or has to make way for another.
+    /// The usable address of the oldest offer that has ended or, with [`MAX_OFFERS`] offers, of the oldest one.
     pub(crate) fn spare_offer(&self, now: Time, usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         let full = self.offers.len() >= MAX_OFFERS;
         let spare = self.offers.iter().take_while(|(expires, _)| full || *expires <= now);
@@ -208,7 +210,7 @@ impl Table {
         spare.map(|&(_, address)| address).find(|address| is_spare(address) && usable(*address))
     }
 
-    /// How many addresses there are records of.
+    /// The number of records.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }

@@ -1,9 +1,9 @@
-//! DHCP without sockets: of DHCPv4 a server, a client, and the codec between them and the network; of DHCPv6 a server, [`v6`].
+//! DHCP without sockets: a DHCPv4 server, a DHCPv4 client and their codec, and a DHCPv6 server, [`v6`].
 //!
-//! - [`ingress`] reads datagrams that nobody vouches for; [`egress`] writes them.
+//! - [`ingress`] reads untrusted datagrams; [`egress`] writes them.
 //! - [`Server`] decides who gets which address and what to boot (RFC 2131, 2132, 3011, 3046, 3396, 3397, 3442, 3527, 4578, 5107, 6842; PXE 2.1; UEFI
 //!   HTTP boot). Its input is plain data, [`Config`]; its output is a list of [`Action`]s.
-//! - [`frame`] addresses clients that have no address yet.
+//! - [`frame`] builds frames to clients that have no address yet.
 //! - [`Client`] gets an address, for simulated machines and for the agent.
 //!
 //! Time and randomness are arguments. A caller owns the sockets, the lease file and the clock:
@@ -37,13 +37,16 @@
 //! }
 //! ```
 //!
-//! An offer to a client without an address goes to [`Destination::Hardware`]: the caller sends it to `address` after a
-//! neighbour entry for it was made on the interface, or broadcasts it. Every few seconds the caller calls
-//! [`Server::tick`]; with [`Server::set_probing`], [`Server::heard`] and [`Server::conclude`]; when the region has taken note of a lease, [`Server::acknowledge`]; when a concern arrives,
-//! [`Server::set_config`].
+//! An offer to a client without an address goes to [`Destination::Hardware`]: the caller makes a neighbour entry for
+//! `address` on the interface and sends to it, or broadcasts. The caller also calls:
 //!
-//! Several racks on one link need different dynamic ranges. What each granted, the others are told with [`Server::learn`]. All offer
-//! at once.
+//! - [`Server::tick`] every few seconds;
+//! - [`Server::heard`] and [`Server::conclude`], if it uses [`Server::set_probing`];
+//! - [`Server::acknowledge`], when the region has stored a lease;
+//! - [`Server::set_config`], when a new configuration arrives.
+//!
+//! Several racks on one link need different dynamic ranges; each of them answers every client. [`Server::learn`] gives
+//! a rack the leases that the others granted.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)

@@ -1,5 +1,5 @@
-//! The server: configuration, leases, and one entry for every event. What it decides per message is in
-//! [`exchange`](crate::exchange).
+//! The server: its configuration, its leases, and one function for each event. [`exchange`](crate::exchange) decides
+//! the answer to a message.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -25,44 +25,44 @@ pub const SERVER_PORT: u16 = 67;
 /// The port that clients listen on.
 pub const CLIENT_PORT: u16 = 68;
 
-/// So much is kept of what is told of subnets that are not configured.
+/// The most reports kept about addresses outside the configured subnets.
 const MAX_UNPLACED: usize = 65_536;
 
-/// Where a datagram came in.
+/// The interface and address that a datagram arrived at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// Index of the interface; replies leave through it.
     pub interface: u32,
-    /// This server's address on that interface: its identifier (option 54) and the next server.
+    /// This server's address on that interface. It is sent as server identifier (option 54) and as next server.
     pub local: Ipv4Addr,
-    /// The datagram was sent to `local` and not to everybody: a renewal may then come through a router from a subnet
-    /// that is not this link's.
+    /// The datagram was sent to `local` and not to the broadcast address. So it may be a renewal from another subnet,
+    /// forwarded by a router.
     pub unicast: bool,
 }
 
-/// Whom a reply goes to.
+/// The destination of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// Everybody on the link.
+    /// All hosts on the link.
     Broadcast,
     /// A client that has no address yet and so answers no ARP: the frame is addressed to `mac`. A shell that cannot
     /// write frames or neighbour entries may broadcast instead (RFC 2131 §4.1).
     Hardware {
-        /// Its address to be.
+        /// The address that the client is given.
         address: Ipv4Addr,
-        /// Its hardware address.
+        /// The client's hardware address.
         mac: Mac,
     },
-    /// A client that is configured.
+    /// A client that already uses its address.
     Client(Ipv4Addr),
-    /// A relay, on the server port.
+    /// A relay agent, on the server port.
     Relay(Ipv4Addr),
-    /// Whoever asked on the boot server port, which the answer is sent from.
+    /// The sender of a request to the boot server port; the reply is sent from that port.
     Asker(SocketAddrV4),
 }
 
 impl Destination {
-    /// Where the datagram is sent.
+    /// The address and port that the datagram is sent to.
     #[must_use]
     pub const fn socket_addr(self) -> SocketAddrV4 {
         match self {
@@ -74,110 +74,111 @@ impl Destination {
     }
 }
 
-/// What the caller does next, **in this order**.
+/// An instruction to the caller. The caller carries out the actions **in this order**.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Make the lease durable, then go on. If that fails, drop the rest of the actions: the client is not answered and
-    /// asks again; the address stays held for it here.
+    /// Make the lease durable, then go on. If that fails, drop the rest of the actions: the client gets no answer and
+    /// asks again. The server holds the address for it meanwhile.
     Persist(Lease),
     /// Send a datagram.
     Send {
         /// The interface and source address.
         via: Arrival,
-        /// Whom to.
+        /// The destination.
         to: Destination,
         /// The DHCP message.
         bytes: Vec<u8>,
     },
-    /// Ask the link by ARP who has the address (see [`frame::arp_probe`](crate::frame::arp_probe)), and tell [`Server::heard`] who
-    /// says so before [`Server::conclude`] is due.
+    /// Ask by ARP which host on the link has the address (see [`frame::arp_probe`](crate::frame::arp_probe)). Pass each
+    /// answer to [`Server::heard`] before [`Server::conclude`] is due.
     Probe {
         /// Index of the interface.
         interface: u32,
-        /// The address.
+        /// The address to ask about.
         address: Ipv4Addr,
     },
     /// Something to log, count, or tell the region.
     Report(Event),
 }
 
-/// What happened.
+/// An event that the server reports to its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A client was offered an address.
     Offered {
-        /// The client.
+        /// The client's hardware address.
         mac: Mac,
-        /// The address.
+        /// The offered address.
         address: Ipv4Addr,
     },
     /// A lease was granted or extended.
     Leased {
         /// The lease as it is now.
         lease: Lease,
-        /// The client already had it.
+        /// The client had this lease already.
         renewed: bool,
     },
-    /// Another server let a client keep the address that it has of this one, or this one had forgotten that.
+    /// The region reported a lease on an address of this server, and the server stored it. Either another server
+    /// extended the client's lease, or this server had lost its own record.
     Learned(Lease),
     /// A client gave its address back.
     Released(Lease),
     /// A client found its address in use by another host.
     Conflict {
-        /// Who it was, and until when nobody is offered the address.
+        /// The client that reported the conflict, and the end of the quarantine of the address.
         lease: Lease,
-        /// The client had leased it, and has it no more; otherwise it was only offered.
+        /// The client had leased the address and lost the lease. False: it was only offered.
         ended: bool,
     },
     /// An address that was to be offered to the lease's client is in use by another host.
     Taken {
-        /// Who was to be offered it, and until when nobody is.
+        /// The client that the address was meant for, and the end of the quarantine of the address.
         lease: Lease,
-        /// Who has it.
+        /// The hardware address of the host that uses the address.
         holder: Mac,
     },
-    /// A host says of whatever address is probed that it has it, and is believed no more; the addresses that rested for its word alone are
-    /// offered again.
+    /// A host answers the probe of every address. Its answers are ignored from now on. Addresses that were quarantined
+    /// only because of its answers are offered again.
     AnswersForAll {
-        /// Index of its interface.
+        /// Index of the interface that the host is on.
         interface: u32,
-        /// Who.
+        /// The hardware address of the host.
         holder: Mac,
     },
     /// A lease ran out.
     Expired(Lease),
-    /// A boot client was told what to boot.
+    /// A boot client was given its boot file.
     Boot {
-        /// The client.
+        /// The client's hardware address.
         mac: Mac,
-        /// Its address.
+        /// The client's address.
         address: Ipv4Addr,
-        /// What it is.
+        /// The client's firmware and architecture.
         client: BootClient,
         /// File name or URL.
         file: String,
     },
-    /// A client was told that it cannot have the address it asked for.
+    /// The address that a client asked for was refused.
     Refused {
-        /// The client.
+        /// The client's hardware address.
         mac: Mac,
-        /// The address.
+        /// The refused address.
         address: Ipv4Addr,
-        /// Why.
+        /// The reason, for people.
         reason: &'static str,
     },
-    /// A reply was longer than its client takes, and these options fit nowhere in it.
+    /// A reply was longer than its client accepts. These options were left out.
     LeftOut {
-        /// The client.
+        /// The client's hardware address.
         mac: Mac,
-        /// Their numbers.
+        /// The numbers of the options.
         options: Vec<u8>,
     },
     /// A message was not answered.
     Ignored {
-        /// The client, when it is an Ethernet client.
+        /// The hardware address of the client, if it is an Ethernet client.
         mac: Option<Mac>,
-        /// Why.
+        /// The reason.
         reason: Ignored,
     },
 }
@@ -188,12 +189,12 @@ pub enum Ignored {
     /// A reply, or a message type that clients do not send.
     #[error("not a client's message (op {op}, type {kind})")]
     NotARequest {
-        /// The op field.
+        /// The op field of the message.
         op: u8,
-        /// Option 53.
+        /// Option 53, the message type.
         kind: u8,
     },
-    /// Not an Ethernet unicast address.
+    /// The hardware address is not an Ethernet unicast address.
     #[error("no Ethernet hardware address")]
     NotEthernet,
     /// Asked over InfiniBand (RFC 4390).
@@ -202,19 +203,19 @@ pub enum Ignored {
     /// No configured subnet contains the relay's, the renewing client's or this server's address.
     #[error("no subnet is configured for {0}")]
     NoSubnet(Ipv4Addr),
-    /// No reservation, and `serve_unknown` is off.
+    /// The client has no reservation, and `serve_unknown` is off.
     #[error("the client is unknown, and unknown clients are not served")]
     UnknownClient,
     /// The client chose another server's offer.
     #[error("the client chose server {0}")]
     OtherServer(Ipv4Addr),
-    /// Another server may know about this address.
+    /// This server has no record of the address; another server may have one.
     #[error("nothing is known about address {0}")]
     NotOurs(Ipv4Addr),
-    /// Every dynamic address is leased, or offered.
+    /// Every dynamic address is leased or offered.
     #[error("no address of {0} is free: clients have all of its dynamic ones")]
     NoFreeAddress(Ipv4Net),
-    /// No dynamic address is free, and some of them would be if other hosts were not using them.
+    /// No dynamic address is free. Some are quarantined because other hosts use them.
     #[error(
         "no address of {0} is free: some rest, since other hosts were found using them, and clients have the others"
     )]
@@ -222,7 +223,8 @@ pub enum Ignored {
     /// There are no dynamic addresses, and nothing is reserved for the client.
     #[error("nothing is reserved for it in {0}, and this server has no dynamic addresses there")]
     NoDynamic(Ipv4Net),
-    /// As many of the addresses that the client was to be offered are in use as are probed for one message.
+    /// Other hosts use the addresses that the client was to be offered. The server stopped at the limit of probes for
+    /// one message.
     #[error(
         "{0} addresses that it was to be offered are in use by other hosts; the next is tried when it asks again"
     )]
@@ -230,24 +232,24 @@ pub enum Ignored {
     /// [`Server::withhold_dynamic_until`].
     #[error("dynamic addresses are withheld until earlier leases are known")]
     Withheld,
-    /// Leases cannot be kept. The server itself never says so: whoever keeps them does.
+    /// The leases cannot be written to the disk. The caller that writes them reports this, never the server itself.
     #[error("this rack cannot write its leases to its disk, and so offers nothing")]
     Unwritable,
-    /// Another server gives the addresses here, and the client does not ask for something to boot.
+    /// Another server gives the addresses here, and the client does not ask to boot.
     #[error("another server gives the addresses here")]
     OthersClient,
-    /// Another server gives the addresses here, and nothing is booted of what the client announces.
+    /// Another server gives the addresses here, and there is no loader for the client's architecture.
     #[error(transparent)]
     OtherArchitecture(OtherArchitecture),
-    /// A client of the boot server port has another address than it says.
+    /// A client of the boot server port states another address than the one it sends from.
     #[error("the client says that it has {says}, and asks from {has}")]
     OtherAddress {
-        /// What it says.
+        /// The address that the client states.
         says: Ipv4Addr,
-        /// Where it asked from.
+        /// The address that the request came from.
         has: Ipv4Addr,
     },
-    /// A rack looks for servers that nobody told it of.
+    /// The sender is a rack that looks for unknown DHCP servers.
     #[error("a rack looks for DHCP servers")]
     Detector,
     /// A field or option that this message type needs is absent or malformed.
@@ -267,7 +269,7 @@ impl Scope {
     fn new(subnet: &Subnet) -> Self {
         let mut subnet = subnet.clone();
         if subnet.boot.mode == BootMode::Proxy {
-            // Its addresses are another server's.
+            // Its addresses belong to another server.
             subnet.dynamic.clear();
             subnet.reservations.clear();
         }
@@ -280,12 +282,12 @@ impl Scope {
         self.by_mac.get(&mac)
     }
 
-    /// Whom the address is reserved for.
+    /// The client that the address is reserved for.
     pub(crate) fn owner(&self, address: Ipv4Addr) -> Option<Mac> {
         self.owners.get(&address).copied()
     }
 
-    /// A client without a reservation may get the address.
+    /// True if a client without a reservation may get the address.
     pub(crate) fn is_dynamic(&self, address: Ipv4Addr) -> bool {
         self.subnet.dynamic.iter().any(|range| range.contains(address))
             && self.subnet.is_host(address)
@@ -304,7 +306,7 @@ pub struct Server {
     probes: Probes,
     holders: Holders,
     elsewhere: Elsewhere,
-    /// What was told of subnets that are not configured.
+    /// Reports about addresses outside the configured subnets.
     unplaced: BTreeMap<(Ipv4Addr, Grantor), Told>,
     dynamic_from: Time,
     swept: Time,
@@ -334,12 +336,11 @@ impl Server {
         })
     }
 
-    /// Takes another configuration and keeps the leases. A lease that it no longer allows is refused when the client
-    /// renews it, and its address goes to nobody else before it ends. The actions are those of what was told before its subnet was
-    /// configured ([`Server::learn`]).
+    /// Takes another configuration and keeps the leases. If it no longer allows a lease, the renewal is refused, and
+    /// the address goes to no other client before the lease ends. The actions come from reports that arrived before
+    /// their subnet was configured ([`Server::learn`]).
     ///
-    /// # Errors
-    /// The configuration contradicts itself; the old one stays.
+    /// # Errors The configuration contradicts itself; the old one stays.
     pub fn set_config(&mut self, now: Time, config: Config) -> Result<Vec<Action>, ConfigError> {
         config.check()?;
         self.scopes = config.subnets.iter().map(Scope::new).collect();
@@ -351,18 +352,20 @@ impl Server {
         Ok(self.learn(now, told.into_values()))
     }
 
-    /// Says which addresses this server has on which interface. Subnets of several addresses of one interface share that link: a
-    /// client there may have an address of any. Without this, a link has the subnet of the address that a message arrived at.
+    /// Sets the addresses that this server has on each interface. If one interface has addresses in several subnets,
+    /// those share its link: a client there may have an address of any of them. Without this, the link has only the
+    /// subnet of the address that a message arrived at.
     pub fn set_links(&mut self, links: BTreeMap<u32, Vec<Ipv4Addr>>) {
         self.links = links;
     }
 
-    /// Says which architectures machines are declared with. From here on firmware of another one is sent no loader.
+    /// Sets the architectures that machines are declared with. From here on, firmware of another architecture gets no
+    /// loader.
     pub fn set_declared(&mut self, declared: Declared) {
         self.declared = declared;
     }
 
-    /// Why the client of this message is sent no loader, where that is its architecture.
+    /// Returns the mismatch if the client gets no loader because of its architecture.
     #[must_use]
     pub fn other_architecture(&self, packet: &Packet) -> Option<OtherArchitecture> {
         let declared = self.declared.get(&packet.mac()?).copied();
@@ -382,8 +385,8 @@ impl Server {
         &self.config
     }
 
-    /// Takes leases that were persisted. Of two records of one address the one granted
-    /// later wins, so a file of appended records can be given as it is.
+    /// Takes leases that were persisted. Of two records of one address, the one that was granted later wins. So the
+    /// appended records of a file can be passed as they are.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = Lease>) {
         for lease in leases {
             if self.table.get(lease.address).is_none_or(|known| known.granted <= lease.granted) {
@@ -392,10 +395,11 @@ impl Server {
         }
     }
 
-    /// Takes what the region says that servers granted, this one among them. The actions persist and report what is this server's own.
+    /// Takes the leases that the region reports, including this server's own. The actions persist and report those that
+    /// became records of this server.
     pub fn learn(&mut self, now: Time, told: impl IntoIterator<Item = Told>) -> Vec<Action> {
         let mut told: Vec<Told> = told.into_iter().collect();
-        // What it granted itself says more than what was made of it.
+        // Reports of its own leases come first: they are more exact than extensions by other servers.
         told.sort_by_key(|told| told.by);
         let mut actions = Vec::new();
         for told in told {
@@ -422,37 +426,37 @@ impl Server {
         actions
     }
 
-    /// Gives no dynamic address, except to clients whose lease is known, before `until`: for a server that lost its
-    /// lease file, until the region has told it, or leases granted before have run out.
+    /// Before `until`, gives dynamic addresses only to clients whose lease is known. A server that lost its lease file
+    /// calls this until the region has reported its leases, or until all leases granted before have ended.
     pub const fn withhold_dynamic_until(&mut self, until: Time) {
         self.dynamic_from = until;
     }
 
-    /// The region knows of the lease: from its next renewal it may take the subnet's whole lease time. Returns the
+    /// Notes that the region has stored the lease: the next renewal may take the subnet's whole lease time. Returns the
     /// lease to persist; `None` when this client has no such lease.
     pub fn acknowledge(&mut self, address: Ipv4Addr, mac: Mac) -> Option<&Lease> {
         self.table.acknowledge(address, mac)
     }
 
-    /// What is known about an address, live or not.
+    /// The record of an address, live or not.
     #[must_use]
     pub fn lease(&self, address: Ipv4Addr) -> Option<&Lease> {
         self.table.get(address)
     }
 
-    /// Everything worth persisting, in order of address: all records but offers of what was promised to nobody.
+    /// The records to persist, in order of address: all except offers without a promise.
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.table.iter().filter(|lease| lease.state != LeaseState::Offered || lease.promised_until.is_some())
     }
 
-    /// How many addresses something is known about. What this server needs of memory grows with it, and with nothing else.
+    /// The number of addresses with a record. The server's memory grows with it and with nothing else.
     #[must_use]
     pub fn known(&self) -> usize {
         self.table.len()
     }
 
-    /// Leases on addresses outside of the configured dynamic ranges that are held still, in order of address: of ranges that it had
-    /// before, or reserved ones. Not those on addresses of other servers.
+    /// Leases that are still held on addresses outside the configured dynamic ranges, in order of address: from earlier
+    /// ranges, or on reserved addresses. Leases on addresses of other servers are left out.
     pub fn leftover(&self, now: Time) -> impl Iterator<Item = &Lease> {
         let dynamic = |address| {
             let mut ranges = self.scopes.iter().flat_map(|scope| &scope.subnet.dynamic);
@@ -462,13 +466,13 @@ impl Server {
         self.leases().filter(move |lease| is_left(lease) && !dynamic(lease.address))
     }
 
-    /// Whether something was told of subnets that are not configured yet.
+    /// True while there are reports about addresses outside the configured subnets.
     #[must_use]
     pub fn has_unplaced(&self) -> bool {
         !self.unplaced.is_empty()
     }
 
-    /// What the dynamic addresses of a configured subnet are taken by. It looks at every record of them.
+    /// The use of the dynamic addresses of a configured subnet. It reads every record of the subnet.
     #[must_use]
     pub fn occupancy(&self, now: Time, cidr: Ipv4Net) -> Option<Occupancy> {
         let scope = self.scopes.iter().find(|scope| scope.subnet.cidr == cidr)?;
@@ -476,7 +480,7 @@ impl Server {
         Some(Occupancy::of(scope, &self.table, &self.elsewhere, &own, now))
     }
 
-    /// Until when leases may run that this server lost; see [`Server::withhold_dynamic_until`].
+    /// The time until which leases may run that this server lost; see [`Server::withhold_dynamic_until`].
     #[must_use]
     pub const fn withheld_until(&self) -> Time {
         self.dynamic_from
@@ -510,21 +514,22 @@ impl Server {
         expired.into_iter().map(|lease| Action::Report(Event::Expired(lease))).collect()
     }
 
-    /// Whether addresses are probed before they are offered on an interface, and how long an answer may take; what is asked here
-    /// becomes [`Action::Probe`]. Without it they are offered at once. `None` also drops the probes that are open there.
+    /// Sets how long a probe on the interface waits for an answer. Before an offer, the server then asks for
+    /// [`Action::Probe`]. With `None` addresses are offered without a probe, and the open probes of the interface are
+    /// dropped.
     pub fn set_probing(&mut self, interface: u32, patience: Option<Duration>) {
         self.probes.set(interface, patience);
     }
 
-    /// How long until [`Server::conclude`] has something to do on the interface; `None`: no probe is open there.
+    /// The time until [`Server::conclude`] has something to do on the interface; `None`: no probe is open there.
     #[must_use]
     pub fn next_conclusion(&self, now: Time, interface: u32) -> Option<Duration> {
         self.probes.next_end(now, interface)
     }
 
-    /// A host on the interface says by ARP that it has the address, or is about to take it.
+    /// Takes an ARP message of a host on the interface that has the address or is about to take it.
     pub fn heard(&mut self, now: Time, interface: u32, address: Ipv4Addr, holder: Mac) -> Vec<Action> {
-        // The client of an ended lease may still have the address, and is welcome to it.
+        // The client of an ended lease may still use the address. That is no conflict.
         let Some(parked) = self.probes.get(interface, address).filter(|parked| parked.mac != holder) else {
             return Vec::new();
         };
@@ -533,7 +538,7 @@ impl Server {
         if is_held {
             match self.holders.answered(now, interface, holder, address) {
                 Word::Believed => {}
-                // Another host may have the address, and has until the probe ends to say so.
+                // Another host may use the address; it can answer until the probe ends.
                 Word::Disbelieved => return Vec::new(),
                 Word::FoundOut(answers) => {
                     let mut actions = self.lift(now, &answers);
@@ -543,7 +548,7 @@ impl Server {
             }
         }
         let Some(parked) = self.probes.close(address).filter(|_| is_held) else { return Vec::new() };
-        // Where its subnet is gone, nobody gets an address of it.
+        // If the subnet is no longer configured, the address is offered to nobody.
         let Ok(exchange) = self.exchange(now, parked.via, &parked.packet) else { return Vec::new() };
         let mut actions = exchange.quarantine(address, holder);
         let taken = parked.taken + 1;
@@ -557,7 +562,7 @@ impl Server {
         actions
     }
 
-    /// Ends the quarantines that rest on these answers, and on nothing since.
+    /// Ends the quarantines that these answers began, unless the address has a newer record.
     fn lift(&mut self, now: Time, answers: &[(Time, Ipv4Addr)]) -> Vec<Action> {
         let mut actions = Vec::new();
         for &(at, address) in answers {
@@ -570,12 +575,12 @@ impl Server {
         actions
     }
 
-    /// Offers the addresses whose probes nobody answered.
+    /// Offers the addresses whose probes got no answer.
     pub fn conclude(&mut self, now: Time, interface: u32) -> Vec<Action> {
         let mut actions = Vec::new();
         while let Some(address) = self.probes.ended(now, interface) {
             let Some(parked) = self.probes.close(address) else { break };
-            // The client may have chosen another server's offer meanwhile, or the address may have had to make way.
+            // Meanwhile the client may have chosen another server's offer, or the offer may have been withdrawn.
             let held = self.table.get(address);
             if held.is_some_and(|lease| lease.mac == parked.mac && lease.is_live(now)) {
                 actions.extend(self.handle(now, parked.via, &parked.packet));
@@ -584,13 +589,13 @@ impl Server {
         actions
     }
 
-    /// How many probes are open. There are never more than 2,048.
+    /// The number of open probes, at most 2,048.
     #[must_use]
     pub fn probing(&self) -> usize {
         self.probes.len()
     }
 
-    /// How many addresses were offered without a probe, since too many were open.
+    /// The number of addresses offered without a probe because too many probes were open.
     #[must_use]
     pub const fn unprobed(&self) -> u64 {
         self.probes.left_out()

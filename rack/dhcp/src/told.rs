@@ -1,4 +1,4 @@
-//! A lease as a server is told of it, and what that says beside what the server knows itself.
+//! A lease that the region reports to a server, and the record that the server makes of it.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -6,64 +6,64 @@ use std::time::Duration;
 use crate::elsewhere::GRACE;
 use crate::{Lease, LeaseState, Mac, Time};
 
-/// Two words for one moment differ by less.
+/// Two reports of one moment may differ by less than this.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Who granted a lease that a server is told of.
+/// The server that granted a reported lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grantor {
-    /// The server itself: it may have lost its lease file.
+    /// This server granted it. It may have lost its lease file since.
     Own,
-    /// The server whose address it is.
+    /// The server that owns the address: its dynamic ranges contain it.
     Owner,
-    /// One of the others.
+    /// A server that does not own the address.
     Another,
 }
 
-/// A lease that a server is told of.
+/// A lease that the region reports to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// The address.
+    /// The leased address.
     pub address: Ipv4Addr,
-    /// The client.
+    /// The hardware address of the client.
     pub mac: Mac,
     /// [`Subnet::id`](crate::Subnet::id).
     pub subnet: String,
-    /// What the client calls itself.
+    /// The host name that the client sent (option 12).
     pub hostname: Option<String>,
-    /// When it ends, or would have ended.
+    /// When the lease ends, or would have ended if the client had not released it.
     pub ends: Time,
-    /// Until when who granted it gives the address to nobody else, if it promises that.
+    /// The granting server promises to give the address to nobody else before this time. `None`: it makes no promise.
     pub kept_until: Option<Time>,
-    /// The client gave it back.
+    /// The client released the address.
     pub given_back: bool,
-    /// Who granted it.
+    /// The server that granted the lease.
     pub by: Grantor,
 }
 
-/// What a server knows of the address that it is told of.
+/// The state of a reported address at the receiving server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known<'a> {
-    /// Its own record.
+    /// The server's own record of the address.
     pub(crate) lease: Option<&'a Lease>,
-    /// The address is its own to give.
+    /// The address is in the server's own dynamic ranges.
     pub(crate) is_own: bool,
-    /// It may have lost leases.
+    /// The server may have lost lease records.
     pub(crate) lost_some: bool,
 }
 
 impl Told {
-    /// Whether it says anything about a time to come.
+    /// True if the lease or the promise about it ends in the future.
     pub(crate) fn matters(&self, now: Time) -> bool {
         self.kept_until.unwrap_or(self.ends) > now
     }
 
-    /// Whether a server makes it a record of its own.
+    /// True if the server must make a record of its own from the report.
     pub(crate) fn is_news(&self, now: Time, known: Known<'_>) -> bool {
         let Known { lease, is_own, lost_some } = known;
         let is_free = lease.is_none_or(|lease| lease.held_until() <= now);
         match (self.by, lease) {
-            // What it knows itself is newer.
+            // The server's own record is newer than a report about it.
             (Grantor::Own, None) => self.matters(now),
             (Grantor::Own, Some(_)) => lost_some && is_free && self.matters(now),
             _ if !is_own || self.given_back || self.ends <= now => false,
@@ -75,7 +75,7 @@ impl Told {
         }
     }
 
-    /// The record that a server of this subnet makes of it.
+    /// The record that this server stores for the reported lease.
     pub(crate) fn record(self, now: Time, subnet: &str, known: Known<'_>) -> Lease {
         let lease = known.lease.filter(|lease| lease.mac == self.mac);
         let promise = match self.by {
