@@ -1,7 +1,7 @@
 //! The client: from DISCOVER to an address, and the life of the lease (RFC 2131 §4.4).
 //!
-//! Every call returns what to do; the last [`ClientAction::Wake`] tells when to call [`Client::on_timer`], and replaces
-//! the ones before it.
+//! Every call returns the actions for the caller. The last [`ClientAction::Wake`] says when to call
+//! [`Client::on_timer`]; it replaces earlier ones.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::egress::Message;
 use crate::ingress::{self, Packet};
 use crate::{BootIdentity, Mac, Time};
 
-/// What a client asks for: mask, router, DNS, host name, domain, MTU, broadcast, NTP, TFTP server, boot file.
+/// The parameter request list: mask, router, DNS, host name, domain, MTU, broadcast, NTP, TFTP server, boot file.
 const PARAMETERS: [OptionCode; 10] = [
     OptionCode::SubnetMask,
     OptionCode::Router,
@@ -29,30 +29,30 @@ const MAX_MESSAGE: u16 = 1472;
 const NO_ADDRESS: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 /// Retransmission stops doubling here: 4, 8, 16, 32, 64 s (RFC 2131 §4.1).
 const MAX_DOUBLINGS: u32 = 4;
-/// After so many lost requests for one offer, or for the address of before, another offer is looked for.
+/// After this many unanswered requests for one offer, or for the previous address, the client sends a DISCOVER.
 const REQUEST_ATTEMPTS: u32 = 4;
 
-/// Who the client is and how patient.
+/// The identity of a client and its retry settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// The interface's address.
+    /// The hardware address of its interface.
     pub mac: Mac,
-    /// Option 12.
+    /// Option 12: the host name that the client sends.
     pub hostname: Option<String>,
-    /// Asks for something to boot.
+    /// The boot client that it presents itself as. `None`: it does not ask to boot.
     pub boot: Option<BootIdentity>,
-    /// Starts by asking for the address of before (INIT-REBOOT).
+    /// The client's previous address: it starts by asking for this one (INIT-REBOOT).
     pub previous: Option<Ipv4Addr>,
-    /// Cannot receive unicast yet.
+    /// The client cannot receive unicast before it is configured.
     pub broadcast: bool,
-    /// Wait before the first retransmission; doubles up to 16-fold.
+    /// The wait before the first retransmission. It doubles up to 16-fold.
     pub first_retry: Duration,
-    /// Unanswered messages before the client gives up.
+    /// The number of unanswered messages after which the client gives up.
     pub attempts: u32,
 }
 
 impl ClientConfig {
-    /// A patient client that boots nothing: retries after 4, 8, 16, 32 and 64 s.
+    /// A client that does not boot and retries after 4, 8, 16, 32 and 64 s.
     #[must_use]
     pub const fn new(mac: Mac) -> Self {
         Self {
@@ -67,56 +67,56 @@ impl ClientConfig {
     }
 }
 
-/// What the caller does next.
+/// An instruction to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientAction {
-    /// Send from the client port to the server port: to everybody, or to a server.
+    /// Send from the client port to the server port, by broadcast or to one server.
     Send {
         /// `None`: broadcast from 0.0.0.0.
         server: Option<Ipv4Addr>,
         /// The DHCP message.
         bytes: Vec<u8>,
     },
-    /// Call [`Client::on_timer`] then.
+    /// Call [`Client::on_timer`] at this time.
     Wake(Time),
-    /// The interface is to be configured so; also after each renewal.
+    /// Configure the interface with this binding. Sent again after each renewal.
     Configured(Binding),
-    /// The address must no longer be used; the client is looking for another.
+    /// Stop using the address; the client looks for another.
     Lost(Ipv4Addr),
-    /// Nobody answered. The client does nothing more.
+    /// No server answered. The client has stopped.
     GaveUp,
 }
 
-/// What a lease says.
+/// The contents of a granted lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
     /// The client's address.
     pub address: Ipv4Addr,
-    /// Its mask.
+    /// The subnet mask.
     pub netmask: Ipv4Addr,
     /// The first router.
     pub gateway: Option<Ipv4Addr>,
-    /// DNS servers.
+    /// Option 6: DNS servers, in order of preference.
     pub dns_servers: Vec<Ipv4Addr>,
-    /// NTP servers.
+    /// Option 42: NTP servers, in order of preference.
     pub ntp_servers: Vec<Ipv4Addr>,
-    /// Host name.
+    /// Option 12: the host name that the server gives the client.
     pub hostname: Option<String>,
-    /// Domain.
+    /// Option 15: the client's domain.
     pub domain: Option<String>,
-    /// Interface MTU.
+    /// Option 26: the MTU of the interface, in bytes.
     pub mtu: Option<u16>,
-    /// Who granted it (option 54).
+    /// The server that granted the lease (option 54).
     pub server: Ipv4Addr,
-    /// Where to fetch the boot file (siaddr).
+    /// The server of the boot file (siaddr).
     pub next_server: Option<Ipv4Addr>,
     /// Boot file name or URL.
     pub boot_file: Option<String>,
     /// Lease time in seconds.
     pub lease_seconds: u32,
-    /// When to renew (T1).
+    /// When to renew with the granting server (T1).
     pub renew: Time,
-    /// When to ask everybody (T2).
+    /// When to ask all servers (T2).
     pub rebind: Time,
     /// When the address must no longer be used.
     pub expires: Time,
@@ -142,21 +142,21 @@ pub struct Client {
     random: u64,
     began: Time,
     wake: Time,
-    /// Messages sent since the last answer that led somewhere.
+    /// Messages sent since the last answer that advanced the exchange.
     sent: u32,
     /// Messages sent in this state.
     sent_here: u32,
 }
 
 impl Client {
-    /// Starts. `seed` makes transaction ids and jitter; give every client another one.
+    /// Starts the client. `seed` makes transaction ids and jitter; each client needs a different one.
     #[must_use]
     pub fn start(config: ClientConfig, now: Time, seed: u64) -> (Self, Vec<ClientAction>) {
         let mut client = Self {
             config,
             state: State::Selecting,
             xid: 0,
-            // splitmix64's increment: seed 0 is as good as any.
+            // The increment of splitmix64; with it, seed 0 works as well as any other.
             random: seed ^ 0x9e37_79b9_7f4a_7c15,
             began: now,
             wake: now,
@@ -171,7 +171,7 @@ impl Client {
         (client, actions)
     }
 
-    /// What the client has now, if anything.
+    /// The binding in use; `None` while the client has no address.
     #[must_use]
     pub const fn binding(&self) -> Option<&Binding> {
         match &self.state {
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// Takes a datagram; one that is not an answer to this client changes nothing.
+    /// Takes a datagram. A datagram that is no answer to this client changes nothing.
     pub fn on_packet(&mut self, now: Time, datagram: &[u8]) -> Vec<ClientAction> {
         let Ok(packet) = ingress::parse(datagram) else { return Vec::new() };
         if packet.op != Opcode::BootReply || packet.xid != self.xid || packet.mac() != Some(self.config.mac) {
@@ -206,7 +206,7 @@ impl Client {
         }
     }
 
-    /// Goes on when the time has come; earlier calls only say when that is.
+    /// Continues when the timer is due. An earlier call only returns the time.
     pub fn on_timer(&mut self, now: Time) -> Vec<ClientAction> {
         if matches!(self.state, State::Stopped) {
             return Vec::new();
@@ -310,7 +310,7 @@ impl Client {
         vec![ClientAction::Configured(binding), ClientAction::Wake(self.wake)]
     }
 
-    /// Another state, another exchange: the REQUEST after an OFFER keeps its transaction (RFC 2131 §4.4.1).
+    /// Enters another state with a new transaction id. Only the REQUEST after an OFFER keeps its id (RFC 2131 §4.4.1).
     fn enter(&mut self, now: Time, state: State) -> Vec<ClientAction> {
         if !matches!(state, State::Requesting { .. }) {
             self.next_xid();
@@ -321,7 +321,7 @@ impl Client {
         self.send(now)
     }
 
-    /// T1 and T2: a new exchange only when the state changes.
+    /// T1 and T2: the transaction id changes only with the state.
     fn continue_as(&mut self, now: Time, state: State) -> Vec<ClientAction> {
         if std::mem::discriminant(&state) == std::mem::discriminant(&self.state) {
             return self.send(now);
@@ -387,7 +387,7 @@ impl Client {
         self.xid = (self.next_random() >> 32) as u32;
     }
 
-    /// splitmix64: enough to keep clients apart; nothing secret depends on it.
+    /// splitmix64. Clients need different numbers, not unpredictable ones: no secret depends on them.
     const fn next_random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;

@@ -1,4 +1,4 @@
-//! Finding servers that nobody told this one of: a DISCOVER that no client sends, and whoever answers it.
+//! Detection of unknown DHCP servers: a DISCOVER that no client sends, and the servers that answer it.
 
 use std::net::Ipv4Addr;
 

@@ -1,9 +1,15 @@
-//! A message to bytes.
+//! Encodes a message to bytes.
 //!
-//! The message type is first, as old boot ROMs expect; then what every client needs, what it asked for in its order (RFC 2132
-//! §9.8), the rest as it was added, and the relay's option 82 last (RFC 3046 §2.1). What does not fit a client's longest message
-//! goes into `file` and `sname` (option 52), and what does not fit there is left out. dhcproto's encoder sorts by code and cuts
-//! unknown options at 255 bytes, so it is not used.
+//! The order of options:
+//!
+//! 1. the message type, as old boot ROMs expect it;
+//! 2. the options that every client needs;
+//! 3. the options that the client asked for, in its order (RFC 2132 §9.8);
+//! 4. the rest, in the order in which they were added;
+//! 5. the relay's option 82 (RFC 3046 §2.1).
+//!
+//! Options beyond the client's longest message go into `file` and `sname` (option 52). Options that do not fit there
+//! are left out. dhcproto's encoder is not used: it sorts by code and cuts unknown options at 255 bytes.
 
 use std::net::Ipv4Addr;
 
@@ -11,17 +17,18 @@ use dhcproto::v4::{MessageType, Opcode, OptionCode};
 
 use crate::Mac;
 
-/// BOOTP clients and some relays drop anything shorter (RFC 1542 §2.1).
+/// BOOTP clients and some relays drop shorter datagrams (RFC 1542 §2.1).
 const MIN_DATAGRAM: usize = 300;
 const FILE_FIELD: usize = 128;
 const SNAME_FIELD: usize = 64;
 const HEADER: usize = 240;
 const BROADCAST_FLAG: u16 = 0x8000;
-/// Option 52 itself.
+/// The length of option 52 itself.
 const OVERLOAD: usize = 3;
 const FILE_IS_OPTIONS: u8 = 1;
 const SNAME_IS_OPTIONS: u8 = 2;
-/// Without these a client takes no offer, or boots nothing from it. The mask stands before the router (RFC 2132 §3.3).
+/// Without these a client accepts no offer, or does not boot from it. The mask stands before the router (RFC 2132
+/// §3.3).
 const FIRST: [OptionCode; 8] = [
     OptionCode::MessageType,
     OptionCode::ServerIdentifier,
@@ -33,13 +40,13 @@ const FIRST: [OptionCode; 8] = [
     OptionCode::BootfileName,
 ];
 
-/// A DHCPv4 message to be sent.
+/// A DHCPv4 message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     op: Opcode,
     /// Relay hops; replies repeat the request's.
     pub hops: u8,
-    /// Transaction id.
+    /// The transaction id, chosen by the client.
     pub xid: u32,
     /// Seconds since the client began.
     pub secs: u16,
@@ -47,15 +54,15 @@ pub struct Message {
     pub broadcast: bool,
     /// The client's own address.
     pub ciaddr: Ipv4Addr,
-    /// The address given.
+    /// The address that the server gives.
     pub yiaddr: Ipv4Addr,
-    /// The next server.
+    /// The next server of the boot process.
     pub siaddr: Ipv4Addr,
-    /// The relay.
+    /// The address of the relay agent; unspecified without one.
     pub giaddr: Ipv4Addr,
-    /// The client.
+    /// The hardware address of the client.
     pub mac: Mac,
-    /// The boot file or URL. One that does not fit the `file` field with its NUL goes to option 67 alone.
+    /// The boot file or URL. If it does not fit the `file` field with its NUL, it goes into option 67 only.
     pub file: Vec<u8>,
     options: Vec<(u8, Vec<u8>)>,
 }
@@ -79,31 +86,31 @@ impl Message {
         }
     }
 
-    /// A client's message.
+    /// A message from a client.
     #[must_use]
     pub fn request(kind: MessageType, xid: u32, mac: Mac) -> Self {
         Self::new(Opcode::BootRequest, kind, xid, mac)
     }
 
-    /// A server's message.
+    /// A message from a server.
     #[must_use]
     pub fn reply(kind: MessageType, xid: u32, mac: Mac) -> Self {
         Self::new(Opcode::BootReply, kind, xid, mac)
     }
 
-    /// Adds an option; one longer than 255 bytes is split (RFC 3396).
+    /// Adds an option. A value longer than 255 bytes is split (RFC 3396).
     pub fn option(&mut self, code: OptionCode, value: impl Into<Vec<u8>>) -> &mut Self {
         self.options.push((code.into(), value.into()));
         self
     }
 
-    /// Whether an option of this code was added.
+    /// True if an option of this code was added.
     #[must_use]
     pub fn has(&self, code: OptionCode) -> bool {
         self.options.iter().any(|(it, _)| *it == u8::from(code))
     }
 
-    /// Adds an option of addresses; none when there are no addresses.
+    /// Adds an option of addresses, or nothing if the list is empty.
     pub fn addresses(&mut self, code: OptionCode, addresses: &[Ipv4Addr]) -> &mut Self {
         if !addresses.is_empty() {
             self.option(code, addresses.iter().flat_map(Ipv4Addr::octets).collect::<Vec<u8>>());
@@ -117,8 +124,8 @@ impl Message {
         self.lay_out(&self.own_options(), usize::MAX).0
     }
 
-    /// The datagram for a client that asked for these options and takes messages of at most so many bytes. Only a relay's option,
-    /// which the relay removes, makes it longer. With it the options that were left out, since they fit nowhere.
+    /// The datagram for a client that asked for these options and accepts messages up to this length in bytes. Only the
+    /// relay's option, which the relay removes, may make it longer. Also returns the options that did not fit.
     #[must_use]
     pub fn encode_for(&self, asked: &[u8], longest: usize) -> (Vec<u8>, Vec<u8>) {
         let mut options = self.own_options();
@@ -131,7 +138,7 @@ impl Message {
         self.lay_out(&options, longest)
     }
 
-    /// The options but the relay's, with the file's name where its field is too short for it.
+    /// All options except the relay's. If the boot file does not fit its field, it is added as option 67.
     fn own_options(&self) -> Vec<(u8, &[u8])> {
         let bootfile = u8::from(OptionCode::BootfileName);
         let own =
@@ -147,7 +154,7 @@ impl Message {
         self.file.len() < FILE_FIELD
     }
 
-    /// The datagram, and what fits nowhere.
+    /// The datagram, and the options that did not fit.
     fn lay_out(&self, own: &[(u8, &[u8])], longest: usize) -> (Vec<u8>, Vec<u8>) {
         let mut relay = Vec::new();
         for (code, value) in &self.options {
@@ -220,7 +227,7 @@ impl Message {
 
 /// A part of the message that carries options.
 struct Field {
-    /// Its bit of option 52; none: the options field proper.
+    /// The field's bit in option 52; 0 for the options field itself.
     overload: u8,
     room: usize,
     bytes: Vec<u8>,
@@ -232,7 +239,7 @@ impl Field {
     }
 }
 
-/// How many bytes [`write_option`] writes.
+/// The number of bytes that [`write_option`] writes.
 fn written(value: &[u8]) -> usize {
     value.len() + 2 * value.len().div_ceil(usize::from(u8::MAX)).max(1)
 }

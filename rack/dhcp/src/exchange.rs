@@ -1,4 +1,4 @@
-//! One message and its answer: which address a client gets, and what it is told (RFC 2131 §4.3).
+//! One message and its answer: the address and the options that a client gets (RFC 2131 §4.3).
 
 use std::net::Ipv4Addr;
 
@@ -20,44 +20,44 @@ use crate::{BootClient, Config, Lease, LeaseState, Mac, Time};
 const OFFER_SECONDS: u32 = 30;
 /// The longest host name that is kept (RFC 1035 §2.3.4).
 const MAX_HOSTNAME: usize = 253;
-/// The longest client identifier that is repeated (RFC 6842); one option's worth.
+/// The longest client identifier that is repeated in a reply (RFC 6842): the length of one option.
 const MAX_CLIENT_ID: usize = 255;
 
 /// IPv4 and UDP headers.
 const HEADERS: usize = 28;
-/// What every client takes, headers included (RFC 2131 §2).
+/// The message length that every client accepts, headers included (RFC 2131 §2).
 const SHORTEST_MAXIMUM: usize = 576;
-/// What an Ethernet frame carries.
+/// The payload of an Ethernet frame.
 const LONGEST_MAXIMUM: usize = 1500;
 
 pub(crate) type Answer = Result<Vec<Action>, Ignored>;
 
-/// Whether a client may have an address.
+/// The decision about the address that a client requests.
 enum Verdict {
     Grant,
     Refuse(&'static str),
-    /// Another server may know better.
+    /// This server has no record; another server may have one.
     Unknown,
 }
 
-/// One message in the light of everything the server knows.
+/// One message, with the state of the server that its answer depends on.
 pub(crate) struct Exchange<'a> {
     pub(crate) now: Time,
     pub(crate) via: Arrival,
     pub(crate) packet: &'a Packet,
     pub(crate) mac: Mac,
     pub(crate) network: Network<'a>,
-    /// The subnet that the answer is about.
+    /// The subnet of the address that the answer gives.
     pub(crate) scope: &'a Scope,
     pub(crate) config: &'a Config,
     pub(crate) table: &'a mut Table,
     pub(crate) probes: &'a mut Probes,
-    /// Addresses that were probed for this message, and are in use.
+    /// The number of addresses that were probed for this message and found in use.
     pub(crate) taken: u8,
     pub(crate) elsewhere: &'a Elsewhere,
-    /// No dynamic address but to clients whose lease is known.
+    /// Dynamic addresses go only to clients whose lease is known.
     pub(crate) withheld: bool,
-    /// The client is one of those that get answers.
+    /// The client has a reservation, or unknown clients are served.
     pub(crate) served: bool,
     /// The architecture that the client's machine is declared with.
     pub(crate) declared: Option<Architecture>,
@@ -84,7 +84,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// From here on the answer is about the subnet of this address, and comes from this server's address there.
+    /// From here on the answer is about the subnet of this address. It is sent from this server's address in that
+    /// subnet.
     pub(crate) fn settle(&mut self, address: Ipv4Addr) {
         if let Some(scope) = self.network.scope(address) {
             self.scope = scope;
@@ -99,7 +100,7 @@ impl Exchange<'_> {
         let held = self.table.get(address).filter(|lease| lease.mac == self.mac && lease.is_live(self.now));
         let is_allocated =
             held.is_some() || self.scope.owner(address).is_some() || self.kept_until(address).is_some();
-        // A lease that still runs is longer than an offer, and stays.
+        // A running lease stays as it is: it is longer than an offer.
         if held.is_none_or(|lease| lease.state == LeaseState::Offered) {
             let lease = self.lease(address, LeaseState::Offered, OFFER_SECONDS);
             self.table.insert(lease);
@@ -126,7 +127,7 @@ impl Exchange<'_> {
         self.send(reply).chain([Action::Report(Event::Offered { mac: self.mac, address })]).collect()
     }
 
-    /// Another host has the address that was to be offered: it is out of use for a while.
+    /// Takes the address out of use: another host has it.
     pub(crate) fn quarantine(mut self, address: Ipv4Addr, holder: Mac) -> Vec<Action> {
         self.settle(address);
         let lease = self.lease(address, LeaseState::Quarantined, TAKEN_SECONDS);
@@ -134,7 +135,8 @@ impl Exchange<'_> {
         vec![Action::Persist(lease.clone()), Action::Report(Event::Taken { lease, holder })]
     }
 
-    /// SELECTING, INIT-REBOOT, RENEWING and REBINDING, told apart by what is filled in (RFC 2131 §4.3.2).
+    /// Answers a REQUEST. The filled fields tell SELECTING, INIT-REBOOT, RENEWING and REBINDING apart (RFC 2131
+    /// §4.3.2).
     fn request(mut self) -> Answer {
         let options = &self.packet.options;
         let requested = options.ipv4(OptionCode::RequestedIpAddress);
@@ -150,7 +152,7 @@ impl Exchange<'_> {
         match self.verdict(address) {
             Verdict::Grant => Ok(self.acknowledge(address)),
             Verdict::Refuse(reason) => Ok(self.refuse(address, reason)),
-            // The client chose this server, so nobody else will answer it.
+            // The client chose this server, so no other server will answer it.
             Verdict::Unknown if server.is_some_and(|server| self.is_chosen(server)) => {
                 Ok(self.refuse(address, "address is not this server's to give"))
             }
@@ -175,7 +177,8 @@ impl Exchange<'_> {
         let address = options.ipv4(OptionCode::RequestedIpAddress);
         let own = address.and_then(|address| self.own(address));
         let other = server.filter(|&server| !self.network.is_me(server));
-        // It is in use whoever gave it: this server would offer it to the client again, and is not told why a lease ended.
+        // The address is in use, whichever server gave it. This server would offer it to the client again: a report of
+        // an ended lease does not say why it ended.
         let concerns = own.is_some() || address.is_some_and(|address| self.is_its_elsewhere(address));
         if let Some(other) = other.filter(|_| !concerns) {
             return Err(Ignored::OtherServer(other));
@@ -192,7 +195,7 @@ impl Exchange<'_> {
         Ok(vec![Action::Persist(lease.clone()), Action::Report(Event::Conflict { lease, ended })])
     }
 
-    /// A host with an address of its own asks for the rest: no lease (RFC 2131 §4.3.5).
+    /// Answers an INFORM: a host with its own address asks for options and gets no lease (RFC 2131 §4.3.5).
     fn inform(mut self) -> Answer {
         if self.packet.ciaddr.is_unspecified() {
             return Err(Ignored::Missing("ciaddr"));
@@ -229,14 +232,22 @@ impl Exchange<'_> {
 
     fn refuse(self, address: Ipv4Addr, reason: &'static str) -> Vec<Action> {
         let mut reply = self.reply(MessageType::Nak, Ipv4Addr::UNSPECIFIED);
-        // The relay must broadcast it: the client may be on another network than its address says (RFC 2131 §4.3.2).
+        // The relay must broadcast it: the client may be on another network than its address (RFC 2131 §4.3.2).
         reply.broadcast |= !self.packet.giaddr.is_unspecified();
         reply.option(OptionCode::Message, reason);
         self.send(reply).chain([Action::Report(Event::Refused { mac: self.mac, address, reason })]).collect()
     }
 
-    /// The address to offer: reserved, current, another server's that the client may keep, previous, asked for, offered in vain, never
-    /// used, longest unused.
+    /// The address to offer, from the first of these that is possible:
+    ///
+    /// 1. the client's reserved address;
+    /// 2. the address of its running lease;
+    /// 3. an address of another server that the client may keep;
+    /// 4. the address of its ended lease;
+    /// 5. the address that it asks for;
+    /// 6. an address whose offer was not accepted;
+    /// 7. an address that was never used;
+    /// 8. the address whose lease ended first.
     fn choose(&mut self) -> Result<Ipv4Addr, Ignored> {
         let (now, mac, network) = (self.now, self.mac, &self.network);
         let elsewhere = self.elsewhere;
@@ -249,7 +260,7 @@ impl Exchange<'_> {
         if let Some(reserved) = reserved.find(|&address| self.is_free(address)) {
             return Ok(reserved);
         }
-        // One that it found in use, or was found so for it, is no better than any other, and may be in use still.
+        // A quarantined address of this client is no better than any other: it may still be in use by another host.
         let own = self.table.of(mac).filter(|lease| lease.state != LeaseState::Quarantined);
         let own = own.filter(|lease| offerable(self.table, lease.address));
         let own = own.max_by_key(|lease| (lease.is_live(now), lease.expires));
@@ -279,7 +290,7 @@ impl Exchange<'_> {
             .ok_or_else(|| self.full(dynamic))
     }
 
-    /// Why no address is free on the client's link, of those that are `dynamic` for it.
+    /// The reason why the client's link has no free address among those that are `dynamic` for it.
     fn full(&self, dynamic: impl Fn(Ipv4Addr) -> bool) -> Ignored {
         let mut giving = self.network.scopes.iter().filter(|scope| !scope.subnet.dynamic.is_empty());
         let Some(cidr) = giving.next().map(|scope| scope.subnet.cidr) else {
@@ -327,25 +338,27 @@ impl Exchange<'_> {
         }
     }
 
-    /// The client means this server, and none that shares the subnet: a relay may speak for all of them (RFC 5107).
+    /// True if the client chose this server and not another one that shares the subnet: a relay may put its own address
+    /// as the server identifier of all of them (RFC 5107).
     fn is_chosen(&self, server: Ipv4Addr) -> bool {
         self.network.is_own(server) || !self.scope.subnet.shared
     }
 
-    /// Whether the address is free, another server knows, and not this one.
+    /// True if another server may have a record of the address: the subnet is shared, the address is not dynamic here,
+    /// and no other client has it.
     fn is_for_others_to_judge(&self, address: Ipv4Addr) -> bool {
         self.scope.subnet.shared
             && !self.network.is_dynamic(address)
             && !self.elsewhere.is_anothers(self.now, address, self.mac)
     }
 
-    /// No other client has the address.
+    /// True if no other client has the address.
     fn is_free(&self, address: Ipv4Addr) -> bool {
         self.table.available(self.now, address, self.mac)
             && !self.elsewhere.is_anothers(self.now, address, self.mac)
     }
 
-    /// Until when the client may keep an address that is another server's to give, if it may.
+    /// Until when the client may keep an address of another server; `None` if it may not.
     fn kept_until(&self, address: Ipv4Addr) -> Option<Time> {
         let scope = self.network.scope(address).filter(|scope| scope.owner(address).is_none())?;
         if scope.is_dynamic(address) || !self.table.available(self.now, address, self.mac) {
@@ -363,13 +376,15 @@ impl Exchange<'_> {
         })
     }
 
-    /// The client may have the address by another server, and would be given it by this one too.
+    /// The address belongs to another server, which leases it to this client. This server would give it to the client
+    /// too.
     fn is_its_elsewhere(&self, address: Ipv4Addr) -> bool {
         let is_reserved = self.network.reservations(self.mac).any(|it| it.address == address);
         (is_reserved && self.is_free(address)) || self.kept_until(address).is_some()
     }
 
-    /// The client holds another address of this link, and would be offered that: it cannot collect addresses.
+    /// The client has a running lease on another address of this link and would be offered that one. So it cannot
+    /// collect addresses.
     fn has_other_lease(&self, address: Ipv4Addr) -> bool {
         self.table.of(self.mac).any(|lease| {
             lease.address != address
@@ -379,7 +394,7 @@ impl Exchange<'_> {
         })
     }
 
-    /// Frees what was offered to this client and not taken.
+    /// Ends the offers to this client that it did not accept.
     fn withdraw_offers(self, except: Option<Ipv4Addr>) {
         let offers = self.table.of(self.mac).filter(|lease| lease.state == LeaseState::Offered);
         let offers: Vec<Lease> = offers.filter(|lease| Some(lease.address) != except).cloned().collect();
@@ -452,7 +467,8 @@ impl Exchange<'_> {
         reply.option(OptionCode::Rebinding, rebinding.to_be_bytes());
     }
 
-    /// Mask, router and DNS servers always; the rest when the client asks, or says nothing of what it wants.
+    /// Mask, router and DNS servers always. The rest if the client asks for it, or has no parameter request list
+    /// (option 55).
     fn network_options(&self, reply: &mut Message) {
         let subnet = &self.scope.subnet;
         reply.option(OptionCode::SubnetMask, subnet.cidr.netmask().octets());
@@ -479,7 +495,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What the operator says of options that nothing here knows.
+    /// Adds the operator's raw options that this server does not fill itself.
     fn further_options(&self, reply: &mut Message) {
         let own = self.config.client_options.get(&self.mac).into_iter().flatten();
         let asked = self.packet.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
@@ -507,12 +523,12 @@ impl Exchange<'_> {
         Some((client, client.answer(boot, self.packet, self.via.local, reply)?))
     }
 
-    /// Why the client is told nothing to boot, where that is its architecture.
+    /// Returns the mismatch if the client gets no boot options because of its architecture.
     pub(crate) fn other_architecture(&self) -> Option<OtherArchitecture> {
         BootClient::of(self.packet)?.other_architecture(self.declared)
     }
 
-    /// The reply, to where it goes (RFC 2131 §4.1), and what of it did not fit.
+    /// Sends the reply to its destination (RFC 2131 §4.1), and reports the options that did not fit.
     pub(crate) fn send(&self, reply: Message) -> impl Iterator<Item = Action> + use<> {
         let packet = self.packet;
         let refusal = reply.yiaddr.is_unspecified() && reply.ciaddr.is_unspecified();
@@ -532,7 +548,8 @@ impl Exchange<'_> {
         [Action::Send { via: self.via, to, bytes }].into_iter().chain(report.map(Action::Report))
     }
 
-    /// In the order that the client asks for, and no longer than it takes; and the options that do not fit.
+    /// Encodes the reply, with options in the order that the client asks for them, no longer than the client accepts.
+    /// Also returns the options that did not fit.
     pub(crate) fn encode(&self, reply: &Message) -> (Vec<u8>, Vec<u8>) {
         let asked = self.packet.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
         reply.encode_for(asked, longest_message(self.packet))
@@ -543,7 +560,7 @@ fn some<T>(list: &[T]) -> Option<&[T]> {
     Some(list).filter(|list| !list.is_empty())
 }
 
-/// How long a message this client takes (option 57, which counts the headers too, as other servers read it).
+/// The longest message that this client accepts. Option 57 counts the IP and UDP headers too, as other servers read it.
 fn longest_message(packet: &Packet) -> usize {
     let said = packet.options.u16(OptionCode::MaxMessageSize).map_or(SHORTEST_MAXIMUM, usize::from);
     said.clamp(SHORTEST_MAXIMUM, LONGEST_MAXIMUM) - HEADERS

@@ -1,5 +1,5 @@
-//! Ethernet frames: for clients that have no address yet, since nothing could resolve it and the kernel cannot address them; and ARP,
-//! to learn whether an address is in use.
+//! Ethernet frames. A client without an address answers no ARP, so the kernel cannot send to it: its frame is built
+//! here. ARP frames ask if an address is in use.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -43,7 +43,8 @@ pub fn udp(from: (Mac, SocketAddrV4), to: (Mac, SocketAddrV4), payload: &[u8]) -
     [&to_mac.0[..], &from_mac.0, &ETHERTYPE_IPV4, &ip, &udp].concat()
 }
 
-/// Asks everybody on the link who has an address, in nobody's name, so that no host takes note of the asker (RFC 5227 §1.1).
+/// An ARP request for the address to the whole link. The sender address is empty, so that no host adds the sender to
+/// its ARP table (RFC 5227 §1.1).
 #[must_use]
 pub fn arp_probe(from: Mac, address: Ipv4Addr) -> Vec<u8> {
     let nobody = [0; 4];
@@ -51,7 +52,8 @@ pub fn arp_probe(from: Mac, address: Ipv4Addr) -> Vec<u8> {
     [&[0xff; 6][..], &from.0, &ETHERTYPE_ARP, &body.concat()].concat()
 }
 
-/// Who says in an ARP frame that it has which address, or is about to take it (RFC 5227 §2.1.1): the sender, or the target of a probe.
+/// The claim of an ARP frame: a host has the address, or is about to take it (RFC 5227 §2.1.1). Returns the sender, and
+/// the address of the sender or, in a probe, of the target.
 #[must_use]
 pub fn arp_claim(frame: &[u8]) -> Option<(Mac, Ipv4Addr)> {
     let (ethernet, arp) = frame.split_at_checked(14)?;
@@ -80,7 +82,7 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// The Internet checksum (RFC 1071) of parts, each but the last of an even length.
+/// The Internet checksum (RFC 1071) of several parts. Every part except the last has an even length.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {

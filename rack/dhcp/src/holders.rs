@@ -1,8 +1,9 @@
-//! Hosts that answered probes of late, and which of them answer for whatever is asked.
+//! Hosts that answered probes recently, and those among them that answer for every address.
 //!
-//! Who has an address answers for it, and for few others. A router with proxy ARP for its own link, or a host of ill will, answers for
-//! all: were it believed, no address could be offered. So who answers for more than [`FEW`] addresses within a minute is believed no
-//! more, until it has been silent for a while. That an address is in use all the same its client finds out by itself, and declines.
+//! A host answers for its own addresses, which are few. A router with proxy ARP for its own link, or a hostile host,
+//! answers for all; if it were believed, no address could be offered. So a host that answers for more than [`FEW`]
+//! addresses within a minute is ignored until it has been silent for a while. If it does use an offered address, the
+//! client detects that itself and declines.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -10,46 +11,47 @@ use std::time::Duration;
 
 use crate::{Mac, Time};
 
-/// So many addresses within [`RECENT`] may be one host's.
+/// One host may have this many addresses within [`RECENT`].
 const FEW: usize = 3;
 const RECENT: Duration = Duration::from_secs(60);
-/// How long a host that answers for everything is not believed, from its last answer.
+/// How long a host that answers for every address is ignored, counted from its last answer.
 const DISBELIEVED: Duration = Duration::from_secs(600);
-/// Hosts that are remembered. With more, the one that was silent for longest is forgotten: who answers in many names must not fill memory.
+/// The most hosts remembered. With more, the host that was silent longest is forgotten, so that answers under many
+/// names cannot fill memory.
 const MAX_HOLDERS: usize = 1024;
 
-/// What a host's answer is worth.
+/// The judgement of a host's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// It has the address.
+    /// The host has the address.
     Believed,
-    /// Nothing, and neither were its last ones: when they came, and for which addresses.
+    /// The host answers for every address. Its earlier answers are void too: their times and addresses.
     FoundOut(Vec<(Time, Ipv4Addr)>),
-    /// Nothing, as before.
+    /// The host is already known to answer for every address.
     Disbelieved,
 }
 
 #[derive(Debug, Default)]
 struct Holder {
-    /// What it answered for of late; at most [`FEW`].
+    /// The host's recent answers; at most [`FEW`].
     recent: Vec<(Time, Ipv4Addr)>,
     last: Time,
     answers_for_all: bool,
 }
 
 impl Holder {
-    /// Nothing that it said matters any more.
+    /// The host's answers are too old to matter.
     fn is_stale(&self, now: Time) -> bool {
         !is_within(now, self.last, if self.answers_for_all { DISBELIEVED } else { RECENT })
     }
 }
 
-/// Those hosts, by interface.
+/// The hosts, by interface and hardware address.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(BTreeMap<(u32, Mac), Holder>);
 
 impl Holders {
-    /// A host answered a probe.
+    /// Records that a host answered a probe, and judges the answer.
     pub(crate) fn answered(&mut self, now: Time, interface: u32, mac: Mac, address: Ipv4Addr) -> Word {
         self.make_room(now, (interface, mac));
         let holder = self.0.entry((interface, mac)).or_default();
@@ -82,7 +84,7 @@ impl Holders {
     }
 }
 
-/// A moment to come is of a clock that was set back, and says nothing.
+/// A time in the future comes from a clock that was set back; it does not count.
 fn is_within(now: Time, at: Time, span: Duration) -> bool {
     at <= now && now < at + span
 }

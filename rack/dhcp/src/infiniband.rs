@@ -1,7 +1,8 @@
-//! Clients of DHCP over InfiniBand (RFC 4390). They are heard, and neither leased addresses by DHCPv4 nor booted.
+//! Clients of DHCP over InfiniBand (RFC 4390). Their messages are recognised and reported. They get no DHCPv4 leases
+//! and are not booted.
 //!
-//! A hardware address of InfiniBand has 20 octets, and `chaddr` has no room for it: `hlen` is 0, and the client identifier tells clients
-//! apart. The last eight octets of the address are the GUID of the port, which is what people read on the card.
+//! An InfiniBand hardware address has 20 octets and does not fit `chaddr`. So `hlen` is 0, and the client identifier
+//! tells clients apart. The last eight octets of the address are the GUID of the port, which is printed on the card.
 
 use std::fmt;
 
@@ -23,10 +24,11 @@ const GUID: usize = 8;
 /// A client that asks over InfiniBand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InfiniBand {
-    /// The GUID of its port, where the message says it.
+    /// The GUID of its port, if the message contains it.
     pub guid: Option<[u8; GUID]>,
-    /// An address of Ethernet's length that stands for the client where people look for it; `None`: nothing tells the client apart. It is what iPXE
-    /// puts into `chaddr`, or else the GUID without its two middle octets, or else the end of the client identifier.
+    /// A 48-bit address that represents the client in reports; `None`: nothing tells the client apart. It is the value
+    /// that iPXE puts into `chaddr`, or else the GUID without its two middle octets, or else the end of the client
+    /// identifier.
     pub stand_in: Option<Mac>,
 }
 
@@ -35,7 +37,7 @@ impl InfiniBand {
     pub(crate) fn of_v4(chaddr: &[u8], identifier: &[u8]) -> Self {
         let guid = match identifier.split_first() {
             Some((&DUID, rest)) => rest.get(4..).and_then(of_duid),
-            // Before RFC 4390: the type, and an address or the end of one.
+            // Formats older than RFC 4390: the type, then an address or its last octets.
             Some((_, rest)) if rest.len() == GUID || rest.len() == ADDRESS => rest.last_chunk().copied(),
             _ => None,
         };
@@ -46,12 +48,12 @@ impl InfiniBand {
         Self { guid, stand_in: stand_in.map(unicast) }
     }
 
-    /// Reads a DUID; `None`: it is of no InfiniBand.
+    /// Reads a DUID; `None` if it is not an InfiniBand one.
     pub(crate) fn of_duid(duid: &[u8]) -> Option<Self> {
         of_duid(duid).map(Self::of_guid)
     }
 
-    /// Reads a hardware address; `None`: it is too short for one of InfiniBand.
+    /// Reads a hardware address; `None` if it is too short for InfiniBand.
     pub(crate) fn of_address(address: &[u8]) -> Option<Self> {
         address.last_chunk().copied().map(Self::of_guid)
     }
@@ -87,7 +89,7 @@ const fn without_middle([a, b, c, _, _, f, g, h]: [u8; GUID]) -> [u8; 6] {
     [a, b, c, f, g, h]
 }
 
-/// No group's address: where the bit is set, the address is one of local meaning.
+/// An address that is not a group address: if the group bit is set, it is cleared and the local bit is set.
 const fn unicast([first, b, c, d, e, f]: [u8; 6]) -> Mac {
     Mac([if first & 1 == 0 { first } else { (first & 0xfe) | 2 }, b, c, d, e, f])
 }

@@ -1,7 +1,7 @@
-//! Bytes from the network to a [`Packet`], or a reason why not.
+//! Decodes bytes from the network to a [`Packet`], or says why they are not one.
 //!
-//! dhcproto gives the header accessors and the names; the options are walked here, because its decoders stop at, or
-//! panic on, things that real networks carry:
+//! dhcproto gives the header accessors and the names. The options are walked here, because its decoders stop or panic
+//! on datagrams that real networks carry:
 //!
 //! - `chaddr()` slices `hlen` bytes of a 16-byte field;
 //! - one option that does not decode ends the whole list, so a bad host name hides options 61 and 82;
@@ -20,7 +20,7 @@ use dhcproto::v4::{MessageType, Opcode, OptionCode, borrowed};
 use crate::Mac;
 use crate::infiniband::{self, InfiniBand};
 
-/// The longest datagram that is read. Clients and relays stay below an Ethernet frame.
+/// The longest datagram that is read, in bytes. Clients and relays send less than an Ethernet frame.
 pub const MAX_DATAGRAM: usize = 4096;
 
 const MAGIC_COOKIE: [u8; 4] = [99, 130, 83, 99];
@@ -29,7 +29,7 @@ const HTYPE_ETHERNET: u8 = 1;
 const OVERLOAD_FILE: u8 = 1;
 const OVERLOAD_SNAME: u8 = 2;
 
-/// Why a datagram is not a DHCPv4 message.
+/// The reason why a datagram is not a DHCPv4 message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Shorter than the fixed header and the magic cookie.
@@ -44,10 +44,10 @@ pub enum Malformed {
     /// `hlen` is longer than the `chaddr` field. InfiniBand is read all the same: the field is empty there.
     #[error("hardware address length {0} is longer than the 16 bytes of chaddr")]
     HardwareLength(u8),
-    /// The four bytes before the options are not RFC 2131's.
+    /// The four bytes before the options are not those of RFC 2131.
     #[error("magic cookie {0:02x?} is not 63 82 53 63")]
     Cookie([u8; 4]),
-    /// No option 53, or not of one byte: plain BOOTP, or noise.
+    /// Option 53 is absent or not one byte long: plain BOOTP, or noise.
     #[error("no DHCP message type (option 53)")]
     NoMessageType,
 }
@@ -61,15 +61,15 @@ pub struct Packet {
     pub htype: u8,
     /// The hardware address, at most 16 bytes.
     pub chaddr: Vec<u8>,
-    /// Relay hops.
+    /// The number of relays that forwarded the message.
     pub hops: u8,
-    /// Transaction id.
+    /// The transaction id, chosen by the client.
     pub xid: u32,
-    /// Seconds since the client began. Clients lie here; nothing decides by it.
+    /// Seconds since the client began. Clients send wrong values here; no decision depends on it.
     pub secs: u16,
     /// The client cannot receive unicast before it is configured (RFC 2131 §4.1).
     pub broadcast: bool,
-    /// The address that the client already has and answers ARP for.
+    /// The address that the client already has; it answers ARP for it.
     pub ciaddr: Ipv4Addr,
     /// The address that the server gives.
     pub yiaddr: Ipv4Addr,
@@ -81,9 +81,9 @@ pub struct Packet {
     pub sname: Vec<u8>,
     /// Boot file name; empty when the field carries options.
     pub file: Vec<u8>,
-    /// Option 53.
+    /// Option 53: the message type.
     pub kind: MessageType,
-    /// Every option, joined over its parts.
+    /// Every option, with its parts joined.
     pub options: Options,
 }
 
@@ -99,7 +99,7 @@ impl Packet {
         (first & 1 == 0 && bytes != [0; 6]).then_some(Mac(bytes))
     }
 
-    /// The client, if it asks over InfiniBand.
+    /// The client's identity, if it sends over InfiniBand.
     #[must_use]
     pub fn infiniband(&self) -> Option<InfiniBand> {
         let identifier = self.options.raw(OptionCode::ClientIdentifier).unwrap_or_default();
@@ -121,20 +121,20 @@ impl Options {
         self.parts.get(&u8::from(code)).map(Vec::as_slice)
     }
 
-    /// Whether the option is there at all.
+    /// True if the message has the option, even with a malformed value.
     #[must_use]
     pub fn contains(&self, code: OptionCode) -> bool {
         self.raw(code).is_some()
     }
 
-    /// An option of exactly one address.
+    /// An option that is exactly one address.
     #[must_use]
     pub fn ipv4(&self, code: OptionCode) -> Option<Ipv4Addr> {
         let bytes: [u8; 4] = self.raw(code)?.try_into().ok()?;
         Some(bytes.into())
     }
 
-    /// An option of several addresses; empty when it is absent or not a multiple of four bytes.
+    /// An option that is a list of addresses; empty when it is absent or not a multiple of four bytes.
     #[must_use]
     pub fn ipv4s(&self, code: OptionCode) -> Vec<Ipv4Addr> {
         let bytes = self.raw(code).unwrap_or_default();
@@ -142,20 +142,20 @@ impl Options {
         if rest.is_empty() { addresses.iter().map(|&octets| octets.into()).collect() } else { Vec::new() }
     }
 
-    /// An option of exactly one byte.
+    /// An option that is exactly one byte.
     #[must_use]
     pub fn u8(&self, code: OptionCode) -> Option<u8> {
         let [byte]: [u8; 1] = self.raw(code)?.try_into().ok()?;
         Some(byte)
     }
 
-    /// An option of exactly two bytes.
+    /// An option that is exactly two bytes.
     #[must_use]
     pub fn u16(&self, code: OptionCode) -> Option<u16> {
         Some(u16::from_be_bytes(self.raw(code)?.try_into().ok()?))
     }
 
-    /// An option of exactly four bytes.
+    /// An option that is exactly four bytes.
     #[must_use]
     pub fn u32(&self, code: OptionCode) -> Option<u32> {
         Some(u32::from_be_bytes(self.raw(code)?.try_into().ok()?))
@@ -167,7 +167,7 @@ impl Options {
         std::str::from_utf8(self.raw(code)?).ok().map(|text| text.trim_end_matches('\0'))
     }
 
-    /// The last option said it was longer than the message. The complete ones before it are here.
+    /// The last option claims to be longer than the message. The complete options before it are here.
     #[must_use]
     pub const fn truncated(&self) -> bool {
         self.truncated

@@ -1,4 +1,4 @@
-//! An Ethernet hardware address: what a client is to this server.
+//! An Ethernet hardware address: the identity of a client.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Where a client is: the subnets of its link, and who this server is there.
+//! The client's link: its subnets, and this server's identity on it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -8,23 +8,25 @@ use crate::relay::Relayed;
 use crate::server::{Arrival, Ignored, Scope};
 use crate::{Mac, Reservation};
 
-/// The subnets that a client may have an address of.
+/// The subnets that the client may get an address from.
 #[derive(Debug)]
 pub(crate) struct Network<'a> {
     via: Arrival,
     relayed: Option<Relayed>,
     links: &'a BTreeMap<u32, Vec<Ipv4Addr>>,
-    /// The one that the message itself points to.
+    /// The subnet that the message itself points to.
     pub(crate) home: &'a Scope,
-    /// All of them; [`Network::home`] is the first.
+    /// All subnets of the link; [`Network::home`] is the first.
     pub(crate) scopes: Vec<&'a Scope>,
 }
 
 impl<'a> Network<'a> {
-    /// Finds the client's link by its relay, by the address that a renewal came from, or by where it was heard (RFC 2131 §4.3.1). A
-    /// renewal is sent to one server alone and may come through a router (§4.3.2): of an address of no known subnet nothing is known here,
-    /// and what is true of this link is not of the client's. Subnets share a link if they are declared to, or if this server has addresses of both
-    /// on one interface.
+    /// Finds the client's link by its relay, by the source address of a renewal, or by the interface (RFC 2131 §4.3.1).
+    ///
+    /// A renewal is unicast and may come through a router (§4.3.2). If its address is in no known subnet, the client's
+    /// link is unknown: the interface that the renewal arrived on says nothing about it.
+    ///
+    /// Subnets share a link if they are declared to, or if this server has addresses in both on one interface.
     pub(crate) fn of(
         scopes: &'a [Scope],
         links: &'a BTreeMap<u32, Vec<Ipv4Addr>>,
@@ -55,43 +57,44 @@ impl<'a> Network<'a> {
         Ok(Self { via, relayed, links, home, scopes })
     }
 
-    /// The subnet of an address.
+    /// The subnet that contains the address.
     pub(crate) fn scope(&self, address: Ipv4Addr) -> Option<&'a Scope> {
         self.scopes.iter().copied().find(|scope| scope.subnet.cidr.contains(&address))
     }
 
-    /// What is reserved for a client here, that of the home subnet first.
+    /// The client's reservations on this link; that of the home subnet comes first.
     pub(crate) fn reservations(&self, mac: Mac) -> impl Iterator<Item = &'a Reservation> {
         self.scopes.iter().filter_map(move |scope| scope.reservation(mac))
     }
 
-    /// A client without a reservation may get the address.
+    /// True if a client without a reservation may get the address.
     pub(crate) fn is_dynamic(&self, address: Ipv4Addr) -> bool {
         !self.is_own(address) && self.scope(address).is_some_and(|scope| scope.is_dynamic(address))
     }
 
-    /// The address is this server's.
+    /// True if the address is this server's own.
     pub(crate) fn is_own(&self, address: Ipv4Addr) -> bool {
         address == self.via.local || self.links.values().flatten().any(|&own| own == address)
     }
 
-    /// A relay forwarded the message.
+    /// True if a relay forwarded the message.
     pub(crate) const fn is_relayed(&self) -> bool {
         self.relayed.is_some()
     }
 
-    /// Whom a client takes for its server (option 54), if it is told of an address of this subnet.
+    /// The server identifier (option 54) that a client gets with an address of this subnet.
     pub(crate) fn identity(&self, scope: &Scope) -> Ipv4Addr {
         let told = self.relayed.and_then(|relayed| relayed.identity);
         told.unwrap_or_else(|| self.arrival(scope).local)
     }
 
-    /// Whether a client that names this server means this one.
+    /// True if a client that sends this server identifier means this server.
     pub(crate) fn is_me(&self, server: Ipv4Addr) -> bool {
         self.is_own(server) || self.relayed.is_some_and(|relayed| relayed.identity == Some(server))
     }
 
-    /// Where answers about this subnet leave: from the address in it, unless the message was sent to another one.
+    /// The arrival that answers about this subnet use: with this server's address in the subnet, unless the message was
+    /// sent to another of its addresses.
     pub(crate) fn arrival(&self, scope: &Scope) -> Arrival {
         if self.relayed.is_some() || self.via.unicast || scope.subnet.cidr.contains(&self.via.local) {
             return self.via;

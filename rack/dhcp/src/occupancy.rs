@@ -1,4 +1,4 @@
-//! What the dynamic addresses of a subnet are taken by: what helps where none is free depends on it.
+//! The use of a subnet's dynamic addresses. It tells an operator why no address is free.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -10,23 +10,23 @@ use crate::lease::Table;
 use crate::server::Scope;
 use crate::{LeaseState, Time};
 
-/// How many of a subnet's dynamic addresses are taken, and by what.
+/// The number of a subnet's dynamic addresses, and how many of them are in which use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Those that clients without a reservation may get at all.
+    /// Addresses that clients without a reservation may get.
     pub addresses: u64,
-    /// Leased.
+    /// Addresses with a running lease.
     pub leased: u64,
-    /// Offered to clients that have not taken them yet.
+    /// Addresses offered to clients that have not requested them yet.
     pub offered: u64,
-    /// Out of use for a while, since another host was found using them.
+    /// Addresses in quarantine, because another host was found using them.
     pub resting: u64,
-    /// Kept for clients whose leases have ended, since other servers may have let them go on.
+    /// Addresses kept for clients whose leases have ended, because other servers may have extended those leases.
     pub kept: u64,
 }
 
 impl Occupancy {
-    /// Those that the next client may get.
+    /// Addresses that the next client may get.
     #[must_use]
     pub const fn free(&self) -> u64 {
         let taken =
@@ -34,7 +34,7 @@ impl Occupancy {
         self.addresses.saturating_sub(taken)
     }
 
-    /// Of a scope whose server has the addresses `own`.
+    /// Counts the addresses of a scope. `own` are the server's own addresses, which are never leased.
     pub(crate) fn of(
         scope: &Scope,
         table: &Table,
@@ -65,7 +65,7 @@ impl Occupancy {
     }
 }
 
-/// How many addresses of a scope's ranges are dynamic ones.
+/// The number of addresses in a scope's ranges that are dynamic.
 fn usable(scope: &Scope, own: &BTreeSet<Ipv4Addr>) -> u64 {
     let ranges = &scope.subnet.dynamic;
     let all: u64 =

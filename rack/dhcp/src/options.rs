@@ -5,20 +5,20 @@ use std::net::Ipv4Addr;
 
 use crate::{Route, Subnet};
 
-/// To whom an option that an operator declares as bytes is told.
+/// The clients that get an option that an operator declares as bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// To everybody.
+    /// Every client.
     Always,
-    /// To who asks for it by its number (option 55).
+    /// Clients that ask for it by its number (option 55).
     Asked,
-    /// To who sends it.
+    /// Clients that send it themselves.
     Repeated,
-    /// To nobody: it is of messages that this server does not send.
+    /// No client: the option belongs to messages that this server does not send.
     Never,
 }
 
-/// Where an RFC says so; any other is told always.
+/// The options that an RFC restricts. Every other one is always sent.
 const RULES: [(u8, Told); 16] = [
     (80, Told::Never), // rapid commit, of ACKs that answer a DISCOVER (RFC 4039 §3)
     (90, Told::Never), // authentication (RFC 3118)
@@ -38,15 +38,16 @@ const RULES: [(u8, Told); 16] = [
     (249, Told::Asked), // routes, as Windows asked for them before RFC 3442
 ];
 
-/// To whom an option is told.
+/// The clients that get an option.
 pub(crate) fn told(code: u8) -> Told {
     RULES.iter().find(|(known, _)| *known == code).map_or(Told::Always, |(_, told)| *told)
 }
 
-/// A pointer to an earlier name (RFC 1035 §4.1.4): two set bits, and where it begins.
+/// A pointer to an earlier name (RFC 1035 §4.1.4): two set bits, then the offset of the name.
 const POINTER: u16 = 0xc000;
 
-/// The value of option 119. Names share their ends; pointers count from its first byte, also where it is sent in parts (RFC 3397 §2).
+/// The value of option 119. Names share their ends. Pointers count from the first byte of the whole value, even if the
+/// option is sent in parts (RFC 3397 §2).
 pub(crate) fn search_list(domains: &[String]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut written: HashMap<String, u16> = HashMap::new();
@@ -62,7 +63,7 @@ pub(crate) fn search_list(domains: &[String]) -> Vec<u8> {
                 out.push(0);
                 break;
             }
-            // Beyond what a pointer reaches, names stand by themselves.
+            // A name beyond the reach of a pointer is written in full.
             if let Some(at) = u16::try_from(out.len()).ok().filter(|at| *at < POINTER >> 2) {
                 written.insert(rest.to_owned(), at);
             }
@@ -75,8 +76,9 @@ pub(crate) fn search_list(domains: &[String]) -> Vec<u8> {
     out
 }
 
-/// The value of option 121. A client that takes it ignores option 3 (RFC 3442): the default route is among these routes. A router that is a
-/// neighbour on the link gets a route of its own, by 0.0.0.0, before the routes by it ("Local Subnet Routes"). `None`: option 3 says it all.
+/// The value of option 121. A client that uses it ignores option 3 (RFC 3442), so the default route is among these
+/// routes. A router that is a neighbour on the link gets its own route via 0.0.0.0, before the routes through it
+/// ("Local Subnet Routes"). `None`: option 3 is enough.
 pub(crate) fn routes(subnet: &Subnet) -> Option<Vec<u8>> {
     let routes = &subnet.routes;
     let is_named = routes.iter().any(|route| route.to.prefix_len() == 0);

@@ -1,9 +1,11 @@
-//! Is an address that nobody leases in use? Asked of the link before the address is offered (RFC 2131 §3.1 step 2).
+//! ARP probes that find out, before an offer, if an unleased address is in use on the link (RFC 2131 §3.1 step 2).
 //!
-//! The client's DISCOVER is parked and one ARP probe is sent (RFC 5227 §2.1.1); whoever answers has the address, which is quarantined
-//! for a minute, and the client's next one is probed. When nobody answered in time the client is offered the address. After
-//! [`MAX_TAKEN`] answers the client is not answered, and asks again: one message costs the range no more than those. Who answers for
-//! everything is not believed (`holders.rs`).
+//! The client's DISCOVER is parked and one ARP probe is sent (RFC 5227 §2.1.1).
+//!
+//! - A host answers: it has the address, which is quarantined for a minute. The client's next address is probed. After
+//!   [`MAX_TAKEN`] answers the server stops, and the client asks again: so one message takes at most that many
+//!   addresses out of the range. Hosts that answer for every address are ignored (`holders.rs`).
+//! - No host answers in time: the client is offered the address.
 //!
 //! | not probed | because |
 //! | --- | --- |
@@ -11,7 +13,7 @@
 //! | a reserved address | the operator allocated it (RFC 2131 §1, "manual allocation"), and another interface of the same host may answer for it; the client itself looks and declines (§4.4.1) |
 //! | an address for a client behind a relay | ARP does not get there. ICMP echo would, and is not sent: hosts that drop it are many, so that its silence says little |
 //! | a REQUEST without an offer (INIT-REBOOT) | the client says that it has the address already |
-//! | whatever comes while [`MAX_OPEN`] probes are open | who asks in many names must not be able to fill memory, or silence the server; it is counted |
+//! | any message while [`MAX_OPEN`] probes are open | a client with many names must not fill memory or silence the server; it is counted |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -20,12 +22,12 @@ use std::time::Duration;
 use crate::ingress::Packet;
 use crate::{Arrival, Mac, Time};
 
-/// Probes that are open at once.
+/// The most probes open at once.
 pub(crate) const MAX_OPEN: usize = 2048;
-/// Addresses that are probed for one DISCOVER and found in use.
+/// The most addresses that are found in use for one DISCOVER before the server stops.
 pub(crate) const MAX_TAKEN: u8 = 3;
-/// How long an address that was found in use is probed no more, in seconds. A DECLINE says more than an answer that anybody may give, and
-/// costs its client more: that quarantine is longer.
+/// How long an address is not probed again after it was found in use, in seconds. The quarantine after a DECLINE is
+/// longer: any host can answer a probe, but a DECLINE costs its client an address and so is more credible.
 pub(crate) const TAKEN_SECONDS: u32 = 60;
 
 /// A DISCOVER whose answer depends on a probe.
@@ -33,21 +35,21 @@ pub(crate) const TAKEN_SECONDS: u32 = 60;
 pub(crate) struct Parked {
     pub(crate) mac: Mac,
     pub(crate) via: Arrival,
-    /// The last of its kind: clients ask again, and want that one answered.
+    /// The latest repetition of the DISCOVER: clients repeat it and expect an answer to the last one.
     pub(crate) packet: Packet,
-    /// Addresses that were probed for it before, and are in use.
+    /// The number of addresses probed for it before and found in use.
     pub(crate) taken: u8,
     until: Time,
 }
 
-/// Every open probe, by address, and by when it ends on its interface.
+/// Every open probe, by address and, per interface, by its end.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
-    /// Where addresses are probed, and how long an answer may take.
+    /// The interfaces where addresses are probed, and how long each probe waits for an answer.
     patience: BTreeMap<u32, Duration>,
     open: BTreeMap<Ipv4Addr, Parked>,
     by_end: BTreeSet<(u32, Time, Ipv4Addr)>,
-    /// Offers without a probe since too many were open.
+    /// Offers made without a probe because too many probes were open.
     left_out: u64,
 }
 
@@ -68,7 +70,7 @@ impl Probes {
         }
     }
 
-    /// Opens a probe; false where none can be.
+    /// Opens a probe. False if none can be opened.
     pub(crate) fn open(
         &mut self,
         now: Time,
@@ -90,13 +92,14 @@ impl Probes {
         true
     }
 
-    /// The client asks again while its address is being probed: true, and the probe goes on.
+    /// Notes that the client repeated its DISCOVER while its address is being probed. True if such a probe is open; it
+    /// goes on.
     pub(crate) fn repeated(&mut self, address: Ipv4Addr, mac: Mac, packet: &Packet) -> bool {
         let parked = self.open.get_mut(&address).filter(|parked| parked.mac == mac);
         parked.map(|parked| parked.packet = packet.clone()).is_some()
     }
 
-    /// Who waits for this address on this interface.
+    /// The parked DISCOVER that waits for the probe of this address on this interface.
     pub(crate) fn get(&self, interface: u32, address: Ipv4Addr) -> Option<&Parked> {
         self.open.get(&address).filter(|parked| parked.via.interface == interface)
     }
@@ -107,10 +110,10 @@ impl Probes {
         Some(parked)
     }
 
-    /// How long until the interface's next probe ends.
+    /// The time until the interface's next probe ends.
     pub(crate) fn next_end(&self, now: Time, interface: u32) -> Option<Duration> {
         let (_, until, _) = self.of(interface).next()?;
-        // A clock that was set back makes nobody wait.
+        // At most the full wait, in case the clock was set back.
         Some(now.until(*until).min(self.patience.get(&interface).copied().unwrap_or_default()))
     }
 

@@ -1,7 +1,9 @@
-//! Boot answers beside a server that gives the addresses: proxyDHCP (PXE 2.1 §2.2.3), and the boot server port (§2.2.5).
+//! Boot answers beside a server that gives the addresses: proxyDHCP (PXE 2.1 §2.2.3), and the boot server port
+//! (§2.2.5).
 //!
-//! A client's DISCOVER gets an offer of no address, which says what to boot. Its REQUEST goes to the other server; it is heard here too,
-//! since it is broadcast, and says which address the client has from now on. Firmware that wants to ask again does so on port 4011.
+//! A client's DISCOVER gets an offer with boot options and no address. Its REQUEST goes to the other server, but it is
+//! broadcast, so this server receives it too and learns the client's address from it. Firmware may ask again on port
+//! 4011.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -11,16 +13,16 @@ use crate::BootMode;
 use crate::exchange::{Answer, Exchange};
 use crate::server::{Action, Destination, Event, Ignored};
 
-/// Where boot clients ask a boot server.
+/// The port where boot clients ask a boot server.
 pub const BOOT_SERVER_PORT: u16 = 4011;
 
 impl Exchange<'_> {
-    /// Whether another server gives the addresses of this link.
+    /// True if another server gives the addresses of this link.
     pub(crate) fn is_beside_another(&self) -> bool {
         self.network.scopes.iter().all(|scope| scope.subnet.boot.mode == BootMode::Proxy)
     }
 
-    /// Answers what came to the port of servers.
+    /// Answers a message that came to the server port.
     pub(crate) fn beside(mut self) -> Answer {
         let packet = self.packet;
         match packet.kind {
@@ -39,7 +41,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers what came to [`BOOT_SERVER_PORT`].
+    /// Answers a message that came to [`BOOT_SERVER_PORT`].
     pub(crate) fn boot_server(self, from: SocketAddrV4) -> Answer {
         let packet = self.packet;
         if !matches!(packet.kind, MessageType::Request | MessageType::Inform) || !self.is_beside_another() {
@@ -55,7 +57,7 @@ impl Exchange<'_> {
         Ok(vec![Action::Send { via: self.via, to: Destination::Asker(from), bytes }, boots])
     }
 
-    /// The client has this address of another server, and boots what it was told here.
+    /// Reports that the client has this address from another server and boots the file that this server named.
     fn boots(&self, address: Ipv4Addr) -> Result<Action, Ignored> {
         if !self.scope.subnet.cidr.contains(&address) {
             return Err(Ignored::NotOurs(address));
@@ -65,7 +67,7 @@ impl Exchange<'_> {
         Ok(Action::Report(Event::Boot { mac: self.mac, address, client, file }))
     }
 
-    /// Why a client is told nothing to boot.
+    /// The reason why a client gets no boot options.
     fn boots_nothing(&self) -> Ignored {
         self.other_architecture().map_or(Ignored::OthersClient, Ignored::OtherArchitecture)
     }

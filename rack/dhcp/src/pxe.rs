@@ -1,4 +1,4 @@
-//! Who asks to boot, and what it must be told: PXE 2.1, RFC 4578, RFC 5970's architecture numbers, UEFI HTTP boot, iPXE.
+//! Boot clients and their boot options: PXE 2.1, RFC 4578, the architecture numbers of RFC 5970, UEFI HTTP boot, iPXE.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,25 +14,27 @@ use crate::{Boot, BootMode, Mac};
 
 /// Option 175, iPXE's encapsulated options.
 const IPXE_ENCAPSULATED: OptionCode = OptionCode::Unknown(175);
-/// iPXE sub-option 19, `http`: 1 in the requests of an iPXE that has HTTP, absent in those of one that has not.
+/// iPXE sub-option 19, `http`. An iPXE with HTTP support sends it with the value 1; an iPXE without it does not send
+/// it.
 const IPXE_HTTP: u8 = 19;
 /// iPXE sub-option 176, `no-pxedhcp`: do not wait for a ProxyDHCP server; there is none.
 const IPXE_NO_PXEDHCP: [u8; 3] = [176, 1, 1];
-/// Option 43 for a PXE ROM: sub-option 6, PXE_DISCOVERY_CONTROL, bit 3: boot the file named in this reply, ask nobody.
+/// Option 43 for a PXE ROM: sub-option 6, PXE_DISCOVERY_CONTROL, bit 3: boot the file named in this reply and ask no
+/// other server.
 const PXE_USE_BOOT_FILE: [u8; 4] = [6, 1, 8, 255];
-/// Option 0 fills up, and has no length (RFC 2132 §3.1).
+/// Option 0 is padding and has no length (RFC 2132 §3.1).
 const PAD: u8 = 0;
 pub(crate) const PXE_CLIENT: &[u8] = b"PXEClient";
 pub(crate) const HTTP_CLIENT: &[u8] = b"HTTPClient";
 pub(crate) const IPXE: &[u8] = b"iPXE";
 
-/// What kind of loader a machine's firmware can run.
+/// The type of loader that a machine's firmware can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Firmware {
-    /// x86 BIOS.
+    /// x86 BIOS: 16-bit real mode loaders.
     Bios,
-    /// x86-64 UEFI.
+    /// x86-64 UEFI: 64-bit EFI programs.
     EfiX64,
     /// 64-bit ARM UEFI.
     EfiArm64,
@@ -85,11 +87,11 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// The architectures of machines by their MACs. A MAC that nobody declared is absent.
+/// The architectures of machines by their MACs. A MAC without a declared architecture is absent.
 pub type Declared = Arc<HashMap<Mac, Architecture>>;
 
-/// A boot client announces another architecture than its machine is declared with. It is sent no program: a loader would start, and then load
-/// a kernel that cannot.
+/// A boot client announces another architecture than its machine is declared with. It gets no loader: the loader would
+/// start, and then load a kernel that cannot run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{announced} starts programs for {}, and the machine is declared as {declared}", .announced.architecture())]
 pub struct OtherArchitecture {
@@ -100,7 +102,7 @@ pub struct OtherArchitecture {
 }
 
 impl OtherArchitecture {
-    /// Compares; `None`: they agree, or one of them is not known.
+    /// Compares the two; `None` if they agree, or if one is unknown.
     #[must_use]
     pub fn between(announced: Option<Firmware>, declared: Option<Architecture>) -> Option<Self> {
         let (announced, declared) = (announced?, declared?);
@@ -119,8 +121,9 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// How a ROM of this vendor class fetches; `None`: the class is no ROM's. Firmware names all of its architectures, those of the
-    /// other way among them, and takes an answer of its own class only (UEFI 2.10 §24.7.2).
+    /// The transport of a ROM with this vendor class; `None` if the class is not a ROM's. Firmware lists all of its
+    /// architectures, including those of the other transport, and accepts only answers with its own class (UEFI 2.10
+    /// §24.7.2).
     pub(crate) fn of(class: &[u8]) -> Option<Self> {
         if class.starts_with(HTTP_CLIENT) {
             Some(Self::Http)
@@ -130,8 +133,8 @@ impl Transport {
     }
 }
 
-/// The processor architecture types that a loader exists for (IANA, "Processor Architecture Types"), and how they are registered to
-/// fetch, which holds where there is no class to say so.
+/// The processor architecture types that a loader exists for (IANA, "Processor Architecture Types"). The registered
+/// transport counts only if the client sends no class.
 pub(crate) const ARCHITECTURES: &[(u16, Firmware, Transport)] = &[
     (0x0000, Firmware::Bios, Transport::Tftp),
     (0x0007, Firmware::EfiX64, Transport::Tftp),
@@ -146,22 +149,22 @@ pub(crate) const ARCHITECTURES: &[(u16, Firmware, Transport)] = &[
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootClient {
-    /// iPXE, chain-loaded or in ROM: gets the URL of its script. One that says that it has no HTTP is a ROM, and gets a loader: an iPXE
-    /// that has it.
+    /// iPXE, chain-loaded or in ROM: gets the URL of its script. An iPXE ROM without HTTP support counts as
+    /// [`Self::Rom`]: it gets a loader, an iPXE with HTTP.
     Ipxe {
         /// The firmware below iPXE, by option 93. `None`: iPXE names no firmware of [`Firmware`].
         firmware: Option<Firmware>,
     },
     /// A PXE ROM or UEFI HTTP boot: gets a loader.
     Rom {
-        /// What it can run.
+        /// The type of loader that the firmware can run.
         firmware: Firmware,
-        /// How it fetches.
+        /// How the ROM fetches the loader.
         transport: Transport,
     },
-    /// An architecture that there is no loader for: gets an address only.
+    /// There is no loader for the client's architecture: it gets an address and no boot options.
     Unsupported {
-        /// Option 93.
+        /// The architecture number (option 93).
         architecture: u16,
     },
 }
@@ -181,7 +184,7 @@ impl BootClient {
         match (supported(&offered), offered.first()) {
             (Some(firmware), _) => Some(Self::Rom { firmware, transport }),
             (None, Some(&architecture)) => Some(Self::Unsupported { architecture }),
-            // PXE 2.1 ROMs older than option 93 are BIOS. HTTP boot is younger than it.
+            // PXE 2.1 ROMs that are older than option 93 are BIOS ROMs. HTTP boot is newer than option 93.
             (None, None) => {
                 let firmware = Firmware::Bios;
                 (transport == Transport::Tftp).then_some(Self::Rom { firmware, transport })
@@ -189,7 +192,7 @@ impl BootClient {
         }
     }
 
-    /// The firmware that it announces, where that is known here.
+    /// The firmware that the client announces; `None` if there is no loader for it.
     #[must_use]
     pub const fn firmware(self) -> Option<Firmware> {
         match self {
@@ -199,14 +202,14 @@ impl BootClient {
         }
     }
 
-    /// Why this client is sent no loader. A script is text: iPXE is sent it in any case, and whoever renders it compares
-    /// ([`BootClient::firmware`]).
+    /// Returns the mismatch if this client gets no loader because of its architecture. iPXE gets its script in any
+    /// case, since a script is text; the caller that renders it compares the architectures ([`BootClient::firmware`]).
     #[must_use]
     pub fn other_architecture(self, declared: Option<Architecture>) -> Option<OtherArchitecture> {
         OtherArchitecture::between(self.firmware(), declared).filter(|_| matches!(self, Self::Rom { .. }))
     }
 
-    /// Writes the boot options for this client into a reply and says what it was told to boot.
+    /// Writes the boot options for this client into a reply, and returns the file or URL.
     pub(crate) fn answer(
         self,
         boot: &Boot,
@@ -223,7 +226,7 @@ impl BootClient {
         let file = match self {
             Self::Unsupported { .. } => return None,
             Self::Ipxe { .. } => {
-                // Without it, iPXE takes nothing from a server that offers no address.
+                // Without these options, iPXE does not accept a reply without an address.
                 match boot.mode {
                     BootMode::Proxy => reply.option(OptionCode::ClassIdentifier, PXE_CLIENT),
                     _ => reply.option(IPXE_ENCAPSULATED, IPXE_NO_PXEDHCP),
@@ -257,7 +260,7 @@ impl BootClient {
     }
 }
 
-/// User class `iPXE`: as iPXE sends it, bare, or as RFC 3004 wants it, a list of length-prefixed classes.
+/// User class `iPXE`: bare, as iPXE sends it, or as a list of length-prefixed classes (RFC 3004).
 fn is_ipxe(user_class: &[u8]) -> bool {
     if user_class == IPXE {
         return true;
@@ -273,7 +276,7 @@ fn is_ipxe(user_class: &[u8]) -> bool {
     false
 }
 
-/// Whether an iPXE of these encapsulated options has HTTP. What follows an option that is cut short is not read.
+/// True if the encapsulated options say that this iPXE has HTTP. Reading stops at an option that is cut short.
 fn has_http(mut features: &[u8]) -> bool {
     while let Some((&code, rest)) = features.split_first() {
         if code == PAD {
@@ -320,10 +323,10 @@ fn render(template: &str, server: Ipv4Addr, mac: Mac, loader: &str) -> String {
         .replace("{loader}", loader)
 }
 
-/// How a client presents itself when it wants to boot; used by [`crate::client`].
+/// The boot client that a simulated client presents itself as; used by [`crate::client`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootIdentity {
-    /// Option 93.
+    /// Option 93: the architecture number.
     pub architecture: u16,
     /// Option 97, the machine's UUID as in SMBIOS.
     pub uuid: Option<[u8; 16]>,

@@ -1,4 +1,4 @@
-//! What a relay adds to a client's message: which link the client is on, and whom it should take for its server.
+//! The fields that a relay adds to a client's message: the client's link, and the server identifier that it should see.
 
 use std::net::Ipv4Addr;
 
@@ -6,7 +6,7 @@ use dhcproto::v4::OptionCode;
 
 use crate::ingress::Packet;
 
-/// Sub-options of option 82.
+/// Sub-options of option 82 (RFC 3046).
 const LINK_SELECTION: u8 = 5;
 const SERVER_IDENTIFIER_OVERRIDE: u8 = 11;
 
@@ -15,12 +15,12 @@ const SERVER_IDENTIFIER_OVERRIDE: u8 = 11;
 pub(crate) struct Relayed {
     /// An address of the client's link: link selection (RFC 3527), subnet selection (RFC 3011), or the relay's own.
     pub(crate) link: Ipv4Addr,
-    /// The relay's address that the client is to take for its server, so that its renewals pass the relay (RFC 5107).
+    /// The relay's address that replaces the server identifier, so that renewals pass through the relay (RFC 5107).
     pub(crate) identity: Option<Ipv4Addr>,
 }
 
 impl Relayed {
-    /// `None`: no relay forwarded this. Option 82 alone proves none, since clients can write it.
+    /// `None`: no relay forwarded this. Option 82 alone does not prove a relay, since clients can write it.
     pub(crate) fn of(packet: &Packet) -> Option<Self> {
         if packet.giaddr.is_unspecified() {
             return None;
@@ -34,7 +34,7 @@ impl Relayed {
     }
 }
 
-/// A sub-option of exactly one address. What follows one that is cut short is not read.
+/// A sub-option that is exactly one address. Reading stops at a sub-option that is cut short.
 fn sub_option(packet: &Packet, code: u8) -> Option<Ipv4Addr> {
     let mut rest = packet.options.raw(OptionCode::RelayAgentInformation)?;
     while let [found, length, tail @ ..] = rest {

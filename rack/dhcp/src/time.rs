@@ -1,4 +1,4 @@
-//! The clock of the cores: an argument, never read.
+//! The time as the sans-IO code sees it: an argument, never read from a clock.
 
 use std::ops::Add;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// A moment, in milliseconds since the Unix epoch.
 ///
-/// Leases outlive the process that granted them, so the server's moments go on through restarts and reboots, and never run
-/// backwards: a rack's are not its wall clock's. The client accepts moments of any epoch; a simulator may start at zero.
+/// Leases outlive the process that granted them. So the server's time continues through restarts and reboots and never
+/// runs backwards; it is not the wall clock. The client accepts times of any epoch; a simulator may start at zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub u64);
@@ -20,13 +20,13 @@ impl Time {
         self.0
     }
 
-    /// How long until `later`; zero when that has passed.
+    /// The duration until `later`; zero when that has passed.
     #[must_use]
     pub const fn until(self, later: Self) -> Duration {
         Duration::from_millis(later.0.saturating_sub(self.0))
     }
 
-    /// So long before this moment; the epoch, if that is before it.
+    /// The moment this long before; the epoch, if the result is before it.
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
