@@ -1,7 +1,7 @@
-//! The register of attempts: who claimed which, and which are over. File `attempts`.
+//! The register of attempts: their claims and their ends. Stored in the file `attempts`.
 //!
-//! An attempt is one armed ephemeral boot of one *subject*: a machine, or, for enlistment, one unknown MAC. It is armed from
-//! the moment the boot concern says so until its result has arrived, its `not_after` has passed, or it was fenced.
+//! An attempt is one armed ephemeral boot of one *subject*: a machine or, for enlistment, one unknown MAC. The boot
+//! concern arms it. It ends when its result has arrived, when its `not_after` has passed, or when it was fenced.
 //!
 //! # Claims
 //! A claim carries a boot token, which is verified before the register is asked. Then, first match wins:
@@ -19,15 +19,15 @@
 //! | claimed | higher | | | granted: the machine has rebooted; the earlier session ends |
 //! | not claimed | | | | granted |
 //!
-//! "Leased to the MAC" counts only where this rack knows a lease: with another rack's DHCP server it cannot.
+//! "Leased to the MAC" is checked only if this rack knows a lease. If another rack serves DHCP, it may not.
 //!
-//! The boot counter rises with every boot exchange (see [`presence`](crate::presence)) for which a script was rendered, so a
-//! retry of the script within one boot has the same counter, and a machine that was reset comes with a higher one. It starts
-//! from the clock's seconds, so it also rises across racks, and when this file is lost.
+//! The boot counter rises with every boot exchange (see [`presence`](crate::presence)) for which a script was rendered.
+//! So a retry of the script within one boot has the same counter, and a machine that was reset has a higher one. The
+//! counter starts at the clock's seconds. So it also rises from rack to rack, and after this file is lost.
 //!
 //! # Sessions
-//! A session key is believed by its tag (see [`token`](crate::token)). It is refused once its attempt is fenced, or claimed by a later boot
-//! or another boot id. One that another rack granted is taken over.
+//! A session key is verified by its tag (see [`token`](crate::token)). It is refused once its attempt is fenced, or
+//! claimed by a later boot or another boot id. A session that another rack granted is taken over.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -43,22 +43,22 @@ use crate::hash::sha256;
 use crate::journal::Journal;
 use crate::token::{BootIdDigest, Session, report};
 
-/// Attempts remembered. The lowest numbers go first.
+/// The most attempts remembered. Those with the lowest numbers are dropped first.
 const REMEMBERED: usize = 20_000;
 
-/// What an attempt is an attempt at: a machine's uid, or a MAC for enlistment.
+/// The subject of an attempt: a machine's uid, or a MAC for enlistment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Subject(String);
 
 impl Subject {
-    /// A machine.
+    /// The subject for a known machine.
     #[must_use]
     pub fn machine(uid: &str) -> Self {
         Self(uid.to_owned())
     }
 
-    /// An unknown machine, as far as one can tell them apart.
+    /// The subject for an unknown machine, identified by its MAC.
     #[must_use]
     pub fn mac(mac: Mac) -> Self {
         Self(mac.to_string())
@@ -71,12 +71,12 @@ impl From<Subject> for String {
     }
 }
 
-/// An attempt of a subject.
+/// The identity of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptId {
     /// The region-wide number.
     pub attempt: u64,
-    /// Of what.
+    /// The machine or MAC that the attempt boots.
     pub subject: Subject,
 }
 
@@ -87,53 +87,53 @@ pub struct Claim {
     pub boot: u64,
     /// The digest of the claimant's boot id.
     pub boot_id: BootIdDigest,
-    /// From where it was made; unknown when it was taken over from another rack.
+    /// The address of the claimant; `None` when the claim was taken over from another rack.
     pub address: Option<IpAddr>,
     /// An earlier boot had claimed the attempt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
 }
 
-/// Who asks.
+/// The claimant of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claimant {
     /// The boot counter of the token.
     pub boot: u64,
     /// The digest of the boot id.
     pub boot_id: BootIdDigest,
-    /// From where.
+    /// The address that the claim came from.
     pub address: IpAddr,
-    /// The token's time is over.
+    /// The token has expired.
     pub expired: bool,
     /// The address that this rack has leased to the token's MAC.
     pub leased: Option<IpAddr>,
 }
 
-/// Why a claim or a session is refused.
+/// The reason why a claim or a session is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The result has arrived.
+    /// The result of the attempt has arrived.
     #[error("the attempt has finished")]
     Finished,
-    /// It was claimed from two places.
+    /// The attempt was claimed from two places.
     #[error("the attempt was claimed from two places and is fenced; a new attempt is needed")]
     Fenced,
-    /// The token is presented from an address that is not its machine's.
+    /// The token comes from an address that is not its machine's.
     #[error("the boot token does not belong to this address")]
     Address,
-    /// Another program of the same boot has claimed.
+    /// Another program of the same boot has claimed the attempt.
     #[error("this boot has already claimed, under another boot id")]
     Taken,
     /// The machine has booted again since.
     #[error("a later boot of this machine has claimed")]
     Outdated,
-    /// Too late.
+    /// The token expired before the claim.
     #[error("the boot token has expired")]
     Expired,
 }
 
 impl Refusal {
-    /// The code that the answer carries.
+    /// The error code in the answer.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -147,29 +147,29 @@ impl Refusal {
     }
 }
 
-/// What becomes of a claim.
+/// The decision about a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimDecision {
-    /// It is the attempt's claim from now on.
+    /// This is the attempt's claim from now on.
     Granted,
-    /// It already is.
+    /// The attempt already has this claim: the claimant repeated its request.
     Repeated,
-    /// Not granted.
+    /// The claim is refused.
     Refused(Refusal),
-    /// Not granted, and a person should know.
+    /// The claim is refused, and an alarm is raised.
     RefusedLoudly(Refusal),
-    /// Not granted, and neither is anything else in this attempt; a person should know.
+    /// The claim is refused, the attempt is fenced, and an alarm is raised.
     Fence,
 }
 
-/// What is known about an attempt.
+/// The register's data about one attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     minted: u64,
     minted_for: Option<u64>,
     claim: Option<Claim>,
     fenced: bool,
-    /// The digest of the session key that brought the result.
+    /// The digest of the session key that delivered the result.
     finished: Option<String>,
     /// The digest of the report token.
     report: Option<String>,
@@ -177,7 +177,7 @@ pub struct Entry {
     log_end: u64,
 }
 
-/// Decides about a claim; the table of the module.
+/// Decides about a claim, by the table in the module's documentation.
 #[must_use]
 pub fn decide(entry: &Entry, claimant: &Claimant) -> ClaimDecision {
     use ClaimDecision::{Fence, Granted, Refused, RefusedLoudly, Repeated};
@@ -213,18 +213,18 @@ enum Record {
     Fenced {
         id: AttemptId,
     },
-    /// The same subject begins anew: a stranger is inspected again.
+    /// The attempt starts over for the same subject: an unknown machine is inspected again.
     Renewed {
         id: AttemptId,
     },
-    /// The digest of the attempt's report token: its system can report to any rack that ever held this attempt's key, also when
-    /// another one took the result.
+    /// The digest of the attempt's report token. With it the installed system can report to any rack that ever held
+    /// this attempt's key, even if another rack took the result.
     Reports {
         id: AttemptId,
         report: String,
     },
-    /// The result is in the spool. The digests let its session repeat it, and its system report, when the boot concern has
-    /// gone on and the attempt's key with it.
+    /// The result is in the spool. With the digests the session can repeat the result and the system can report, even
+    /// after the boot concern has dropped the attempt and its key.
     Finished {
         id: AttemptId,
         session: String,
@@ -232,16 +232,16 @@ enum Record {
     },
 }
 
-/// Where an attempt is over, seen from the boot concern.
+/// The end of an attempt, for the boot concern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// Its result has arrived.
+    /// The result of the attempt has arrived.
     Finished,
-    /// It was claimed from two places.
+    /// The attempt was claimed from two places.
     Fenced,
 }
 
-/// The register.
+/// The register, with its file.
 #[derive(Debug)]
 pub struct Attempts {
     inner: Mutex<(Journal<Record>, BTreeMap<AttemptId, Entry>)>,
@@ -250,8 +250,7 @@ pub struct Attempts {
 impl Attempts {
     /// Reads `DIR/attempts`.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the file cannot be read or written.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let (mut journal, found) = Journal::open(&data_dir.join("attempts"))?;
         let mut entries = BTreeMap::new();
@@ -270,7 +269,7 @@ impl Attempts {
         Ok(Self { inner: Mutex::new((journal, entries)) })
     }
 
-    /// Whether, and how, an attempt is over.
+    /// The way in which an attempt ended; `None` while it runs.
     pub fn over(&self, id: &AttemptId) -> Option<Over> {
         self.with(|_, entries| {
             let entry = entries.get(id)?;
@@ -281,7 +280,7 @@ impl Attempts {
         })
     }
 
-    /// The boot counter for a token: the same within one boot exchange, higher than any before otherwise.
+    /// The boot counter for a token: the same within one boot exchange, otherwise higher than every earlier one.
     pub fn next_boot(&self, id: &AttemptId, exchange: u64, now_ms: i64) -> u64 {
         self.with(|_, entries| {
             let entry = entries.entry(id.clone()).or_default();
@@ -295,10 +294,9 @@ impl Attempts {
         })
     }
 
-    /// Has an attempt begin anew if it is over. Sessions of before stay refused, since the boot counter goes on.
+    /// Starts an attempt over if it has ended. Its earlier sessions stay refused, since the boot counter continues.
     ///
-    /// # Errors
-    /// The file system's; it is over then, as before.
+    /// # Errors `io::Error`: the file cannot be written; the attempt stays ended.
     pub fn renew(&self, id: &AttemptId) -> io::Result<()> {
         self.with(|journal, entries| {
             if !entries.get(id).is_some_and(|entry| entry.fenced || entry.finished.is_some()) {
@@ -311,7 +309,7 @@ impl Attempts {
         })
     }
 
-    /// The strangers whose results have arrived.
+    /// The MACs of unknown machines whose results have arrived.
     #[must_use]
     pub fn strangers(&self) -> Vec<Mac> {
         self.with(|_, entries| {
@@ -320,10 +318,9 @@ impl Attempts {
         })
     }
 
-    /// Decides about a claim and remembers the decision durably.
+    /// Decides about a claim and stores the decision durably.
     ///
-    /// # Errors
-    /// The file system's; nothing was granted then.
+    /// # Errors `io::Error`: the file cannot be written; nothing was granted.
     pub fn claim(&self, id: &AttemptId, claimant: &Claimant) -> io::Result<ClaimDecision> {
         self.with(|journal, entries| {
             let entry = entries.entry(id.clone()).or_default();
@@ -347,10 +344,10 @@ impl Attempts {
         })
     }
 
-    /// Lets a session whose key was verified act, or says why not. One that another rack granted is remembered as a claim.
+    /// Allows a session with a verified key to act, or returns the reason why not. A session that another rack granted
+    /// is stored as a claim.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the file cannot be written.
     pub fn session(&self, id: &AttemptId, session: &Session) -> io::Result<Result<(), Refusal>> {
         self.with(|journal, entries| {
             let entry = entries.entry(id.clone()).or_default();
@@ -373,10 +370,10 @@ impl Attempts {
         })
     }
 
-    /// Remembers the report token of every machine that the boot concern arms, so that reports are known when the concern has gone on.
+    /// Stores the report token of every machine that the boot concern arms, so that reports are recognised after the
+    /// concern has dropped the machine.
     ///
-    /// # Errors
-    /// The file system's; what could not be remembered is tried again with the next concern.
+    /// # Errors `io::Error`: the file cannot be written; tokens that were not stored are tried again with the next concern.
     pub fn remember_reports(&self, table: &BootTable) -> io::Result<()> {
         self.with(|journal, entries| {
             let mut new = Vec::new();
@@ -396,10 +393,9 @@ impl Attempts {
         })
     }
 
-    /// The result is durable in the spool: the attempt is over. `session` and `report` are the key and the token in text form.
+    /// Ends the attempt: its result is durable in the spool. `session` and `report` are the key and the token as text.
     ///
-    /// # Errors
-    /// The file system's; the result must not be acknowledged then.
+    /// # Errors `io::Error`: the file cannot be written; the result must not be acknowledged.
     pub fn finish(&self, id: &AttemptId, session: &str, report: &str) -> io::Result<()> {
         self.with(|journal, entries| {
             if entries.get(id).is_some_and(|entry| entry.finished.is_some()) {
@@ -433,7 +429,7 @@ impl Attempts {
         })
     }
 
-    /// Whether a progress report is new. Repeats are not.
+    /// True if a progress report is new, false for a repeat.
     pub fn is_new_progress(&self, id: &AttemptId, seq: u64) -> bool {
         self.with(|_, entries| {
             let entry = entries.entry(id.clone()).or_default();
@@ -443,14 +439,14 @@ impl Attempts {
         })
     }
 
-    /// Whether the boot that holds the attempt's claim took it over from an earlier one.
+    /// True if the boot that holds the claim took it over from an earlier boot.
     pub fn is_claimed_again(&self, id: &AttemptId) -> bool {
         self.with(|_, entries| {
             entries.get(id).and_then(|entry| entry.claim.as_ref()).is_some_and(|claim| claim.again)
         })
     }
 
-    /// How many of a log chunk's first bytes are already known.
+    /// The number of bytes at the start of a log chunk that were received before.
     pub fn known_log_bytes(&self, id: &AttemptId, offset: u64, length: u64) -> u64 {
         self.with(|_, entries| {
             let entry = entries.entry(id.clone()).or_default();
@@ -475,7 +471,7 @@ fn apply(entries: &mut BTreeMap<AttemptId, Entry>, record: Record) {
     match record {
         Record::Claimed { id, claim } => {
             let entry = entries.entry(id).or_default();
-            // A machine that booted again starts its reports over.
+            // A machine that booted again restarts its report numbers.
             entry.progress = 0;
             entry.log_end = 0;
             entry.claim = Some(claim);
@@ -484,7 +480,7 @@ fn apply(entries: &mut BTreeMap<AttemptId, Entry>, record: Record) {
         Record::Renewed { id } => {
             let entry = entries.entry(id).or_default();
             (entry.fenced, entry.finished, entry.report) = (false, None, None);
-            // A boot that nobody can have: sessions of earlier boots are outdated.
+            // A boot id that no machine has: sessions of earlier boots are outdated.
             if let Some(claim) = &mut entry.claim {
                 (claim.boot, claim.boot_id, claim.address) = (claim.boot.saturating_add(1), [0; 16], None);
             }
@@ -668,7 +664,7 @@ mod tests {
         assert_eq!(size(), before, "the same concern again costs nothing");
         let token = report::mint(&[7; 32], 17, "uid-1");
         let machine = AttemptId { attempt: 17, subject: Subject::machine("uid-1") };
-        // Twice: the first start reads the record as it was written, the second as it was compacted.
+        // Two rounds: the first start reads the record as written, the second as compacted.
         for _ in 0..2 {
             let attempts = Attempts::open(dir.path()).unwrap();
             assert_eq!(attempts.reported_by(17, &token), Some(machine.clone()));

@@ -1,11 +1,13 @@
-//! What time it is.
+//! The time of a rack.
 //!
-//! A wall clock is set: by people, by NTP, and by decades where a host without a battery starts before it finds a time server. What
-//! was promised to clients must not end with that, nor may a region's task be late for it. So time is counted by the kernel's clock
-//! since boot, which nobody sets ([`Clock::now`]), and said as regions count it ([`Clock::unix`]): by their word, and by this host's
-//! wall clock until one has spoken. How these differ is kept in `DIR/clock`, so that neither a restart nor a reboot makes it jump.
+//! A wall clock can be set: by people, by NTP, and by decades if a host without a battery starts before it reaches a
+//! time server. Leases and deadlines must not move with it. So the rack counts time by the kernel's clock since boot,
+//! which cannot be set ([`Clock::now`]). It reports time as the regions count it ([`Clock::unix`]): by the time that a
+//! region sent, or by this host's wall clock until a region has sent one. The differences between these clocks are kept
+//! in `DIR/clock`, so that the time does not jump at a restart or a reboot.
 //!
-//! The wall clock itself ([`wall_ms`]) counts for certificates, as for every peer of TLS, and for signatures of DNS messages.
+//! The wall clock itself ([`wall_ms`]) is used for certificates, as every TLS peer does, and for signatures of DNS
+//! messages.
 
 use std::fs;
 use std::io;
@@ -20,32 +22,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::durable;
 
-/// A wall clock that differs by more from what it was has been set.
+/// A larger change of the wall clock, in milliseconds, means that it was set.
 const SET_MS: i64 = 2_000;
-/// A region's word that differs by less from the one before differs for the time that it was on its way.
+/// A smaller change of the region's time, in milliseconds, comes from the delay of its message.
 const ON_ITS_WAY_MS: i64 = 1_000;
-/// A wall clock that differs by more from the region's is told of.
+/// A larger difference between the wall clock and the region's time, in milliseconds, is reported.
 const WRONG_MS: i64 = 60_000;
 
-/// Milliseconds since 1970 by the wall clock; 0 on one that is set before that.
+/// Milliseconds since 1970 by the wall clock; 0 if it is set to an earlier time.
 #[must_use]
 pub fn wall_ms() -> i64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Milliseconds since this host was started, those included in which it slept.
+/// Milliseconds since this host was started, including the time it was suspended.
 fn since_boot_ms() -> i64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
 }
 
-/// What differs between two starts of this host.
+/// The kernel's random id of this boot.
 fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// What the clocks of a host said at one moment, milliseconds.
+/// The clocks of a host at one moment, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     since_boot: i64,
@@ -58,31 +60,31 @@ impl Reading {
     }
 }
 
-/// How the clocks differ, milliseconds. `DIR/clock`.
+/// The differences between the clocks, in milliseconds. Stored in `DIR/clock`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Offsets {
-    /// In which life of the host.
+    /// The boot id during which these were written.
     boot: String,
-    /// How far the time of this rack is ahead of that since boot.
+    /// This rack's time minus the time since boot.
     since_boot: i64,
-    /// How far the wall clock was ahead of this rack's time when it was last looked at.
+    /// The wall clock minus this rack's time, when they were last compared.
     wall: i64,
-    /// How far the regions' is ahead of it. `None`: none has spoken.
+    /// The regions' time minus this rack's time. `None`: no region has sent its time.
     #[serde(default)]
     region: Option<i64>,
-    /// This rack's time when this was written.
+    /// This rack's time when these were written.
     at: i64,
 }
 
 impl Offsets {
-    /// Goes on from what was kept; begins with the wall clock.
+    /// Continues from the stored differences, or begins with the wall clock.
     fn start(kept: Option<Self>, boot: String, now: Reading) -> Self {
         let Some(kept) = kept else {
             return Self { boot, since_boot: now.wall - now.since_boot, wall: 0, region: None, at: now.wall };
         };
         let goes_on = kept.boot == boot && !boot.is_empty();
         let time = if goes_on { kept.since_boot + now.since_boot } else { now.wall - kept.wall };
-        // A wall clock that was set back while the host was off; and some hosts' clocks stand still until they are set.
+        // The wall clock may have been set back while the host was off. On some hosts it stands still until it is set.
         let time = time.max(kept.at);
         Self { boot, since_boot: time - now.since_boot, wall: now.wall - time, region: kept.region, at: time }
     }
@@ -91,7 +93,7 @@ impl Offsets {
         since_boot.saturating_add(self.since_boot)
     }
 
-    /// By how much the wall clock has been set since the last look.
+    /// The amount by which the wall clock was set since the last call, if it was.
     fn look(&mut self, now: Reading) -> Option<i64> {
         let set_by = now.wall - self.time(now.since_boot) - self.wall;
         (set_by.abs() > SET_MS).then(|| {
@@ -100,7 +102,7 @@ impl Offsets {
         })
     }
 
-    /// Takes a region's word. Whether it is news.
+    /// Takes a region's time. True if the difference changed.
     fn told(&mut self, region_ms: i64, since_boot: i64) -> bool {
         let ahead = region_ms.saturating_sub(self.time(since_boot));
         let is_news = self.region.is_none_or(|known| (known - ahead).abs() > ON_ITS_WAY_MS);
@@ -110,7 +112,7 @@ impl Offsets {
         is_news
     }
 
-    /// Takes care that it is not earlier than this. Whether that changes anything.
+    /// Moves the time forward to this moment if it is earlier. True if it was.
     fn not_before(&mut self, earliest: i64, since_boot: i64) -> bool {
         let missing = earliest.saturating_sub(self.time(since_boot));
         let is_behind = missing > 0;
@@ -133,19 +135,19 @@ pub struct Clock(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// `None`: nothing is kept.
+    /// `None`: nothing is stored.
     path: Option<PathBuf>,
     since_boot: fn() -> i64,
-    /// Held for moments: whoever answers a packet asks what time it is.
+    /// Locked for short moments only: every answer to a packet reads the time.
     offsets: Mutex<Offsets>,
-    /// They are others than the file has.
+    /// The differences changed since the file was written.
     is_news: AtomicBool,
-    /// Who writes the file.
+    /// Serialises writers of the file.
     writing: Mutex<()>,
 }
 
 impl Default for Clock {
-    /// One that is kept nowhere, and begins with the wall clock.
+    /// A clock that is not stored and begins with the wall clock.
     fn default() -> Self {
         Self::new(None, since_boot_ms, Offsets::start(None, boot(), Reading::now()))
     }
@@ -157,10 +159,9 @@ impl Clock {
         Self(Arc::new(Inner { path, since_boot, offsets: Mutex::new(offsets), is_news, writing }))
     }
 
-    /// Goes on with what `DIR/clock` says, or begins with the wall clock.
+    /// Continues from `DIR/clock`, or begins with the wall clock.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the file cannot be read.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let path = data_dir.join("clock");
         let kept = match fs::read(&path) {
@@ -196,36 +197,35 @@ impl Clock {
             .inspect_err(|_| self.0.is_news.store(true, Ordering::Relaxed))
     }
 
-    /// Now. It only rises, one second each second, whatever becomes of the wall clock.
+    /// The current time. It rises by one second each second, even if the wall clock is set.
     #[must_use]
     pub fn now(&self) -> Time {
         Time(u64::try_from(self.offsets().time((self.0.since_boot)())).unwrap_or(0))
     }
 
-    /// A moment of [`Clock::now`] in milliseconds since 1970, as regions count them.
+    /// Converts a time of [`Clock::now`] to milliseconds since 1970, as regions count them.
     #[must_use]
     pub fn unix(&self, time: Time) -> i64 {
         self.offsets().unix(i64::try_from(time.unix_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Now, in milliseconds since 1970, as regions count them.
+    /// The current time in milliseconds since 1970, as regions count them.
     #[must_use]
     pub fn unix_now(&self) -> i64 {
         self.unix(self.now())
     }
 
-    /// Takes care that it is not earlier than this, which was written down by this very clock.
+    /// Moves the time forward to `earliest`, a time that this clock itself wrote down earlier, if it is behind.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the file cannot be written.
     pub fn not_before(&self, earliest: Time) -> io::Result<()> {
         let earliest = i64::try_from(earliest.unix_millis()).unwrap_or(i64::MAX);
         let was_earlier = self.offsets().not_before(earliest, (self.0.since_boot)());
         if was_earlier { self.keep() } else { Ok(()) }
     }
 
-    /// Looks whether the wall clock has been set, and writes down what is news. To be done often: until then, a reboot would take the new time
-    /// for time that has passed. It waits for the disk.
+    /// Checks if the wall clock was set, and writes changes to the file. Call it often: otherwise, after a reboot, a
+    /// changed wall clock would count as elapsed time. It blocks on the disk.
     pub fn look(&self) {
         let set_by = self.offsets().look(Reading { since_boot: (self.0.since_boot)(), wall: wall_ms() });
         if let Some(set_by) = set_by {
@@ -242,17 +242,16 @@ impl Clock {
         }
     }
 
-    /// A region says what time it is.
+    /// Takes the time that a region sent.
     pub fn told(&self, region_ms: i64) {
         if self.offsets().told(region_ms, (self.0.since_boot)()) {
             self.0.is_news.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether this host's wall clock is right, once a region has said what time it is.
+    /// The state of this host's wall clock; `None` until a region has sent its time.
     ///
-    /// # Errors
-    /// It is not: what people are told of that.
+    /// # Errors The wall clock is wrong: a message for people.
     #[must_use]
     pub fn is_right(&self) -> Option<Result<(), String>> {
         let offsets = self.offsets();
@@ -260,7 +259,7 @@ impl Clock {
     }
 }
 
-/// What people are told of a wall clock that is so far ahead of the region's.
+/// The message about a wall clock that differs this much from the region's; `None` if the difference is small.
 fn wrong(ahead_ms: i64) -> Option<String> {
     let seconds = ahead_ms.unsigned_abs() / 1000;
     let which = if ahead_ms > 0 { "ahead of" } else { "behind" };

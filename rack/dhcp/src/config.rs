@@ -43,7 +43,7 @@ impl Default for Config {
     }
 }
 
-/// One subnet: its network, its options, its dynamic ranges and its reservations.
+/// One subnet with the options, dynamic ranges and reservations of its clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     /// The caller's name for it; leases carry it.
@@ -262,7 +262,7 @@ pub enum ConfigError {
     NotAHost {
         /// The role of the address in the configuration, for the message.
         what: &'static str,
-        /// The address.
+        /// The address that is no host address.
         address: Ipv4Addr,
         /// The network of the subnet.
         cidr: Ipv4Net,
@@ -302,7 +302,7 @@ pub enum ConfigError {
     BadText {
         /// The setting that the text belongs to.
         what: &'static str,
-        /// The text.
+        /// The rejected text.
         value: String,
     },
 }

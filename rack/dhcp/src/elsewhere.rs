@@ -1,5 +1,5 @@
-//! Leases that other servers of a link granted, as the region reports them. With them a client keeps its address while
-//! the server that granted it is away. RFC 2131 §4.3.2 allows any server to answer a client that reboots or rebinds.
+//! Leases that other servers of a link granted, as the region reports them. With them a client keeps its address if the
+//! granting server is away. RFC 2131 §4.3.2 allows any server to answer a client that reboots or rebinds.
 //!
 //! Each address has one owner, the server that gives it. The owner promises not to give it to another client for
 //! [`GRACE`] after a lease has ended. So any other server may extend the client's lease within that time, even if the

@@ -8,7 +8,7 @@ use crate::{Route, Subnet};
 /// The clients that get an option that an operator declares as bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Every client.
+    /// Every client gets it.
     Always,
     /// Clients that ask for it by its number (option 55).
     Asked,

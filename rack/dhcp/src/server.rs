@@ -84,7 +84,7 @@ pub enum Action {
     Send {
         /// The interface and source address.
         via: Arrival,
-        /// The destination.
+        /// The destination of the datagram.
         to: Destination,
         /// The DHCP message.
         bytes: Vec<u8>,
@@ -178,7 +178,7 @@ pub enum Event {
     Ignored {
         /// The hardware address of the client, if it is an Ethernet client.
         mac: Option<Mac>,
-        /// The reason.
+        /// The reason for the silence.
         reason: Ignored,
     },
 }
@@ -385,7 +385,7 @@ impl Server {
         &self.config
     }
 
-    /// Takes leases that were persisted. Of two records of one address, the one that was granted later wins. So the
+    /// Takes leases that were persisted. If an address has two records, the one that was granted later wins. So the
     /// appended records of a file can be passed as they are.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = Lease>) {
         for lease in leases {
@@ -427,7 +427,7 @@ impl Server {
     }
 
     /// Before `until`, gives dynamic addresses only to clients whose lease is known. A server that lost its lease file
-    /// calls this until the region has reported its leases, or until all leases granted before have ended.
+    /// uses this until the region has reported the leases, or until all leases granted before have ended.
     pub const fn withhold_dynamic_until(&mut self, until: Time) {
         self.dynamic_from = until;
     }

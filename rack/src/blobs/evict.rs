@@ -1,7 +1,7 @@
-//! What lies in the cache, who uses it, and what leaves when room is needed: what was asked for longest ago.
+//! The contents of the cache and their users. When room is needed, the blob that was requested longest ago is removed.
 //!
-//! When a blob was asked for last is the access time of its file, which the rack sets itself: so it outlives a restart,
-//! however the file system is mounted. What is being sent or fetched stays.
+//! The rack itself sets the access time of a file when the blob is requested. So the time outlives a restart, however
+//! the file system is mounted. A blob that is being sent or fetched stays.
 
 use std::collections::HashMap;
 use std::fs::{self, File, FileTimes, Metadata};
@@ -15,44 +15,44 @@ use std::time::{Duration, SystemTime};
 use crate::durable;
 use crate::hash::is_sha256_hex;
 
-/// How long the part of a fetch that was given up is worth keeping.
+/// How long the part of an abandoned fetch is kept.
 const PART_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// How exactly the disk says when a blob was asked for.
+/// The resolution of the last use that is written to the disk.
 const USED: Duration = Duration::from_secs(60);
 
-/// Why there is no room.
+/// The reason why there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoRoom {
-    /// It is larger than the whole cache.
+    /// The blob is larger than the whole cache.
     TooLarge,
-    /// Everything else is being sent or fetched, or is more worth keeping.
+    /// All other blobs are being sent or fetched, or have to stay.
     InUse,
 }
 
-/// Tells a file from what it was before somebody wrote into it.
+/// The identity of a file's content: inode, length and modification time. A write into the file changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version(u64, u64, SystemTime);
 
 impl Version {
-    /// Of an open file.
+    /// The version of an open file.
     pub(super) fn of(about: &Metadata) -> Self {
         Self(about.ino(), about.len(), about.modified().unwrap_or(SystemTime::UNIX_EPOCH))
     }
 }
 
-/// A blob, or the part of one.
+/// A blob, or a part of one.
 #[derive(Debug)]
 struct Entry {
-    /// What it takes on disk, or will when it is there.
+    /// Its size on disk or, during a fetch, its size when complete.
     bytes: u64,
     used: SystemTime,
-    /// How many send or fetch it.
+    /// The number of users that send or fetch it.
     pins: usize,
-    /// The file that was found to have the hash.
+    /// The version of the file that was verified against the hash.
     sound: Option<Version>,
 }
 
-/// The directory.
+/// The blobs of the cache directory.
 #[derive(Debug)]
 pub(super) struct Shelf {
     dir: PathBuf,
@@ -61,7 +61,7 @@ pub(super) struct Shelf {
     evicted: AtomicU64,
 }
 
-/// Keeps a blob here while somebody uses it.
+/// Keeps a blob in the cache until it is dropped.
 #[derive(Debug)]
 pub struct Pin {
     shelf: Arc<Shelf>,
@@ -69,7 +69,7 @@ pub struct Pin {
 }
 
 impl Shelf {
-    /// Looks what lies there.
+    /// Reads which blobs are in the directory.
     pub(super) fn open(dir: &Path, limit: u64) -> io::Result<Arc<Self>> {
         let mut entries: HashMap<String, Entry> = HashMap::new();
         for file in fs::read_dir(dir)? {
@@ -102,38 +102,38 @@ impl Shelf {
         Pin { shelf: Arc::clone(self), name: name.to_owned() }
     }
 
-    /// Whether this file was found to have the hash.
+    /// True if this version of the file was verified against the hash.
     pub(super) fn is_sound(&self, name: &str, version: Version) -> bool {
         self.entries().get(name).is_some_and(|entry| entry.sound == Some(version))
     }
 
-    /// This file was found to have the hash.
+    /// Notes that this version of the file was verified against the hash.
     pub(super) fn sound(&self, name: &str, version: Version) {
         if let Some(entry) = self.entries().get_mut(name) {
             (entry.bytes, entry.sound) = (version.1, Some(version));
         }
     }
 
-    /// Somebody asks for it.
+    /// Notes that the blob was requested.
     pub(super) fn used(&self, name: &str, file: &File, now: SystemTime) {
         if let Some(entry) = self.entries().get_mut(name) {
             entry.used = now;
         }
         let noted = file.metadata().and_then(|about| about.accessed());
         if noted.is_ok_and(|noted| now.duration_since(noted).is_ok_and(|age| age >= USED)) {
-            // Without it the blob only leaves earlier.
+            // If this fails, the blob is only evicted earlier.
             file.set_times(FileTimes::new().set_accessed(now)).ok();
         }
     }
 
-    /// What a blob takes, or may.
+    /// The bytes that a blob has in the cache, or that are reserved for it.
     pub(super) fn room(&self, name: &str) -> u64 {
         self.entries().get(name).map_or(0, |entry| entry.bytes)
     }
 
-    /// Makes room, so that this blob may take so many bytes altogether. What is `kept` stays.
+    /// Makes room so that this blob may have this many bytes in total. Blobs for which `kept` is true stay.
     ///
-    /// Removes files: not for a thread that must not wait.
+    /// Removes files, so it blocks the thread.
     pub(super) fn reserve(&self, name: &str, bytes: u64, kept: impl Fn(&str) -> bool) -> Result<(), NoRoom> {
         let mut entries = self.entries();
         let has = entries.get(name).map_or(0, |entry| entry.bytes);
@@ -146,7 +146,7 @@ impl Shelf {
         let held: u64 = entries.values().map(|entry| entry.bytes).sum();
         let excess = (held + bytes - has).saturating_sub(self.limit);
         let may_leave: u64 = leaving(&entries, &kept).iter().map(|(_, bytes, _)| bytes).sum();
-        // Nothing leaves in vain.
+        // Remove nothing if the removal would not free enough.
         if may_leave < excess || self.evict(&mut entries, excess, &kept) < excess {
             return Err(NoRoom::InUse);
         }
@@ -156,7 +156,8 @@ impl Shelf {
         Ok(())
     }
 
-    /// Makes room on a disk that has less than was thought. What is `kept` stays. Answers how much; 0 when there is nothing to remove.
+    /// Makes room on a disk with less free space than the cache assumed. Blobs for which `kept` is true stay. Returns
+    /// the number of bytes freed; 0 when there is nothing to remove.
     pub(super) fn relieve(&self, bytes: u64, kept: impl Fn(&str) -> bool) -> u64 {
         self.evict(&mut self.entries(), bytes, &kept)
     }
@@ -193,7 +194,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// A fetch ended: what it left is what the blob takes.
+    /// Notes the end of a fetch: the blob now takes the bytes that are on the disk.
     pub(super) fn settle(&self, name: &str) {
         let path = self.dir.join(name);
         let files = [durable::beside(&path, "part"), path];
@@ -203,7 +204,7 @@ impl Shelf {
         }
     }
 
-    /// Removes parts that nobody has gone on with for a day.
+    /// Removes parts that no fetch has continued for a day.
     pub(super) fn remove_old_parts(&self, now: SystemTime) {
         let mut entries = self.entries();
         entries.retain(|name, entry| {
@@ -222,23 +223,23 @@ impl Shelf {
         });
     }
 
-    /// What everything takes, with the room that fetches will need.
+    /// The size of all blobs, in bytes, including the room reserved for fetches.
     pub(super) fn bytes(&self) -> u64 {
         self.entries().values().map(|entry| entry.bytes).sum()
     }
 
-    /// What it may take.
+    /// The limit of the cache, in bytes.
     pub(super) const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How many have left.
+    /// The number of blobs removed to make room.
     pub(super) fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 }
 
-/// What may leave, with its size: longest unused first.
+/// The blobs that may be removed, with their sizes. The one that was unused longest comes first.
 fn leaving(entries: &HashMap<String, Entry>, kept: &impl Fn(&str) -> bool) -> Vec<(SystemTime, u64, String)> {
     let free = entries.iter().filter(|(name, entry)| entry.pins == 0 && !kept(name));
     let mut leaving: Vec<_> = free.map(|(name, entry)| (entry.used, entry.bytes, name.clone())).collect();
@@ -267,7 +268,7 @@ mod tests {
         letter.to_string().repeat(64)
     }
 
-    /// A file of this size that was asked for so many hours ago.
+    /// Writes a file of this size that was requested this many hours ago.
     fn lay(dir: &Path, name: &str, bytes: usize, hours: u64) {
         let path = dir.join(name);
         fs::write(&path, vec![0; bytes]).unwrap();

@@ -1,6 +1,6 @@
-//! Bringing a blob: read through if it is here, fetched if it is not, or not as it should be.
+//! Makes a blob available: verifies it if it is here, fetches it if it is absent or damaged.
 //!
-//! However many ask, it is done once, and goes on even if everyone who waits goes away.
+//! Each fetch runs once for all requests, and continues even if every client that waits disconnects.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -19,22 +19,22 @@ use super::evict::{NoRoom, Version};
 use super::{BlobError, BlobStore, OriginError};
 use crate::durable;
 
-/// How long a fetch may give no byte.
+/// How long a fetch may go without receiving a byte.
 const STALL: Duration = Duration::from_secs(30);
-/// Waits between tries of one fetch.
+/// The waits between the tries of one fetch.
 const RETRIES: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(5)];
-/// What is made free at least when the disk is full.
+/// The least number of bytes freed when the disk is full.
 const RELIEF: u64 = 256 << 20;
 /// Bytes read at once.
 const CHUNK: usize = 256 << 10;
 
-/// How a fetch ended; `None`: it has not.
+/// The result of a fetch; `None` while it runs.
 pub(super) type Outcome = Option<Result<(), BlobError>>;
 
-/// The fetches that run, by blob.
+/// The running fetches, by blob.
 pub(super) type Flights = HashMap<String, Flight>;
 
-/// A fetch that runs.
+/// A running fetch.
 #[derive(Debug, Clone)]
 pub(super) struct Flight {
     pub(super) outcome: watch::Receiver<Outcome>,
@@ -87,7 +87,7 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Reads a blob that is here, and removes it if it does not have its hash.
+    /// Verifies a blob that is here. Removes it if it does not have its hash.
     async fn read_through(&self, sha256: &str) -> Result<bool, BlobError> {
         let disk = |error| failed(sha256, error);
         let path = self.dir.join(sha256);
@@ -153,7 +153,7 @@ impl BlobStore {
         let mut offset = had;
         let stream = tokio::time::timeout(STALL, self.origin.fetch(sha256, had)).await;
         let stream = match stream.map_err(stalled).and_then(|stream| stream.map_err(origin)) {
-            // Nothing makes way for what nobody sends.
+            // Nothing is evicted for a blob that no origin sends.
             Ok(stream) => {
                 let size = self.size(sha256).unwrap_or(0).max(had);
                 self.make_room(sha256, size, awaited).await.map(|()| stream)
@@ -175,7 +175,7 @@ impl BlobStore {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
                 Err(error) => {
-                    // What was given to the disk is there before somebody goes on after it.
+                    // The bytes received so far must be on the disk before the next try continues after them.
                     file.flush().await.map_err(disk)?;
                     return Err(error);
                 }
@@ -217,7 +217,8 @@ impl BlobStore {
         durable::beside(Path::new(&self.dir.join(sha256)), "part")
     }
 
-    /// What does not leave for this fetch: what only may be asked for displaces nothing that the region wants here as well.
+    /// The blobs that stay during this fetch. A fetch that no machine waits for must not evict blobs that the region
+    /// wants prefetched.
     fn kept(&self, awaited: &watch::Sender<bool>) -> HashSet<String> {
         if *awaited.borrow() {
             return HashSet::new();
@@ -225,14 +226,14 @@ impl BlobStore {
         self.prefetched()
     }
 
-    /// What is to be here before a machine asks.
+    /// The blobs that the region wants here before a machine asks for them.
     pub(super) fn prefetched(&self) -> HashSet<String> {
         let images = self.images.borrow();
         let blobs = images.iter().flat_map(|images| &images.blobs);
         blobs.filter(|blob| blob.prefetch).map(|blob| blob.sha256.clone()).collect()
     }
 
-    /// Makes room for so many bytes.
+    /// Makes room for this many bytes.
     async fn make_room(
         &self,
         sha256: &str,
@@ -255,7 +256,7 @@ impl BlobStore {
         }
     }
 
-    /// A fetch that no machine waits for stands back while there is one that a machine waits for.
+    /// Waits, if no machine waits for this fetch, while a machine waits for another one.
     async fn give_way(&self, awaited: &watch::Sender<bool>) {
         if *awaited.borrow() {
             return;
@@ -268,7 +269,7 @@ impl BlobStore {
     }
 }
 
-/// What the disk says.
+/// Maps an I/O error to a blob error.
 fn failed(sha256: &str, error: io::Error) -> BlobError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => BlobError::DiskFull(sha256.to_owned()),
@@ -276,7 +277,7 @@ fn failed(sha256: &str, error: io::Error) -> BlobError {
     }
 }
 
-/// Reads a file to its end. Answers how long it is.
+/// Reads a file to its end into the hash. Returns its length.
 async fn hash_all(file: &mut File, hash: &mut digest::Context) -> io::Result<u64> {
     let mut buffer = vec![0; CHUNK];
     let mut length = 0;

@@ -2,11 +2,11 @@
 //!
 //! | module | does |
 //! | --- | --- |
-//! | [`fetch`] | brings absent ones: once for all who ask, on from where it stopped, named only when the bytes have that hash |
-//! | [`evict`] | keeps all of it below its limit |
+//! | [`fetch`] | fetches absent blobs: once for all requests, resumed where it stopped, stored only if the bytes have the hash |
+//! | [`evict`] | keeps the cache below its limit |
 //!
-//! Bytes are served only if they were found to have the hash since the rack started, and the file has not changed since:
-//! a disk that lost or changed some is found out, and the blob fetched again.
+//! Bytes are served only if they were verified against the hash since the rack started and the file has not changed
+//! since. A blob that the disk damaged is detected and fetched again.
 
 use std::future::Future;
 use std::io;
@@ -30,19 +30,19 @@ use fetch::{Flight, Flights};
 mod evict;
 mod fetch;
 
-/// How long a client is kept waiting for a fetch.
+/// How long a client waits for a fetch.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// What a disk that is not full takes.
+/// The number of bytes that a disk with free space accepts.
 const PROBE: usize = 256 << 10;
-/// The most that the cache takes where nobody said how much it may.
+/// The largest cache, in bytes, if the configuration sets no limit.
 const DEFAULT_BYTES: u64 = 50 << 30;
 
-/// What the region says about blobs.
+/// The region's latest list of blobs.
 pub type Images = watch::Receiver<Option<Arc<ImagesConcern>>>;
-/// The bytes of a blob on their way.
+/// The bytes of a blob as they arrive.
 pub type BlobStream = std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, OriginError>> + Send>>;
 
-/// Where absent blobs come from.
+/// A source of absent blobs.
 pub trait BlobOrigin: Send + Sync + 'static {
     /// The blob's bytes from `offset` on.
     fn fetch<'a>(
@@ -52,18 +52,18 @@ pub trait BlobOrigin: Send + Sync + 'static {
     ) -> std::pin::Pin<Box<dyn Future<Output = Result<BlobStream, OriginError>> + Send + 'a>>;
 }
 
-/// Why an origin gives no bytes.
+/// The reason why an origin sends no bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// It does not hold the blob.
+    /// The origin does not have the blob.
     #[error("no region holds it; upload it")]
     NotFound,
-    /// It may, but cannot be asked now.
+    /// The origin cannot be asked at the moment.
     #[error("it cannot be fetched now: {0}")]
     Unavailable(String),
 }
 
-/// A rack without a region.
+/// The origin of a rack without a region: it has no blobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoOrigin;
 
@@ -77,75 +77,75 @@ impl BlobOrigin for NoOrigin {
     }
 }
 
-/// Why a blob cannot be served.
+/// The reason why a blob cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
-    /// The name is not a hash.
+    /// The requested name is not a SHA-256 hash.
     #[error("{0:?} is not a SHA-256 in lower-case hexadecimal")]
     Name(String),
-    /// The origin's reason.
+    /// The origin sends no bytes.
     #[error("blob {0}: {1}")]
     Origin(String, OriginError),
-    /// The origin sent something else.
+    /// The origin sent bytes with another hash.
     #[error("blob {0}: the bytes received have SHA-256 {1}; upload it again")]
     Corrupt(String, String),
-    /// This rack's disk.
+    /// The rack's disk failed.
     #[error("blob {0}: {1}")]
     Disk(String, String),
-    /// It is larger than the cache may be.
+    /// The blob is larger than the whole cache may be.
     #[error("blob {0} of {1} bytes is larger than this rack's cache of {2}; set a larger cache_size")]
     TooLarge(String, u64, u64),
-    /// Nothing can leave the cache for it.
+    /// No blob can be removed from the cache to make room.
     #[error(
         "blob {0}: this rack's cache is full of what is being used; try again, or set a larger cache_size"
     )]
     Full(String),
-    /// Nothing can leave the disk for it.
+    /// The disk is full, and the cache has nothing to remove.
     #[error(
         "blob {0}: this rack's disk is full, and nothing is left in the cache to remove; free some space"
     )]
     DiskFull(String),
-    /// It takes too long.
+    /// The fetch takes longer than a client waits.
     #[error("blob {0}: still being fetched")]
     Slow(String),
 }
 
-/// A blob to send: it stays in the cache as long as this.
+/// A blob that can be sent. It stays in the cache as long as this value exists.
 #[derive(Debug)]
 pub struct Blob {
-    /// At its beginning.
+    /// The open file, positioned at its beginning.
     pub file: std::fs::File,
-    /// In bytes.
+    /// The length of the blob, in bytes.
     pub length: u64,
-    /// What keeps it.
+    /// The pin that keeps the blob in the cache.
     pub pin: Pin,
 }
 
-/// What became of requests, for `/metrics`.
+/// Counters of the cache, for `/metrics`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Blobs that were here when they were asked for.
+    /// Requests for blobs that were in the cache.
     pub hits: u64,
-    /// Those that were not.
+    /// Requests for blobs that were not in the cache.
     pub misses: u64,
-    /// Those that left for others.
+    /// Blobs that were removed to make room.
     pub evictions: u64,
-    /// Those that the disk had damaged.
+    /// Blobs that the disk had damaged.
     pub damaged: u64,
-    /// What the cache takes.
+    /// The size of the cache, in bytes.
     pub bytes: u64,
-    /// What it may take.
+    /// The limit of the cache, in bytes.
     pub limit: u64,
 }
 
-/// The directory and what is being fetched into it.
+/// The directory of blobs and the fetches into it.
 pub struct BlobStore {
     dir: PathBuf,
     origin: Arc<dyn BlobOrigin>,
     images: Images,
     shelf: Arc<Shelf>,
     flights: Mutex<Flights>,
-    /// Fetches that a machine waits for.
+    /// The number of fetches that a machine waits for.
     awaited: watch::Sender<usize>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -158,10 +158,10 @@ impl std::fmt::Debug for BlobStore {
     }
 }
 
-/// Makes room in a data directory on a full disk, so that a rack can start there: images can be fetched again. What is `kept` stays.
+/// Removes images from the cache of a data directory if its disk is full, so that a rack can start there: images can be
+/// fetched again. Blobs for which `kept` is true stay.
 ///
-/// # Errors
-/// The file system's.
+/// # Errors `io::Error`: a file cannot be read or removed.
 pub fn make_room(data_dir: &Path, bytes: u64, kept: impl Fn(&str) -> bool) -> io::Result<()> {
     let blobs = data_dir.join("blobs");
     if blobs.exists() && lacks_room(data_dir) {
@@ -171,21 +171,21 @@ pub fn make_room(data_dir: &Path, bytes: u64, kept: impl Fn(&str) -> bool) -> io
     Ok(())
 }
 
-/// Whether the disk of a directory has no room for even a little. Whatever else is wrong with it shows where something is written.
+/// True if the directory's disk has no room for even a small file. Other faults of the disk are not reported here; they
+/// show when data is written.
 fn lacks_room(dir: &Path) -> bool {
     let probe = dir.join("room");
     let written = std::fs::write(&probe, [0; PROBE]);
-    // It may be there in part.
+    // The file may exist in part.
     std::fs::remove_file(&probe).ok();
     written.is_err_and(|error| disk::is_full(&error))
 }
 
 impl BlobStore {
-    /// Opens `DIR/blobs`, which may take so many bytes; where nobody said how many, 50 GiB or half of what the disk has for
-    /// it, whichever is less.
+    /// Opens `DIR/blobs` with this limit in bytes. Without a limit it is 50 GiB or half of the disk's free space,
+    /// whichever is less.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the directory cannot be created or read.
     pub fn open(
         data_dir: &Path,
         limit: Option<u64>,
@@ -217,10 +217,9 @@ impl BlobStore {
         }))
     }
 
-    /// Opens a blob, fetching it first if it is absent.
+    /// Opens a blob, and fetches it first if it is absent.
     ///
-    /// # Errors
-    /// Why there is none.
+    /// # Errors The reason why the blob cannot be served.
     pub async fn get(self: &Arc<Self>, sha256: &str) -> Result<Blob, BlobError> {
         if !is_sha256_hex(sha256) {
             return Err(BlobError::Name(sha256.chars().take(80).collect()));
@@ -237,10 +236,9 @@ impl BlobStore {
         Ok(Blob { file, length, pin })
     }
 
-    /// Sees to it that a blob is here before a machine asks. Fetches that machines wait for go first.
+    /// Fetches a blob before a machine asks for it. Fetches that machines wait for go first.
     ///
-    /// # Errors
-    /// Why it is not.
+    /// # Errors The reason why the blob is not here.
     pub async fn prefetch(self: &Arc<Self>, sha256: &str) -> Result<(), BlobError> {
         if !is_sha256_hex(sha256) {
             return Err(BlobError::Name(sha256.chars().take(80).collect()));
@@ -261,25 +259,26 @@ impl BlobStore {
         }
     }
 
-    /// Makes room on a disk that is full, for what the rack has to write: images that nobody uses, but for those that are to be here beforehand.
+    /// Makes room on a full disk for data that the rack has to write: removes images that are not in use and not to be
+    /// prefetched.
     pub async fn give_room(&self, bytes: u64) {
         let (shelf, kept) = (Arc::clone(&self.shelf), self.prefetched());
         tokio::task::spawn_blocking(move || shelf.relieve(bytes, |name| kept.contains(name))).await.ok();
     }
 
-    /// Whether the disk has no room for even a little.
+    /// True if the disk has no room for even a small file.
     pub async fn lacks_room(&self) -> bool {
         let dir = self.dir.parent().unwrap_or(&self.dir).to_owned();
         tokio::task::spawn_blocking(move || lacks_room(&dir)).await.unwrap_or(false)
     }
 
-    /// Removes what fetches left that were given up long ago.
+    /// Removes the parts left by fetches that were given up long ago.
     pub async fn tidy(&self) {
         let shelf = Arc::clone(&self.shelf);
         tokio::task::spawn_blocking(move || shelf.remove_old_parts(SystemTime::now())).await.ok();
     }
 
-    /// What became of requests so far.
+    /// The counters of the cache.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -293,7 +292,7 @@ impl BlobStore {
         }
     }
 
-    /// Where a blob is that is here.
+    /// The path of a blob that is in the cache.
     pub(crate) fn path(&self, sha256: &str) -> PathBuf {
         self.dir.join(sha256)
     }
@@ -302,7 +301,7 @@ impl BlobStore {
         fs::try_exists(self.dir.join(sha256)).await.unwrap_or(false)
     }
 
-    /// The file and its length, if it is here and was found to have the hash.
+    /// The file and its length, if it is in the cache and was verified against the hash.
     async fn sound(&self, sha256: &str) -> Result<Option<(std::fs::File, u64)>, BlobError> {
         let disk = |error: io::Error| BlobError::Disk(sha256.to_owned(), error.to_string());
         let file = match File::open(self.dir.join(sha256)).await {
@@ -319,7 +318,7 @@ impl BlobStore {
         Ok(Some((file, about.len())))
     }
 
-    /// How large the region says that it is.
+    /// The size of the blob in bytes, according to the region.
     fn size(&self, sha256: &str) -> Option<u64> {
         let images = self.images.borrow();
         images.iter().flat_map(|images| &images.blobs).find(|it| it.sha256 == sha256).map(|blob| blob.size)
@@ -334,7 +333,7 @@ mod tests {
     use std::io::Read;
     use std::sync::atomic::AtomicUsize;
 
-    /// Serves one content, `chunk` bytes at a time, breaking off once after `breaks_at`.
+    /// Serves one content, `chunk` bytes at a time. Stops once after `breaks_at` bytes.
     struct Fake {
         content: Vec<u8>,
         breaks_at: Mutex<Option<usize>>,
@@ -373,7 +372,7 @@ mod tests {
         }
     }
 
-    /// A region's word for blobs: their content, and whether they are fetched ahead.
+    /// A region's list of blobs: their content, and if they are prefetched.
     fn images(blobs: &[(&[u8], bool)]) -> Images {
         let blob = |&(content, prefetch): &(&[u8], bool)| rack_v1::Blob {
             sha256: hex::encode(sha256(content)),
@@ -387,7 +386,7 @@ mod tests {
         BlobStore::open(dir, Some(1 << 20), origin, images(&[])).unwrap()
     }
 
-    /// Puts a blob there, last used so many hours ago.
+    /// Writes a blob there, last used this many hours ago.
     fn lay(dir: &Path, content: &[u8], hours: u64) -> PathBuf {
         std::fs::create_dir_all(dir.join("blobs")).unwrap();
         let path = dir.join("blobs").join(hex::encode(sha256(content)));
@@ -474,13 +473,13 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             written
         };
-        // While no rack ran, and without a trace but in the bytes.
+        // While no rack ran. Only the bytes differ, not the times.
         let written = flip();
         let times = std::fs::FileTimes::new().set_modified(written);
         std::fs::File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
         let store = open(dir.path(), origin.clone());
         assert_eq!(read(&store, &name).await.unwrap(), content);
-        // While it runs, by whoever writes into the file.
+        // While the rack runs, another process writes into the file.
         flip();
         assert_eq!(read(&store, &name).await.unwrap(), content);
         assert_eq!((store.counts().damaged, origin.calls.load(Ordering::Relaxed)), (2, 2));
@@ -495,7 +494,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (old, older, new) = (vec![1; 40], vec![2; 40], vec![3; 50]);
         let name = hex::encode(sha256(&new));
-        // The region says how large it is, or does not.
+        // With and without the size from the region.
         for images in [images(&[(&new, false)]), images(&[])] {
             let (old, older) = (lay(dir.path(), &old, 3), lay(dir.path(), &older, 5));
             let store = BlobStore::open(dir.path(), Some(100), Fake::new(&new, None), images).unwrap();
@@ -541,7 +540,8 @@ mod tests {
         assert_eq!((first_path.exists(), used_path.exists()), (true, false));
     }
 
-    /// Serves a blob that a machine waits for bit by bit, and notes whether another was asked for before it had ended.
+    /// Serves a blob that a machine waits for in small pieces. Notes if another blob was requested before it was
+    /// complete.
     #[derive(Default)]
     struct Busy {
         waited_for: Vec<u8>,

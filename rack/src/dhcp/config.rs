@@ -1,4 +1,4 @@
-//! The DHCP concern as the server core takes it.
+//! Conversion of the DHCP concern to the configuration of the server core.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -8,43 +8,42 @@ use basalt_proto::rack_v1::{BootAnswers, DhcpConcern, DhcpSubnet, RawOption as R
 
 use crate::loaders;
 
-/// What a concern says that no server could do.
+/// A concern that no server can carry out.
 #[derive(Debug, thiserror::Error)]
 pub enum BadConcern {
-    /// A text that is not what it should be.
+    /// A text that is not an address.
     #[error("subnet {cidr:?}: {what} {value:?} is not an address")]
     Address {
-        /// The subnet.
+        /// The network of the subnet.
         cidr: String,
-        /// Which field.
+        /// The name of the field.
         what: &'static str,
-        /// What it says.
+        /// The text in the field.
         value: String,
     },
-    /// Not a network.
+    /// The text is not an IPv4 network.
     #[error("{0:?} is not an IPv4 network; write it as 10.77.0.0/24")]
     Cidr(String),
-    /// A reservation's or client's MAC.
+    /// The MAC of a reservation or client cannot be parsed.
     #[error("{0}: {1}")]
     Mac(String, basalt_dhcp::BadMac),
-    /// Does not fit 16 bits.
+    /// The MTU does not fit 16 bits.
     #[error("subnet {0:?}: MTU {1} is larger than 65535")]
     Mtu(String, u32),
-    /// A route's destination.
+    /// The destination of a route is not a network.
     #[error("subnet {0:?}: route to {1:?}, which is not an IPv4 network")]
     Route(String, String),
-    /// An option's number.
+    /// The number of an option is out of range.
     #[error("{0}: {1} is no option's number; use 1 to 254")]
     Option(String, u32),
-    /// It contradicts itself.
+    /// The concern contradicts itself.
     #[error(transparent)]
     Contradiction(#[from] basalt_dhcp::ConfigError),
 }
 
 /// Converts and checks a concern. Scripts and HTTP loaders are announced on `http_port`.
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The first fault found.
 pub fn config(concern: &DhcpConcern, http_port: u16) -> Result<Config, BadConcern> {
     let subnets = concern.subnets.iter().map(|it| subnet(it, http_port)).collect::<Result<_, _>>()?;
     let mut client_options = BTreeMap::new();
@@ -129,7 +128,7 @@ fn options(from: &[RawOptionSaid], whose: impl Fn() -> String) -> Result<Vec<Raw
     from.iter().map(one).collect()
 }
 
-/// What machines of an architecture start with. Of one that is not known, nothing here is served.
+/// The firmware types of machines with this architecture. Empty for an unknown one: this rack has no loader for it.
 pub(crate) fn firmware(architecture: &str) -> &'static [Firmware] {
     match architecture {
         "amd64" => &[Firmware::Bios, Firmware::EfiX64],

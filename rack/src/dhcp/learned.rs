@@ -1,4 +1,4 @@
-//! Leases as a region tells them, from the wire to the core.
+//! Leases that a region reports, converted for the core.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use basalt_dhcp::{Grantor, Time, Told};
 use basalt_proto::rack_v1::RackLease;
 use basalt_proto::rack_v1::rack_lease::Grantor as By;
 
-/// `None`: it has no IPv4 address or no MAC.
+/// Converts a lease; `None` if it has no IPv4 address or no MAC.
 pub(super) fn told(lease: RackLease, now: Time) -> Option<Told> {
     let by = match lease.by() {
         By::Self_ => Grantor::Own,

@@ -1,21 +1,22 @@
-//! Options that did not fit into replies: each set of them is logged once an hour, since every client of a subnet misses the same.
+//! Options that did not fit into replies. Each set of options is logged once an hour, since every client of a subnet
+//! misses the same.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const EVERY: Duration = Duration::from_secs(3600);
-/// Clients choose what they ask for, and how much they take: there are not more sets than this.
+/// The most sets remembered: clients choose the options they ask for and the length they accept.
 const MOST: usize = 64;
 
-/// When what was logged last.
+/// When each set was last logged.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     logged: Mutex<HashMap<Vec<u8>, Instant>>,
 }
 
 impl LeftOut {
-    /// Whether these are to be logged now.
+    /// True if this set is due to be logged.
     pub(super) fn is_news(&self, options: &[u8], now: Instant) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         logged.retain(|_, at| now.saturating_duration_since(*at) < EVERY);

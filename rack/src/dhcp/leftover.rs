@@ -1,22 +1,22 @@
-//! Leases outside of a rack's blocks, as the region is told of them: neighbouring addresses as one.
+//! Leases outside a rack's blocks, as they are reported to the region: neighbouring addresses are joined.
 
 use std::net::IpAddr;
 
 use basalt_dhcp::Time;
 use basalt_proto::rack_v1::Leftover;
 
-/// So many are told one by one. A fact has to fit into a message, and addresses of IPv6 have no neighbours.
+/// The most leases that are reported one by one. A fact must fit into a message, and IPv6 leases are rarely neighbours.
 const MOST: usize = 4096;
 
-/// A lease that still runs: its subnet, its address, and in how many milliseconds it ends.
+/// A running lease: its subnet, its address, and the milliseconds until it ends.
 pub(crate) type Running<'a> = (&'a str, IpAddr, u64);
 
-/// In how many milliseconds that is.
+/// The milliseconds until `ends`.
 pub(crate) fn lasts(now: Time, ends: Time) -> u64 {
     u64::try_from(now.until(ends).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Puts leases together, which come in order of address: neighbours, or, where that leaves too many, all that one subnet has.
+/// Joins leases, which must come in order of address: neighbours or, if those are still too many, all of a subnet.
 pub(crate) fn runs<'a>(leases: impl Iterator<Item = Running<'a>> + Clone) -> Vec<Leftover> {
     let runs = joined(leases.clone(), |last, address| next(last) == Some(address));
     if runs.len() <= MOST { runs } else { joined(leases, |_, _| true) }

@@ -1,7 +1,7 @@
-//! The DHCP server: sockets, the lease file and facts around the pure core of `basalt-dhcp`.
+//! The DHCP server: sockets, the lease file and facts around the sans-IO core of `basalt-dhcp`.
 //!
-//! Each served interface has its sockets ([`wire`]). Messages are answered in batches: every message that waits is handled, what
-//! promises nothing leaves at once, and the rest when the leases of the batch are durable; meanwhile the next batch is handled.
+//! Each served interface has its sockets ([`wire`]). Messages are answered in batches. Answers without a lease leave at
+//! once. The others leave when the leases of the batch are durable; the next batch is handled meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -45,30 +45,31 @@ use shortage::{Lack, Shortages};
 use trace::Parked;
 use wire::{Batch, Outgoing, Wire};
 
-/// Batches of an interface whose leases are on their way to disk; more are not read meanwhile.
+/// The most batches of an interface whose leases are being written; no more are read meanwhile.
 const ON_THE_WAY: usize = 8;
-/// How often leases are looked through for expired ones.
+/// The interval of the search for expired leases.
 const TICK: Duration = Duration::from_secs(5);
-/// How long a host may take to say that it has an address. On one link that is a millisecond or a few; a client waits for its offer for seconds.
+/// How long a host may take to answer a probe. On one link an answer takes a few milliseconds; a client waits for its
+/// offer for seconds.
 const PROBE: Duration = Duration::from_millis(200);
 
-/// Which ports are spoken on. Others than the defaults are for tests.
+/// The ports that are used. Tests use others than the defaults.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
-    /// Of servers and relays: 67.
+    /// The port of servers and relays: 67.
     pub server: u16,
-    /// Of clients: 68.
+    /// The port of clients: 68.
     pub client: u16,
-    /// Of boot servers: 4011. `None`: nobody is answered there.
+    /// The port of boot servers: 4011. `None`: requests to it are not answered.
     pub boot: Option<u16>,
-    /// Of this rack's HTTP server, announced to boot clients.
+    /// The port of this rack's HTTP server, sent to boot clients.
     pub http: u16,
 }
 
-/// The server behind all sockets.
+/// The DHCP servers, with the state that all sockets share.
 #[derive(Debug)]
 pub struct Dhcp {
-    /// The server of IPv6 subnets: of one concern, and told about together.
+    /// The server of the IPv6 subnets. Both servers take the same concern and report in one fact.
     pub v6: Arc<Dhcp6>,
     core: Arc<Mutex<Core>>,
     clock: Clock,
@@ -85,24 +86,25 @@ pub struct Dhcp {
 struct Core {
     server: Server,
     clock: Clock,
-    /// What orders leases is this core's lock. `None` until there is the core.
+    /// The lease file. It is written under the core's lock, so in the order of the leases. `None` until the core
+    /// exists.
     log: Option<LeaseLog<Lease>>,
     parked: Parked,
     shortages: Shortages,
-    /// When leases were lost.
+    /// When lease records were lost.
     lost_at: Option<Time>,
-    /// A region has told all that it knows of leases.
+    /// A region has sent every lease that it knows.
     is_told: bool,
     is_configured: bool,
-    /// The blocks that are leased from; 0: of no region.
+    /// The number of the delegation whose blocks are leased from; 0 if it comes from no region.
     delegation: u64,
 }
 
 impl Dhcp {
-    /// Reads and compacts `DIR/leases`. Where leases were lost, dynamic addresses are withheld until those must have ended.
+    /// Reads and compacts `DIR/leases`. If leases were lost, dynamic addresses are withheld until those leases must
+    /// have ended.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the file cannot be read or written.
     pub fn open(
         data_dir: &Path,
         ran_before: bool,
@@ -155,7 +157,7 @@ impl Dhcp {
         })
     }
 
-    /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
+    /// Applies a concern that was checked before. From here on leases follow it, and a fact says so.
     pub async fn configure(&self, concern: &DhcpConcern, loaders: &Loaders) {
         let mut config = match config::config(concern, self.ports.http) {
             Ok(config) => config,
@@ -179,7 +181,7 @@ impl Dhcp {
             };
             core.is_configured = true;
             core.look_for_shortages(true);
-            // What is not in force of IPv6 is not in force.
+            // If the rack refused the DHCPv6 part, do not report this delegation as in force.
             if self.v6.configure(concern, loaders) {
                 core.delegation = concern.delegation;
                 self.tell_in_force(&core);
@@ -190,7 +192,7 @@ impl Dhcp {
         self.learned(actions, kept).await;
     }
 
-    /// Tells again which blocks are leased from: a region may have lost what it was told.
+    /// Reports the blocks in force again: a region may have lost the report.
     pub fn repeat_in_force(&self) {
         self.tell_in_force(&self.lock());
     }
@@ -218,7 +220,7 @@ impl Dhcp {
         self.facts.tell(About::default().saw(Body::DhcpInForce(fact)));
     }
 
-    /// A region has stored this lease: its renewals may take the whole lease time.
+    /// Notes that a region has stored this lease: its renewals may take the whole lease time.
     pub fn acknowledge(&self, address: Ipv4Addr, mac: Mac) {
         let mut core = self.lock();
         let known = core.server.lease(address).is_some_and(|lease| lease.mac == mac && lease.acknowledged);
@@ -226,12 +228,12 @@ impl Dhcp {
             return;
         }
         if let Some(lease) = core.server.acknowledge(address, mac).cloned() {
-            // Lost, it is acknowledged again with the next renewal.
+            // If this record is lost, the region acknowledges the lease again with the next renewal.
             drop(core.keep(vec![lease]));
         }
     }
 
-    /// Takes what a region says that racks granted where this one gives addresses.
+    /// Takes leases of this and other racks that a region reports for the subnets that this rack serves.
     pub async fn learn(&self, told: Leases) {
         self.v6.learn(&told.leases, told.complete);
         let now = self.clock.now();
@@ -246,8 +248,8 @@ impl Dhcp {
         self.learned(actions, kept).await;
     }
 
-    /// Reports what was learned of leases once it is kept. Once all that a region knows is known here, dynamic addresses are withheld
-    /// for a shorter time.
+    /// Reports learned leases once they are written. Once this rack has every lease that the region knows, dynamic
+    /// addresses are withheld for a shorter time.
     async fn learned(&self, actions: Vec<Action>, kept: Option<Kept>) {
         if let Some(mut kept) = kept
             && kept.wait().await.is_err()
@@ -262,20 +264,20 @@ impl Dhcp {
         }
     }
 
-    /// How many leases run.
+    /// The number of running leases.
     #[must_use]
     pub fn bound(&self) -> usize {
         let (core, now) = (self.lock(), self.clock.now());
         core.server.leases().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)).count()
     }
 
-    /// How many addresses were offered without asking whether they are in use, since too many were being asked for.
+    /// The number of addresses offered without a probe because too many probes were open.
     #[must_use]
     pub fn unprobed(&self) -> u64 {
         self.lock().server.unprobed()
     }
 
-    /// Takes note of which addresses this rack has on which of its interfaces.
+    /// Sets the addresses that this rack has on each of its interfaces.
     pub fn set_links(&self, links: BTreeMap<u32, Vec<Ipv4Addr>>) {
         self.racks.own(links.values().flatten().copied(), Instant::now());
         self.lock().server.set_links(links);
@@ -283,8 +285,7 @@ impl Dhcp {
 
     /// Answers on one interface until cancelled.
     ///
-    /// # Errors
-    /// What failed.
+    /// # Errors `io::Error`: a socket cannot be opened or read.
     pub async fn serve(
         self: &Arc<Self>,
         at: &Served,
@@ -316,7 +317,7 @@ impl Dhcp {
                 }
                 let batch = wire.receive()?;
                 if batch.messages.is_empty() && batch.boot.is_empty() && conclusion.is_none() {
-                    // ARP between others.
+                    // ARP messages between other hosts.
                     continue;
                 }
                 let (at_once, later) = self.handle(at.index, &batch);
@@ -325,7 +326,7 @@ impl Dhcp {
             }
         }
         .await;
-        // A client that has given its address back says so once.
+        // A client sends its RELEASE only once, so finish the batches.
         for (answered, mut kept) in on_the_way {
             let kept = kept.wait().await;
             self.send(&wire, answered, &kept).await;
@@ -354,7 +355,8 @@ impl Dhcp {
         }
     }
 
-    /// Handles what came in on an interface, and what is due there: what may be sent at once, and what once its leases are kept.
+    /// Handles the messages of an interface and its ended probes. Returns the answers to send at once, and those to
+    /// send once their leases are written.
     fn handle(&self, interface: u32, batch: &Batch) -> (Answered, Option<(Answered, Kept)>) {
         let (mut handled, mut chosen): (Answered, _) = (Vec::new(), Vec::new());
         let (later, kept) = {
@@ -410,7 +412,8 @@ impl Dhcp {
         (handled, kept.map(|kept| (later, kept)))
     }
 
-    /// Reports and sends what was answered. Where its leases are not kept, clients ask again.
+    /// Reports and sends answers. If the leases were not written, the answers with leases are dropped, and the clients
+    /// ask again.
     async fn send(&self, wire: &Wire, answered: Answered, kept: &Result<(), NotKept>) {
         let is_ok = kept.is_ok();
         let mut outgoing = Vec::new();
@@ -427,7 +430,8 @@ impl Dhcp {
                 }
             }
         }
-        // Who has its address asks for its script at once, and that is then known.
+        // Send only after the reports: a client with its address asks for its script at once, and the lease must be
+        // known by then.
         for outgoing in outgoing {
             wire.send(outgoing).await;
         }
@@ -487,7 +491,7 @@ impl Dhcp {
                 tracing::warn!(mac = %lease.mac, address = %lease.address, "address is in use by another host");
                 let about = about(lease.mac);
                 self.facts.tell(about.alarm("address_conflict", &message));
-                // The address rests until the record expires; the lease is over now.
+                // The address stays in quarantine until the record expires; the lease ends now.
                 let lease = Lease { expires: lease.granted, ..lease };
                 if ended {
                     self.presence.ended(lease.mac, lease.address.into());
@@ -528,7 +532,7 @@ impl Dhcp {
     }
 }
 
-/// Addresses are probed on an interface for as long as this lives.
+/// Keeps probing on for an interface until it is dropped.
 struct Probing<'a> {
     dhcp: &'a Dhcp,
     interface: u32,
@@ -547,17 +551,17 @@ impl Drop for Probing<'_> {
     }
 }
 
-/// What came of a message: actions, and what is told of it.
+/// The result of a message: actions, and lines for the trace.
 #[derive(Debug)]
 struct Handled {
     actions: Vec<Action>,
     traced: Vec<trace::Line>,
 }
 
-/// What came of some.
+/// The results of several messages.
 type Answered = Vec<Handled>;
 
-/// How the leases of the first of these were kept; never ends where there are none.
+/// Waits until the leases of the first batch are written; without a batch, waits for ever.
 async fn first_kept(on_the_way: &mut VecDeque<(Answered, Kept)>) -> Result<(), NotKept> {
     match on_the_way.front_mut() {
         Some((_, kept)) => kept.wait().await,
@@ -570,13 +574,13 @@ fn locked(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
 }
 
 impl Core {
-    /// Has leases kept, in the order in which they were granted; `None` where there are none.
+    /// Queues leases for writing in the order in which they were granted; `None` if there are none.
     fn keep(&self, leases: Vec<Lease>) -> Option<Kept> {
         let log = self.log.as_ref().filter(|_| !leases.is_empty())?;
         Some(log.keep(leases))
     }
 
-    /// An offer that could not be granted is not made: its client would choose it rather than another rack's.
+    /// Drops an offer if its lease could not be written: the client would choose it rather than another rack's.
     fn held_back(&self, actions: Vec<Action>) -> Vec<Action> {
         if !self.log.as_ref().is_some_and(LeaseLog::fails) {
             return actions;
@@ -600,7 +604,7 @@ impl Core {
         self.shortages.look(&self.server, self.clock.now(), Instant::now(), is_reconfigured);
     }
 
-    /// Where all that a region knows of leases is known here, those that were lost are among them.
+    /// Shortens the withholding once this rack has every lease that the region knows: the lost ones are among them.
     fn withhold_no_longer(&mut self) {
         let is_whole = self.is_told && self.is_configured && !self.server.has_unplaced();
         if let Some(at) = self.lost_at.filter(|_| is_whole) {
@@ -609,7 +613,7 @@ impl Core {
     }
 }
 
-/// Ends a message's actions at a lease that could not be kept.
+/// Drops a lease that could not be written, and so ends the message's actions.
 fn durable(action: Action, kept: bool) -> Option<Action> {
     (kept || !matches!(action, Action::Persist(_))).then_some(action)
 }

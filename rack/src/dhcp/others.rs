@@ -1,7 +1,7 @@
-//! DHCP servers that nobody told this rack of: found by asking, and by what clients say that they took.
+//! Unknown DHCP servers on the rack's links, found by a DISCOVER and by clients that take an address of another server.
 //!
-//! Where the subnet says that another server gives the addresses, there is nothing to find. The region's racks are none of them: this one, also
-//! at an address that it had a while ago, and those that the concern names.
+//! A subnet whose addresses another server gives is not searched. The region's racks do not count: this rack, also at
+//! its recent addresses, and the racks that the concern names.
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -21,35 +21,35 @@ use super::Dhcp;
 use crate::facts::About;
 use crate::interfaces::Served;
 
-/// How often an interface is asked, and how often a server that is still there is told of.
+/// How often an interface is searched, and how often a server that stays is reported.
 const EVERY: Duration = Duration::from_secs(300);
-/// How soon it is looked at again whether there is something to look for.
+/// How soon to check again if there is something to search for.
 const SOON: Duration = Duration::from_secs(5);
-/// How often it is asked each time, since a question may be lost, and how long answers may take: dnsmasq pings an address for three
-/// seconds before it offers it.
+/// How often to ask in each search, since a message may be lost, and how long to wait for answers: dnsmasq pings an
+/// address for three seconds before it offers it.
 const ASK: Ask = Ask { tries: 3, patience: Duration::from_secs(4) };
-/// Servers that are remembered as told of. Anybody on the link can make some up.
+/// The most reported servers that are remembered: any host on the link can invent some.
 const REMEMBERED: usize = 64;
 
-/// How often it is asked, and how long answers may take each time.
+/// How often to ask, and how long to wait for answers each time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) tries: usize,
     pub(crate) patience: Duration,
 }
 
-/// For how long an address that a rack had may still be named by clients that are on their way, and by word that is.
+/// How long a rack's former address counts as a rack's: clients and reports may still name it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(900);
 
 /// DHCPREQUEST (RFC 2132 §9.6).
 const REQUEST: u8 = 3;
 
-/// When each server was told of.
+/// When each server was last reported.
 #[derive(Debug, Default)]
 pub(super) struct Others(Mutex<HashMap<(u32, Ipv4Addr), Instant>>);
 
 impl Others {
-    /// Whether it is time to tell of this server on this interface.
+    /// True if this server on this interface is due to be reported.
     fn is_news(&self, server: (u32, Ipv4Addr), now: Instant) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, at| now.duration_since(*at) < EVERY);
@@ -61,7 +61,7 @@ impl Others {
     }
 }
 
-/// Addresses of this rack and of the region's others.
+/// Addresses of this rack and of the region's other racks.
 #[derive(Debug, Default)]
 pub(super) struct Racks(Mutex<Known>);
 
@@ -69,17 +69,17 @@ pub(super) struct Racks(Mutex<Known>);
 struct Known {
     own: BTreeSet<Ipv4Addr>,
     peers: BTreeSet<Ipv4Addr>,
-    /// Since when they are no rack's any more.
+    /// When each former rack address was given up.
     gone: HashMap<Ipv4Addr, Instant>,
 }
 
 impl Racks {
-    /// These are this rack's.
+    /// Sets this rack's addresses.
     pub(super) fn own(&self, addresses: impl Iterator<Item = Ipv4Addr>, now: Instant) {
         self.change(now, |known| std::mem::replace(&mut known.own, addresses.collect()));
     }
 
-    /// These are racks', as the region says.
+    /// Sets the addresses of the region's racks.
     pub(super) fn told(&self, addresses: &[String], now: Instant) {
         let addresses = addresses.iter().filter_map(|address| address.parse().ok()).collect();
         self.change(now, |known| std::mem::replace(&mut known.peers, addresses));
@@ -96,7 +96,7 @@ impl Racks {
         });
     }
 
-    /// Whether a server is a rack, or was one at that address a while ago.
+    /// True if the server is a rack, or was one at that address recently.
     fn contain(&self, server: Ipv4Addr, now: Instant) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let was = known.gone.get(&server).is_some_and(|since| now.duration_since(*since) < REMEMBERED_FOR);
@@ -104,7 +104,7 @@ impl Racks {
     }
 }
 
-/// A client on the link, not behind a relay, that took the address of another server.
+/// A client on the link, not behind a relay, that took an address of another server.
 pub(super) fn chosen(packet: &Packet, actions: &[Action]) -> Option<(Mac, Ipv4Addr)> {
     match actions {
         [Action::Report(Event::Ignored { mac: Some(mac), reason: Ignored::OtherServer(server) })]
@@ -117,7 +117,7 @@ pub(super) fn chosen(packet: &Packet, actions: &[Action]) -> Option<(Mac, Ipv4Ad
 }
 
 impl Dhcp {
-    /// Asks the interface's link again and again who else answers.
+    /// Searches the interface's link for other servers, for ever.
     pub(super) async fn look_for_others(&self, at: &Served) -> Infallible {
         loop {
             let asked = match at.mac.filter(|_| self.served_alone(at.index).is_some()) {
@@ -141,14 +141,14 @@ impl Dhcp {
         }
     }
 
-    /// The subnet of a link whose addresses only racks may give.
+    /// The subnet of a link where only racks may give addresses.
     fn served_alone(&self, interface: u32) -> Option<String> {
         let core = self.lock();
         let mut subnets = core.server.subnets_of(interface);
         subnets.find(|it| it.boot.mode != BootMode::Proxy).map(|it| it.id.clone())
     }
 
-    /// Tells of a server, not too often.
+    /// Reports a server, not too often.
     pub(super) fn found(&self, interface: u32, server: Ipv4Addr, seen: &str) {
         if self.racks.contain(server, Instant::now()) {
             return;
@@ -163,7 +163,7 @@ impl Dhcp {
     }
 }
 
-/// Asks an interface's link for servers, and waits for answers.
+/// Sends DISCOVERs on an interface's link and collects the servers that answer.
 pub(crate) async fn look(
     at: &Served,
     mac: Mac,

@@ -1,7 +1,7 @@
-//! Subnets whose addresses are all taken: said where this rack logs, and told to regions as the health of `addresses CIDR`.
+//! Subnets without free addresses. They are logged and reported to regions as the health of `addresses CIDR`.
 //!
-//! It is over when addresses are free again and nobody has gone without for a minute: otherwise each lease that ends and goes to the
-//! next client would be news. A range that was widened ends it at once.
+//! A shortage ends when addresses are free again and no client was refused for a minute. Otherwise each lease that ends
+//! and goes to the next client would be reported. A wider range ends the shortage at once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,20 +14,20 @@ use ipnet::IpNet;
 use crate::health::Health;
 use crate::spool::writer::Facts;
 
-/// How often it is said of a subnet for which it stays so.
+/// How often a lasting shortage is logged again.
 const AGAIN: Duration = Duration::from_secs(300);
-/// For how long nobody has to have gone without an address.
+/// How long no client may have been refused before a shortage ends.
 const CALM: Duration = Duration::from_secs(60);
 
-/// A server that gives addresses.
+/// A server that leases addresses.
 pub(crate) trait Gives {
-    /// It can keep another lease, of whichever subnet.
+    /// True if it can store another lease, of any subnet.
     fn has_room(&self, time: Time) -> bool;
 
-    /// The subnets of which it gives addresses, each with its ranges in words.
+    /// The subnets that it leases addresses from, with their ranges as text.
     fn ranges(&self) -> BTreeMap<IpNet, String>;
 
-    /// What those of a subnet are taken by.
+    /// The use of a subnet's addresses.
     fn taken(&self, time: Time, net: IpNet) -> Option<Occupancy>;
 }
 
@@ -65,7 +65,7 @@ impl Gives for v6::Server {
     }
 }
 
-/// How the subnets are from which this rack gives addresses.
+/// The state of every subnet that this rack leases addresses from.
 #[derive(Debug)]
 pub(crate) struct Shortages {
     facts: Facts,
@@ -75,17 +75,17 @@ pub(crate) struct Shortages {
 #[derive(Debug)]
 struct State {
     health: Health,
-    /// When a client last got none and what lacked, if it is short.
+    /// When a client was last refused, and why; `None` without a shortage.
     refused: Option<(Instant, Lack)>,
     said: Option<Instant>,
 }
 
-/// What a client got no address for lack of.
+/// The reason why a client got no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// Of addresses that are free in this subnet.
+    /// The subnet has no free address.
     Addresses(IpNet),
-    /// Of room for another lease. Those of all subnets take it, and how many addresses this one has is no matter.
+    /// The server can store no more leases. Leases of all subnets count, so this subnet may have free addresses.
     Room(IpNet),
 }
 
@@ -98,7 +98,7 @@ impl Lack {
     }
 }
 
-/// What lacked, where a client got no address for that.
+/// The shortage that an event reports, if any.
 pub(super) fn of(event: &Event) -> Option<Lack> {
     match event {
         Event::Ignored { reason: Ignored::NoFreeAddress(net) | Ignored::SomeRest(net), .. } => {
@@ -108,7 +108,7 @@ pub(super) fn of(event: &Event) -> Option<Lack> {
     }
 }
 
-/// That of IPv6.
+/// The shortage that a DHCPv6 refusal reports, if any.
 pub(crate) fn of_v6(refusal: Refusal) -> Option<Lack> {
     match refusal {
         Refusal::NoFreeAddress(net) | Refusal::SomeRest(net) => Some(Lack::Addresses(net.into())),
@@ -122,7 +122,8 @@ impl Shortages {
         Self { facts, subnets: BTreeMap::new() }
     }
 
-    /// A client got no address. The subnet's records are counted no more often than this is said.
+    /// Notes that a client got no address. The subnet's records are counted only when the shortage is logged or its
+    /// reason changes.
     pub(crate) fn refused(&mut self, server: &impl Gives, lack: Lack, time: Time, now: Instant) {
         let net = lack.net();
         let state = self.state(net);
@@ -143,14 +144,14 @@ impl Shortages {
         }
     }
 
-    /// Looks at which subnets have addresses again, and at which were added.
+    /// Ends shortages of subnets that have addresses again, and adds new subnets.
     pub(crate) fn look(&mut self, server: &impl Gives, time: Time, now: Instant, is_reconfigured: bool) {
         if !is_reconfigured && self.subnets.values().all(|state| state.refused.is_none()) {
             return;
         }
         let gives = server.ranges();
         if is_reconfigured {
-            // What was said of them before a start is so no longer, or is said again.
+            // A report from before a restart is ended, or repeated.
             for net in gives.keys() {
                 self.state(*net);
             }
@@ -181,7 +182,8 @@ impl Shortages {
     }
 }
 
-/// What takes the addresses, and what helps: addresses that other hosts use are no reason for a wider range.
+/// The use of the addresses and advice for the operator. A wider range does not help against addresses that other hosts
+/// use.
 fn words(lack: Lack, ranges: &str, of: &Occupancy) -> String {
     let net = match lack {
         Lack::Addresses(net) => net,
@@ -333,7 +335,7 @@ mod tests {
         shortages.look(&server, TIME, after(100), false);
         let later = TIME + Duration::from_secs(601);
         shortages.look(&server, later, after(40), false);
-        // Its lease has ended, and for a minute nobody went without.
+        // Its lease has ended, and no client was refused for a minute.
         shortages.look(&server, later, after(69), false);
         shortages.refused(&server, lack, TIME, after(80));
         server.set_config(TIME, config(101)).unwrap();
@@ -344,7 +346,7 @@ mod tests {
         spool.stop().await;
     }
 
-    /// What was told of a service so often: whether it was well, and the words.
+    /// The first `count` reports about a service: if it was well, and the text.
     async fn told(facts: &Facts, count: usize, service: &str) -> Vec<(bool, String)> {
         let mut durable = facts.durable();
         let told = loop {
@@ -362,7 +364,7 @@ mod tests {
         told.into_iter().map(of).collect()
     }
 
-    /// Clients of this subnet have as many leases as are kept.
+    /// Clients of this subnet have the most leases that the server stores.
     fn filled(server: &mut v6::Server, subnet: &str) {
         let lease = |number: u32| v6::Lease {
             address: Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(0x1_0000 + number)),
@@ -396,7 +398,7 @@ mod tests {
         let mut server = v6::Server::new(v6::Duid::of_uuid([7; 16]), config).unwrap();
         server.set_links(BTreeMap::from([(2, vec!["2001:db8:1::2".parse().unwrap()])]));
         filled(&mut server, "vast");
-        // A SOLICIT of DUID 00:04:07, for one address.
+        // A SOLICIT of DUID 00:04:07 for one address.
         let solicit = [1, 1, 2, 3, 0, 1, 0, 3, 0, 4, 7, 0, 3, 0, 12, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
         let via = v6::Arrival { interface: 2, from: "fe80::1".parse().unwrap(), to: None };
         let answer = server.handle(TIME, via, &v6::ingress::parse(&solicit).unwrap());
@@ -408,7 +410,8 @@ mod tests {
         assert_eq!(lack, Lack::Room(small.into()));
         let (mut shortages, start) = (Shortages::new(facts.clone()), Instant::now());
         shortages.refused(&server, lack, TIME, start);
-        // For a minute nobody went without, and its own addresses are all free; but there is no room.
+        // No client was refused for a minute, and the subnet's addresses are free, but the server can store no more
+        // leases.
         shortages.look(&server, TIME, start + Duration::from_secs(90), false);
         shortages.refused(&server, lack, TIME, start + Duration::from_secs(100));
         shortages.look(&server, TIME + Duration::from_secs(601), start + Duration::from_secs(700), false);

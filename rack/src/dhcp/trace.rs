@@ -1,4 +1,4 @@
-//! DHCP messages as the trace of a boot has them: what was asked, and what was answered, or why not.
+//! DHCP messages in the trace of a boot: each request with its answer, or with the reason why there was none.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -12,17 +12,17 @@ use dhcproto::v4::{MessageType, OptionCode};
 
 use crate::trace::{Asker, Entry, Trace, reason};
 
-/// Questions that wait for a probe; the server has no more of them open.
+/// The most requests that wait for a probe; the server has no more probes open.
 const PARKED: usize = 2_048;
 
-/// Longer than probes take: an answer that has not come by then does not come.
+/// Longer than a probe takes: an answer that has not come by then will not come.
 const PROBED: Duration = Duration::from_secs(5);
 
-/// Questions whose answers come after their addresses were probed.
+/// Requests that are answered after their addresses were probed.
 #[derive(Debug, Default)]
 pub(super) struct Parked(HashMap<Mac, Question>);
 
-/// A question, and when it was asked.
+/// A request, and when it came.
 #[derive(Debug)]
 struct Question {
     at: Instant,
@@ -30,14 +30,14 @@ struct Question {
     boots: Boots,
 }
 
-/// The boot file that a client is due, before the subnet is looked at.
+/// The kind of boot file that a client should get, before its subnet's settings are read.
 #[derive(Debug, Clone, Copy)]
 enum Boots {
-    /// None: it is an operating system.
+    /// None: the client is an operating system.
     Nothing,
     /// A loader or a script.
     Something,
-    /// None: it announces another architecture than is declared.
+    /// None: the client announces another architecture than its machine is declared with.
     OtherArchitecture(OtherArchitecture),
 }
 
@@ -50,11 +50,11 @@ impl Boots {
     }
 }
 
-/// A line of a trace, and whose.
+/// A line of a trace, and the MAC that it belongs to.
 pub(super) type Line = (Mac, Entry);
 
 impl Parked {
-    /// What a message came to. `None` where it is of no boot, and where the answer is still to come.
+    /// The trace line of a message. `None` if it belongs to no boot, or if its answer is still to come.
     pub(super) fn message(
         &mut self,
         trace: &Trace,
@@ -75,7 +75,7 @@ impl Parked {
             }
             return None;
         }
-        // An operating system that keeps what it has.
+        // An operating system that renews its lease.
         let renews = client.is_none() && !packet.ciaddr.is_unspecified();
         let entry = answered(entry, boots, server, interface, actions)?;
         (entry.reason.is_some() || !renews).then_some((mac, entry))
@@ -90,7 +90,7 @@ impl Parked {
         }
     }
 
-    /// What came of probes.
+    /// The trace lines of ended probes.
     pub(super) fn concluded(&mut self, server: &Server, interface: u32, actions: &[Action]) -> Vec<Line> {
         let mut lines = Vec::new();
         if self.0.is_empty() {
@@ -123,7 +123,7 @@ impl Parked {
     }
 }
 
-/// A client over InfiniBand, by the address that stands for it.
+/// The trace line of a client over InfiniBand, under the MAC that represents it.
 fn infiniband(packet: &Packet, client: Option<BootClient>, actions: &[Action]) -> Option<Line> {
     let heard = packet.infiniband()?;
     let is_it = |action: &Action| {
@@ -135,7 +135,7 @@ fn infiniband(packet: &Packet, client: Option<BootClient>, actions: &[Action]) -
     let question = question(packet, client);
     let asked = format!("{}, {heard}", question.asked);
     let answered = format!("not answered: {}", Ignored::InfiniBand);
-    // There is no boot before it that an operating system could belong to.
+    // An operating system has no trace here: its boot was not seen.
     let asker = if client.is_none() { Asker::Unknown } else { question.asker };
     let opens = packet.kind == MessageType::Discover;
     let (asked, answered) = (asked.into(), answered.into());
@@ -159,7 +159,7 @@ fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     Entry { service: "dhcp", asker, asked: asked.into(), opens, ..Entry::default() }
 }
 
-/// Which part of a machine a boot client is.
+/// The part of a machine's boot that the client is.
 pub(crate) const fn asker(client: Option<BootClient>) -> Asker {
     match client {
         Some(BootClient::Ipxe { .. }) => Asker::Ipxe,
@@ -187,7 +187,7 @@ fn answered(
     interface: u32,
     actions: &[Action],
 ) -> Option<Entry> {
-    // It is told after the NAK.
+    // The refusal is reported after the NAK.
     let refused = actions.iter().find_map(|action| match action {
         Action::Report(Event::Refused { address, reason, .. }) => Some((address, reason)),
         _ => None,
@@ -203,7 +203,7 @@ fn answered(
                 let answered = format!("{} is kept from everybody for a while", lease.address);
                 return Some(Entry { answered: answered.into(), reason: Some(reason::CONFLICT), ..entry });
             }
-            // Before the answer only where another server gives the address.
+            // The boot report comes before the answer only if another server gives the address.
             Action::Report(Event::Boot { address, file, .. }) => {
                 let answered = format!("nothing; it takes {address} of another server, and boots {file}");
                 return Some(Entry { answered: answered.into(), address: Some((*address).into()), ..entry });
@@ -220,7 +220,7 @@ fn answered(
     None
 }
 
-/// A reply in words. A boot client that is told nothing to boot is told why here.
+/// A reply as text. If a boot client gets no boot file, the line says why.
 fn answer_of(entry: Entry, bytes: &[u8], boots: Boots, server: &Server, interface: u32) -> Option<Entry> {
     let reply = ingress::parse(bytes).ok()?;
     let given = Some(reply.yiaddr).filter(|address| !address.is_unspecified());
@@ -249,7 +249,7 @@ fn subnet_of(server: &Server, interface: u32, given: Option<Ipv4Addr>) -> Option
     given.and_then(of_address).or_else(|| server.subnets_of(interface).next())
 }
 
-/// Why a loader was named in place of another one.
+/// The reason why the named loader replaces another one, as text.
 pub(crate) fn replaced(boot: &Boot, file: &str) -> String {
     match &boot.replaced {
         Some(why) if file.ends_with(&boot.loaders.efi_x64) => format!(", since {why}"),
@@ -293,7 +293,7 @@ fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
     Some(Entry { answered: format!("not answered: {ignored}").into(), reason: Some(code), ..entry })
 }
 
-/// Nobody is answered whose lease could not be written.
+/// Marks an entry as unanswered if its lease could not be written.
 pub(crate) fn kept(entry: Entry, kept: bool) -> Entry {
     if kept || entry.reason.is_some() {
         return entry;

@@ -1,10 +1,11 @@
-//! One interface's sockets: what is sent to everybody, what is sent to each of this rack's addresses, and frames.
+//! The sockets of one interface: broadcast, one for each address of this rack, and raw frames.
 //!
-//! UDP sockets are bound to the interface. Replies leave from the socket of the address that they are about; those to relays, which
-//! may be reached by another interface than the one that their requests come by, go as the routes say. A client that has no
-//! address yet answers no ARP, so that the kernel could not send it anything: its frame is written here, to its hardware address
-//! (RFC 2131 §4.1). Where there are no frames, such a reply is broadcast, which the RFC allows. Frames also ask by ARP whether an
-//! address is in use.
+//! UDP sockets are bound to the interface. A reply leaves from the socket of its server address. Replies to relays
+//! follow the routing table, since a relay may be reached through another interface than its requests come from.
+//!
+//! A client without an address answers no ARP, so the kernel cannot send to it. Its frame is built here, with its
+//! hardware address (RFC 2131 §4.1). Without raw frames such a reply is broadcast, which the RFC allows. Frames are
+//! also used for ARP probes.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,31 +22,31 @@ use tokio::net::UdpSocket;
 use super::Ports;
 use crate::interfaces::{self, Served, link_address};
 
-/// Messages of one socket that are answered with one sync.
+/// The most messages of one socket in a batch; each batch is written to disk with one sync.
 const BATCH: usize = 256;
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// linux/if_ether.h.
+/// The EtherType of ARP, from linux/if_ether.h.
 const ETH_P_ARP: u16 = 0x0806;
-/// An ARP frame, with what Ethernet pads it to.
+/// The length of an ARP frame, with Ethernet's padding.
 const ARP_FRAME: usize = 60;
 
-/// What may leave.
+/// A message to send.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// A DHCP message.
     Reply { via: Arrival, to: Destination, bytes: Vec<u8> },
-    /// A question by ARP: who has this address?
+    /// An ARP probe for this address.
     Probe(Ipv4Addr),
 }
 
-/// What came in.
+/// The messages received from all sockets.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// DHCP messages.
+    /// DHCP messages to the server port.
     pub(super) messages: Vec<(Arrival, Vec<u8>)>,
-    /// Those to the boot server port, and who sent them.
+    /// DHCP messages to the boot server port, with their senders.
     pub(super) boot: Vec<(Arrival, SocketAddrV4, Vec<u8>)>,
-    /// Hosts, and the addresses that they say by ARP are theirs.
+    /// Hosts, and the addresses that they claim by ARP.
     pub(super) claims: Vec<(Mac, Ipv4Addr)>,
 }
 
@@ -53,9 +54,9 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct Wire {
     sockets: Vec<(Arrival, UdpSocket)>,
-    /// What relays are sent leaves by these.
+    /// Sockets for replies to relays, by local address. They follow the routing table.
     routed: Vec<(Ipv4Addr, UdpSocket)>,
-    /// Of the boot server port.
+    /// Sockets of the boot server port.
     boot: Vec<(Arrival, UdpSocket)>,
     frames: Option<Frames>,
     ports: Ports,
@@ -98,12 +99,12 @@ impl Wire {
         Ok(Self { sockets, routed, boot, frames, ports })
     }
 
-    /// Whether hosts can be asked by ARP.
+    /// True if probes can be sent.
     pub(super) const fn can_probe(&self) -> bool {
         self.frames.is_some()
     }
 
-    /// Waits until something is there to be received.
+    /// Waits until a message can be received.
     pub(super) async fn readable(&self) -> io::Result<()> {
         let frames = self.frames.iter().map(|frames| &frames.socket);
         let udp = self.sockets.iter().chain(&self.boot).map(|(_, socket)| socket);
@@ -115,7 +116,7 @@ impl Wire {
         .await
     }
 
-    /// What is there, from every socket in turn.
+    /// Receives the waiting messages from every socket in turn.
     pub(super) fn receive(&self) -> io::Result<Batch> {
         let mut batch = Batch::default();
         let mut buffer = [0; ingress::MAX_DATAGRAM];
@@ -133,7 +134,7 @@ impl Wire {
         }
         for (via, socket) in &self.boot {
             for _ in 0..BATCH {
-                // What goes wrong here harms no lease.
+                // An error here affects no lease.
                 let Ok((length, from)) = socket.try_recv_from(&mut buffer) else { break };
                 if let SocketAddr::V4(from) = from {
                     batch.boot.push((*via, from, buffer.get(..length).unwrap_or_default().to_vec()));
@@ -215,11 +216,11 @@ fn udp(at: &Served, address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Whole Ethernet frames of an interface: any that are sent, and those of ARP that come in.
+/// Raw Ethernet frames of an interface: sends any, receives ARP.
 #[derive(Debug)]
 struct Frames {
     own: Mac,
-    /// Of packets; tokio knows datagrams of no other kind.
+    /// A packet socket, wrapped as `UdpSocket`: tokio has no other type for datagrams.
     socket: UdpSocket,
     index: usize,
 }
@@ -234,7 +235,8 @@ impl Frames {
         Ok(Self { own, socket: UdpSocket::from_std(socket.into())?, index: at.ifindex() })
     }
 
-    /// Who says what of addresses. Before the socket was bound it heard other interfaces too.
+    /// The waiting ARP claims. The socket also received frames of other interfaces until it was bound; they are
+    /// dropped.
     fn claims(&self) -> io::Result<Vec<(Mac, Ipv4Addr)>> {
         let mut claims = Vec::new();
         let mut buffer = [0; ARP_FRAME];

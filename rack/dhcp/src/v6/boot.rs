@@ -1,4 +1,4 @@
-//! Who asks to boot, and what it must be told: RFC 5970, UEFI HTTP boot, iPXE.
+//! Boot clients and their boot options: RFC 5970, UEFI HTTP boot, iPXE.
 
 use std::net::Ipv6Addr;
 
@@ -8,14 +8,15 @@ use super::ingress::Packet;
 use crate::pxe::{ARCHITECTURES, HTTP_CLIENT, IPXE, supported};
 use crate::{Boot, BootClient, BootMode, Firmware, Mac, Transport};
 
-/// Under this enterprise number (Intel's) firmware sends its vendor class, and looks for `HTTPClient` in an answer (UEFI 2.10 §24.7.2).
+/// Intel's enterprise number. Firmware sends its vendor class under it, and expects `HTTPClient` under it in an answer
+/// (UEFI 2.10 §24.7.2).
 const ENTERPRISE: u32 = 343;
-/// Where a loader is for firmware that fetches by TFTP.
+/// The URL of a loader for firmware that fetches by TFTP.
 const TFTP_URL: &str = "tftp://{server}/{loader}";
-/// iPXE's own name of its hardware address, where it cannot be seen: iPXE puts it in.
+/// The iPXE variable for the hardware address, used if the server does not know the address: iPXE fills it in.
 const OWN_MAC: &str = "${netX/mac}";
 
-/// Recognises a boot client by options 15, 61 and 16; `None` for an operating system's.
+/// Recognises a boot client by options 15, 61 and 16; `None` for an operating system's DHCP client.
 #[must_use]
 pub fn client(packet: &Packet) -> Option<BootClient> {
     let user = packet.options.raw(OptionCode::UserClass).unwrap_or_default();
@@ -53,13 +54,13 @@ fn architectures(packet: &Packet) -> Vec<u16> {
     vendors(packet).filter(|class| Transport::of(class).is_some()).filter_map(number).collect()
 }
 
-/// The vendor classes, of whichever vendor.
+/// The vendor classes of all vendors.
 fn vendors(packet: &Packet) -> impl Iterator<Item = &[u8]> {
     let values = packet.options.all(OptionCode::VendorClass);
     values.filter_map(|value| value.split_first_chunk::<4>()).flat_map(|(_, rest)| classes(rest))
 }
 
-/// A list of classes, each with its length before it. What follows one that is cut short is not read.
+/// A list of length-prefixed classes. Reading stops at a class that is cut short.
 fn classes(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, tail) = rest.split_first_chunk::<2>()?;
@@ -69,7 +70,7 @@ fn classes(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What a boot client is to fetch (option 59), and the vendor class that has to stand beside it (option 16).
+/// The URL for a boot client (option 59), and the vendor class that must stand beside it (option 16).
 pub(super) fn answer(
     packet: &Packet,
     client: BootClient,

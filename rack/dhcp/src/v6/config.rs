@@ -1,4 +1,4 @@
-//! What a server is told: plain data, checked as a whole before any of it is used.
+//! The configuration of a server: plain data, checked as a whole before any of it is used.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -16,11 +16,13 @@ pub struct Config {
     pub subnets: Vec<Subnet>,
     /// Clients without a reservation get dynamic addresses. Otherwise they get no answer at all.
     pub serve_unknown: bool,
-    /// Option 7: clients take the highest; 255 makes them take the first one at once instead of waiting a second for others (RFC 8415 §18.2.1).
+    /// Option 7. Clients choose the server with the highest value. With 255 they take the first one at once, instead of
+    /// waiting a second for others (RFC 8415 §18.2.1).
     pub preference: u8,
-    /// How long a lease may be, in seconds, that nobody but this rack knows of (see [`Server::acknowledge`](super::Server::acknowledge)).
+    /// The longest lease, in seconds, that is granted before the region has acknowledged it (see
+    /// [`Server::acknowledge`](super::Server::acknowledge)).
     pub unacknowledged_seconds: u32,
-    /// How long an address stays out of use after a client found it taken, in seconds.
+    /// How long an address stays out of use after a client declined it, in seconds.
     pub quarantine_seconds: u32,
 }
 
@@ -36,30 +38,31 @@ impl Default for Config {
     }
 }
 
-/// One subnet.
+/// One subnet with the options, dynamic ranges and reservations of its clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     /// The caller's name for it; leases carry it.
     pub id: String,
-    /// Its network.
+    /// The network of the subnet. Disjoint from the networks of the other subnets.
     pub cidr: Ipv6Net,
-    /// Option 23.
+    /// Option 23: DNS servers, in order of preference.
     pub dns_servers: Vec<Ipv6Addr>,
-    /// Options 56 and 31.
+    /// Options 56 and 31: NTP servers, in order of preference.
     pub ntp_servers: Vec<Ipv6Addr>,
     /// Option 24: domains in which clients look up short names, in order.
     pub search: Vec<String>,
     /// Valid and preferred lifetime in seconds, at least 60.
     pub lease_seconds: u32,
-    /// A SOLICIT may be answered by a REPLY (RFC 8415 §18.3.1). Several servers of one link that all do so lease an address each.
+    /// A SOLICIT may be answered with a REPLY (RFC 8415 §18.3.1). If several servers of a link do so, each of them
+    /// leases the client an address.
     pub rapid_commit: bool,
-    /// Where addresses for clients without a reservation come from.
+    /// The ranges of addresses for clients without a reservation.
     pub dynamic: Vec<AddressRange>,
     /// Addresses that belong to one client each. They may lie inside or outside the dynamic ranges.
     pub reservations: Vec<Reservation>,
-    /// What boot clients are told.
+    /// The boot settings of the subnet's clients.
     pub boot: Boot,
-    /// Subnets with the same word share a link, whatever addresses the server has.
+    /// The name of the link. Subnets with the same name share a link, whatever addresses the server has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
 }
@@ -87,38 +90,39 @@ impl Subnet {
 /// Addresses from `start` to `end`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressRange {
-    /// First address.
+    /// The first address, included.
     pub start: Ipv6Addr,
-    /// Last address.
+    /// The last address, included.
     pub end: Ipv6Addr,
 }
 
 impl AddressRange {
-    /// Whether the address is one of them.
+    /// True if the address lies in the range.
     #[must_use]
     pub fn contains(&self, address: Ipv6Addr) -> bool {
         (self.start..=self.end).contains(&address)
     }
 }
 
-/// By what a reservation knows its client.
+/// The key by which a reservation identifies its client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Client {
-    /// By the hardware address of its interface: boot ROM, initrd and installed system, which have DUIDs of their own, are one client.
+    /// The hardware address of its interface. Boot ROM, initrd and installed system have different DUIDs and count as
+    /// one client.
     Mac(Mac),
-    /// By its DUID.
+    /// The client's DUID.
     Duid(Duid),
 }
 
 /// An address that belongs to one client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// The client.
+    /// The key that identifies the client.
     pub client: Client,
-    /// Its address.
+    /// The address that only this client gets.
     pub address: Ipv6Addr,
-    /// Option 39, for a client that asks how it is called.
+    /// Option 39: the host name for a client that asks for its name.
     pub hostname: Option<String>,
 }
 
@@ -131,20 +135,20 @@ impl Reservation {
     }
 }
 
-/// A configuration that contradicts itself. Nothing of it was used.
+/// A configuration that contradicts itself. No part of it was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Two subnets share addresses.
     #[error("subnets {0} and {1} overlap; a client's subnet must be unambiguous")]
     SubnetsOverlap(Ipv6Net, Ipv6Net),
-    /// An address is outside its subnet, or is its routers' (RFC 4291 §2.6.1).
+    /// An address is outside its subnet, or is the subnet-router anycast address (RFC 4291 §2.6.1).
     #[error("{what} {address} is not a host address of subnet {cidr}")]
     NotAHost {
-        /// Which address.
+        /// The role of the address in the configuration, for the message.
         what: &'static str,
-        /// Its value.
+        /// The address that is no host address.
         address: Ipv6Addr,
-        /// The subnet.
+        /// The network of the subnet.
         cidr: Ipv6Net,
     },
     /// A range ends before it starts.
@@ -153,20 +157,20 @@ pub enum ConfigError {
     /// Two reservations of a subnet name one client.
     #[error("client {client:?} has two reservations in subnet {cidr}")]
     TwoAddresses {
-        /// The client.
+        /// The client that is named twice.
         client: Client,
-        /// The subnet.
+        /// The network of the subnet.
         cidr: Ipv6Net,
     },
     /// Two clients have one address.
     #[error("address {0} is reserved for two clients")]
     TwoClients(Ipv6Addr),
-    /// Clients would renew all the time.
+    /// The lease time is under 60 seconds: clients would renew all the time.
     #[error("lease of {seconds} s in subnet {cidr} is too short; at least 60 s")]
     LeaseTooShort {
-        /// The setting.
+        /// The configured lease time, in seconds.
         seconds: u32,
-        /// The subnet.
+        /// The network of the subnet.
         cidr: Ipv6Net,
     },
     /// Not a domain name.
@@ -177,10 +181,9 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Checks the whole.
+    /// Checks the whole configuration.
     ///
-    /// # Errors
-    /// The first contradiction found.
+    /// # Errors The first contradiction found.
     pub fn check(&self) -> Result<(), ConfigError> {
         for (index, subnet) in self.subnets.iter().enumerate() {
             subnet.check()?;
@@ -230,7 +233,8 @@ impl Subnet {
         Ok(())
     }
 
-    /// Whether a client of this subnet can have the address. The first is the routers' (RFC 4291 §2.6.1), but for the two of a /127 (RFC 6164).
+    /// True if a client of this subnet can have the address. The first address is the subnet-router anycast address
+    /// (RFC 4291 §2.6.1), except in a /127 (RFC 6164) and a /128.
     pub(super) fn is_host(&self, address: Ipv6Addr) -> bool {
         self.cidr.contains(&address) && (self.cidr.prefix_len() >= 127 || address != self.cidr.network())
     }

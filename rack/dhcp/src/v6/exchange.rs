@@ -1,4 +1,4 @@
-//! One message and its answer: which addresses a client gets, and what it is told (RFC 8415 §18.3).
+//! One message and its answer: the addresses and the options that a client gets (RFC 8415 §18.3).
 
 use std::net::Ipv6Addr;
 
@@ -14,7 +14,8 @@ use crate::{Architecture, BootClient, LeaseState, Mac, Time};
 
 /// The longest host name that is kept (RFC 1035 §2.3.4).
 const MAX_HOSTNAME: usize = 253;
-/// Option 39's flags (RFC 4704 §4.1): the client wants the server to update DNS; it overrides that; it does nothing.
+/// The flags of option 39 (RFC 4704 §4.1). S: the server updates DNS. O: the server overrides the client's S. N: the
+/// server makes no update.
 const FQDN_S: u8 = 1;
 const FQDN_O: u8 = 2;
 const FQDN_N: u8 = 4;
@@ -25,7 +26,7 @@ const NO_TEMPORARY: (Status, &str) = (Status::NoAddrsAvail, "temporary addresses
 const NO_BINDING: (Status, &str) = (Status::NoBinding, "nothing is known of this");
 const NOT_ON_LINK: (Status, &str) = (Status::NotOnLink, "an address is not of this link");
 
-/// Whether a message names this server.
+/// If a message must name a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Naming {
     Must,
@@ -33,7 +34,8 @@ enum Naming {
     May,
 }
 
-/// What a message has to carry, or it is dropped (RFC 8415 §16), and whether it has to come by multicast (§18.4).
+/// The rules of RFC 8415 §16 per message type: if a server identifier is required, and if the message must be multicast
+/// (§18.4). Other messages are dropped.
 const RULES: [(MessageType, Naming, bool); 8] = [
     (MessageType::Solicit, Naming::MustNot, true),
     (MessageType::Request, Naming::Must, false),
@@ -45,23 +47,23 @@ const RULES: [(MessageType, Naming, bool); 8] = [
     (MessageType::InformationRequest, Naming::May, true),
 ];
 
-/// By these a client speaks of addresses that it has. Where nothing else tells whose a lease is, each is believed as much as the others: who may
-/// go on with it may also give it back.
+/// In these messages a client claims to have an address. If nothing else identifies the client of a lease, all of them
+/// are believed alike: a client that may extend the lease may also release it.
 const HAS_IT: [MessageType; 4] =
     [MessageType::Renew, MessageType::Rebind, MessageType::Release, MessageType::Decline];
 
 type Answer = Result<Vec<Action>, Ignored>;
 
-/// Whether a client may go on using an address.
+/// The decision about an address that a client wants to keep.
 enum Verdict {
     Grant,
-    /// It must stop.
+    /// The client must stop using it.
     Withdraw,
-    /// Another server may know better.
+    /// This server has no record; another server may have one.
     Unknown,
 }
 
-/// What becomes of an association.
+/// The result for one identity association.
 struct Outcome<'a> {
     asked: &'a Association,
     granted: Option<Ipv6Addr>,
@@ -75,22 +77,22 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// One message in the light of everything the server knows.
+/// One message, with the state of the server that its answer depends on.
 pub(super) struct Exchange<'a> {
     pub(super) now: Time,
     pub(super) via: Arrival,
     pub(super) packet: &'a Packet,
     pub(super) duid: Option<Duid>,
     pub(super) mac: Option<Mac>,
-    /// That, where it does not rest on the client's word.
+    /// The hardware address, if it was seen on the link and not read from the DUID.
     pub(super) heard: Option<Mac>,
     pub(super) network: Network<'a>,
     pub(super) server: &'a Duid,
     pub(super) config: &'a Config,
     pub(super) table: &'a mut Table,
-    /// No dynamic address but to clients whose lease is known.
+    /// Dynamic addresses go only to clients whose lease is known.
     pub(super) withheld: bool,
-    /// The client is one of those that get answers.
+    /// The client has a reservation, or unknown clients are served.
     pub(super) served: bool,
     /// The architecture that the client's machine is declared with.
     pub(super) declared: Option<Architecture>,
@@ -139,7 +141,7 @@ impl<'a> Exchange<'a> {
             return Ok(self.granted(duid, reply, outcomes));
         }
         let mut reply = self.reply(MessageType::Advertise);
-        // One that has no address for it is nobody's first choice.
+        // Without a preference (0), clients prefer any server that has an address.
         if given || outcomes.is_empty() {
             reply.option(OptionCode::Preference, &[self.config.preference]);
         }
@@ -160,14 +162,15 @@ impl<'a> Exchange<'a> {
         Ok(self.granted(duid, reply, outcomes))
     }
 
-    /// RENEW, and REBIND, which asks all servers.
+    /// Answers RENEW and REBIND. A REBIND goes to all servers.
     fn extend(self, duid: &Duid) -> Answer {
         let mut outcomes: Vec<Outcome<'a>> = Vec::new();
         for asked in &self.packet.associations {
             let mut outcome = Outcome::nothing(asked, NO_BINDING);
             for &address in &asked.addresses {
                 match self.verdict(duid, asked, address) {
-                    // Not twice, though nothing is written down before the whole message is answered.
+                    // Two associations must not get one address. The table alone does not show that: it changes after
+                    // the whole message is answered.
                     Verdict::Grant
                         if outcome.granted.is_none()
                             && outcomes.iter().all(|other| other.granted != Some(address)) =>
@@ -179,7 +182,7 @@ impl<'a> Exchange<'a> {
                 }
             }
             if asked.kind == Kind::Address && outcome.granted.is_none() && !outcome.withdrawn.is_empty() {
-                // It may have another one instead, at once (§18.3.4).
+                // The client may get another address at once (§18.3.4).
                 let taken: Vec<Ipv6Addr> = outcomes.iter().filter_map(|it| it.granted).collect();
                 let taken = [taken, outcome.withdrawn.clone()].concat();
                 outcome.granted = self.choose(duid, asked, &taken);
@@ -189,7 +192,8 @@ impl<'a> Exchange<'a> {
             }
             outcomes.push(outcome);
         }
-        // What another server may know, or this one knew before it lost its leases, is not spoken of: the client goes on asking (§18.2.10.1).
+        // Omit associations that another server may know, or that this server may have lost: the client then goes on
+        // asking (§18.2.10.1).
         if self.packet.kind == MessageType::Rebind || self.withheld {
             outcomes.retain(|it| it.asked.kind != Kind::Address || it.status.is_none());
             if !outcomes.iter().any(|it| it.status.is_none()) {
@@ -200,7 +204,7 @@ impl<'a> Exchange<'a> {
         Ok(self.granted(duid, reply, outcomes))
     }
 
-    /// Is the client where its addresses are (§18.3.3)?
+    /// Answers CONFIRM: are the client's addresses on its link (§18.3.3)?
     fn confirm(self) -> Answer {
         let addresses = self.packet.associations.iter().filter(|it| it.kind != Kind::Prefix);
         let mut addresses = addresses.flat_map(|it| &it.addresses).peekable();
@@ -216,7 +220,7 @@ impl<'a> Exchange<'a> {
         Ok(vec![self.send(reply)])
     }
 
-    /// RELEASE and DECLINE.
+    /// Answers RELEASE and DECLINE.
     fn give_back(self, duid: &Duid, state: LeaseState) -> Vec<Action> {
         let mut reply = self.reply(MessageType::Reply);
         reply.status(Status::Success, "");
@@ -251,7 +255,7 @@ impl<'a> Exchange<'a> {
         kept
     }
 
-    /// A host with addresses from elsewhere asks for the rest (§18.3.6).
+    /// Answers an INFORMATION-REQUEST: a host with its own addresses asks for options (§18.3.6).
     fn inform(self) -> Answer {
         if !self.packet.associations.is_empty() {
             return Err(Ignored::Identifiers("wants no addresses"));
@@ -264,7 +268,7 @@ impl<'a> Exchange<'a> {
         Ok(vec![self.send(reply)])
     }
 
-    /// An address for each association that wants one.
+    /// An address for each association that asks for one.
     fn assigned(&self, duid: &Duid) -> Vec<Outcome<'a>> {
         let mut taken = Vec::new();
         let outcome = |asked: &'a Association| match asked.kind {
@@ -281,14 +285,14 @@ impl<'a> Exchange<'a> {
         self.packet.associations.iter().map(outcome).collect()
     }
 
-    /// Leases what was granted, and says so.
+    /// Stores the granted leases and sends the reply.
     fn granted(self, duid: &Duid, mut reply: Reply, outcomes: Vec<Outcome<'a>>) -> Vec<Action> {
         let scope = self.write(duid, &mut reply, &outcomes);
         let boot = self.configuration(&mut reply, scope);
         let send = self.send(reply);
         let mut told = self.refused(duid, &outcomes);
         let mut actions = Vec::new();
-        // As what was known says it: to make room for one may be to forget another.
+        // Build all leases before the table changes: making room for one may remove the record of another.
         let granted = outcomes.iter().filter_map(|outcome| {
             let address = outcome.granted?;
             let renewed = self.own(duid, outcome.asked, address).is_some();
@@ -316,7 +320,7 @@ impl<'a> Exchange<'a> {
         actions
     }
 
-    /// Writes what became of each association; returns the subnet that the rest of the answer is about.
+    /// Writes the result of each association. Returns the subnet that the other options are taken from.
     fn write(&self, duid: &Duid, reply: &mut Reply, outcomes: &[Outcome<'_>]) -> &'a Scope {
         for outcome in outcomes {
             let granted = outcome.granted.map(|address| (address, self.lease_seconds(duid, address)));
@@ -338,7 +342,7 @@ impl<'a> Exchange<'a> {
         statuses.map(|status| Action::Report(event(status))).collect()
     }
 
-    /// Why there is no address for this client.
+    /// The reason why the client gets no address.
     fn without_address(&self, duid: &Duid) -> Refusal {
         let network = &self.network;
         let mut giving = network.scopes.iter().filter(|scope| !scope.subnet.dynamic.is_empty());
@@ -358,7 +362,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The address for an association: reserved, current, previous, asked for, never used, longest unused.
+    /// The address for an association, from the first of these that is possible: reserved, current, previous, asked
+    /// for, never used, longest unused.
     fn choose(&self, duid: &Duid, asked: &Association, taken: &[Ipv6Addr]) -> Option<Ipv6Addr> {
         let reserved = self.network.reservations(duid, self.mac).map(|it| it.address);
         let mut reserved = reserved.filter(|address| !taken.contains(address));
@@ -394,7 +399,7 @@ impl<'a> Exchange<'a> {
             return Verdict::Unknown;
         }
         let Some(scope) = self.network.scope(address) else {
-            // A rack that was told of a subnet later than the others does not end their clients' leases.
+            // Another rack may know this subnet already. Do not end its client's lease.
             return if self.packet.kind == MessageType::Rebind {
                 Verdict::Unknown
             } else {
@@ -425,7 +430,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The client holds as many addresses of this link as one may.
+    /// True if the client holds the most addresses of this link that one client may have.
     fn is_sated(&self, duid: &Duid) -> bool {
         let is_its = |lease: &Lease| lease.mac == self.mac && self.network.scope(lease.address).is_some();
         self.table.is_sated(self.now, duid, is_its)
@@ -436,12 +441,13 @@ impl<'a> Exchange<'a> {
         Who { duid, iaid, heard: self.heard, mac: self.mac, has_it }
     }
 
-    /// A reserved address may be leased by its client: boot ROM and installed system, which have DUIDs of their own, hand it on, and so do
-    /// the parts of one firmware, which have associations of their own (EDK2's, where routers say that addresses are managed). Another
-    /// interface of the same host, which has the same DUID, does not get it as well.
+    /// True if the reserved address may be leased to its client, even if it has a lease already: boot ROM and installed
+    /// system with different DUIDs take over the lease from each other. So do the parts of one firmware with different
+    /// associations (EDK2, if router advertisements have the managed flag). Another interface of the same host, with
+    /// the same DUID, does not get the address too.
     fn is_free_for_owner(&self, duid: &Duid, iaid: u32, address: Ipv6Addr) -> bool {
         let owner = self.network.scope(address).and_then(|scope| scope.owner(address));
-        // Who declares a DUID says that it is one host's, whatever interfaces that has.
+        // A reservation by DUID is for one host with all of its interfaces.
         let is_by_duid = owner.is_some_and(|owner| matches!(owner.client, Client::Duid(_)));
         let heard = self.heard.filter(|_| !is_by_duid);
         self.table.available(self.now, address, Who { heard, ..self.who(duid, iaid) })
@@ -454,7 +460,8 @@ impl<'a> Exchange<'a> {
             })
     }
 
-    /// A region told of the lease, which does not know whose DUID it was, and no hardware address says that it is another client's.
+    /// True if the region reported the lease without its DUID, and no hardware address shows that it is another
+    /// client's.
     fn may_be_its(&self, lease: &Lease) -> bool {
         let is_anothers = lease.mac.zip(self.mac).is_some_and(|(its, mac)| its != mac);
         lease.duid.is_forgotten() && !is_anothers
@@ -466,7 +473,7 @@ impl<'a> Exchange<'a> {
         self.table.get(address).filter(is_bound).filter(|lease| lease.is_of(self.who(duid, asked.iaid)))
     }
 
-    /// What was known of this client at this address before.
+    /// The earlier record of this client at this address.
     fn known(&self, duid: &Duid, address: Ipv6Addr) -> Option<&Lease> {
         self.table.get(address).filter(|lease| lease.duid == *duid && lease.mac == self.mac)
     }
@@ -496,7 +503,7 @@ impl<'a> Exchange<'a> {
         if known { whole } else { whole.min(self.config.unacknowledged_seconds) }
     }
 
-    /// What the client calls itself: the labels of option 39.
+    /// The host name that the client sent: the labels of option 39.
     fn hostname(&self) -> Option<String> {
         let (_, mut rest) = self.packet.options.raw(OptionCode::ClientFqdn)?.split_first()?;
         let mut labels = Vec::new();
@@ -512,7 +519,7 @@ impl<'a> Exchange<'a> {
         Reply::to(self.packet, kind, self.server)
     }
 
-    /// Everything but addresses. Says what a boot client was told to fetch.
+    /// Writes all options other than addresses. Returns the boot client and the URL that it was given.
     fn configuration(&self, reply: &mut Reply, scope: &Scope) -> Option<(BootClient, String)> {
         let (packet, subnet) = (self.packet, &scope.subnet);
         if packet.wants(OptionCode::DomainNameServers) {
@@ -553,14 +560,14 @@ impl<'a> Exchange<'a> {
         Some((client, url))
     }
 
-    /// The client may not ask this server alone (§18.4): it has not been told that it may.
+    /// Answers that the client must use multicast (§18.4): it was not given the Server Unicast option.
     fn by_multicast(self) -> Action {
         let mut reply = self.reply(MessageType::Reply);
         reply.status(Status::UseMulticast, "ask all servers");
         self.send(reply)
     }
 
-    /// Back where it came from (§18.3.10, §19.3).
+    /// Sends the reply back to the client or the relay (§18.3.10, §19.3).
     fn send(&self, reply: Reply) -> Action {
         let to = match self.packet.relays.is_empty() {
             true => Destination::Client(self.via.from),

@@ -1,4 +1,4 @@
-//! Who a client is.
+//! The identity of a client: its DUID and its hardware address.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -17,7 +17,7 @@ const DUID_LLT: u16 = 1;
 const DUID_LL: u16 = 3;
 const FORGOTTEN: [u8; 2] = [0, 0];
 
-/// A DHCP unique identifier (RFC 8415 §11): 1 to 130 bytes that mean nothing but themselves, written in hexadecimal.
+/// A DHCP unique identifier (RFC 8415 §11): 1 to 130 opaque bytes, written in hexadecimal.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Duid(Vec<u8>);
@@ -28,16 +28,17 @@ pub struct Duid(Vec<u8>);
 pub struct BadDuid(pub String);
 
 impl Duid {
-    /// Its type and what follows (RFC 8415 §11.1).
+    /// The longest DUID, in bytes, with its type (RFC 8415 §11.1).
     pub const MAX_LEN: usize = 130;
 
-    /// `None`: too short or too long.
+    /// `None` if it is empty or too long.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (1..=Self::MAX_LEN).contains(&bytes.len()).then(|| Self(bytes.to_vec()))
     }
 
-    /// That of a client which is known by its hardware address at most: of type 0, which is nobody's.
+    /// A placeholder for a client whose DUID is unknown, with its hardware address if that is known. Its type 0 is not
+    /// assigned.
     pub(super) fn forgotten(mac: Option<Mac>) -> Self {
         Self([&FORGOTTEN[..], mac.as_ref().map_or(&[], |mac| &mac.0)].concat())
     }
@@ -46,20 +47,20 @@ impl Duid {
         self.0.starts_with(&FORGOTTEN)
     }
 
-    /// One of a UUID (RFC 6355).
+    /// A DUID-UUID (RFC 6355).
     #[must_use]
     pub fn of_uuid(uuid: [u8; 16]) -> Self {
         Self([&[0, 4], uuid.as_slice()].concat())
     }
 
-    /// As it is on the wire.
+    /// The bytes as sent on the wire.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The Ethernet address in a DUID-LLT or DUID-LL. It was one of the host's when the DUID was made, not always that of the
-    /// interface that asks.
+    /// The Ethernet address in a DUID-LLT or DUID-LL. The host had it when the DUID was made; the interface that asks
+    /// may have another one.
     #[must_use]
     pub fn mac(&self) -> Option<Mac> {
         let (kind, rest) = self.0.split_first_chunk::<2>()?;
@@ -122,13 +123,14 @@ impl From<Duid> for String {
     }
 }
 
-/// The client's Ethernet address, from whoever knows best: the relay that heard it (RFC 6939), the link-local address that it sends
-/// from, its DUID. `None`: it hides it.
+/// The client's Ethernet address from the most reliable source: the relay that received the message (RFC 6939), the
+/// link-local source address, the DUID. `None`: none of them has it.
 pub(super) fn mac(packet: &Packet, from: Ipv6Addr, duid: Option<&Duid>) -> Option<Mac> {
     heard(packet, from).or_else(|| duid?.mac())
 }
 
-/// The client's Ethernet address without its DUID, in which anybody can write what he likes without having the address that goes with it.
+/// The client's Ethernet address without its DUID. A client can write any address into a DUID; the other sources must
+/// match its link.
 #[must_use]
 pub fn heard(packet: &Packet, from: Ipv6Addr) -> Option<Mac> {
     let relay = packet.relays.last();
@@ -137,7 +139,7 @@ pub fn heard(packet: &Packet, from: Ipv6Addr) -> Option<Mac> {
     told.or_else(|| of_link_local(source))
 }
 
-/// The client, if it asks over InfiniBand: its relay says so, or its DUID.
+/// The client's identity, if it sends over InfiniBand according to its relay or its DUID.
 #[must_use]
 pub fn infiniband(packet: &Packet) -> Option<InfiniBand> {
     let relay = packet.relays.last();
@@ -149,14 +151,15 @@ pub fn infiniband(packet: &Packet) -> Option<InfiniBand> {
     InfiniBand::of_duid(packet.options.raw(OptionCode::ClientId)?)
 }
 
-/// RFC 6939 §4: hardware type, address.
+/// Reads option 79 (RFC 6939 §4): hardware type, then address.
 fn ethernet(value: &[u8]) -> Option<Mac> {
     let (hardware, address) = value.split_first_chunk::<2>()?;
     let address = (u16::from_be_bytes(*hardware) == HARDWARE_ETHERNET).then_some(address)?;
     unicast(address.try_into().ok()?)
 }
 
-/// RFC 4291, appendix A: the interface identifier is the Ethernet address with ff:fe in its middle and one bit turned.
+/// Reads a modified EUI-64 interface identifier (RFC 4291, appendix A): the Ethernet address with ff:fe in the middle
+/// and one bit inverted.
 fn of_link_local(address: Ipv6Addr) -> Option<Mac> {
     let [_, _, _, _, _, _, _, _, a, b, c, 0xff, 0xfe, d, e, f] = address.octets() else { return None };
     if !address.is_unicast_link_local() {

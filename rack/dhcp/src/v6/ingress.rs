@@ -1,8 +1,8 @@
-//! Bytes from the network to a [`Packet`], or a reason why not.
+//! Decodes bytes from the network to a [`Packet`], or says why they are not one.
 //!
-//! As for DHCPv4 options are walked here, kept as bytes, and read where they are used: dhcproto's DHCPv6 decoder subtracts from lengths that
-//! the sender chose (options 13, 16, 17), nests as deep as the sender likes, and ends a list at the first option that does not decode. Its
-//! names are used, and in tests it is the second opinion.
+//! As in DHCPv4, options are walked here, kept as bytes, and decoded where they are used. dhcproto's DHCPv6 decoder
+//! subtracts from lengths that the sender chose (options 13, 16, 17), nests as deep as the sender likes, and ends a
+//! list at the first option that does not decode. Only its names are used; tests compare this decoder with it.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -11,123 +11,124 @@ use dhcproto::v6::{MessageType, OptionCode};
 
 use super::Duid;
 
-/// The longest datagram that is read.
+/// The longest datagram that is read, in bytes.
 pub const MAX_DATAGRAM: usize = 4096;
-/// Relays between a client and a server (RFC 8415 §7.6, HOP_COUNT_LIMIT).
+/// The most relays between a client and a server (RFC 8415 §7.6, HOP_COUNT_LIMIT).
 pub const MAX_RELAYS: usize = 8;
-/// Options of one message, or of one part of it.
+/// The most options of one message, or of one part of it.
 const MAX_OPTIONS: usize = 128;
-/// Identity associations of one message: a host has one for each of its interfaces, and asks for them one by one.
+/// The most identity associations of one message: a host has one for each interface and sends a message for each.
 pub const MAX_ASSOCIATIONS: usize = 8;
-/// Addresses that are read of one identity association.
+/// The most addresses that are read from one identity association.
 pub const MAX_ADDRESSES: usize = 16;
 
-/// Why a datagram is not a DHCPv6 message.
+/// The reason why a datagram is not a DHCPv6 message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Shorter than a message's, or a relay's, fixed header.
+    /// Shorter than the fixed header of a message or of a relay message.
     #[error("{0} bytes are too few for a DHCPv6 message")]
     TooShort(usize),
     /// Longer than [`MAX_DATAGRAM`].
     #[error("{0} bytes are too many for a DHCPv6 message (at most {MAX_DATAGRAM})")]
     TooLong(usize),
-    /// An option is longer than what carries it.
+    /// An option is longer than the message or option that contains it.
     #[error("option {0} is longer than what carries it")]
     Truncated(u16),
-    /// More options than anybody needs.
+    /// More options than any client needs.
     #[error("more than {MAX_OPTIONS} options in one place")]
     TooManyOptions,
-    /// More identity associations than anybody needs.
+    /// More identity associations than any client needs.
     #[error("more than {MAX_ASSOCIATIONS} identity associations")]
     TooManyAssociations,
-    /// Relays in relays in relays.
+    /// More than [`MAX_RELAYS`] nested relay messages.
     #[error("more than {MAX_RELAYS} relays")]
     TooManyRelays,
-    /// A relay's message without a message.
+    /// A relay message without option 9, the forwarded message.
     #[error("a relay forwarded nothing (no option 9)")]
     NothingRelayed,
-    /// Too short for its fixed fields.
+    /// An option is too short for its fixed fields.
     #[error("option {0} is too short")]
     OptionTooShort(u16),
 }
 
-/// What an identity association is for.
+/// The kind of addresses that an identity association asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// IA_NA: addresses.
+    /// IA_NA: non-temporary addresses.
     Address,
     /// IA_TA: temporary addresses.
     Temporary,
-    /// IA_PD: prefixes.
+    /// IA_PD: delegated prefixes.
     Prefix,
 }
 
-/// The option of each kind, and the bytes before its options: IAID, and T1 and T2 where it has them.
+/// The option of each kind, and the number of bytes before its own options: IAID, and T1 and T2 if the option has them.
 const KINDS: [(OptionCode, Kind, usize); 3] = [
     (OptionCode::IANA, Kind::Address, 12),
     (OptionCode::IATA, Kind::Temporary, 4),
     (OptionCode::IAPD, Kind::Prefix, 12),
 ];
 
-/// What a client wants one or more addresses for.
+/// An identity association: a client's request for addresses of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Association {
     /// Addresses or prefixes.
     pub kind: Kind,
-    /// The client's number of it.
+    /// The number that the client gave it (IAID).
     pub iaid: u32,
-    /// The addresses that the client names.
+    /// The addresses that the client lists in it.
     pub addresses: Vec<Ipv6Addr>,
 }
 
 /// A relay that the message came through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
-    /// Relays between it and the client.
+    /// The number of relays between this one and the client.
     pub hops: u8,
-    /// An address of the link that it heard the message on; unspecified where it says that by option 18 alone (RFC 6221).
+    /// An address of the link on which the relay received the message; unspecified if the relay names the link only by
+    /// option 18 (RFC 6221).
     pub link: Ipv6Addr,
-    /// Whom it heard it from.
+    /// The sender that the relay received the message from.
     pub peer: Ipv6Addr,
-    /// What it adds.
+    /// The options that the relay added.
     pub options: Options,
 }
 
 /// A well-formed DHCPv6 message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// The relays that it came through, that next to the client last.
+    /// The relays that the message passed; the one next to the client is last.
     pub relays: Vec<Relay>,
-    /// What it is.
+    /// The message type.
     pub kind: MessageType,
-    /// Transaction id.
+    /// The transaction id, chosen by the client.
     pub xid: [u8; 3],
     /// Every option of the client's message.
     pub options: Options,
-    /// What it wants addresses for.
+    /// The identity associations of the message, each once.
     pub associations: Vec<Association>,
 }
 
 impl Packet {
-    /// Option 1.
+    /// Option 1: the client's DUID.
     #[must_use]
     pub fn client(&self) -> Option<Duid> {
         self.options.raw(OptionCode::ClientId).and_then(Duid::new)
     }
 
-    /// An address of the client's link, as the relay next to it that knows one says.
+    /// An address of the client's link, from the relay nearest to the client that gives one.
     pub(super) fn link(&self) -> Option<Ipv6Addr> {
         self.relays.iter().rev().map(|relay| relay.link).find(|link| !link.is_unspecified())
     }
 
-    /// The client wants to be told of this option. One that has no list of wishes (option 6) wants all.
+    /// True if the client asks for this option. A client without option 6 (Option Request) asks for all.
     pub(super) fn wants(&self, code: OptionCode) -> bool {
         let asked = self.options.raw(OptionCode::ORO);
         asked.is_none_or(|asked| asked.as_chunks::<2>().0.contains(&u16::from(code).to_be_bytes()))
     }
 }
 
-/// The options of a message, in its order.
+/// The options of a message, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options(Vec<(u16, Vec<u8>)>);
 
@@ -138,7 +139,7 @@ impl Options {
         self.all(code).next()
     }
 
-    /// Those of every option of this code.
+    /// The bytes of every option of this code.
     pub fn all(&self, code: OptionCode) -> impl Iterator<Item = &[u8]> {
         let code = u16::from(code);
         self.0.iter().filter(move |(it, _)| *it == code).map(|(_, value)| value.as_slice())
@@ -194,7 +195,7 @@ pub fn parse(datagram: &[u8]) -> Result<Packet, Malformed> {
     }
 }
 
-/// Each once, by kind and number.
+/// The identity associations, each once by kind and IAID.
 fn associations(options: &Options) -> Result<Vec<Association>, Malformed> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     for (code, value) in &options.0 {
@@ -211,7 +212,7 @@ fn associations(options: &Options) -> Result<Vec<Association>, Malformed> {
         let addresses: Result<Vec<Ipv6Addr>, Malformed> = named
             .all(OptionCode::IAAddr)
             .map(|value| match value.first_chunk::<16>() {
-                // Behind the address: its two lifetimes.
+                // The address is followed by its two lifetimes.
                 Some(address) if value.len() >= 24 => Ok(Ipv6Addr::from(*address)),
                 _ => Err(Malformed::OptionTooShort(OptionCode::IAAddr.into())),
             })

@@ -1,4 +1,4 @@
-//! Leases: what is granted to whom until when, and which address comes next.
+//! Leases: which client has which address until when, and the choice of the next address.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,56 +9,58 @@ use serde::{Deserialize, Serialize};
 use super::{AddressRange, Duid};
 use crate::{LeaseState, Mac, Time};
 
-/// Records that are kept at once; with so many, the one that ended first is forgotten for another, of whichever subnet it is, or there is
-/// no address. An IPv6 range has more addresses than a server has memory. Who has a reservation is served in any case.
+/// The most records kept at once. With this many, a new record replaces the one that ended first, of any subnet. If
+/// none has ended, the client gets no address. An IPv6 range has more addresses than a server has memory. Clients with
+/// a reservation are always served.
 pub const MAX_LEASES: usize = 65_536;
-/// Addresses that one client may hold on a link: parts of it ask for one each.
+/// The most addresses that one client may have on a link: its components ask for one each.
 pub(super) const MAX_OF_ONE: usize = 16;
-/// Addresses that are tried from where a client's begin.
+/// The number of addresses tried from the client's own position in the range.
 const NEARBY: u128 = 16;
 
 /// An address and its client. The newest record of an address replaces the older ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The address.
+    /// The leased address.
     pub address: Ipv6Addr,
-    /// The client.
+    /// The client's DUID.
     pub duid: Duid,
-    /// Which of its identity associations.
+    /// The number of the client's identity association (IAID).
     pub iaid: u32,
-    /// Its hardware address, where it can be known.
+    /// The client's hardware address, if it is known.
     #[serde(default)]
     pub mac: Option<Mac>,
-    /// That was heard, and not read in its DUID, which all interfaces of a host share.
+    /// The hardware address was seen on the link. False: it was read from the DUID, which all interfaces of a host
+    /// share.
     #[serde(default)]
     pub mac_heard: bool,
     /// [`Subnet::id`](super::Subnet::id).
     pub subnet: String,
-    /// What the client calls itself (option 39).
+    /// The host name that the client sent (option 39).
     #[serde(default)]
     pub hostname: Option<String>,
-    /// What the address is in use for; never [`LeaseState::Offered`].
+    /// The use that the address is in; never [`LeaseState::Offered`].
     pub state: LeaseState,
     /// When this record was made.
     pub granted: Time,
-    /// Until when it holds.
+    /// When this record stops being valid.
     pub expires: Time,
-    /// The region knows of it: renewals may take the subnet's whole lease time.
+    /// The region has acknowledged the lease: renewals may take the subnet's whole lease time.
     #[serde(default)]
     pub acknowledged: bool,
 }
 
 impl Lease {
-    /// Whether the address must not go to anyone else.
+    /// True while the lease or the quarantine runs: the address must not go to another client.
     #[must_use]
     pub fn is_live(&self, now: Time) -> bool {
         self.state != LeaseState::Ended && self.expires > now
     }
 
-    /// Whether it is this association's.
+    /// True if the lease belongs to this association.
     pub(super) fn is_of(&self, who: Who<'_>) -> bool {
         if self.duid.is_forgotten() {
-            // Who hides its hardware address is known again by the address that it says it has.
+            // A client that hides its hardware address is recognised by the address that it claims to have.
             return self.mac.map_or(who.has_it, |mac| who.mac == Some(mac));
         }
         let is_anothers = self.mac_heard && who.heard.is_some_and(|mac| self.mac != Some(mac));
@@ -66,27 +68,28 @@ impl Lease {
     }
 }
 
-/// An association, and the hardware address that it was heard from, if that is known: hosts that were made of one disk, or whose boards
-/// have one UUID, have one DUID, and on like hardware their associations have one number.
+/// An association and the hardware address that it was seen from, if known. The hardware address is needed because
+/// hosts that were cloned from one disk, or whose boards have the same UUID, have the same DUID. On like hardware they
+/// have the same IAID, too.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'a> {
     pub(super) duid: &'a Duid,
     pub(super) iaid: u32,
     pub(super) heard: Option<Mac>,
-    /// That, or what its DUID says.
+    /// The address seen, or else the one in the DUID.
     pub(super) mac: Option<Mac>,
-    /// It says that it has the address, and goes on.
+    /// The client claims to have the address and wants to keep it.
     pub(super) has_it: bool,
 }
 
-/// Every address this server knows something about, found by address, by client and by expiry. A record stays after its lease ends:
-/// the client is given the same address again while nobody needed it.
+/// Every address that has a record, found by address, by client and by expiry. A record stays after its lease ends: the
+/// client gets the same address again unless another client needed it.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     records: BTreeMap<Ipv6Addr, Lease>,
     by_duid: HashMap<Duid, BTreeSet<Ipv6Addr>>,
     by_expiry: BTreeSet<(Time, Ipv6Addr)>,
-    /// Addresses that are out of use, also those that were.
+    /// Quarantined addresses, including those whose quarantine has ended.
     resting: BTreeSet<(Time, Ipv6Addr)>,
     /// Per range start: every address before this one had a record or was not usable when the range was walked.
     walked: HashMap<Ipv6Addr, u128>,
@@ -102,7 +105,7 @@ impl Table {
         self.records.range(range.start..=range.end.max(range.start)).map(|(_, lease)| lease)
     }
 
-    /// Whether a usable address is out of use for a while.
+    /// True if the quarantine of a usable address has not ended.
     pub(super) fn rests(&self, now: Time, usable: impl Fn(Ipv6Addr) -> bool) -> bool {
         let last = Ipv6Addr::from(u128::MAX);
         self.resting.range((now, last)..).any(|&(_, address)| usable(address))
@@ -117,7 +120,7 @@ impl Table {
         self.by_duid.get(duid).into_iter().flatten().filter_map(|address| self.records.get(address))
     }
 
-    /// How many addresses there are records of.
+    /// The number of records.
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
@@ -145,7 +148,7 @@ impl Table {
         }
     }
 
-    /// Sets the flag on a record that runs until then or longer; `None` when there is no such record.
+    /// Marks a running lease of this hardware address as acknowledged; `None` when there is no such lease.
     pub(super) fn acknowledge(&mut self, now: Time, address: Ipv6Addr, mac: Option<Mac>) -> Option<&Lease> {
         let lease = self.records.get_mut(&address)?;
         if lease.mac != mac || lease.state != LeaseState::Bound || !lease.is_live(now) {
@@ -155,7 +158,8 @@ impl Table {
         Some(lease)
     }
 
-    /// Forgets what is neither live nor wanted, and walks the ranges anew: what is usable has changed.
+    /// Removes records that are neither live nor wanted. Walks the ranges from their start again, because other
+    /// addresses are usable now.
     pub(super) fn reconfigured(&mut self, now: Time, wanted: impl Fn(Ipv6Addr) -> bool) {
         self.walked.clear();
         let stale = self.records.values().filter(|lease| !lease.is_live(now) && !wanted(lease.address));
@@ -164,29 +168,29 @@ impl Table {
         }
     }
 
-    /// Nobody else holds the address.
+    /// True if no other client holds the address.
     pub(super) fn available(&self, now: Time, address: Ipv6Addr, who: Who<'_>) -> bool {
         self.get(address).is_none_or(|lease| {
             (lease.is_of(who) && lease.state != LeaseState::Quarantined) || !lease.is_live(now)
         })
     }
 
-    /// There is a record of the address, or room for one.
+    /// True if the address has a record or there is room for one.
     pub(super) fn has_room(&self, now: Time, address: Ipv6Addr) -> bool {
         !self.is_full(now) || self.records.contains_key(&address)
     }
 
-    /// There are as many records as there may be, and all of them are in use.
+    /// True if there are [`MAX_LEASES`] records and all of them are in use.
     pub(super) fn is_full(&self, now: Time) -> bool {
         self.len() >= MAX_LEASES && self.by_expiry.first().is_none_or(|(expires, _)| *expires > now)
     }
 
-    /// Forgets what ended first, so that a record of this address fits.
+    /// Removes the records that ended first, until a record of this address fits.
     pub(super) fn make_room(&mut self, now: Time, address: Ipv6Addr) {
         while self.len() >= MAX_LEASES && !self.records.contains_key(&address) && !self.is_full(now) {
             let Some(&(_, oldest)) = self.by_expiry.first() else { return };
             self.remove(oldest);
-            // It can be found again.
+            // The removed address is free for a walk to find again.
             let number = u128::from(oldest);
             for (start, walked) in &mut self.walked {
                 if *start <= oldest && number < *walked {
@@ -196,13 +200,14 @@ impl Table {
         }
     }
 
-    /// The client holds as many of the addresses that `counts` as one may.
+    /// True if the client holds the most addresses allowed, among those that `counts` selects.
     pub(super) fn is_sated(&self, now: Time, duid: &Duid, counts: impl Fn(&Lease) -> bool) -> bool {
         self.of(duid).filter(|lease| lease.is_live(now) && counts(lease)).count() >= MAX_OF_ONE
     }
 
-    /// An address that nothing is known about: where this client's begin, so that clients which ask at the same time are told of different
-    /// ones and each of the same again; or the lowest.
+    /// An address without a record. The search begins at a position derived from the client: clients that ask at the
+    /// same time get different addresses, and the same client gets the same one again. If that part of the range is
+    /// full, the lowest free address.
     pub(super) fn never_used(
         &self,
         now: Time,
@@ -234,7 +239,7 @@ impl Table {
         })
     }
 
-    /// Walks the ranges up to the addresses that nothing is known about, so that [`Table::never_used`] need not.
+    /// Walks the ranges up to the first address without a record, so that [`Table::never_used`] starts there.
     pub(super) fn walk(&mut self, ranges: &[AddressRange], usable: impl Fn(Ipv6Addr) -> bool) {
         for range in ranges {
             let first = self.walked.get(&range.start).copied().unwrap_or(u128::from(range.start));

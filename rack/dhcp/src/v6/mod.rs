@@ -1,22 +1,25 @@
-//! DHCPv6 without sockets (RFC 8415): a server, and the codec between it and the network.
+//! DHCPv6 without sockets (RFC 8415): a server and its codec.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`ingress`] | reads datagrams that nobody vouches for, out of up to eight relays |
-//! | `server` | configuration and leases; one entry for every event |
+//! | [`ingress`] | reads untrusted datagrams, out of up to eight relay messages |
+//! | `server` | configuration and leases; one function for each event |
 //! | `exchange` | one message and its answer |
 //! | `reply` | writes the answer, and wraps it for the relays |
-//! | `boot` | what a boot client is told (RFC 5970, UEFI HTTP boot, iPXE) |
-//! | `lease` | who has which address until when |
-//! | `identity` | who a client is: its DUID, and its hardware address where it can be known (RFC 6939) |
-//! | `network` | which subnets a client may have an address of |
-//! | `config` | what a server is told |
+//! | `boot` | boot options (RFC 5970, UEFI HTTP boot, iPXE) |
+//! | `lease` | which client has which address until when |
+//! | `identity` | a client's DUID, and its hardware address if it is known (RFC 6939) |
+//! | `network` | the subnets that a client may get an address from |
+//! | `config` | the configuration of a server |
 //!
-//! It works as the DHCPv4 server beside it does: [`Action`]s are carried out in order, a lease is durable before its client hears
-//! of it, time is an argument. There is no offer: an ADVERTISE holds nothing, so that whoever asks in many names costs no memory, and the
-//! REPLY says which address it became (RFC 8415 §18.2.10.1). Addresses are not probed: a client does so itself, and declines (§18.2.10.1).
-//! Temporary addresses and prefixes are not given (IA_TA and IA_PD are answered with NoAddrsAvail and NoPrefixAvail), nor is the
-//! Server Unicast option.
+//! It works like the DHCPv4 server: the caller carries out [`Action`]s in order, a lease is durable before its client
+//! receives it, and time is an argument. Differences:
+//!
+//! - An ADVERTISE reserves no address, so a client that asks under many names costs no memory. The REPLY says which
+//!   address the client got (RFC 8415 §18.2.10.1).
+//! - Addresses are not probed: clients do that themselves and decline (§18.2.10.1).
+//! - Temporary addresses and prefixes are not given: IA_TA and IA_PD get NoAddrsAvail and NoPrefixAvail.
+//! - The Server Unicast option is not sent.
 
 pub mod ingress;
 

@@ -1,4 +1,4 @@
-//! Where a client is: the subnets of its link, and who this server is there.
+//! The client's link: its subnets, and this server's address on it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -8,19 +8,20 @@ use super::server::{Arrival, Ignored, Scope};
 use super::{Duid, Reservation};
 use crate::Mac;
 
-/// The subnets that a client may have an address of.
+/// The subnets that the client may get an address from.
 #[derive(Debug)]
 pub(super) struct Network<'a> {
     via: Arrival,
     links: &'a BTreeMap<u32, Vec<Ipv6Addr>>,
-    /// That of the relay's link address, or of this server's first address on the link, and those that share the link.
+    /// The subnet of the relay's link address, or of this server's first address on the link, and then those that share
+    /// the link.
     pub(super) scopes: Vec<&'a Scope>,
     pub(super) home: &'a Scope,
 }
 
 impl<'a> Network<'a> {
-    /// Finds the client's link by the relay next to it that names one, or by where it was heard (RFC 8415 §13.1). Subnets share a
-    /// link if they are declared to, or if this server has addresses of both on one interface.
+    /// Finds the client's link by the link address of the relay nearest to the client, or by the interface (RFC 8415
+    /// §13.1). Subnets share a link if they are declared to, or if this server has addresses in both on one interface.
     pub(super) fn of(
         scopes: &'a [Scope],
         links: &'a BTreeMap<u32, Vec<Ipv6Addr>>,
@@ -46,12 +47,12 @@ impl<'a> Network<'a> {
         Ok(Self { via, links, scopes, home })
     }
 
-    /// The subnet of an address.
+    /// The subnet that contains the address.
     pub(super) fn scope(&self, address: Ipv6Addr) -> Option<&'a Scope> {
         self.scopes.iter().copied().find(|scope| scope.subnet.cidr.contains(&address))
     }
 
-    /// What is reserved for a client here.
+    /// The client's reservations on this link.
     pub(super) fn reservations(
         &self,
         duid: &Duid,
@@ -60,13 +61,14 @@ impl<'a> Network<'a> {
         self.scopes.iter().filter_map(move |scope| scope.reservation(duid, mac))
     }
 
-    /// A client without a reservation may get the address.
+    /// True if a client without a reservation may get the address.
     pub(super) fn is_dynamic(&self, address: Ipv6Addr) -> bool {
         let own = || self.links.values().flatten().any(|&own| own == address);
         self.scope(address).is_some_and(|scope| scope.is_dynamic(address)) && !own()
     }
 
-    /// Where a client of this subnet finds this host: at its address there, at the one that it was asked at, or at any it has.
+    /// This server's address for clients of the subnet: the one in the subnet, or else the one that the request was
+    /// sent to, or else any.
     pub(super) fn address(&self, scope: &Scope) -> Option<Ipv6Addr> {
         let here = self.links.get(&self.via.interface).into_iter().flatten();
         let all = || self.links.values().flatten();

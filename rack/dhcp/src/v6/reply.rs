@@ -1,4 +1,4 @@
-//! A reply to bytes, and through the relays that its request came by.
+//! Encodes a reply to bytes, and wraps it for the relays that its request passed.
 
 use std::net::Ipv6Addr;
 
@@ -17,7 +17,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// With the identifiers that every reply has (RFC 8415 §16).
+    /// A reply with the client and server identifiers that every reply has (RFC 8415 §16).
     pub(super) fn to(packet: &Packet, kind: MessageType, server: &Duid) -> Self {
         let mut bytes = vec![kind.into()];
         bytes.extend(packet.xid);
@@ -37,7 +37,7 @@ impl Reply {
         self.option(OptionCode::StatusCode, &status_value(status, message));
     }
 
-    /// An option of addresses; none when there are no addresses.
+    /// Adds an option of addresses, or nothing if the list is empty.
     pub(super) fn addresses(&mut self, code: OptionCode, addresses: &[Ipv6Addr]) {
         if !addresses.is_empty() {
             let value: Vec<u8> = addresses.iter().flat_map(Ipv6Addr::octets).collect();
@@ -45,7 +45,7 @@ impl Reply {
         }
     }
 
-    /// Option 56.
+    /// Adds option 56: NTP servers by address.
     pub(super) fn ntp(&mut self, servers: &[Ipv6Addr]) {
         let mut value = Vec::new();
         for server in servers {
@@ -56,7 +56,7 @@ impl Reply {
         }
     }
 
-    /// An identity association: addresses with their lifetimes in seconds (0: no longer to be used), and what is wrong with it.
+    /// Adds an identity association: addresses with lifetimes in seconds (0: stop using it), and its status.
     pub(super) fn association(
         &mut self,
         asked: &Association,
@@ -67,7 +67,7 @@ impl Reply {
         if asked.kind != Kind::Temporary {
             let lifetime = addresses.iter().map(|(_, seconds)| *seconds).filter(|seconds| *seconds > 0).min();
             let lifetime = lifetime.unwrap_or_default();
-            // RFC 8415 §21.4: at half and at four fifths.
+            // T1 and T2 at 0.5 and 0.8 of the lifetime (RFC 8415 §21.4).
             value.extend((lifetime / 2).to_be_bytes());
             value.extend((lifetime - lifetime / 5).to_be_bytes());
         }
@@ -90,7 +90,8 @@ impl Reply {
         self.option(code, &value);
     }
 
-    /// The datagram: wrapped once for each relay, that next to the client innermost, with the interface that it named (RFC 8415 §19.3).
+    /// The datagram, wrapped once for each relay with the interface-id that the relay sent (RFC 8415 §19.3). The relay
+    /// next to the client is innermost.
     pub(super) fn wrapped(self, packet: &Packet) -> Vec<u8> {
         packet.relays.iter().rev().fold(self.bytes, |inner, relay| {
             let mut bytes = vec![MessageType::RelayRepl.into(), relay.hops];
@@ -105,7 +106,7 @@ impl Reply {
     }
 }
 
-/// Names as DNS has them, one after the other (RFC 8415 §10: not compressed).
+/// Names in DNS wire format, one after the other, not compressed (RFC 8415 §10).
 pub(super) fn names(domains: &[String]) -> Vec<u8> {
     let mut out = Vec::new();
     for domain in domains {
@@ -127,7 +128,7 @@ fn status_value(status: Status, message: &str) -> Vec<u8> {
     [u16::from(status).to_be_bytes().as_slice(), message.as_bytes()].concat()
 }
 
-/// What is longer than an option can be is left out.
+/// Writes an option. A value over 65,535 bytes is left out.
 fn put(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     let Ok(length) = u16::try_from(value.len()) else { return };
     out.extend(code.to_be_bytes());

@@ -1,4 +1,5 @@
-//! The server: configuration, leases, and one entry for every event. What it decides per message is in `exchange`.
+//! The server: its configuration, its leases, and one function for each event. `exchange` decides the answer to a
+//! message.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -15,18 +16,18 @@ use super::{
 };
 use crate::{BootClient, Declared, LeaseState, Mac, Occupancy, OtherArchitecture, Time};
 
-/// Where a datagram came in.
+/// The interface and addresses of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// Index of the interface; replies leave through it.
     pub interface: u32,
-    /// Who sent it.
+    /// The sender's address.
     pub from: Ipv6Addr,
-    /// This server's address that it was sent to; `None`: it was sent to all servers and relays.
+    /// This server's address that it was sent to; `None`: it was sent to the multicast address of servers and relays.
     pub to: Option<Ipv6Addr>,
 }
 
-/// Whom a reply goes to.
+/// The destination of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// A client, on the client port.
@@ -36,7 +37,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Where the datagram is sent, through this interface.
+    /// The address and port that the datagram is sent to, through this interface.
     #[must_use]
     pub const fn socket_addr(self, interface: u32) -> SocketAddrV6 {
         match self {
@@ -46,17 +47,17 @@ impl Destination {
     }
 }
 
-/// What the caller does next, **in this order**.
+/// An instruction to the caller. The caller carries out the actions **in this order**.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Make the lease durable, then go on. If that fails, drop the rest of the actions: the client is not answered and
-    /// asks again; the address stays held for it here.
+    /// Make the lease durable, then go on. If that fails, drop the rest of the actions: the client gets no answer and
+    /// asks again. The server holds the address for it meanwhile.
     Persist(Lease),
     /// Send a datagram.
     Send {
-        /// Where the request came in.
+        /// The arrival of the request.
         via: Arrival,
-        /// Whom to.
+        /// The destination of the datagram.
         to: Destination,
         /// The DHCPv6 message.
         bytes: Vec<u8>,
@@ -65,71 +66,71 @@ pub enum Action {
     Report(Event),
 }
 
-/// What happened.
+/// An event that the server reports to its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A lease was granted or extended.
     Leased {
         /// The lease as it is now.
         lease: Lease,
-        /// The client already had it.
+        /// The client had this lease already.
         renewed: bool,
     },
     /// A client gave its address back.
     Released(Lease),
-    /// A client found its address in use by another host: who it was, and until when nobody is given the address.
+    /// A client found its address in use by another host. The lease names the client and the end of the quarantine.
     Conflict(Lease),
     /// A lease ran out.
     Expired(Lease),
-    /// A boot client was told what to boot.
+    /// A boot client was given a URL to boot from.
     Boot {
-        /// The client.
+        /// The client's DUID.
         duid: Duid,
-        /// Its hardware address, where it can be known.
+        /// Its hardware address, if it is known.
         mac: Option<Mac>,
-        /// Its address.
+        /// The client's address.
         address: Ipv6Addr,
-        /// What it is.
+        /// The client's firmware and architecture.
         client: BootClient,
-        /// The URL.
+        /// The URL of the loader or script.
         url: String,
     },
-    /// A client was told that it gets no address.
+    /// A client was refused an address.
     Refused {
-        /// The client.
+        /// The client's DUID.
         duid: Duid,
-        /// Its hardware address, where it can be known.
+        /// Its hardware address, if it is known.
         mac: Option<Mac>,
-        /// Why.
+        /// The reason for the refusal.
         reason: Refusal,
     },
     /// A message was not answered.
     Ignored {
-        /// The client.
+        /// The client's DUID, if the message has one.
         duid: Option<Duid>,
-        /// Why.
+        /// The reason for the silence.
         reason: Ignored,
     },
 }
 
-/// Why a client was given no address.
+/// The reason why a client got no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Every dynamic address is leased.
     #[error("no address of {0} is free: clients have all of its dynamic ones")]
     NoFreeAddress(Ipv6Net),
-    /// No dynamic address is free, and some of them would be if other hosts were not using them.
+    /// No dynamic address is free. Some are quarantined because other hosts use them.
     #[error(
         "no address of {0} is free: some rest, since other hosts were found using them, and clients have the others"
     )]
     SomeRest(Ipv6Net),
-    /// As many leases run as are kept.
+    /// [`MAX_LEASES`] leases run already.
     #[error("no address of {0} is given: {MAX_LEASES} leases run, and this server keeps no more")]
     NoRoom(Ipv6Net),
     /// There are no dynamic addresses, and nothing is reserved for the client.
     #[error("nothing is reserved for it in {0}, and this server has no dynamic addresses there")]
     NoDynamic(Ipv6Net),
-    /// The client has as many addresses of the link as one may.
+    /// The client has the most addresses that one client may have on a link.
     #[error(
         "it has {MAX_OF_ONE} addresses of this link, and gets no more: its DUID asks for another with each association"
     )]
@@ -137,53 +138,53 @@ pub enum Refusal {
     /// [`Server::withhold_dynamic_until`].
     #[error("dynamic addresses are withheld until earlier leases are known")]
     Withheld,
-    /// What it asks for is not to be had, whatever is free.
+    /// The request asks for something that this server never gives, such as a prefix.
     #[error("{0}")]
     Asked(&'static str),
 }
 
-/// Why a message was not answered.
+/// The reason why a message was not answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Ignored {
     /// A reply, or a message type that clients do not send.
     #[error("not a client's message (type {0})")]
     NotARequest(u8),
-    /// RFC 8415 §16.
+    /// The message has, or lacks, a server or client identifier against RFC 8415 §16.
     #[error("a message of this type {0}")]
     Identifiers(&'static str),
-    /// RFC 8415 §18.4.
+    /// The message was sent by unicast although its type must be multicast (RFC 8415 §18.4).
     #[error("sent to this server alone, and not to all")]
     Unicast,
-    /// No configured subnet is where the relay or the interface is.
+    /// No configured subnet contains the relay's or the interface's address.
     #[error("no subnet is configured for {0}")]
     NoSubnet(String),
-    /// No reservation, and `serve_unknown` is off.
+    /// The client has no reservation, and `serve_unknown` is off.
     #[error("the client is unknown, and unknown clients are not served")]
     UnknownClient,
     /// The client chose another server.
     #[error("the client chose another server")]
     OtherServer,
-    /// Another server may know about these addresses.
+    /// This server has no record of the addresses; another server may have one.
     #[error("nothing is known about its addresses")]
     NotOurs,
     /// [`Server::withhold_dynamic_until`].
     #[error("dynamic addresses are withheld until earlier leases are known")]
     Withheld,
-    /// Leases cannot be kept. The server itself never says so: whoever keeps them does.
+    /// The leases cannot be written to the disk. The caller that writes them reports this, never the server itself.
     #[error("this rack cannot write its leases to its disk, and so offers nothing")]
     Unwritable,
 }
 
-/// A lease of this server, as a region knows it: not whose DUID it is.
+/// A lease of this server as the region knows it, without the DUID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// The address.
+    /// The leased address.
     pub address: Ipv6Addr,
-    /// The client's hardware address, where that was known.
+    /// The client's hardware address, if it was known.
     pub mac: Option<Mac>,
     /// [`Subnet::id`].
     pub subnet: String,
-    /// When it ends.
+    /// When the lease ends.
     pub ends: Time,
 }
 
@@ -202,26 +203,26 @@ impl Scope {
         Self { subnet: subnet.clone(), by_client, owners }
     }
 
-    /// By the client's DUID first.
+    /// The client's reservation. One by DUID comes before one by hardware address.
     pub(super) fn reservation(&self, duid: &Duid, mac: Option<Mac>) -> Option<&Reservation> {
         let by_duid = self.by_client.get(&Client::Duid(duid.clone()));
         by_duid.or_else(|| self.by_client.get(&Client::Mac(mac?)))
     }
 
-    /// Whom the address is reserved for.
+    /// The reservation of the address.
     pub(super) fn owner(&self, address: Ipv6Addr) -> Option<&Reservation> {
         self.by_client.get(self.owners.get(&address)?)
     }
 
-    /// A client without a reservation may get the address.
+    /// True if a client without a reservation may get the address.
     pub(super) fn is_dynamic(&self, address: Ipv6Addr) -> bool {
         self.subnet.dynamic.iter().any(|range| range.contains(address))
             && self.subnet.is_host(address)
             && !self.owners.contains_key(&address)
     }
 
-    /// How many addresses are dynamic ones, where the server has these itself; [`MAX_LEASES`], where they are more. No range has the routers'
-    /// address: [`Config::check`] refuses it.
+    /// The number of dynamic addresses, without the server's own; at most [`MAX_LEASES`]. The subnet-router anycast
+    /// address is in no range: [`Config::check`] refuses it.
     fn usable(&self, own: &BTreeSet<Ipv6Addr>) -> u64 {
         let ranges = &self.subnet.dynamic;
         let length = |it: &AddressRange| (u128::from(it.end) - u128::from(it.start)).saturating_add(1);
@@ -248,7 +249,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without leases. `duid` is what clients know it by: it stays the same for as long as its leases are kept.
+    /// A server without leases. `duid` identifies it to clients; it must stay the same as long as the leases are kept.
     ///
     /// # Errors
     /// The configuration contradicts itself.
@@ -267,8 +268,8 @@ impl Server {
         })
     }
 
-    /// Takes another configuration and keeps the leases. A lease that it no longer allows is withdrawn when the client
-    /// renews it, and its address goes to nobody else before it ends.
+    /// Takes another configuration and keeps the leases. If it no longer allows a lease, the client's renewal withdraws
+    /// it, and the address goes to no other client before the lease ends.
     ///
     /// # Errors
     /// The configuration contradicts itself; the old one stays.
@@ -282,31 +283,33 @@ impl Server {
         Ok(())
     }
 
-    /// What it was told.
+    /// The configuration in use.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Says which architectures machines are declared with. From here on firmware of another one is sent no loader.
+    /// Sets the architectures that machines are declared with. From here on, firmware of another architecture gets no
+    /// loader.
     pub fn set_declared(&mut self, declared: Declared) {
         self.declared = declared;
     }
 
-    /// Why the client of this message is sent no loader, where that is its architecture.
+    /// Returns the mismatch if the client gets no loader because of its architecture.
     #[must_use]
     pub fn other_architecture(&self, packet: &Packet, from: Ipv6Addr) -> Option<OtherArchitecture> {
         let mac = identity::mac(packet, from, packet.client().as_ref())?;
         boot::client(packet)?.other_architecture(self.declared.get(&mac).copied())
     }
 
-    /// Says which addresses this server has on which interface, link-local ones left out. The subnets of an interface's addresses are those of its link.
+    /// Sets the addresses that this server has on each interface, without link-local ones. Subnets that contain an
+    /// address of the interface are on its link.
     pub fn set_links(&mut self, links: BTreeMap<u32, Vec<Ipv6Addr>>) {
         self.links = links;
     }
 
-    /// Takes leases that were persisted. Of two records of one address the one granted
-    /// later wins, so a file of appended records can be given as it is.
+    /// Takes leases that were persisted. If an address has two records, the one that was granted later wins. So the
+    /// appended records of a file can be passed as they are.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = Lease>) {
         for lease in leases {
             if self.table.get(lease.address).is_none_or(|known| known.granted <= lease.granted) {
@@ -315,11 +318,12 @@ impl Server {
         }
     }
 
-    /// Takes what a region says that this server granted, of which it knows nothing any more. The actions persist it.
+    /// Takes leases of this server that a region reports. Those without a record here are stored. The actions persist
+    /// them.
     pub fn learn(&mut self, now: Time, told: impl IntoIterator<Item = Told>) -> Vec<Action> {
         let mut actions = Vec::new();
         for told in told.into_iter().filter(|told| told.ends > now) {
-            // What it knows itself is newer.
+            // The server's own record is newer than a report about it.
             if self.table.get(told.address).is_some() {
                 continue;
             }
@@ -343,20 +347,22 @@ impl Server {
         actions
     }
 
-    /// Gives no dynamic address, except to clients whose lease is known, before `until`: for a server that lost its
-    /// lease file, until a region has told it what it knows ([`Server::learn`]), or leases granted before have run out.
+    /// Before `until`, gives dynamic addresses only to clients whose lease is known. A server that lost its lease file
+    /// uses this until a region has reported the leases ([`Server::learn`]), or until all leases granted before have
+    /// ended.
     pub const fn withhold_dynamic_until(&mut self, until: Time) {
         self.dynamic_from = until;
     }
 
-    /// Until when leases may run that this server lost.
+    /// The time until which leases may run that this server lost.
     #[must_use]
     pub const fn withheld_until(&self) -> Time {
         self.dynamic_from
     }
 
-    /// The region knows of the lease, which runs and is of this hardware address: from its next renewal it may take the subnet's whole lease
-    /// time. Returns the lease to persist; `None` when it was noted before or is none.
+    /// Notes that the region has stored the running lease of this hardware address: the next renewal may take the
+    /// subnet's whole lease time. Returns the lease to persist; `None` if it was noted before or there is no such
+    /// lease.
     pub fn acknowledge(&mut self, now: Time, address: Ipv6Addr, mac: Option<Mac>) -> Option<&Lease> {
         if self.table.get(address).is_some_and(|lease| lease.acknowledged) {
             return None;
@@ -364,31 +370,31 @@ impl Server {
         self.table.acknowledge(now, address, mac)
     }
 
-    /// What is known about an address, live or not.
+    /// The record of an address, live or not.
     #[must_use]
     pub fn lease(&self, address: Ipv6Addr) -> Option<&Lease> {
         self.table.get(address)
     }
 
-    /// Everything worth persisting, in order of address.
+    /// The records to persist, in order of address: all of them.
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.table.iter()
     }
 
-    /// How many addresses something is known about. What this server needs of memory grows with it, and with nothing else.
+    /// The number of addresses with a record. The server's memory grows with it and with nothing else.
     #[must_use]
     pub fn known(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether another lease can be kept that is not of a reserved address: as many as there may be of all subnets together are [`MAX_LEASES`].
+    /// True if another lease on an unreserved address can be stored. All subnets together may have [`MAX_LEASES`].
     #[must_use]
     pub fn has_room(&self, now: Time) -> bool {
         !self.table.is_full(now)
     }
 
-    /// Leases that still run on addresses outside of the configured dynamic ranges, in order of address: of ranges that it had
-    /// before, or reserved ones.
+    /// Leases that still run on addresses outside the configured dynamic ranges, in order of address: from earlier
+    /// ranges, or on reserved addresses.
     pub fn leftover(&self, now: Time) -> impl Iterator<Item = &Lease> {
         let dynamic = |address| {
             let mut ranges = self.scopes.iter().flat_map(|scope| &scope.subnet.dynamic);
@@ -397,8 +403,8 @@ impl Server {
         self.leases().filter(move |lease| lease.is_live(now) && !dynamic(lease.address))
     }
 
-    /// What the dynamic addresses of a configured subnet are taken by; more than there is room for are counted as [`MAX_LEASES`]. It looks
-    /// at every record of them.
+    /// The use of the dynamic addresses of a configured subnet; counts stop at [`MAX_LEASES`]. It reads every record of
+    /// the subnet.
     #[must_use]
     pub fn occupancy(&self, now: Time, cidr: Ipv6Net) -> Option<Occupancy> {
         let scope = self.scopes.iter().find(|scope| scope.subnet.cidr == cidr)?;
@@ -428,7 +434,7 @@ impl Server {
         expired.into_iter().map(|lease| Action::Report(Event::Expired(lease))).collect()
     }
 
-    /// How many leases run.
+    /// The number of running leases.
     #[must_use]
     pub fn bound(&self, now: Time) -> usize {
         self.leases().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)).count()

@@ -1,4 +1,4 @@
-//! Which client gets which address, over time, restarts and changes of configuration.
+//! The choice of an address for a client, over time, restarts and changes of configuration.
 
 use basalt_dhcp::{Action, AddressRange, ConfigError, Event, Ignored, LeaseState, Occupancy, Server};
 use dhcproto::v4::{MessageType, OptionCode};
@@ -55,7 +55,7 @@ fn an_offer_nobody_takes_is_free_again() {
 #[test]
 fn what_takes_the_addresses_of_a_full_subnet_is_counted_one_by_one() {
     let mut subnet = subnet();
-    // The gateway, the server itself, a reserved one, and four.
+    // The gateway, the server itself, a reserved address, and four others.
     subnet.dynamic = vec![AddressRange { start: ip(1), end: ip(7) }];
     subnet.reservations = vec![reservation(9, 4)];
     let mut server = Server::new(config(subnet)).unwrap();

@@ -1,4 +1,4 @@
-//! What boot clients are told.
+//! The boot options that clients get.
 
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::ingress::{self, Packet};
@@ -187,7 +187,7 @@ fn a_rom_without_option_93_is_one_of_bios_and_gets_no_loader_for_arm64() {
     assert!(server.ask(START, &message).packet().file.is_empty());
 }
 
-/// A script is text, and no program. The report carries the architecture to the code that renders the script.
+/// A script is text and no program. The report carries the architecture to the code that renders the script.
 #[test]
 fn ipxe_of_another_architecture_is_sent_its_script_and_reported_with_what_it_announces() {
     let mut server = server();

@@ -1,4 +1,4 @@
-//! The client core, against the server core and against silence.
+//! The client core, against the server core and against a network without answers.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn wake(actions: &[ClientAction]) -> Time {
     wake.expect("a timer")
 }
 
-/// Carries messages to and fro at one moment until nobody says anything.
+/// Delivers messages in both directions at one moment, until neither side sends any more.
 fn converse(
     server: &mut Server,
     client: &mut Client,

@@ -1,4 +1,4 @@
-//! What a server is told of the leases of others, rule by rule. Whole histories are in `racks.rs`.
+//! The reports of other servers' leases that a server takes, rule by rule. Whole histories are in `racks.rs`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use dhcproto::v4::{MessageType, OptionCode};
 
 use crate::support::*;
 
-/// Of another server's block.
+/// An address of another server's block.
 const THEIRS: u8 = 150;
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -58,7 +58,7 @@ fn a_client_is_offered_what_it_has_of_another_server_and_no_longer_than_that_one
 fn what_was_given_back_is_offered_no_more_and_kept_from_others() {
     let mut server = server_told([Told { given_back: true, ..told(THEIRS, 1, Grantor::Owner) }]);
     assert_eq!(server.ask(START, &discover(1)).address(), ip(100));
-    // Now it is this server's.
+    // Now the address is in this server's ranges.
     let mut with_theirs = sharing();
     with_theirs.dynamic = vec![basalt_dhcp::AddressRange { start: ip(THEIRS), end: ip(THEIRS) }];
     server.set_config(START, config(with_theirs)).unwrap();
@@ -68,7 +68,7 @@ fn what_was_given_back_is_offered_no_more_and_kept_from_others() {
     assert_eq!(server.ask(kept_until, &discover(2)).address(), ip(THEIRS));
 }
 
-/// What a client says to another server of this link, for all to hear.
+/// A DECLINE to another server of this link. It is broadcast, so this server receives it.
 fn decline(client: u8, address: u8) -> Message {
     let mut message = Message::request(MessageType::Decline, 8, mac(client));
     message.option(OptionCode::RequestedIpAddress, ip(address).octets());

@@ -1,4 +1,5 @@
-//! A hundred thousand clients that nobody has: what the server keeps of them, and what is left for the others.
+//! A hundred thousand invented clients: the memory that the server uses for them, and the addresses left for real
+//! clients.
 
 use std::net::Ipv4Addr;
 
@@ -9,10 +10,10 @@ use dhcproto::v4::{MessageType, OptionCode};
 use crate::support::*;
 
 const CLIENTS: u32 = 100_000;
-/// The offers that a server holds at once.
+/// The most offers that a server holds at once.
 const MOST: usize = 16_384;
 
-/// A server with far more addresses than anybody should make it remember.
+/// A server with far more addresses than it may keep records of.
 fn vast() -> Server {
     let mut subnet = Subnet::new("vast", "10.0.0.0/8".parse().unwrap());
     let (start, end) = (Ipv4Addr::new(10, 100, 0, 0), Ipv4Addr::new(10, 255, 0, 0));
@@ -25,7 +26,7 @@ fn stranger(number: u32, kind: MessageType) -> Message {
     Message::request(kind, number, Mac([2, 0xff, a, b, c, d]))
 }
 
-/// Every stranger's message, ten of them a millisecond; in between, a client leases an address now and then.
+/// Sends every stranger's message, ten per millisecond. Now and then a real client leases an address.
 fn flood(server: &mut Server, message: impl Fn(u32, Option<Ipv4Addr>) -> Message) {
     for number in 0..CLIENTS {
         let now = Time(START.0 + u64::from(number / 10));

@@ -1,4 +1,4 @@
-//! Datagrams that break decoders: each is read, or refused, and hides nothing else.
+//! Datagrams that break decoders: each is decoded or refused, and hides no other option.
 
 use std::net::Ipv4Addr;
 
@@ -190,7 +190,8 @@ fn a_file_name_too_long_for_its_field_goes_to_option_67() {
     assert_eq!(packet.options.raw(OptionCode::BootfileName), Some([b'u'; 128].as_slice()));
 }
 
-/// RFC 4390: hlen is 0, chaddr is empty, and the client identifier says who asks. Some clients say a length of 20 all the same.
+/// RFC 4390: hlen is 0, chaddr is empty, and the client identifier names the client. Some clients send hlen 20 all the
+/// same.
 #[test]
 fn a_client_over_infiniband_is_known_and_not_answered() {
     let guid = [0x00, 0x02, 0xc9, 0x03, 0x00, 0x12, 0x34, 0x56];

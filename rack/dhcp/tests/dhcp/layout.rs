@@ -1,4 +1,4 @@
-//! Where options stand in a reply, and how long it is.
+//! The order of the options in a reply, and the length of the reply.
 
 use std::net::Ipv4Addr;
 
@@ -45,7 +45,7 @@ fn asking(codes: &[u8]) -> Message {
     message
 }
 
-/// Much to tell: a long domain, and so many servers.
+/// A subnet with many options: a long domain and this many servers.
 fn talkative(dns_servers: u8, ntp_servers: u8) -> Subnet {
     let mut subnet = subnet();
     subnet.dns_servers = (1..=dns_servers).map(ip).collect();

@@ -1,4 +1,5 @@
-//! Which subnet a client gets its address from: links with several subnets, and relays that say more than their address.
+//! The subnet that a client's address comes from: links with several subnets, and relays that send link selection or an
+//! override.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! Who has that address? Asked before an address is offered that nobody leases (RFC 2131 §3.1, RFC 5227).
+//! ARP probes before an unleased address is offered (RFC 2131 §3.1, RFC 5227).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn probes(mut server: Server) -> Server {
     server
 }
 
-/// The one address that is asked about, and nothing else that happens.
+/// The one address that is probed. Fails if there are other actions.
 fn probed(actions: &[Action]) -> Ipv4Addr {
     match actions {
         [Action::Probe { interface, address }] if *interface == LINK.interface => *address,
@@ -63,7 +63,7 @@ fn an_address_that_somebody_has_is_quarantined_and_the_next_one_is_probed() {
     assert_eq!(probed(&server.ask(now, &discover(2)).0), ip(102), "nobody else is offered it");
 }
 
-/// One host for every address, as it should be.
+/// A different host for each address: the normal case.
 fn holder(address: u8) -> Mac {
     Mac([2, 2, 2, 2, 2, address])
 }
@@ -77,7 +77,7 @@ fn last_ignored(actions: &[Action]) -> Option<&Ignored> {
     }
 }
 
-/// The client asks, and three addresses from this one on are taken.
+/// The client asks, and three addresses from `first` on are in use.
 fn three_taken(server: &mut Server, now: Time, first: u8, holder: impl Fn(u8) -> Mac) {
     assert_eq!(probed(&server.ask(now, &discover(1)).0), ip(first));
     for last in first..first + 2 {
@@ -118,7 +118,7 @@ fn a_client_goes_on_to_addresses_that_were_not_found_in_use_before() {
     subnet.dynamic = vec![AddressRange { start: ip(100), end: ip(120) }];
     let mut server = probes(Server::new(config(subnet)).unwrap());
     for (number, first) in (100..118).step_by(3).enumerate() {
-        // Quarantines of the first ones are over long before the last ones are tried.
+        // The first quarantines end long before the last addresses are tried.
         three_taken(&mut server, START.plus_seconds(64 * u32::try_from(number).unwrap()), first, holder);
     }
 }

@@ -1,4 +1,4 @@
-//! What holds for every input and every history.
+//! Properties that hold for every input and every history.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -15,9 +15,9 @@ use proptest::prelude::*;
 use crate::support::*;
 
 const CLIENTS: u8 = 8;
-/// Of a probe.
+/// How long a probe waits for an answer.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// None of the clients.
+/// A host that is none of the clients.
 const STRANGER: Mac = Mac([2, 2, 2, 2, 2, 2]);
 
 /// Every message type, with every option the server reads.
@@ -131,9 +131,9 @@ enum Step {
     Wait {
         seconds: u32,
     },
-    /// The leases that were persisted, and nothing else, are there again.
+    /// A restart with the persisted leases only.
     Restart,
-    /// Client `client` is reserved an address, which may be in use.
+    /// Reserves an address, which may be in use, for client `client`.
     Reserve {
         client: u8,
         address: u8,
@@ -155,17 +155,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The network as the clients see it: an address is theirs from the ACK until it ends or they give it up.
+/// The network from the clients' view: a client has an address from the ACK until the lease ends or the client gives it
+/// up.
 struct World {
     server: Server,
     config: Config,
     file: Vec<Lease>,
     now: Time,
     held: HashMap<Ipv4Addr, (Mac, Time)>,
-    /// Whether addresses are probed, and which of them strangers have.
+    /// If addresses are probed.
     probing: bool,
     squatted: HashSet<Ipv4Addr>,
-    /// Those that clients were given without being offered them, or by reservation: they are not probed.
+    /// Addresses that clients got without an offer or by reservation. They are not probed.
     unasked: HashSet<Ipv4Addr>,
 }
 
@@ -175,7 +176,7 @@ impl World {
         self.server.set_probing(LINK.interface, self.probing.then_some(PATIENCE));
     }
 
-    /// What is answered in the end, after every probe that it takes.
+    /// The answer to a message after all of its probes.
     fn answer(&mut self, message: &Message) -> Answer {
         let mut answer = self.server.ask(self.now, message);
         loop {

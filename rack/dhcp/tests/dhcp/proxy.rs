@@ -1,4 +1,4 @@
-//! Boot answers beside another server's addresses.
+//! Boot answers beside another server that gives the addresses.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -36,7 +36,7 @@ fn ipxe(message: Message) -> Message {
     message
 }
 
-/// A client takes the other server's offer, which everybody on the link hears.
+/// A client's REQUEST for the other server's offer, broadcast on the link.
 fn chooses_other(client: u8, address: Ipv4Addr) -> Message {
     let mut message = request(client);
     message.option(OptionCode::RequestedIpAddress, address.octets());
@@ -75,7 +75,8 @@ fn nobody_else_is_answered_and_no_address_is_refused() {
     assert_eq!(server.ask(START, &ipxe(reboot(1, elsewhere))).ignored(), Ignored::NotOurs(elsewhere));
 }
 
-/// A boot token goes to the address that a client has: it is known by what the client says to the other server.
+/// A boot token is bound to the client's address. The server learns the address from the client's REQUEST to the other
+/// server.
 #[test]
 fn the_address_that_a_client_takes_of_the_other_server_is_heard() {
     let answer = server().ask(START, &ipxe(chooses_other(1, ip(50))));

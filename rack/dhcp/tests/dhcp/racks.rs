@@ -1,5 +1,6 @@
-//! Several servers on one link, each with a block of its own, and none knowing of the others or all told of each other's leases by a
-//! region: clients boot, renew and boot again while servers die, come back, lose their lease files and do not hear everybody.
+//! Several servers on one link, each with its own address block. Either they know nothing of each other, or a region
+//! reports each server's leases to the others. Clients boot, renew and boot again while servers die, restart, lose
+//! their lease files and miss messages.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -15,18 +16,19 @@ use crate::support::*;
 
 const RACKS: u8 = 3;
 const CLIENTS: u8 = 20;
-/// The first of them have reservations, which every server knows.
+/// The first clients have reservations, which every server knows.
 const RESERVED: u8 = 4;
-/// Addresses of a block: all blocks together have a few more than there are clients.
+/// Addresses per block. All blocks together have a few more addresses than there are clients.
 const BLOCK: u8 = 8;
 const STORM: Duration = Duration::from_secs(2400);
-/// Longer than a lost lease file is missed, and any lease runs.
+/// Longer than a server withholds addresses after it lost its lease file, and longer than any lease.
 const CALM: Duration = Duration::from_secs(1500);
 const HISTORIES: u64 = 60;
-/// As long as a server misses a lost lease file, and as leases run at most that nobody else knows of.
+/// How long a server withholds addresses after it lost its lease file. Also the longest lease that only one server
+/// knows.
 const TEN_MINUTES: u32 = 600;
 
-/// splitmix64.
+/// The state of a splitmix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -46,7 +48,7 @@ impl Random {
         Duration::from_millis(least * 1000 + self.below((most - least) * 1000))
     }
 
-    /// A datagram's way.
+    /// The delay of one datagram.
     fn way(&mut self) -> Duration {
         Duration::from_millis(1 + self.below(30))
     }
@@ -72,52 +74,53 @@ enum Happens {
     Start {
         rack: u8,
     },
-    /// The region and a rack exchange what they have for each other.
+    /// The region and a rack exchange their reports.
     Sync {
         rack: u8,
     },
 }
 
-/// A server, and what of it outlives a kill.
+/// A server, and the state that survives a kill.
 struct Rack {
     server: Option<Server>,
     file: Vec<Lease>,
-    /// Until when it misses leases.
+    /// Until when it may lack lease records.
     incomplete_until: Time,
     lost_at: Time,
     is_told: bool,
-    /// What the region has not heard yet, and until when it does not.
+    /// Leases that the region has not received yet. The link to the region is down until `unlinked`.
     spool: Vec<Lease>,
     unlinked: Time,
-    /// Whom it does not hear, and who does not hear it: clients of even or of odd numbers.
+    /// Clients with even or with odd numbers that cannot reach the server, and that the server cannot reach, until this
+    /// time.
     cut_off: (Time, u8),
 }
 
 struct Machine {
     client: Client,
     wake: Time,
-    /// Where its address came from last, and which it was.
+    /// The server that gave its last address, and that address.
     last: Option<(Ipv4Addr, Ipv4Addr)>,
 }
 
-/// How often that happened which the test is about.
+/// The number of times that the tested events happened.
 #[derive(Debug, Default)]
 struct Counts {
     kills: u64,
     lost_files: u64,
     undelivered: u64,
     boots: u64,
-    /// An address of another server than the one before.
+    /// An address from another server than the previous one.
     takeovers: u64,
-    /// The same address again, of the same server, after a boot or a renewal.
+    /// The same address from the same server, after a boot or a renewal.
     kept: u64,
     /// A reserved address from another server than before.
     kept_by_another: u64,
     /// A dynamic address from another server than before.
     extended: u64,
-    /// Leases that a server was told of, that were its own and that it did not know.
+    /// The server's own leases that it had lost and learned from the region.
     learned: u64,
-    /// Times that the region and a rack could not exchange anything.
+    /// Times that the region and a rack could not exchange reports.
     unlinked: u64,
 }
 
@@ -129,7 +132,7 @@ struct World {
     order: u64,
     racks: Vec<Rack>,
     machines: Vec<Machine>,
-    /// What the region knows, by rack: nothing, where there is none.
+    /// The leases that the region knows, by rack; `None` without a region.
     region: Option<BTreeMap<(u8, Ipv4Addr), Lease>>,
     counts: Counts,
 }
@@ -251,7 +254,7 @@ impl World {
         self.now < until && client % 2 == side
     }
 
-    /// Some machines ask for the address of before.
+    /// Boots a machine. Some machines ask for their previous address.
     fn boot(&mut self, client: u8) {
         self.counts.boots += 1;
         let last = self.machines[usize::from(client)].last;
@@ -312,9 +315,9 @@ impl World {
         let rack = &mut self.racks[usize::from(number)];
         let Some(server) = &mut rack.server else { return };
         let via = Arrival { local: identity(number), unicast, ..LINK };
-        // Whom it may give something to before it knows of all leases.
+        // Clients that the server may give addresses to before it knows all leases.
         let known: Vec<_> = rack.file.iter().map(|lease| (lease.mac, lease.address)).collect();
-        // Addresses of others it gives to clients that have them, as the region says.
+        // Addresses of other servers go only to clients that have them according to the region.
         let is_others = |address| !(block(number).start..=block(number).end).contains(&address);
         let is_known = |mac: Mac, address| {
             mac.0[5] < RESERVED
@@ -367,7 +370,7 @@ impl World {
                     rack.is_told = false;
                     rack.incomplete_until = self.now.plus_seconds(TEN_MINUTES);
                     if self.region.is_some() {
-                        // Until it is told.
+                        // Until the region reports the leases.
                         rack.incomplete_until = rack.incomplete_until + GRACE;
                     }
                 }
@@ -383,7 +386,7 @@ impl World {
                     self.racks[usize::from(number)].unlinked = until;
                 }
             }
-            // Power comes back: everybody boots at once.
+            // Power returns: all clients boot at once.
             3 if self.random.one_in(4) => (0..CLIENTS).for_each(|client| self.boot(client)),
             _ => {
                 let client = u8::try_from(self.random.below(CLIENTS.into())).unwrap();
@@ -454,7 +457,7 @@ impl World {
     }
 }
 
-/// Adds up what happened in many histories, each of its own seed.
+/// Sums the counts of many histories, each with its own seed.
 fn histories(with_region: bool) -> Counts {
     let mut all = Counts::default();
     for seed in 0..HISTORIES {

@@ -1,4 +1,4 @@
-//! A subnet, clients, and a way to talk to the server in few words.
+//! A subnet, clients, and short functions to talk to the server.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ pub(crate) fn mac(last: u8) -> Mac {
     Mac([0x52, 0x54, 0, 0, 0, last])
 }
 
-/// One machine that is declared.
+/// A declaration of one machine.
 pub(crate) fn declared(client: u8, architecture: Architecture) -> Declared {
     HashMap::from([(mac(client), architecture)]).into()
 }
@@ -84,7 +84,7 @@ pub(crate) fn renew(client: u8, address: Ipv4Addr) -> Message {
     message
 }
 
-/// What came back for one message.
+/// The server's actions for one message.
 #[derive(Debug)]
 pub(crate) struct Answer(pub(crate) Vec<Action>);
 

@@ -1,4 +1,4 @@
-//! Which address a client gets.
+//! The choice of an address for a client.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn a_reservation_by_mac_is_found_however_the_mac_is_known() {
     assert_eq!(answer.address(), ip(0x11), "in its source address");
     let hidden = server(reserved.clone()).ask(START, &solicit(&uuid)).address();
     assert_ne!(hidden, ip(0x11), "not at all");
-    // A host with two interfaces: its DUID is of the first, its source address of the second.
+    // A host with two interfaces: its DUID contains the first one's address, its source address comes from the second.
     let second = Arrival { from: "fe80::5054:ff:fe00:2".parse().unwrap(), ..LINK };
     assert_ne!(server(reserved).ask_via(START, second, &solicit(&duid(1))).address(), ip(0x11));
 }
@@ -71,7 +71,8 @@ fn boot_rom_and_installed_system_share_the_reservation_of_their_interface() {
     }
 }
 
-/// EDK2 configures the interface by itself, where routers say that addresses are managed, and asks again in its PXE driver.
+/// EDK2 configures the interface itself if router advertisements have the managed flag, and asks again in its PXE
+/// driver.
 #[test]
 fn the_parts_of_one_firmware_share_the_reservation_of_their_interface() {
     let mut reserved = subnet();
@@ -84,7 +85,7 @@ fn the_parts_of_one_firmware_share_the_reservation_of_their_interface() {
         assert_eq!(server.ask_via(START, interface, &ask(MessageType::Request, iaid)).address(), ip(0x11));
     }
     assert_eq!(server.ask_via(START, interface, &ask(MessageType::Renew, 1)).address(), ip(0x11));
-    // Whose interface it is was not heard, but read in the DUID.
+    // The hardware address was read from the DUID, not seen on the link.
     assert_eq!(server.ask(START, &ask(MessageType::Request, 3)).ia_status(), Some(Status::NoAddrsAvail));
 }
 
@@ -200,12 +201,13 @@ fn subnets_of_one_link_are_one_supply() {
     assert_eq!(server.lease(address).unwrap().subnet, "second");
 }
 
-/// On a link of its own each host's link-local address says its hardware address.
+/// On a link of its own, each host's link-local address contains its hardware address.
 fn heard_from(host: u8) -> Arrival {
     Arrival { from: format!("fe80::5054:ff:fe00:{host:x}").parse().unwrap(), ..LINK }
 }
 
-/// Copies of one disk on like boards: networkd makes the DUID of the machine's id, and the association's number of the interface's name.
+/// Copies of one disk on like boards: networkd makes the DUID from the machine id, and the IAID from the interface
+/// name.
 #[test]
 fn hosts_of_one_duid_and_one_association_have_an_address_each() {
     let mut server = server(subnet());
@@ -225,7 +227,7 @@ fn hosts_of_one_duid_and_one_association_have_an_address_each() {
     assert_eq!(others.ia_status(), Some(Status::NoBinding));
     let insists = server.ask_via(later, heard_from(2), &clone(MessageType::Rebind, &[first]));
     assert_eq!(insists.address(), second, "it has that one");
-    // Whose hardware address is not heard is known by its DUID and association alone.
+    // A host whose hardware address is not seen is identified by its DUID and IAID alone.
     assert_eq!(server.ask(later, &request).address(), first);
 }
 
@@ -244,7 +246,7 @@ fn a_host_keeps_what_is_reserved_for_its_duid_when_its_interface_is_another() {
     }
 }
 
-/// There are boards whose UUIDs are all one.
+/// Some boards all have the same UUID.
 #[test]
 fn machines_whose_firmware_has_one_duid_all_get_addresses() {
     let mut wide = subnet();
@@ -317,7 +319,7 @@ fn reserved_addresses_and_its_own_are_not_counted_as_those_of_the_range() {
     tight.dynamic = vec![AddressRange { start: ip(1), end: ip(9) }];
     tight.reservations = vec![reservation(1, 5), reservation(2, 0x11)];
     let cidr = tight.cidr;
-    // Its own is ::2.
+    // The server's own address is ::2.
     assert_eq!(server(tight).occupancy(START, cidr).unwrap().addresses, 7);
     let mut vast = subnet();
     vast.dynamic =
@@ -326,7 +328,7 @@ fn reserved_addresses_and_its_own_are_not_counted_as_those_of_the_range() {
     assert_eq!(server(vast).occupancy(START, cidr).unwrap().addresses, most);
 }
 
-/// So that no count of free addresses has it, which nobody is given.
+/// No count of free addresses may include the anycast address, which is given to no client.
 #[test]
 fn a_range_with_the_routers_address_is_refused() {
     let of = |start: u16, end: u16, cidr: &str| {
@@ -339,7 +341,7 @@ fn a_range_with_the_routers_address_is_refused() {
         let (cidr, config) = of(start, end, "2001:db8::/64");
         assert_eq!(config.check(), Err(ConfigError::NotAHost { what, address: ip(0), cidr }));
     }
-    // Both addresses of a link between two routers are hosts' (RFC 6164).
+    // Both addresses of a link between two routers are host addresses (RFC 6164).
     let (cidr, config) = of(0, 1, "2001:db8::/127");
     assert_eq!(with(config).occupancy(START, cidr).unwrap().free(), 2);
 }

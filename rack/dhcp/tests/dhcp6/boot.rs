@@ -1,4 +1,4 @@
-//! What boot clients are told (RFC 5970, UEFI 2.10 §24.7, iPXE).
+//! The boot options that clients get (RFC 5970, UEFI 2.10 §24.7, iPXE).
 
 use basalt_dhcp::v6::{Action, Arrival, Event, infiniband, ingress};
 use basalt_dhcp::{Architecture, BootClient, BootMode, Firmware};
@@ -74,7 +74,7 @@ fn ipxe_gets_its_script_and_is_reported_when_it_has_its_address() {
     let advertised = server.ask(START, &ipxe(solicit(1)));
     assert_eq!(url(&advertised).unwrap(), script);
     assert!(!advertised.0.iter().any(|it| matches!(it, Action::Report(Event::Boot { .. }))));
-    // What it is known by from here on was heard: anybody can write a MAC into a DUID.
+    // From here on the hardware address is seen on the link: a MAC in a DUID can be invented.
     let eui_64 = Arrival { from: "fe80::5054:ff:fe00:1".parse().unwrap(), ..LINK };
     for (via, heard) in [(eui_64, Some(mac(1))), (LINK, None)] {
         let granted = server.ask_via(START, via, &ipxe(about(MessageType::Request, 1, ip(0x100))));

@@ -1,4 +1,5 @@
-//! A hundred thousand clients that nobody has: what the server keeps of them, and what is left for the others.
+//! A hundred thousand invented clients: the memory that the server uses for them, and the addresses left for real
+//! clients.
 
 use basalt_dhcp::Time;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use crate::support::*;
 
 const CLIENTS: u32 = 100_000;
 
-/// A server with more addresses than there is memory for.
+/// A server with more addresses than fit in memory.
 fn vast() -> Server {
     let mut vast = subnet();
     vast.dynamic =
@@ -72,7 +73,7 @@ fn beside_a_vast_one() -> (Server, Arrival) {
     (server, Arrival { interface: INTERFACE + 1, ..LINK })
 }
 
-/// As many as there is room for lease an address of the vast range.
+/// Clients lease addresses of the vast range until the table is full.
 fn fill(server: &mut Server, now: Time) {
     for number in 0..u32::try_from(MAX_LEASES).unwrap() {
         server.ask(now, &stranger(MessageType::Request, number).here().ia(number, &[]));
@@ -113,7 +114,7 @@ fn what_is_told_and_what_is_kept_are_the_same_though_room_is_made() {
     let renew = stranger(MessageType::Renew, CLIENTS).here().ia(2, &[address]);
     assert_eq!(server.ask_via(START, there, &renew).lifetimes()[0].valid_life, day);
     fill(&mut server, START.plus_seconds(day - 400));
-    // Of all that have ended, that address is the one which did so first.
+    // That address is the one whose lease ended first.
     let now = START.plus_seconds(day + 300);
     let answer = server.ask_via(now, there, &own.here().ia(1, &[]).ia(2, &[address]));
     let (told, kept) = (answer.lifetimes(), answer.persisted());

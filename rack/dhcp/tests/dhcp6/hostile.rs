@@ -1,4 +1,4 @@
-//! Datagrams that break decoders: each is read, or refused.
+//! Datagrams that break decoders: each is decoded or refused.
 
 use basalt_dhcp::v6::ingress::{self, MAX_ASSOCIATIONS, Malformed};
 use dhcproto::v6::{MessageType, OptionCode};
@@ -54,7 +54,7 @@ fn refuses_more_than_anybody_needs() {
     assert_eq!(ingress::parse(&same.0).unwrap().associations.len(), 1, "each once");
 }
 
-/// Each of these makes dhcproto's decoder subtract from a length, and panic where overflow is checked.
+/// With each of these, dhcproto's decoder subtracts from a length, and panics if overflow checks are on.
 #[test]
 fn lengths_below_an_options_header_change_nothing() {
     for code in

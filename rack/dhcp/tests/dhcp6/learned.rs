@@ -1,4 +1,4 @@
-//! Leases that a server lost, and was told of by a region, which does not know the DUIDs of their clients.
+//! Leases that a server lost and a region reported. The region does not know the DUIDs of the clients.
 
 use basalt_dhcp::v6::{Action, AddressRange, Client, Duid, Event, Lease, Reservation, Server, Subnet, Told};
 use basalt_dhcp::{LeaseState, Mac};
@@ -10,7 +10,7 @@ fn told(address: std::net::Ipv6Addr, mac: Option<Mac>) -> Told {
     Told { address, mac, subnet: "lab".into(), ends: START.plus_seconds(86_400) }
 }
 
-/// A message of a host whose hardware address nobody hears, and whose DUID does not say it.
+/// A message of a host whose hardware address is neither seen on the link nor in its DUID.
 fn hidden(kind: MessageType, host: u8) -> Ask {
     Ask::bare(kind).option(OptionCode::ClientId, Duid::of_uuid([host; 16]).as_bytes())
 }
@@ -49,7 +49,7 @@ fn what_is_reserved_is_not_its_owners_while_a_lease_of_another_client_may_run() 
     learned.learn(START, [told(ip(0x11), Some(mac(9)))]);
     assert_eq!(learned.ask_via(START, interface(1), &request).ia_status(), Some(Status::NoAddrsAvail));
     assert_eq!(learned.ask_via(START, interface(9), &request).address(), ip(0x11));
-    // Whoever a MAC is reserved for would have shown it.
+    // A client with a reservation by MAC would have shown that MAC.
     let mut by_mac = reserved();
     by_mac.reservations = vec![reservation(1, 0x11)];
     let mut learned = server(by_mac);
@@ -58,7 +58,7 @@ fn what_is_reserved_is_not_its_owners_while_a_lease_of_another_client_may_run() 
     assert_eq!(learned.ask(START.plus_seconds(86_400), &solicit(1)).address(), ip(0x11));
 }
 
-/// All that is told by a message: reports of leases, and their records.
+/// The answer to a message, and the records of the leases that it reports.
 fn given_back(server: &mut Server, kind: MessageType, address: std::net::Ipv6Addr) -> (Answer, Vec<Lease>) {
     let answer = server.ask(START, &hidden(kind, 6).here().ia(1, &[address]));
     let leases = answer.0.iter().filter_map(|action| match action {
@@ -112,7 +112,8 @@ fn a_server_that_lost_its_leases_gives_none_of_those_that_a_region_knows_to_anot
     assert_eq!(server.ask(START, &solicit(5)).ia_status(), Some(Status::NoAddrsAvail));
     let insists = server.ask(START, &about(MessageType::Renew, 5, lost[0]));
     assert!(insists.addresses().is_empty(), "{insists:?}");
-    // Whose it is goes on with it, whatever its DUID is; who hides its hardware address is known by the address that it has.
+    // The client of a lease keeps it with any DUID. A client that hides its hardware address is recognised by the
+    // address that it has.
     assert_eq!(server.ask(START, &solicit(1)).address(), lost[0]);
     assert_eq!(server.ask(START, &about(MessageType::Renew, 1, lost[0])).address(), lost[0]);
     assert_eq!(server.ask(START, &about(MessageType::Renew, 6, lost[1])).address(), lost[1]);

@@ -1,4 +1,4 @@
-//! What holds for every input and every history.
+//! Properties that hold for every input and every history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -14,7 +14,7 @@ use crate::support::*;
 
 const CLIENTS: u8 = 6;
 
-/// Every option the server reads, in every message type, out of a relay or not.
+/// Every option that the server reads, in every message type, with or without a relay.
 fn elaborate(kind: u8, relay: bool) -> Vec<u8> {
     let ask = Ask::of(kind.into(), 1)
         .here()
@@ -83,7 +83,7 @@ proptest! {
         swallow(&datagram);
     }
 
-    /// What another codec writes is read as it was meant.
+    /// Messages that another codec encodes are decoded with the same meaning.
     #[test]
     fn dhcproto_is_understood(xid: [u8; 3], ias in vec((0u32..12, any::<u32>()), 0..8), client in vec(any::<u8>(), 1..131)) {
         let mut message = Message::new_with_id(MessageType::Renew, xid);
@@ -97,7 +97,7 @@ proptest! {
         prop_assert_eq!(packet.xid, xid);
         let duid = packet.client().unwrap();
         prop_assert_eq!(duid.as_bytes(), client.as_slice());
-        // Each once, in whichever order dhcproto wrote them.
+        // Each association once, in any order.
         let expected: BTreeSet<u32> = ias.iter().map(|(id, _)| *id).collect();
         let mut found: Vec<u32> = packet.associations.iter().map(|it| it.iaid).collect();
         found.sort_unstable();
@@ -113,7 +113,7 @@ enum Step {
         iaid: u8,
         take: bool,
     },
-    /// A REQUEST of an address that nobody advertised.
+    /// A REQUEST for an address that was not advertised.
     Insist {
         client: u8,
         iaid: u8,
@@ -145,9 +145,9 @@ enum Step {
     Wait {
         seconds: u32,
     },
-    /// The leases that were persisted, and nothing else, are there again.
+    /// A restart with the persisted leases only.
     Restart,
-    /// A client is reserved an address, which may be in use.
+    /// Reserves an address, which may be in use, for a client.
     Reserve {
         client: u8,
         address: u16,
@@ -170,13 +170,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Who was told what, as the clients themselves remember it.
+/// The clients and their addresses, as the clients themselves remember them.
 struct World {
     server: Server,
     subnet: Subnet,
     now: Time,
     journal: Vec<Lease>,
-    /// By address: its client, and until when it may use it.
+    /// The client of each address, and until when it may use it.
     held: BTreeMap<Ipv6Addr, ((u8, u8), Time)>,
 }
 

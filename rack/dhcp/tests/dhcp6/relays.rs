@@ -23,7 +23,7 @@ fn relayed(hops: u8, link: Ipv6Addr, peer: Ipv6Addr, options: &[(OptionCode, &[u
     Ask(bytes)
 }
 
-/// Takes a relay's layer off: hop count, link, peer, interface, and what is in it.
+/// Removes a relay's layer: hop count, link, peer, interface-id, and the inner message.
 fn unwrapped(bytes: &[u8]) -> (u8, Ipv6Addr, Ipv6Addr, Option<Vec<u8>>, Vec<u8>) {
     assert_eq!(bytes[0], u8::from(MessageType::RelayRepl));
     let address = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&bytes[at..at + 16]).unwrap());
@@ -94,7 +94,7 @@ fn the_link_address_nearest_to_the_client_chooses_the_subnet() {
     let inner = relayed(0, far, PEER, &[], &solicit(1));
     let outer = relayed(1, ip(1), far, &[], &inner);
     assert_eq!(address(&server().ask(START, &outer)).segments()[2], 5);
-    // A switch that relays names no link of its own.
+    // A layer-2 relay (a switch) names no link of its own.
     let inner = relayed(0, NONE, PEER, &[], &solicit(1));
     let outer = relayed(1, far, PEER, &[], &inner);
     assert_eq!(address(&server().ask(START, &outer)).segments()[2], 5);
@@ -112,7 +112,7 @@ fn the_relay_next_to_the_client_knows_its_mac() {
     assert_eq!(address(&server().ask(START, &told)).segments()[7], 0x11, "more than the DUID");
     let heard = relayed(0, far, "fe80::5054:ff:fe00:7".parse().unwrap(), &[], &solicit(1));
     assert_eq!(address(&server().ask(START, &heard)).segments()[7], 0x11);
-    // Only that relay heard the client.
+    // Only that relay saw the client's hardware address.
     let inner = relayed(0, far, PEER, &[], &solicit(1));
     let outer = relayed(1, far, far, &[(OptionCode::ClientLinklayerAddr, &seventh)], &inner);
     assert_ne!(address(&server().ask(START, &outer)).segments()[7], 0x11);
@@ -133,7 +133,7 @@ fn relays_nest_eight_deep_and_no_deeper() {
     assert_eq!(ingress::parse(&nothing.0), Err(Malformed::NothingRelayed));
 }
 
-/// The relay has an address of the first, and names that; the server has addresses of neither.
+/// The relay has an address in the first subnet and names it; the server has addresses in neither.
 #[test]
 fn a_client_behind_a_relay_has_what_is_reserved_for_it_in_any_subnet_of_its_link() {
     let far = |number: u16| {

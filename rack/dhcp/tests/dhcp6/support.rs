@@ -1,4 +1,5 @@
-//! A subnet, clients, and a way to talk to the server in few words. Requests are written here byte by byte; replies are read by dhcproto.
+//! A subnet, clients, and short functions to talk to the server. Requests are written here byte by byte; dhcproto reads
+//! the replies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
@@ -13,7 +14,7 @@ use dhcproto::{Decodable, Decoder};
 
 pub(crate) const START: Time = Time(1_700_000_000_000);
 pub(crate) const INTERFACE: u32 = 3;
-/// Nobody's EUI-64.
+/// A link-local address that is no EUI-64 address.
 pub(crate) const PEER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 1, 2, 3, 4);
 pub(crate) const LINK: Arrival = Arrival { interface: INTERFACE, from: PEER, to: None };
 
@@ -34,7 +35,7 @@ pub(crate) fn server_duid() -> Duid {
     Duid::of_uuid([7; 16])
 }
 
-/// One machine that is declared.
+/// A declaration of one machine.
 pub(crate) fn declared(client: u8, architecture: Architecture) -> Declared {
     HashMap::from([(mac(client), architecture)]).into()
 }
@@ -77,7 +78,7 @@ impl Ask {
         Self(vec![kind.into(), 1, 2, 3])
     }
 
-    /// One of this client.
+    /// A message of this client.
     pub(crate) fn of(kind: MessageType, client: u8) -> Self {
         Self::bare(kind).option(OptionCode::ClientId, duid(client).as_bytes())
     }
@@ -87,12 +88,12 @@ impl Ask {
         self
     }
 
-    /// Names this server.
+    /// Adds this server's identifier.
     pub(crate) fn here(self) -> Self {
         self.option(OptionCode::ServerId, server_duid().as_bytes())
     }
 
-    /// Wants an address, and names these.
+    /// Adds an identity association that asks for an address and lists these.
     pub(crate) fn ia(self, iaid: u32, addresses: &[Ipv6Addr]) -> Self {
         let mut value = [iaid.to_be_bytes(), [0; 4], [0; 4]].concat();
         for address in addresses {
@@ -111,7 +112,7 @@ pub(crate) fn about(kind: MessageType, client: u8, address: Ipv6Addr) -> Ask {
     Ask::of(kind, client).here().ia(1, &[address])
 }
 
-/// What came back for one message.
+/// The server's actions for one message.
 #[derive(Debug)]
 pub(crate) struct Answer(pub(crate) Vec<Action>);
 
@@ -165,12 +166,12 @@ impl Answer {
         }
     }
 
-    /// That of the message.
+    /// The status of the message.
     pub(crate) fn status(&self) -> Option<Status> {
         status(self.message().opts())
     }
 
-    /// That of its first association.
+    /// The status of its first association.
     pub(crate) fn ia_status(&self) -> Option<Status> {
         self.ias().first().and_then(|ia| status(&ia.opts))
     }
@@ -190,7 +191,7 @@ impl Answer {
     }
 }
 
-/// What an association says about addresses.
+/// The addresses of an association.
 pub(crate) fn addresses_of(association: &IANA) -> Vec<IAAddr> {
     let addresses = association.opts.iter();
     addresses.filter_map(|it| if let DhcpOption::IAAddr(it) = it { Some(it.clone()) } else { None }).collect()
@@ -210,7 +211,7 @@ pub(crate) trait Asked {
         self.ask_via(now, LINK, message)
     }
 
-    /// SOLICIT, ADVERTISE, REQUEST, REPLY.
+    /// Leases an address by SOLICIT, ADVERTISE, REQUEST, REPLY.
     fn lease_to(&mut self, now: Time, client: u8) -> Ipv6Addr {
         let offered = self.ask(now, &solicit(client));
         assert_eq!(offered.kind(), MessageType::Advertise);
