@@ -1,31 +1,31 @@
-//! The files by which GRUB and PXELINUX ask what to boot.
+//! The configuration files that GRUB and PXELINUX request.
 //!
-//! | who | asks for |
+//! | boot loader | request |
 //! | --- | --- |
-//! | GRUB, signed | `grub.cfg` in `/grub`, or in `/debian-installer/amd64/grub` where it was signed for installing; that sends it on |
-//! | GRUB | `grub.cfg-01-aa-bb-…` beside it, as GRUB itself would, or with colons |
-//! | PXELINUX | `pxelinux.cfg/01-aa-bb-…`, after one by the machine's UUID, which there is not |
+//! | GRUB, signed | `grub.cfg` in `/grub`, or in `/debian-installer/amd64/grub` if signed for installation; it loads the next one |
+//! | GRUB | `grub.cfg-01-aa-bb-…` in the same directory, or the same name with colons |
+//! | PXELINUX | `pxelinux.cfg/01-aa-bb-…`, after a file by the machine's UUID, which does not exist |
 
 use basalt_dhcp::Mac;
 
 use crate::script::Language;
 
-/// Where signed GRUBs look.
+/// The directories where signed GRUBs look.
 const GRUB_DIRS: [&str; 2] = ["grub/", "debian-installer/amd64/grub/"];
 
-/// `grub.cfg`, which knows no machine: it has GRUB ask with the MAC that it booted from.
+/// `grub.cfg`, the same for all machines: it makes GRUB request the file for the MAC that it booted from.
 pub const GRUB: &str = "source $prefix/grub.cfg-$net_default_mac\n";
 
-/// What such a file is.
+/// The content of such a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Config {
-    /// [`GRUB`].
+    /// The text [`GRUB`].
     Grub,
-    /// The script of a machine.
+    /// The script for the machine with this MAC.
     Script(Language, Mac),
 }
 
-/// The file of this path; a slash before it is ignored.
+/// The file with this path. A slash at its beginning is ignored.
 #[must_use]
 pub fn named(path: &str) -> Option<Config> {
     let path = path.strip_prefix('/').unwrap_or(path);
@@ -39,7 +39,7 @@ pub fn named(path: &str) -> Option<Config> {
     }
 }
 
-/// `01-aa-bb-…`, where 01 is Ethernet, or `aa:bb:…`.
+/// Reads `01-aa-bb-…`, where 01 is the Ethernet hardware type, or `aa:bb:…`.
 fn mac(name: &str) -> Option<Mac> {
     match name.strip_prefix("01-") {
         Some(dashed) => dashed.replace('-', ":").parse().ok(),

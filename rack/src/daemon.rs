@@ -1,8 +1,8 @@
-//! The daemon: everything of this crate, put together and kept running.
+//! The daemon: starts all parts of this crate and keeps them running.
 //!
-//! Services are bound to each served address, and addresses come and go with their interfaces: every two seconds what
-//! runs is compared with what should. A service that fails is started again after five seconds, and its health is told
-//! when it changes.
+//! Services are bound to each served address, and addresses come and go with their interfaces. Every two seconds the
+//! running services are compared with the wanted ones. A service that fails is started again after five seconds. Its
+//! health is reported when it changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -57,41 +57,41 @@ use crate::spool::{self, writer};
 use crate::strangers::Strangers;
 use crate::trace;
 
-/// How often interfaces are looked at.
+/// The interval at which interfaces are read.
 const INTERFACES: Duration = Duration::from_secs(2);
-/// How often it is looked for loaders that were not installed.
+/// The interval of the search for newly installed boot loaders.
 const INSTALLED: Duration = Duration::from_secs(60);
-/// How often concern files are looked at.
+/// The interval at which concern files are checked for changes.
 const FILES: Duration = Duration::from_secs(1);
-/// For how long the lock of the data directory may be held by what is left of the daemon before.
+/// How long to wait for the lock of the data directory: a previous daemon may still be ending.
 const PREDECESSOR: Duration = Duration::from_secs(1);
-/// Before a failed service is started again.
+/// The wait before a failed service is started again.
 const RESTART: Duration = Duration::from_secs(5);
-/// Before absent blobs are asked for again: at first, and at most.
+/// The wait before absent blobs are fetched again: the first and the longest.
 const PREFETCH: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(600)];
-/// How often what fetches left is looked at.
+/// The interval at which parts of abandoned fetches are removed.
 const TIDY: Duration = Duration::from_secs(3600);
-/// How long everything may take to stop.
+/// The longest time for a stop.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// Why the daemon does not start.
+/// The reason why the daemon does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The data directory.
+    /// The data directory cannot be used.
     #[error("data directory {0}: {1}")]
     DataDir(PathBuf, io::Error),
-    /// Another daemon runs on it.
+    /// Another daemon runs on the data directory.
     #[error(
         "another basalt-rack runs on data directory {0}; stop it first, or give this one a directory of its own"
     )]
     Running(PathBuf),
-    /// The key or certificate.
+    /// The rack's key or certificate cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The join token.
+    /// The join token is malformed.
     #[error(transparent)]
     Join(#[from] BadJoinToken),
-    /// Enrolment.
+    /// The rack could not enrol with a region.
     #[error(transparent)]
     Enrol(#[from] EnrolError),
 }
@@ -101,21 +101,21 @@ pub enum StartError {
 pub struct Daemon {
     data_dir: PathBuf,
     stop: CancellationToken,
-    /// Cancelled when a region says that this rack is deleted.
+    /// Cancelled when a region says that this rack was deleted.
     deleted: CancellationToken,
     tasks: TaskTracker,
     spool: SpoolThread,
     log_thread: LogThread,
-    /// What it tells.
+    /// The facts that the rack reports.
     pub facts: Facts,
-    /// Lines of logs that it took.
+    /// The log lines that the rack received.
     pub logs: Logs,
-    /// `basalt.spki` of its agent endpoint.
+    /// The value of `basalt.spki` for its agent endpoint: the SHA-256 of the public key.
     pub spki_sha256: String,
     lock: std::fs::File,
 }
 
-/// What runs on its own.
+/// A service that runs independently of the others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Service {
     /// TFTP and HTTP on an address.
@@ -128,7 +128,7 @@ enum Service {
     Syslog(SocketAddr),
 }
 
-/// What service tasks share.
+/// The state that service tasks share.
 #[derive(Clone)]
 struct Services {
     settings: Arc<Settings>,
@@ -139,17 +139,16 @@ struct Services {
     proxy: Arc<Proxy>,
     logs: Logs,
     tls: TlsAcceptor,
-    /// The same for all addresses, so that their connections are counted together.
+    /// One value for all addresses, so that their connections are counted together.
     site: Site,
     facts: Facts,
     tasks: TaskTracker,
 }
 
 impl Daemon {
-    /// Starts the rack: reads its files, enrols if it is told to and has not yet, and starts all services.
+    /// Starts the rack: reads its files, enrols if it has a join token and has not enrolled, and starts all services.
     ///
-    /// # Errors
-    /// What is wrong with its data directory or its join token. Services that cannot start now are tried again later.
+    /// # Errors The data directory or the join token cannot be used. Services that cannot start now are tried again later.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let dir = settings.data_dir.clone();
         let files = |error| StartError::DataDir(dir.clone(), error);
@@ -177,7 +176,7 @@ impl Daemon {
         let ports = Ports {
             server: settings.dhcp_port,
             client: settings.dhcp_client_port,
-            // Firmware asks no other.
+            // Firmware only asks this port.
             boot: (settings.dhcp_port == basalt_dhcp::SERVER_PORT).then_some(basalt_dhcp::BOOT_SERVER_PORT),
             http: settings.http_port,
         };
@@ -310,27 +309,26 @@ impl Daemon {
         })
     }
 
-    /// Ends when a region says that this rack is deleted.
+    /// Waits until a region says that this rack was deleted.
     pub async fn deleted(&self) {
         self.deleted.cancelled().await;
     }
 
-    /// Stops, and erases what a deleted rack must not keep ([`forget`]).
+    /// Stops, and erases the data that a deleted rack must not keep ([`forget`]).
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: a file cannot be erased.
     pub async fn forget(self) -> io::Result<()> {
         let dir = self.data_dir.clone();
         let _lock = self.end().await;
         forget::erase(&dir)
     }
 
-    /// Stops: no new requests, running ones end, facts become durable.
+    /// Stops: refuses new requests, lets running ones end, and makes facts durable.
     pub async fn stop(self) {
         self.end().await;
     }
 
-    /// Stops. The answer holds the data directory's lock.
+    /// Stops. Returns the file that holds the lock of the data directory.
     async fn end(self) -> std::fs::File {
         tracing::info!("stopping");
         self.stop.cancel();
@@ -344,7 +342,8 @@ impl Daemon {
     }
 }
 
-/// As what the rack is enrolled, if it is. It enrols where it has a join token and is not, or was and its certificate has ended.
+/// The membership of the rack, if it has enrolled. With a join token it enrols first if it has not, or if its
+/// certificate has expired.
 async fn membership(
     identity: &Identity,
     settings: &Settings,
@@ -360,7 +359,7 @@ async fn membership(
     };
     match (enrol(identity, &settings.name, &JoinToken::parse(token)?, clock).await, enrolled) {
         (Ok(membership), _) => Ok(Some(membership)),
-        // What it holds it goes on serving.
+        // The rack keeps its old membership and serves its stored concerns.
         (Err(error), Some(enrolled)) => {
             tracing::error!(%error, "this rack could not enrol again");
             Ok(Some(enrolled))
@@ -386,7 +385,7 @@ impl fmt::Display for Service {
 }
 
 impl Service {
-    /// Under what its health is told.
+    /// The names under which its health is reported.
     fn names(&self) -> Vec<String> {
         match self {
             Self::Files(address) => vec![format!("tftp {address}"), format!("http {address}")],
@@ -401,7 +400,7 @@ impl Service {
 }
 
 impl Services {
-    /// Keeps what runs equal to what should.
+    /// Starts and stops services until the running ones are the wanted ones.
     async fn keep(self, stop: CancellationToken) {
         let mut running: BTreeMap<Service, CancellationToken> = BTreeMap::new();
         let mut timer = tokio::time::interval(INTERFACES);
@@ -465,7 +464,7 @@ impl Services {
         }
     }
 
-    /// Says how the interfaces are that are to be served.
+    /// Reports the health of the interfaces in the configuration.
     fn tell_of_interfaces(&self, interfaces: &BTreeMap<String, Health>) {
         match interfaces::problems(&self.settings.interfaces) {
             Ok(problems) => {
@@ -477,7 +476,7 @@ impl Services {
         }
     }
 
-    /// What should run. Warns once about each interface on which something cannot.
+    /// The wanted services. Warns once about each interface where a service cannot run.
     fn wanted(&self, warned: &mut BTreeSet<String>) -> io::Result<BTreeSet<Service>> {
         let Settings { interfaces, addresses, router_advertisements, .. } = &*self.settings;
         let served = interfaces::served(interfaces)?;
@@ -505,7 +504,8 @@ impl Services {
         let served6 = interfaces::served6(interfaces)?;
         self.dhcp.v6.set_links(served6.iter().map(|it| (it.index, it.addresses.clone())).collect());
         if self.dhcp.v6.is_wanted() {
-            // A client may be told of files at any of these, and scripts name the address that they were asked at.
+            // A client may be given file URLs with any of these addresses, and a script names the address that it was
+            // requested from.
             let addresses = served6.iter().flat_map(|it| &it.addresses);
             wanted.extend(addresses.map(|&it| Service::Files(it.into())));
             wanted.extend(served6.iter().cloned().map(Service::Dhcp6));
@@ -630,7 +630,7 @@ impl Services {
     }
 }
 
-/// Tells how a service ended, and waits before it is started again.
+/// Reports how a service ended, and waits before it is started again.
 async fn pause(ended: io::Result<()>, health: &Health, stop: &CancellationToken) {
     let Err(error) = ended else { return };
     health.down(&advised(&error));
@@ -640,7 +640,7 @@ async fn pause(ended: io::Result<()>, health: &Health, stop: &CancellationToken)
     }
 }
 
-/// What failed, and what to do where the operating system's word for it does not say.
+/// The error, with advice if the operating system's message has none.
 fn advised(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
@@ -651,8 +651,8 @@ fn advised(error: &io::Error) -> String {
     }
 }
 
-/// The data directory's lock, which is one daemon's. Who has just ended may leave it to a child that has not begun its program yet: so it
-/// is waited for a little.
+/// Locks the data directory for this daemon. A daemon that has just ended may have left the lock to a child process
+/// that has not called exec yet. So this waits a little.
 async fn lock(dir: &Path) -> Result<std::fs::File, StartError> {
     let end = tokio::time::Instant::now() + PREDECESSOR;
     let path = dir.join("lock");
@@ -671,7 +671,7 @@ async fn lock(dir: &Path) -> Result<std::fs::File, StartError> {
     }
 }
 
-/// Has DHCP follow its concern, and what is installed of the loaders that it is to name.
+/// Reconfigures DHCP when its concern or the installed boot loaders change.
 async fn configure_dhcp(
     dhcp: Arc<Dhcp>,
     concerns: Arc<ConcernStore>,
@@ -691,7 +691,7 @@ async fn configure_dhcp(
             },
             _ = timer.tick() => false,
         };
-        // What came meanwhile is not seen yet, and is news then.
+        // A concern that arrives from here on stays pending; the next iteration handles it.
         let Some(concern) = view.borrow().clone() else { continue };
         let lacking = loaders.lacking(&concern);
         if !changed && before.as_ref() == Some(&lacking) {
@@ -748,8 +748,8 @@ async fn watch_files(concerns: Arc<ConcernStore>, stop: CancellationToken) {
     }
 }
 
-/// Sees to it that what the images concern wants to be here already is here, and sound. One after the other: what machines
-/// wait for goes first.
+/// Fetches and verifies the blobs that the images concern marks for prefetching. One after the other: fetches that
+/// machines wait for go first.
 async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: CancellationToken) {
     let mut view = concerns.views.images.subscribe();
     let [first, most] = PREFETCH;

@@ -1,14 +1,14 @@
-//! Whether what this rack has to keep can be written, as whoever wrote last found. A region is told in the rack's introduction, since facts
-//! have to be written themselves before they are told.
+//! The result of the latest write to each file of the rack. A region learns of a full disk from the rack's hello,
+//! because a fact must be written to the disk before it is sent.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How the names of leases begin, which are granted only where they can be written.
+/// The prefix in the names of lease files. A lease is granted only if it can be written.
 pub const LEASES: &str = "leases";
 
-/// What can and what cannot be written.
+/// The files that could not be written, with the error of each.
 #[derive(Debug, Default)]
 pub struct Disk(Mutex<BTreeMap<&'static str, Problem>>);
 
@@ -19,7 +19,7 @@ struct Problem {
 }
 
 impl Disk {
-    /// Takes note of how it went to write something of this name, which is in the plural.
+    /// Notes the result of writing to the files with this name, a plural noun.
     pub fn wrote(&self, what: &'static str, result: Result<(), &io::Error>) {
         match result {
             Ok(()) => drop(self.locked().remove(what)),
@@ -30,19 +30,19 @@ impl Disk {
         }
     }
 
-    /// Whether more room would help.
+    /// True if a write failed because the disk is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.locked().values().any(|problem| problem.is_full)
     }
 
-    /// Whether a lease could not be granted.
+    /// True if a lease could not be written, and so not granted.
     #[must_use]
     pub fn gives_no_address(&self) -> bool {
         self.locked().keys().any(|what| what.starts_with(LEASES))
     }
 
-    /// What cannot be written, what that means, and what to do.
+    /// A message for people: the files that cannot be written, the consequence and the remedy.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let gives_no_address = self.gives_no_address();
@@ -66,7 +66,7 @@ impl Disk {
     }
 }
 
-/// Whether a disk has no room for what was to be written.
+/// True if the error says that the disk is full.
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -1,4 +1,4 @@
-//! Files that are either the old ones or the new ones, whatever happens in between.
+//! Files that are replaced atomically: after a crash they have either the old or the new content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,16 +7,14 @@ use std::path::{Path, PathBuf};
 
 /// Makes a directory and its parents, readable by this account only.
 ///
-/// # Errors
-/// The file system's.
+/// # Errors `io::Error`: a directory cannot be made.
 pub fn private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Replaces a file as a whole (mode 0600): written beside it, synced, renamed, directory synced.
+/// Replaces a whole file (mode 0600): writes a new one beside it, syncs it, renames it, syncs the directory.
 ///
-/// # Errors
-/// The file system's; the old file is then still there.
+/// # Errors `io::Error`: the old file is unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = beside(path, "new");
     write_synced(&temporary, bytes)?;
@@ -24,10 +22,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_parent(path)
 }
 
-/// [`replace`], and what was there before stays as `PATH.old`.
+/// Like [`replace`], and keeps the previous file as `PATH.old`.
 ///
-/// # Errors
-/// The file system's; the old file is then still there.
+/// # Errors `io::Error`: the old file is unchanged.
 pub fn replace_keeping_old(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = beside(path, "new");
     write_synced(&temporary, bytes)?;
@@ -42,7 +39,7 @@ pub fn replace_keeping_old(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_parent(path)
 }
 
-/// `PATH.SUFFIX`.
+/// The path `PATH.SUFFIX`.
 #[must_use]
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -51,10 +48,9 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Makes renames, links and new files of the path's directory durable.
+/// Makes renames, links and new files in the path's directory durable.
 ///
-/// # Errors
-/// The file system's.
+/// # Errors `io::Error`: the directory cannot be synced.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),

@@ -1,14 +1,15 @@
-//! What keeps late commands from doing harm: retired incarnations, and the highest epoch per BMC. File `epochs`.
+//! Protection against late power commands: the retired incarnations, and the highest epoch per BMC. Stored in the file
+//! `epochs`.
 //!
-//! | command | seen at this BMC before | answer |
+//! | command | seen at this BMC before | decision |
 //! | --- | --- | --- |
 //! | of a retired incarnation | | refused |
 //! | of a new incarnation | | run; the earlier incarnation is retired |
 //! | lower epoch | a higher one | refused |
 //! | same or higher epoch, new id | | run |
-//! | id already run | finished | nothing: its result is in the spool |
-//! | id already run | still running | nothing: its result will come |
-//! | id already run | running when this rack stopped | run again if that is harmless, else reported as interrupted |
+//! | id already run | finished | not run: its result is in the spool |
+//! | id already run | still running | not run: its result will come |
+//! | id already run | running when this rack stopped | run again if that is harmless, otherwise reported as interrupted |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,32 +21,32 @@ use tokio::sync::watch;
 
 use crate::journal::Journal;
 
-/// Commands remembered per BMC, to recognise repeats.
+/// The commands remembered per BMC, to recognise repeats.
 const REMEMBERED: usize = 16;
-/// The file is rewritten once it has grown by this much.
+/// The file is rewritten once it has grown by this many bytes.
 const COMPACT_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Record {
-    /// The incarnation in force from here on; those before are retired.
+    /// The incarnation in force from here on. Earlier ones are retired.
     Incarnation { uuid: String },
-    /// A command was admitted (`done: false`), or has finished.
+    /// A command was admitted (`done: false`) or has finished (`done: true`).
     Command { bmc: String, incarnation: String, epoch: u64, id: String, done: bool },
 }
 
-/// What to do with a power command.
+/// The decision about a power command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
     /// Run it, then call [`Epochs::finished`].
     Run,
-    /// A repeat of one that ran or is running.
+    /// Do not run it: it repeats a command that has run or is running.
     Repeat,
-    /// A repeat of one that was running when this rack was stopped: nobody knows how far it came. Admitted.
+    /// Repeats a command that was running when this rack was stopped. Its progress is unknown. The repeat is admitted.
     Interrupted,
-    /// Older than what this BMC has seen.
+    /// Its epoch is older than the highest one at this BMC, or its incarnation is retired.
     Stale {
-        /// The highest epoch seen.
+        /// The highest epoch that the BMC has seen.
         highest: u64,
     },
 }
@@ -112,7 +113,7 @@ impl State {
     }
 }
 
-/// The file and what it says.
+/// The file and its state.
 #[derive(Debug)]
 pub struct Epochs {
     inner: Mutex<(Journal<Record>, State)>,
@@ -123,8 +124,7 @@ pub struct Epochs {
 impl Epochs {
     /// Reads `DIR/epochs`.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the file cannot be read or written.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let (mut journal, found) = Journal::open(&data_dir.join("epochs"))?;
         let mut state = State::default();
@@ -141,7 +141,7 @@ impl Epochs {
         Ok(Self { inner: Mutex::new((journal, state)), in_force })
     }
 
-    /// Incarnations that another one has replaced.
+    /// Incarnations that were replaced by another one.
     pub fn retired(&self) -> BTreeSet<String> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).1.retired.clone()
     }
@@ -149,14 +149,14 @@ impl Epochs {
     /// Waits until another incarnation than this one is in force.
     pub async fn replaced(&self, incarnation: &str) {
         let mut in_force = self.in_force.subscribe();
-        // It cannot end before this does.
+        // The sender lives as long as `self`, so this cannot fail.
         let _ = in_force.wait_for(|now| now.as_deref() != Some(incarnation)).await;
     }
 
-    /// A region of this incarnation spoke, over a link that proved it to be ours: those before are retired.
+    /// Puts the incarnation of a region in force and retires earlier ones. The region's link must have been
+    /// authenticated.
     ///
-    /// # Errors
-    /// The file system's; nothing has changed then.
+    /// # Errors `io::Error`: the file cannot be written; nothing has changed.
     pub fn enter(&self, incarnation: &str) -> io::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (journal, state) = &mut *inner;
@@ -169,10 +169,9 @@ impl Epochs {
         Ok(())
     }
 
-    /// Decides about a command and remembers it durably before it may run.
+    /// Decides about a command and stores the decision durably before the command may run.
     ///
-    /// # Errors
-    /// The file system's; the command must not run then.
+    /// # Errors `io::Error`: the file cannot be written; the command must not run.
     pub fn admit(&self, bmc: &str, incarnation: &str, epoch: u64, id: &str) -> io::Result<Admission> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (journal, state) = &mut *inner;
@@ -210,10 +209,9 @@ impl Epochs {
         Ok(admission)
     }
 
-    /// The command's result is durable in the spool.
+    /// Notes that the command's result is durable in the spool.
     ///
-    /// # Errors
-    /// The file system's: a repeat after a restart would run again.
+    /// # Errors `io::Error`: the file cannot be written; a repeat after a restart would run again.
     pub fn finished(&self, bmc: &str, incarnation: &str, epoch: u64, id: &str) -> io::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (journal, state) = &mut *inner;

@@ -1,4 +1,4 @@
-//! Facts that the rack tells: their subject, their observation, and the gate that every fact passes ([`printable`]).
+//! Facts that the rack reports: their subject, their observation, and the check that every fact passes ([`printable`]).
 
 use basalt_api::agent::TaskResult;
 use basalt_api::values::{UntrustedMessage, UntrustedName};
@@ -11,21 +11,21 @@ use basalt_proto::rack_v1::{
 
 use crate::boot::{Armed, BootTable};
 
-/// Whom a fact is about.
+/// The subject of a fact.
 #[derive(Debug, Clone, Default)]
 pub struct About {
-    /// Empty when unknown.
+    /// The machine's uid. Empty when unknown.
     pub machine_uid: String,
-    /// Empty when there is none.
+    /// The MAC. Empty when there is none.
     pub mac: String,
-    /// Which step it answers.
+    /// The key of the step that the fact answers.
     pub step_key: String,
-    /// 0: none.
+    /// The number of the attempt; 0 if there is none.
     pub attempt: u64,
 }
 
 impl About {
-    /// A MAC, and the machine it belongs to, if any.
+    /// A MAC, and the machine that has it, if any.
     #[must_use]
     pub fn mac(mac: Mac, table: Option<&BootTable>) -> Self {
         let machine = table.and_then(|table| table.machine(mac));
@@ -43,7 +43,7 @@ impl About {
         }
     }
 
-    /// A fact about it. It is dated as it is told.
+    /// A fact about the subject. Its time is set when it is sent to the spool.
     #[must_use]
     pub fn saw(&self, body: Body) -> Fact {
         Fact {
@@ -57,7 +57,7 @@ impl About {
         }
     }
 
-    /// It asked for something at boot.
+    /// A fact that the subject requested something at boot.
     #[must_use]
     pub fn requested(&self, service: &str, what: &str, answer: &str, address: &str) -> Fact {
         self.saw(Body::BootRequest(BootRequestFact {
@@ -68,14 +68,14 @@ impl About {
         }))
     }
 
-    /// Something that a person should see.
+    /// An alarm about the subject, for people.
     #[must_use]
     pub fn alarm(&self, code: &str, message: &str) -> Fact {
         self.saw(Body::Alarm(BootAlarm { code: code.to_owned(), message: message.to_owned() }))
     }
 }
 
-/// How a service of this rack is.
+/// The health of a service of this rack.
 #[must_use]
 pub fn health(service: &str, problem: Option<&str>) -> Fact {
     let message = problem.unwrap_or_default().to_owned();
@@ -86,7 +86,7 @@ pub fn health(service: &str, problem: Option<&str>) -> Fact {
     }))
 }
 
-/// Words about something that is as it may be.
+/// A remark about a healthy service.
 #[must_use]
 pub fn remark(service: &str, message: &str) -> Fact {
     let (service, message) = (service.to_owned(), message.to_owned());
@@ -97,11 +97,11 @@ fn uid(machine: Option<&BootMachine>) -> String {
     machine.map(|machine| machine.machine_uid.clone()).unwrap_or_default()
 }
 
-/// Makes every text of a fact printable and of bounded length ([`UntrustedName`], [`UntrustedMessage`]).
+/// Makes every text of a fact printable and limits its length ([`UntrustedName`], [`UntrustedMessage`]).
 #[must_use]
 pub fn printable(fact: Fact) -> Fact {
     let body = fact.body.map(|mut body| {
-        // Each message is taken apart whole: a new field has to be decided on.
+        // Every message is destructured completely, so that a new field does not compile without a decision.
         match &mut body {
             Body::Lease(LeaseFact {
                 address,
@@ -141,7 +141,7 @@ pub fn printable(fact: Fact) -> Fact {
             }
             Body::Result(AgentResult { json, address }) => {
                 names([address]);
-                // The region raises an alarm for a result that is no JSON.
+                // The region raises an alarm if a result is not JSON.
                 *json =
                     TaskResult::from_outside(json).map(|it| it.to_string().into_bytes()).unwrap_or_default();
             }

@@ -1,8 +1,8 @@
-//! Erasing what a rack knows, once the region has deleted it.
+//! Erases the secrets of a rack that the region has deleted.
 //!
-//! Erased: what the region told the rack (passwords of BMCs, tasks, keys, images), facts that no region took, lines of
-//! logs, the proxy's files, and the rack's key. Kept: what protects the network if a rack is set up again on this host (leases, the DUID, the clock, the epochs of
-//! BMCs); none of it is secret.
+//! Erased: everything that the region sent (BMC passwords, tasks, keys, images), facts that no region received, log
+//! lines, the proxy's files, and the rack's key. Kept: the files that protect the network if a rack is set up again on
+//! this host (leases, the DUID, the clock, the epochs of BMCs). They contain no secrets.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,15 @@ use std::path::Path;
 
 use crate::durable;
 
-/// In this order: a rack that is killed in between still has its key, dials again, and is told again.
+/// The order matters: a rack that is killed in between still has its key, so it dials again and learns again that it
+/// was deleted.
+/// deleted.
 const ERASED: [&str; 8] =
     ["concerns", "attempts", "spool", "logs", "proxy", "certificates", "blobs", "identity"];
 
-/// Erases what a deleted rack knows below its data directory. Nothing may work on these files any more.
+/// Erases the secrets in the data directory of a deleted rack. No task may use these files any more.
 ///
-/// # Errors
-/// The file system's, with the path; what is not erased yet is left for another try.
+/// # Errors `io::Error` with the path; files that are not erased yet stay for another try.
 pub fn erase(data_dir: &Path) -> io::Result<()> {
     for name in ERASED {
         let path = data_dir.join(name);

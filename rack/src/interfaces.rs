@@ -1,4 +1,4 @@
-//! This host's network interfaces, and which of their addresses the rack serves.
+//! This host's network interfaces, and the addresses that the rack serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,22 +16,22 @@ use tokio::net::UdpSocket;
 /// An interface whose clients are served.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Served {
-    /// Its name.
+    /// The name of the interface.
     pub interface: String,
-    /// Its index.
+    /// The kernel's index of the interface.
     pub index: u32,
-    /// Its own hardware address; `None` where there are no Ethernet frames.
+    /// Its hardware address; `None` if it has no Ethernet frames.
     pub mac: Option<Mac>,
-    /// What services are bound to, at least one.
+    /// The addresses that services are bound to; at least one.
     pub addresses: Vec<Ipv4Addr>,
 }
 
 /// An interface whose clients are served by DHCPv6.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Served6 {
-    /// Its name.
+    /// The name of the interface.
     pub interface: String,
-    /// Its index.
+    /// The kernel's index of the interface.
     pub index: u32,
     /// Its link-local addresses.
     pub link_local: Vec<Ipv6Addr>,
@@ -44,13 +44,13 @@ pub struct Served6 {
 pub struct Link {
     /// The interface's name.
     pub interface: String,
-    /// Its index.
+    /// The kernel's index of the interface.
     pub index: u32,
-    /// The address.
+    /// The link-local address.
     pub address: Ipv6Addr,
 }
 
-/// linux/if_arp.h: ARPHRD_ETHER.
+/// The hardware type of Ethernet: ARPHRD_ETHER in linux/if_arp.h.
 const ETHERNET: u16 = 1;
 
 #[derive(Debug, Default)]
@@ -91,10 +91,10 @@ fn list() -> io::Result<BTreeMap<String, Found>> {
     Ok(found)
 }
 
-/// What an Ethernet carries in one piece, where nothing else is known.
+/// The MTU of Ethernet, in bytes, used if the interface's own is unknown.
 const ETHERNET_MTU: u16 = 1500;
 
-/// The largest packet of the interface that has an address, in bytes; more than 65535 is as much.
+/// The MTU of the interface that has this address, in bytes; at most 65,535.
 #[must_use]
 pub fn mtu(address: IpAddr) -> u16 {
     let has_it = |entry: &nix::ifaddrs::InterfaceAddress| {
@@ -108,7 +108,7 @@ pub fn mtu(address: IpAddr) -> u16 {
     mtu.map_or(ETHERNET_MTU, |mtu| u16::try_from(mtu).unwrap_or(u16::MAX))
 }
 
-/// The VRF that an interface is in: routes of its packets are that one's.
+/// The VRF of an interface. The routes of its packets come from the VRF's table.
 #[must_use]
 pub fn vrf(interface: &str) -> Option<String> {
     let master = std::fs::canonicalize(format!("/sys/class/net/{interface}/master")).ok()?;
@@ -117,11 +117,11 @@ pub fn vrf(interface: &str) -> Option<String> {
     is_vrf.then(|| master.file_name()?.to_str().map(str::to_owned)).flatten()
 }
 
-/// A socket that datagrams to hosts behind routers leave by, whichever way the routes have them go: bound to an address of an interface, and not to
-/// the interface. It takes nothing in, as what comes by other interfaces is not served.
+/// A socket for datagrams to hosts behind routers. It is bound to an address of the interface and not to the interface
+/// itself, so the routing table decides the way. It receives nothing: datagrams from other interfaces must not be
+/// served.
 ///
-/// # Errors
-/// The operating system's.
+/// # Errors `io::Error`: the socket cannot be opened or bound.
 pub fn routed(interface: &str, from: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(from), Type::DGRAM, Some(Protocol::UDP))?;
     if from.is_ipv6() {
@@ -137,13 +137,12 @@ pub fn routed(interface: &str, from: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// The whole of a program that lets no packet in: linux/filter.h, `BPF_RET | BPF_K` with 0.
+/// A BPF program that drops every packet: `BPF_RET | BPF_K` with 0 (linux/filter.h).
 const DROP: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
-/// Every interface with what it has, as a rack introduces itself.
+/// Every interface with its addresses, for the rack's hello.
 ///
-/// # Errors
-/// The operating system's.
+/// # Errors `io::Error`: the interfaces cannot be listed.
 pub fn describe() -> io::Result<Vec<Interface>> {
     let describe = |(name, it): (String, Found)| Interface {
         name,
@@ -158,10 +157,9 @@ pub fn describe() -> io::Result<Vec<Interface>> {
     Ok(list()?.into_iter().map(describe).collect())
 }
 
-/// Every address of the named interfaces now, but for link-local ones; and whether each of them has one.
+/// The current addresses of the named interfaces, without link-local ones. The flag is true if each interface has one.
 ///
-/// # Errors
-/// The operating system's.
+/// # Errors `io::Error`: the interfaces cannot be listed.
 pub fn addresses(interfaces: &[String]) -> io::Result<(Vec<IpAddr>, bool)> {
     let found = list()?;
     let of = |name: &String| {
@@ -175,10 +173,10 @@ pub fn addresses(interfaces: &[String]) -> io::Result<(Vec<IpAddr>, bool)> {
     Ok((of_each.into_iter().flatten().collect(), each_has_one))
 }
 
-/// Why machines on each of the named interfaces cannot be served now, and what to do; nothing of those where they can.
+/// The reason why machines on a named interface cannot be served now, and the remedy. Interfaces without a problem are
+/// left out.
 ///
-/// # Errors
-/// The operating system's.
+/// # Errors `io::Error`: the interfaces cannot be listed.
 pub fn problems(interfaces: &[String]) -> io::Result<BTreeMap<String, String>> {
     let found = list()?;
     let problem = |name: &String| {
@@ -205,10 +203,9 @@ pub fn problems(interfaces: &[String]) -> io::Result<BTreeMap<String, String>> {
     Ok(interfaces.iter().filter_map(|name| Some((name.clone(), problem(name)?))).collect())
 }
 
-/// Those of the named interfaces that have an IPv4 address now.
+/// The named interfaces that have an IPv4 address now.
 ///
-/// # Errors
-/// The operating system's.
+/// # Errors `io::Error`: the interfaces cannot be listed.
 pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
     let mut served = BTreeSet::new();
     for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
@@ -221,10 +218,9 @@ pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
     Ok(served)
 }
 
-/// Those of the named interfaces that have an IPv6 address now beside their link-local ones.
+/// The named interfaces that have an IPv6 address now other than a link-local one.
 ///
-/// # Errors
-/// The operating system's.
+/// # Errors `io::Error`: the interfaces cannot be listed.
 pub fn served6(interfaces: &[String]) -> io::Result<BTreeSet<Served6>> {
     let mut served = BTreeSet::new();
     for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
@@ -238,20 +234,18 @@ pub fn served6(interfaces: &[String]) -> io::Result<BTreeSet<Served6>> {
     Ok(served)
 }
 
-/// An interface's hardware address with its index, as packet sockets are bound to it.
+/// The hardware address and index of an interface, as packet sockets need them for binding.
 ///
-/// # Errors
-/// The operating system's, or it is not there.
+/// # Errors `io::Error`: the interfaces cannot be listed, or the interface does not exist.
 pub fn link_address(interface: &str) -> io::Result<LinkAddr> {
     let mut all = getifaddrs()?.filter(|entry| entry.interface_name == interface);
     let found = all.find_map(|entry| entry.address?.as_link_addr().copied());
     found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
-/// The link-local addresses of the named interfaces as they are now, one for each interface that has any and is served.
+/// The current link-local addresses of the named interfaces: one for each interface that has any and is served.
 ///
-/// # Errors
-/// The operating system's.
+/// # Errors `io::Error`: the interfaces cannot be listed.
 pub fn links(interfaces: &[String]) -> io::Result<BTreeSet<Link>> {
     let mut links = BTreeSet::new();
     for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {

@@ -1,8 +1,8 @@
-//! Opening a lease file, and knowing that leases were lost with one.
+//! Opens a lease file, and detects that leases were lost.
 //!
-//! A rack that lost leases cannot tell which of its addresses are in use: until those that it alone knew of must have ended, it
-//! gives none to clients that it does not know. It may die before that, and then finds a lease file: the new one. What was lost
-//! is therefore noted beside it, in `FILE.lost`, before the file itself is touched.
+//! A rack that lost leases does not know which of its addresses are in use. Until the leases that only it knew must
+//! have ended, it gives no addresses to unknown clients. It may crash before that, and then finds a lease file: the new
+//! one. So the loss is noted in `FILE.lost` before the file itself is touched.
 
 use std::fs;
 use std::io;
@@ -17,44 +17,43 @@ use crate::clock::Clock;
 use crate::durable;
 use crate::journal::Journal;
 
-/// The longest lease that nobody but a lost lease file knew of.
+/// The longest lease that no region knew of.
 pub const UNKNOWN_LEASES: Duration = Duration::from_secs(600);
-/// How long a loss is remembered. Leases are not longer.
+/// How long a loss is remembered; no lease is longer.
 const REMEMBERED: Duration = Duration::from_secs(31 * 86_400);
-/// That of DHCPv4, in the data directory.
+/// The DHCPv4 lease file, in the data directory.
 pub const V4: &str = "leases";
-/// That of DHCPv6.
+/// The DHCPv6 lease file, in the data directory.
 pub const V6: &str = "leases6";
 
 /// An open lease file.
 #[derive(Debug)]
 pub struct Opened<T> {
-    /// The file.
+    /// The file, for appending.
     pub journal: Journal<T>,
-    /// What it held, oldest first.
+    /// The records of the file, oldest first.
     pub records: Vec<T>,
-    /// When leases were lost that are not among them.
+    /// When leases were lost, if they were.
     pub lost_at: Option<Time>,
 }
 
-/// Until when no dynamic address is given to unknown clients, where leases were lost. `told`: what other
-/// racks may let clients keep was told by a region, or they let none.
+/// Until when unknown clients get no dynamic address after leases were lost. `told`: a region has reported the leases
+/// that other racks may extend, or there are no such racks.
 #[must_use]
 pub fn withheld_until(lost_at: Time, told: bool) -> Time {
     lost_at + UNKNOWN_LEASES + if told { Duration::ZERO } else { GRACE }
 }
 
-/// For how much longer leases may run that were lost, where the longest lasts so many seconds.
+/// How much longer lost leases may run, if the longest lease time is this many seconds.
 #[must_use]
 pub fn unsure(lost_at: Option<Time>, longest_seconds: Option<u32>, now: Time) -> Duration {
     let longest = Duration::from_secs(longest_seconds.unwrap_or_default().into()).max(UNKNOWN_LEASES);
     lost_at.map_or(Duration::ZERO, |at| now.until(at + longest + GRACE))
 }
 
-/// Notes that this data directory lacks leases: its rack has taken the place of another, whose addresses it leases.
+/// Notes that this data directory lacks leases: its rack replaces another one and leases that one's addresses.
 ///
-/// # Errors
-/// The file system's.
+/// # Errors `io::Error`: the note cannot be written.
 pub fn note_loss(data_dir: &Path, now: Time) -> io::Result<()> {
     [V4, V6].iter().try_for_each(|file| note(&data_dir.join(file), now))
 }
@@ -63,11 +62,10 @@ fn note(file: &Path, now: Time) -> io::Result<()> {
     durable::replace(&durable::beside(file, "lost"), format!("{}\n", now.unix_millis()).as_bytes())
 }
 
-/// Opens a lease file. `used`: leases were kept in it; where it is not there, they are lost. `granted`: when a lease was, which the
-/// clock is not earlier than from here on.
+/// Opens a lease file. `used`: leases were stored in it, so if it is absent, they are lost. `granted` returns the time
+/// when a record was made; the clock is moved forward to the latest of them.
 ///
-/// # Errors
-/// The file system's.
+/// # Errors `io::Error`: a file cannot be read or written.
 pub fn open<T>(path: &Path, used: bool, clock: &Clock, granted: impl Fn(&T) -> Time) -> io::Result<Opened<T>>
 where
     T: Serialize + DeserializeOwned,
@@ -86,7 +84,7 @@ where
     }
     let noted = durable::beside(path, "lost");
     let mut lost_at = match fs::read_to_string(&noted) {
-        // Where file `clock` was lost, time may have begun anew.
+        // If the file `clock` was lost, the time may have started over, so a loss cannot be later than now.
         Ok(at) => Some(at.trim().parse().map_or(now, Time).min(now)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
@@ -112,7 +110,7 @@ mod tests {
 
     fn lost_at(path: &Path, used: bool, now: Time) -> Option<Time> {
         let mut opened = open::<u32>(path, used, &Clock::stopped(now), |_| Time(0)).unwrap();
-        // As servers do.
+        // As servers do after opening.
         opened.journal.rewrite(&opened.records).unwrap();
         opened.lost_at
     }

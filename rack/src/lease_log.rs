@@ -1,4 +1,4 @@
-//! Leases on their way to disk: a thread writes what waits with one sync, while the server goes on answering.
+//! The writer of a lease file: a thread writes all waiting leases with one sync, while the server goes on answering.
 
 use std::io;
 use std::sync::Arc;
@@ -14,25 +14,24 @@ use tokio::sync::oneshot;
 use crate::disk::Disk;
 use crate::journal::Journal;
 
-/// The lease file is rewritten when it has grown to this size.
+/// The file is rewritten when it has grown to this many bytes.
 const COMPACT_BYTES: u64 = 64 << 20;
-/// Records that are written with one sync.
+/// The most records that are written with one sync.
 const TOGETHER: usize = 4096;
-/// While they cannot be written, it is looked so often whether they can.
+/// While writes fail, they are tried again at this interval.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Why leases are not on disk. Of those that were written together each is told.
+/// The reason why leases are not on disk. All leases of one write share it.
 pub(crate) type NotKept = Arc<io::Error>;
 
-/// What becomes of leases that are to be kept.
+/// A handle to wait for the writing of leases.
 #[derive(Debug)]
 pub(crate) struct Kept(oneshot::Receiver<Result<(), NotKept>>);
 
 impl Kept {
-    /// Ends when they are on disk, or cannot be brought there.
+    /// Waits until the leases are on disk, or cannot be written.
     ///
-    /// # Errors
-    /// The file system's; they are then not in the file.
+    /// # Errors The I/O error; the leases are not in the file.
     pub(crate) async fn wait(&mut self) -> Result<(), NotKept> {
         let ended = |_| Err(Arc::new(io::Error::other("the thread that writes leases has ended")));
         (&mut self.0).await.unwrap_or_else(ended)
@@ -41,11 +40,11 @@ impl Kept {
 
 struct Work<T> {
     records: Vec<T>,
-    /// Whoever waits for it.
+    /// The sender of the result, if the caller waits for it.
     done: Option<oneshot::Sender<Result<(), NotKept>>>,
 }
 
-/// What is to be written next. While something could not be, that is tried again.
+/// The next records to write. While a write has failed, one unwritten record is tried again.
 fn next<T: Clone>(queue: &mpsc::Receiver<Work<T>>, unwritten: Option<&T>) -> Option<Work<T>> {
     let Some(unwritten) = unwritten else { return queue.recv().ok() };
     match queue.recv_timeout(AGAIN) {
@@ -55,11 +54,11 @@ fn next<T: Clone>(queue: &mpsc::Receiver<Work<T>>, unwritten: Option<&T>) -> Opt
     }
 }
 
-/// The lease file. Dropped, it ends when all is written.
+/// The lease file. Dropping it waits until everything is written.
 #[derive(Debug)]
 pub(crate) struct LeaseLog<T> {
     work: Option<mpsc::Sender<Work<T>>>,
-    /// What was to be written last is not.
+    /// True if the latest write failed.
     fails: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -68,10 +67,10 @@ impl<T> LeaseLog<T>
 where
     T: Clone + Serialize + DeserializeOwned + Send + 'static,
 {
-    /// Starts the thread, which tells `disk` of these leases. `all` answers what is worth keeping, with everything that was given to [`LeaseLog::keep`] before.
+    /// Starts the thread, which reports the result of each write to `disk`. `all` returns the records to keep when the
+    /// file is rewritten; they must include everything passed to [`LeaseLog::keep`] before.
     ///
-    /// # Errors
-    /// The operating system has no thread.
+    /// # Errors `io::Error`: the thread cannot be started.
     pub(crate) fn start(
         mut journal: Journal<T>,
         (disk, name): (Arc<Disk>, &'static str),
@@ -81,7 +80,7 @@ where
         let fails = Arc::new(AtomicBool::new(false));
         let says = Arc::clone(&fails);
         let thread = std::thread::Builder::new().name("leases".to_owned()).spawn(move || {
-            // One that was not written.
+            // A record of a failed write.
             let mut unwritten = None;
             while let Some(first) = next(&queue, unwritten.as_ref()) {
                 let (mut records, mut waiting) = (first.records, vec![first.done]);
@@ -104,7 +103,7 @@ where
                 }
                 unwritten = records.into_iter().next().filter(|_| kept.is_err());
                 for done in waiting.into_iter().flatten() {
-                    // Not everybody waits for it.
+                    // Some callers do not wait for the result.
                     let _ = done.send(kept.clone());
                 }
                 journal.compact(COMPACT_BYTES, &all);
@@ -113,16 +112,16 @@ where
         Ok(Self { work: Some(work), fails, thread: Some(thread) })
     }
 
-    /// Whether leases cannot be written, as far as is known: what is offered then cannot be granted. It is looked by itself whether they can.
+    /// True if the latest write failed: an offer made now could not be granted. The thread itself tries again.
     pub(crate) fn fails(&self) -> bool {
         self.fails.load(Ordering::Relaxed)
     }
 
-    /// Has these kept, after all for which this was called before: call it while you hold what orders them.
+    /// Queues records behind those of earlier calls. Call it under the lock that orders the leases.
     pub(crate) fn keep(&self, records: Vec<T>) -> Kept {
         let (done, kept) = oneshot::channel();
         if let Some(work) = &self.work {
-            // Where the thread has ended, whoever waits is told by that.
+            // If the thread has ended, the caller learns of it from the closed channel.
             let _ = work.send(Work { records, done: Some(done) });
         }
         Kept(kept)
@@ -132,7 +131,7 @@ where
 impl<T> Drop for LeaseLog<T> {
     fn drop(&mut self) {
         self.work = None;
-        // The thread itself may be the last to have the server.
+        // The server may be dropped on this thread itself, which cannot join itself.
         if let Some(thread) = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id())
         {
             let _ = thread.join();

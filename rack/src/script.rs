@@ -1,61 +1,62 @@
-//! The scripts of boot loaders, rendered from data alone: one description, three languages.
+//! Scripts for boot loaders, rendered from one description in three languages.
 //!
-//! `exit 1` hands a UEFI machine on to its next boot entry; plain `exit` lands in the firmware's menu. On BIOS the disk is
-//! booted by iPXE itself. Scripts contain no name or option that iPXE would interpret:
-//! [`boot::check`](crate::boot::check) refuses those; for GRUB each word is quoted, and PXELINUX interprets nothing in its lines.
+//! `exit 1` makes a UEFI machine go on to its next boot entry; plain `exit` opens the firmware's menu. On BIOS, iPXE
+//! itself boots the disk. Scripts contain no name or option that iPXE would interpret:
+//! [`boot::check`](crate::boot::check) refuses those. For GRUB each word is quoted. PXELINUX interprets nothing in its
+//! lines.
 
 use std::net::SocketAddr;
 
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::EphemeralBoot;
 
-/// What to render.
+/// The action that a script carries out.
 #[derive(Debug)]
 pub enum Script<'a> {
-    /// Kernel and initrd with a task waiting.
+    /// Boots a kernel and an initrd for an attempt.
     Ephemeral {
-        /// What to boot.
+        /// The images and options to boot.
         boot: &'a EphemeralBoot,
-        /// The boot token.
+        /// The boot token for the kernel's command line.
         token: &'a str,
     },
-    /// The disk.
+    /// Boots the disk.
     Local {
-        /// Why, in words that follow the machine's name.
+        /// The reason, as text that follows the machine's name.
         why: &'a str,
     },
-    /// The same question again, in a few seconds.
+    /// Waits a few seconds and requests the script again.
     Wait,
-    /// Nothing.
+    /// Turns the machine off.
     PowerOff,
 }
 
-/// Where the script is rendered for.
+/// The machine and the rack that a script is for.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
     /// The machine's name, or its MAC when it has none.
     pub name: &'a str,
-    /// The interface that boots.
+    /// The hardware address of the interface that boots.
     pub mac: Mac,
-    /// This rack, as the machine reached it.
+    /// This rack's address, as the machine reached it.
     pub rack: SocketAddr,
     /// SHA-256 of the public key of the rack's agent endpoint, hexadecimal.
     pub spki: &'a str,
 }
 
-/// Who reads it.
+/// The language of a script, by boot loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// iPXE.
+    /// iPXE scripts, plain text from `#!ipxe` on.
     Ipxe,
-    /// GRUB 2 as the signed network image of distributions has it.
+    /// GRUB 2, as in the signed network images of distributions.
     Grub,
     /// PXELINUX with HTTP: `lpxelinux.0`.
     Pxelinux,
 }
 
 impl Language {
-    /// What people call its reader.
+    /// The name of the boot loader, for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,7 +79,7 @@ pub fn render(language: Language, scene: Scene<'_>, script: &Script<'_>) -> Stri
     }
 }
 
-/// What the kernel is told.
+/// The kernel's command line.
 fn command_line(scene: Scene<'_>, boot: &EphemeralBoot, token: &str) -> String {
     let Scene { mac, rack, spki, .. } = scene;
     let EphemeralBoot { squashfs_sha256, kernel_options, .. } = boot;
@@ -95,10 +96,10 @@ fn command_line(scene: Scene<'_>, boot: &EphemeralBoot, token: &str) -> String {
     )
 }
 
-/// Consoles of every machine. The last is that of `/dev/console`.
+/// The consoles of every machine. The last one becomes `/dev/console`.
 const CONSOLES: [&str; 2] = ["tty0", "ttyS0"];
 
-/// Looks for a console on this device, at any speed.
+/// True if the options name a console on this device, at any speed.
 fn names_console(options: &str, device: &str) -> bool {
     let consoles = options.split_ascii_whitespace().filter_map(|word| word.strip_prefix("console="));
     consoles.map(|console| console.split(',').next().unwrap_or(console)).any(|named| named == device)
@@ -150,10 +151,10 @@ fn ipxe(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
     }
 }
 
-/// What starts a system from an ESP, by distribution and at last by the name that all of them may use.
+/// The EFI programs that start an installed system: those of distributions, then the default path.
 const GRUB_STARTS: &str = "/EFI/debian/shimx64.efi /EFI/ubuntu/shimx64.efi /EFI/BOOT/BOOTX64.EFI";
 
-/// Commands alone, without a menu, since GRUB runs them as it reads them. Debian's signed GRUB speaks no HTTP, Ubuntu's does.
+/// Commands without a menu, since GRUB runs them as it reads them. Debian's signed GRUB has no HTTP; Ubuntu's has.
 fn grub(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
     let rack = scene.rack;
     match script {
@@ -177,7 +178,8 @@ fn grub(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
                 command_line.join(" ")
             )
         }
-        // Not each GRUB hands a machine on when it exits, so it looks for what starts a system itself.
+        // Some GRUBs do not pass control back to the firmware when they exit. So the script looks for an EFI program on
+        // the disk itself.
         Script::Local { why } => format!(
             "echo 'Basalt: {name} {why}'\n\
              for file in {GRUB_STARTS}; do\n\
@@ -196,7 +198,7 @@ fn grub(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
     }
 }
 
-/// A word that GRUB takes as it is.
+/// Quotes a word so that GRUB takes it literally.
 fn grub_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
@@ -214,9 +216,9 @@ fn pxelinux(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
             );
             (format!("boots attempt {attempt}"), does)
         }
-        // The next device of the firmware.
+        // -1: the next boot device of the firmware.
         Script::Local { why } => ((*why).to_owned(), "LOCALBOOT -1\n".to_owned()),
-        // PXELINUX cannot wait and ask again.
+        // PXELINUX cannot wait and request the file again.
         Script::Wait => ("boots its disk".to_owned(), "LOCALBOOT -1\n".to_owned()),
         Script::PowerOff => ("is to be off".to_owned(), "COM32 poweroff.c32\n".to_owned()),
     };

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::identity::Identity;
 use crate::proxy;
 
-/// The smallest cache of any use.
+/// The smallest useful cache, in bytes.
 const MIN_CACHE: u64 = 64 << 20;
 
 /// The settings as they are given: any of them may be missing.
@@ -99,56 +99,56 @@ pub struct Given {
 /// The settings in force.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where the rack keeps everything.
+    /// The directory for all of the rack's files.
     pub data_dir: PathBuf,
-    /// A join token.
+    /// A join token from a region, for a rack that has not joined.
     pub join: Option<String>,
-    /// The rack's name.
+    /// The name of the rack, a DNS label.
     pub name: String,
-    /// Interfaces with DHCP.
+    /// The interfaces whose clients are served, with DHCP.
     pub interfaces: Vec<String>,
-    /// Further addresses for TFTP, HTTP and NTP.
+    /// Further addresses for the services other than DHCP.
     pub addresses: Vec<Ipv4Addr>,
-    /// Where loaders are.
+    /// The directory of the boot loaders.
     pub loader_dir: PathBuf,
-    /// HTTP.
+    /// The port of HTTP, plain and TLS.
     pub http_port: u16,
-    /// DHCP server.
+    /// The port of the DHCP server.
     pub dhcp_port: u16,
-    /// DHCP clients.
+    /// The port of DHCP clients.
     pub dhcp_client_port: u16,
-    /// TFTP.
+    /// The port of TFTP.
     pub tftp_port: u16,
     /// Port of DNS, UDP and TCP.
     pub dns_port: u16,
-    /// NTP; clients ask no other port than 123.
+    /// The port of NTP. Clients only ask port 123.
     pub ntp_port: u16,
-    /// Syslog, UDP and TCP.
+    /// The ports of syslog, UDP and TCP.
     pub syslog_port: Vec<u16>,
-    /// The caching HTTP proxy.
+    /// The settings of the caching HTTP proxy.
     pub proxy: proxy::Options,
-    /// Whether Router Solicitations are answered, with no router.
+    /// True if Router Solicitations are answered with "no router".
     pub router_advertisements: bool,
-    /// Bytes that the spool may take.
+    /// The most bytes of the spool.
     pub spool_bytes: u64,
-    /// Bytes that lines of logs may take.
+    /// The most bytes of stored log lines.
     pub log_bytes: u64,
-    /// Bytes that cached blobs may take; `None`: by the disk.
+    /// The most bytes of cached blobs; `None`: decided by the free disk.
     pub cache_bytes: Option<u64>,
-    /// Large bodies sent at once.
+    /// The most large bodies that are sent at once.
     pub http_bodies: usize,
-    /// Where /metrics is served.
+    /// The address and port of /metrics, if it is served.
     pub metrics: Option<SocketAddr>,
-    /// Log filter.
+    /// The log filter, as of `tracing_subscriber`.
     pub log: String,
 }
 
 /// A setting that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadSetting {
-    /// Its key; the flag and the environment variable follow from it.
+    /// The key of the setting. The names of its flag and environment variable follow from it.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// The fault and its remedy, as text.
     pub problem: String,
 }
 
@@ -167,8 +167,7 @@ impl std::error::Error for BadSetting {}
 
 /// Reads a TOML file.
 ///
-/// # Errors
-/// It cannot be read, or has a key that does not exist.
+/// # Errors The file cannot be read, or has an unknown key.
 pub fn file(path: &Path) -> Result<Given, BadSetting> {
     let bad =
         |problem: String| BadSetting { key: "config", problem: format!("{}: {problem}", path.display()) };
@@ -177,7 +176,7 @@ pub fn file(path: &Path) -> Result<Given, BadSetting> {
 }
 
 impl Given {
-    /// These settings, and those of `other` where these have none.
+    /// These settings, completed with those of `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -209,10 +208,9 @@ impl Given {
         }
     }
 
-    /// Fills in defaults and checks everything.
+    /// Fills in defaults and checks all settings.
     ///
-    /// # Errors
-    /// The first setting that cannot be used.
+    /// # Errors The first setting that cannot be used.
     pub fn settle(self) -> Result<Settings, BadSetting> {
         let data_dir = self.data_dir()?;
         let name = self.name.unwrap_or_else(host_name);
@@ -313,17 +311,16 @@ impl Given {
         })
     }
 
-    /// The data directory alone.
+    /// The data directory only.
     ///
-    /// # Errors
-    /// It is not given.
+    /// # Errors The setting is missing.
     pub fn data_dir(&self) -> Result<PathBuf, BadSetting> {
         let missing = || BadSetting { key: "data_dir", problem: "it is needed; name a directory".to_owned() };
         self.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()).ok_or_else(missing)
     }
 }
 
-/// The join token in a file. A rack that has joined needs it no more, and the file may be gone.
+/// Reads the join token from a file. A rack that has joined does not need it, so the file may be absent.
 fn join_token(path: &Path, data_dir: &Path) -> Result<Option<String>, BadSetting> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -352,7 +349,8 @@ fn bytes(size: &str) -> Result<u64, String> {
     }
 }
 
-/// The proxy of a rack that is root runs as another account, which the data directory is closed to.
+/// The default directory of the proxy. If the rack runs as root, the proxy runs as another account, which cannot open
+/// the data directory.
 fn proxy_dir(data_dir: &Path) -> PathBuf {
     match rustix::process::geteuid().is_root() {
         true => PathBuf::from("/var/cache/basalt-proxy"),

@@ -1,14 +1,14 @@
-//! The three secrets that a machine presents to a rack, all derived from its attempt's key, so that any rack which holds the
-//! boot concern verifies them without asking anyone.
+//! The three secrets that a machine presents to a rack. All are derived from its attempt's key, so every rack that has
+//! the boot concern can verify them by itself.
 //!
-//! | secret | who carries it | bytes before base64url (no padding) |
+//! | secret | stored in | bytes before base64url (no padding) |
 //! | --- | --- | --- |
-//! | [`BootToken`] | kernel command line | attempt u64, MAC, boot counter u64, expiry u64 (Unix ms), tag |
-//! | [`Session`] | the agent, in its memory | attempt u64, MAC, boot counter u64, digest of boot id (16), tag |
-//! | [`report`] | the installed system, on its disk | attempt u64, tag |
+//! | [`BootToken`] | the kernel's command line | attempt u64, MAC, boot counter u64, expiry u64 (Unix ms), tag |
+//! | [`Session`] | the agent's memory | attempt u64, MAC, boot counter u64, digest of boot id (16), tag |
+//! | [`report`] | the installed system's disk | attempt u64, tag |
 //!
-//! Integers are big-endian. A tag is HMAC-SHA256, keyed with the attempt's key, of a label that tells the three apart and the
-//! bytes before the tag (and, for a report token, the machine's uid).
+//! Integers are big-endian. The tag is an HMAC-SHA256 with the attempt's key over a label, which differs for the three
+//! secrets, and the bytes before the tag. For a report token it also covers the machine's uid.
 
 use aws_lc_rs::{constant_time, hmac};
 use basalt_dhcp::Mac;
@@ -22,27 +22,27 @@ const SESSION_LABEL: &[u8] = b"basalt session 1\0";
 const REPORT_LABEL: &[u8] = b"basalt report token 1\0";
 const TAG: usize = 32;
 
-/// Why a secret is not accepted.
+/// The reason why a secret is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// Not the encoding of a token.
+    /// The text is not the encoding of a token.
     #[error("not a token of this kind")]
     Malformed,
-    /// Not made with this attempt's key, or changed since.
+    /// The token was not made with this attempt's key, or was changed.
     #[error("the token was not made for this attempt")]
     Forged,
 }
 
-/// What the rack writes onto the kernel command line.
+/// The token that the rack writes onto the kernel's command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BootToken {
-    /// Which attempt.
+    /// The number of the attempt.
     pub attempt: u64,
-    /// The interface that booted.
+    /// The hardware address of the interface that booted.
     pub mac: Mac,
     /// Rises with every boot of the machine in this attempt.
     pub boot: u64,
-    /// Not accepted for a claim after this moment, Unix milliseconds.
+    /// Claims after this moment are refused. Unix milliseconds.
     pub expires_unix_ms: u64,
 }
 
@@ -53,10 +53,9 @@ impl BootToken {
         seal(attempt_key, BOOT_LABEL, &self.bytes(), &[])
     }
 
-    /// Reads a token without believing it: which attempt's key is to be tried?
+    /// Reads a token without verifying it, to find the attempt and its key.
     ///
-    /// # Errors
-    /// Malformed.
+    /// # Errors `BadToken::Malformed`: the text is no token.
     pub fn peek(text: &str) -> Result<Self, BadToken> {
         let (fields, _) = open::<30>(text)?;
         let (attempt, rest) = take::<8>(&fields)?;
@@ -71,10 +70,9 @@ impl BootToken {
         })
     }
 
-    /// Reads a token and checks its tag. Expiry is the caller's to judge.
+    /// Reads a token and verifies its tag. The caller checks the expiry.
     ///
-    /// # Errors
-    /// Malformed or forged.
+    /// # Errors `BadToken`: the token is malformed or forged.
     pub fn verify(text: &str, attempt_key: &[u8]) -> Result<Self, BadToken> {
         let token = Self::peek(text)?;
         check::<30>(text, attempt_key, BOOT_LABEL, &[])?;
@@ -91,7 +89,7 @@ impl BootToken {
     }
 }
 
-/// The digest of a boot id that sessions and the claim register carry.
+/// The digest of a boot id, as in sessions and the claim register.
 pub type BootIdDigest = [u8; 16];
 
 /// The digest of a boot id.
@@ -104,21 +102,21 @@ pub fn boot_id_digest(boot_id: &str) -> BootIdDigest {
     digest
 }
 
-/// What a claim opens: one boot of one machine in one attempt.
+/// The session that a claim opens: one boot of one machine in one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
-    /// Which attempt.
+    /// The number of the attempt.
     pub attempt: u64,
-    /// The interface that booted.
+    /// The hardware address of the interface that booted.
     pub mac: Mac,
-    /// The boot counter of the token that was claimed with.
+    /// The boot counter of the token in the claim.
     pub boot: u64,
-    /// Who claimed.
+    /// The digest of the claimant's boot id.
     pub boot_id: BootIdDigest,
 }
 
 impl Session {
-    /// The session's bearer key. Always the same for the same session.
+    /// The session's bearer key. It is always the same for the same session.
     #[must_use]
     pub fn key(&self, attempt_key: &[u8]) -> String {
         let mut bytes = Vec::with_capacity(38);
@@ -129,10 +127,9 @@ impl Session {
         seal(attempt_key, SESSION_LABEL, &bytes, &[])
     }
 
-    /// Reads a key without believing it.
+    /// Reads a key without verifying it.
     ///
-    /// # Errors
-    /// Malformed.
+    /// # Errors `BadToken::Malformed`: the text is no session key.
     pub fn peek(text: &str) -> Result<Self, BadToken> {
         let (fields, _) = open::<38>(text)?;
         let (attempt, rest) = take::<8>(&fields)?;
@@ -147,10 +144,9 @@ impl Session {
         })
     }
 
-    /// Reads a key and checks its tag.
+    /// Reads a key and verifies its tag.
     ///
-    /// # Errors
-    /// Malformed or forged.
+    /// # Errors `BadToken`: the key is malformed or forged.
     pub fn verify(text: &str, attempt_key: &[u8]) -> Result<Self, BadToken> {
         let session = Self::peek(text)?;
         check::<38>(text, attempt_key, SESSION_LABEL, &[])?;
@@ -158,7 +154,7 @@ impl Session {
     }
 }
 
-/// The token that the installed system reports with, and nothing else. The region puts it into the NoCloud seed.
+/// The token that lets the installed system report, and nothing else. The region puts it into the NoCloud seed.
 pub mod report {
     use super::{BadToken, REPORT_LABEL, check, open, seal, take};
 
@@ -168,19 +164,17 @@ pub mod report {
         seal(attempt_key, REPORT_LABEL, &attempt.to_be_bytes(), machine_uid.as_bytes())
     }
 
-    /// Reads which attempt a token says it is of, without believing it.
+    /// Reads the attempt number in a token without verifying it.
     ///
-    /// # Errors
-    /// Malformed.
+    /// # Errors `BadToken::Malformed`: the text is no report token.
     pub fn peek(text: &str) -> Result<u64, BadToken> {
         let (fields, _) = open::<8>(text)?;
         Ok(u64::from_be_bytes(take::<8>(&fields)?.0))
     }
 
-    /// Checks a token.
+    /// Verifies a token and returns its attempt number.
     ///
-    /// # Errors
-    /// Malformed or forged.
+    /// # Errors `BadToken`: the token is malformed or forged.
     pub fn verify(text: &str, attempt_key: &[u8], machine_uid: &str) -> Result<u64, BadToken> {
         check::<8>(text, attempt_key, REPORT_LABEL, machine_uid.as_bytes())?;
         peek(text)

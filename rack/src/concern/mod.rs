@@ -1,8 +1,8 @@
-//! What the rack is told to do: one versioned message per concern.
+//! The desired state of a rack: one versioned message per concern.
 //!
-//! [`accept`] decides, without touching anything, what becomes of an offered version; [`store::ConcernStore`] keeps the
-//! accepted ones on disk and tells their users. `concerns/NAME.pb` is the protobuf encoding of a
-//! [`ConcernVersion`], exactly as a region sent it; `NAME.pb.old` is the one before, read when `NAME.pb` is damaged.
+//! [`accept`] decides about an offered version and has no side effects. [`store::ConcernStore`] keeps the accepted
+//! versions on disk and notifies their users. `concerns/NAME.pb` is the protobuf encoding of a [`ConcernVersion`],
+//! exactly as a region sent it. `NAME.pb.old` is the previous one, read if `NAME.pb` is damaged.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,26 +23,26 @@ pub mod store;
 /// The concerns this rack knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Concern {
-    /// Subnets whose clients are answered.
+    /// Subnets whose clients get addresses.
     Dhcp,
-    /// Machines that are declared.
+    /// The declared machines.
     Known,
-    /// Actions of machines that boot here.
+    /// The actions of machines that boot here.
     Boot,
-    /// Blobs that are served.
+    /// The blobs that are served.
     Images,
-    /// BMCs that this rack is the arbiter of.
+    /// The BMCs that this rack is the arbiter of.
     Power,
-    /// Zones of the DNS.
+    /// The DNS zones.
     Dns,
-    /// NTP servers that the host's clock is compared with.
+    /// The NTP servers that the host's clock is compared with.
     Time,
     /// The caching proxy.
     Proxy,
 }
 
 impl Concern {
-    /// All of them.
+    /// Every concern, in the order of the enum.
     pub const ALL: [Self; 8] =
         [Self::Dhcp, Self::Known, Self::Boot, Self::Images, Self::Power, Self::Dns, Self::Time, Self::Proxy];
 
@@ -67,16 +67,15 @@ impl Concern {
         matches!(self, Self::Boot | Self::Power)
     }
 
-    /// The concern of this name.
+    /// The concern with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|concern| concern.name() == name)
     }
 
-    /// Decodes a body, leaves out of it what nobody could do, and says why.
+    /// Decodes a body. Leaves out the parts that cannot be carried out, and returns the reason for each.
     ///
-    /// # Errors
-    /// Why nothing of the body can be used.
+    /// # Errors The body cannot be decoded.
     pub fn read(self, body: &[u8]) -> Result<(Content, Vec<String>), BadBody> {
         Ok(match self {
             Self::Dhcp => {
@@ -116,15 +115,15 @@ impl fmt::Display for Concern {
 /// A decoded body.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// Of [`Concern::Dhcp`].
+    /// The body of [`Concern::Dhcp`].
     Dhcp(DhcpConcern),
     /// The body of [`Concern::Known`].
     Known(KnownConcern),
-    /// Of [`Concern::Boot`].
+    /// The body of [`Concern::Boot`].
     Boot(BootConcern),
-    /// Of [`Concern::Images`].
+    /// The body of [`Concern::Images`].
     Images(ImagesConcern),
-    /// Of [`Concern::Power`].
+    /// The body of [`Concern::Power`].
     Power(PowerConcern),
     /// The body of [`Concern::Dns`].
     Dns(DnsConcern),
@@ -137,34 +136,34 @@ pub enum Content {
 /// A body that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadBody {
-    /// Not this message.
+    /// The body is not the concern's protobuf message.
     #[error("the body is not the concern's message: {0}")]
     Encoding(#[from] prost::DecodeError),
 }
 
-/// What becomes of an offered version.
+/// The decision about an offered version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It replaces what the rack held.
+    /// It replaces the version that the rack had.
     Applied,
-    /// The rack holds exactly this.
+    /// The rack has exactly this version.
     AlreadyThere,
-    /// The rack holds a newer one, or one of a newer incarnation of the region's database.
+    /// The rack has a newer version, or the region's incarnation is retired.
     RefusedOlder {
-        /// The generation held.
+        /// The generation that the rack has.
         mine: u64,
     },
-    /// Same generation, other content: two regions disagree. Loud.
+    /// Same generation, other content: two regions disagree. Raises an alarm.
     RefusedConflict {
-        /// The generation held.
+        /// The generation that the rack has.
         mine: u64,
     },
-    /// It cannot be used by anyone.
+    /// The version is damaged or unreadable. The text says why.
     Failed(String),
 }
 
 impl Decision {
-    /// The same as the protocol says it.
+    /// The decision as the protocol encodes it.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self {
@@ -177,8 +176,8 @@ impl Decision {
     }
 }
 
-/// Decides about an offered version. `retired` are the incarnations of the region's database that another has replaced on
-/// this rack: what they say is never taken again, whatever its generation.
+/// Decides about an offered version. `retired` are the incarnations of the region's database that another one has
+/// replaced on this rack: their versions are refused, whatever the generation.
 ///
 /// | incarnation | generation | content | decision |
 /// | --- | --- | --- | --- |
@@ -189,7 +188,7 @@ impl Decision {
 /// | held | same | other | refused, conflict |
 /// | held | lower | any | refused, older |
 ///
-/// Before all of that: a body without its hash, or that cannot be read, fails.
+/// Before all of that, a body with another hash, or one that cannot be decoded, fails.
 #[must_use]
 pub fn accept(
     current: Option<&ConcernVersion>,
@@ -214,21 +213,20 @@ pub fn accept(
     }
 }
 
-/// What a version says.
+/// A decoded version.
 #[derive(Debug)]
 pub struct Understood {
-    /// Which concern it is.
+    /// The concern of the version.
     pub concern: Concern,
-    /// What of it is done.
+    /// The content that is carried out.
     pub content: Content,
-    /// Why each part is not done that nobody could.
+    /// The reason for each part that was left out.
     pub left_out: Vec<String>,
 }
 
-/// Checks a version by itself: a concern we know, its hash, its body.
+/// Checks a version by itself: its concern's name, its hash and its body.
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The first fault, as text.
 pub fn verify(version: &ConcernVersion) -> Result<Understood, String> {
     let Some(concern) = Concern::named(&version.concern) else {
         return Err(format!("this rack does not know the concern {:?}; upgrade it", version.concern));
@@ -246,7 +244,7 @@ pub fn verify(version: &ConcernVersion) -> Result<Understood, String> {
     Ok(Understood { concern, content, left_out })
 }
 
-/// Wraps a body into a version, with its hash.
+/// Makes a version of a body, with its hash.
 #[must_use]
 pub fn version(
     concern: Concern,

@@ -1,4 +1,4 @@
-//! What of a concern can be done, where one part of it cannot: one bad subnet or machine is left out, and no other is the worse for it.
+//! The usable part of a concern: a bad subnet or machine is left out, and the others are not affected.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use ipnet::IpNet;
 use crate::proxy::squid_conf::Upstream;
 use crate::{boot, dhcp, dhcp6};
 
-/// A concern without what nobody could do, and why each of that was left out.
+/// A concern without its unusable parts, and the reason for each part that was left out.
 pub(super) type Sound<T> = (T, Vec<String>);
 
-/// Without subnets that contradict themselves or one before them, and without clients whose options are none.
+/// Leaves out subnets that contradict themselves or an earlier one, and clients whose options are malformed.
 pub(super) fn dhcp(mut whole: DhcpConcern) -> Sound<DhcpConcern> {
     let mut left_out = Vec::new();
     if dhcp::config::config(&whole, 0).is_err() {
@@ -46,15 +46,15 @@ pub(super) fn dhcp(mut whole: DhcpConcern) -> Sound<DhcpConcern> {
     (whole, left_out)
 }
 
-/// Leaves out machines that share a MAC: nobody knows which of them asks. Entries are written one by one, so a MAC that moves belongs to two
-/// machines for a moment.
+/// Leaves out machines that share a MAC: a request with it could come from any of them. The region writes entries one
+/// by one, so a MAC that moves briefly belongs to two machines.
 pub(super) fn known(mut whole: KnownConcern) -> Sound<KnownConcern> {
     let mut left_out = Vec::new();
     only_own_macs(&mut whole.machines, &mut left_out);
     (whole, left_out)
 }
 
-/// Leaves out the same machines. A machine with an unusable action boots its disk.
+/// Leaves out machines that share a MAC. A machine with an unusable action boots its disk.
 pub(super) fn boot(mut whole: BootConcern) -> Sound<BootConcern> {
     let mut left_out = Vec::new();
     only_own_macs(&mut whole.machines, &mut left_out);
@@ -74,8 +74,8 @@ pub(super) fn boot(mut whole: BootConcern) -> Sound<BootConcern> {
     (whole, left_out)
 }
 
-/// Leaves out clients that are no networks. If a forbidden destination or the upstream cannot be read, there is no proxy: it would reach more
-/// than it may.
+/// Leaves out clients that are not networks. If a forbidden destination or the upstream cannot be parsed, there is no
+/// proxy: it could reach a forbidden destination.
 pub(super) fn proxy(mut whole: ProxyConcern) -> Sound<ProxyConcern> {
     let mut left_out = Vec::new();
     whole.clients.retain(|net| match net.parse::<IpNet>() {

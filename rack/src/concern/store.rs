@@ -1,4 +1,4 @@
-//! The concerns the rack holds: on disk, and for those who act on them.
+//! The rack's concerns: on disk, and as views for the services that apply them.
 
 use std::fs;
 use std::io;
@@ -17,19 +17,19 @@ use crate::boot::BootTable;
 use crate::durable;
 use crate::epochs::Epochs;
 
-/// The concerns, decoded, as their users see them. `None` until there is one.
+/// The decoded concerns, as their users see them. `None` until there is one.
 #[derive(Debug)]
 pub struct Views {
-    /// Subnets.
+    /// Subnets, addresses and reservations.
     pub dhcp: watch::Sender<Option<Arc<DhcpConcern>>>,
-    /// The machines, and what they boot: of two concerns.
+    /// The machines and their boot actions, from two concerns.
     pub boot: watch::Sender<Option<Arc<BootTable>>>,
     machines: Mutex<(KnownConcern, BootConcern)>,
-    /// Blobs.
+    /// The blobs that are served.
     pub images: watch::Sender<Option<Arc<ImagesConcern>>>,
-    /// BMCs.
+    /// The BMCs that this rack controls.
     pub power: watch::Sender<Option<Arc<PowerConcern>>>,
-    /// Zones of the DNS, and servers for other names.
+    /// The DNS zones, and the servers for other names.
     pub dns: watch::Sender<Option<Arc<DnsConcern>>>,
     /// NTP servers that the host's clock is compared with.
     pub time: watch::Sender<Option<Arc<TimeConcern>>>,
@@ -65,24 +65,23 @@ pub struct ConcernStore {
     dir: PathBuf,
     epochs: Arc<Epochs>,
     held: Mutex<Vec<ConcernVersion>>,
-    /// What the held concerns say.
+    /// The decoded content of the concerns.
     pub views: Views,
 }
 
-/// A file that could not be used when the store was opened.
+/// A concern file that could not be used when the store was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
-    /// Which.
+    /// The concern of the file.
     pub concern: Concern,
-    /// What is wrong, and what is used instead.
+    /// The fault, and the version that is used instead.
     pub message: String,
 }
 
 impl ConcernStore {
-    /// Reads `DIR/concerns`. Damaged files are named in the answer; the previous version is used in their place.
+    /// Reads `DIR/concerns`. Also returns the damaged files; their previous versions are used instead.
     ///
-    /// # Errors
-    /// The directory cannot be made or read.
+    /// # Errors `io::Error`: the directory cannot be made or read.
     pub fn open(data_dir: &Path, epochs: Arc<Epochs>) -> io::Result<(Self, Vec<Damaged>)> {
         let dir = data_dir.join("concerns");
         durable::private_dir(&dir)?;
@@ -125,7 +124,7 @@ impl ConcernStore {
         Ok((store, damaged))
     }
 
-    /// Takes a version or says why not. Accepted ones are durable when this returns. Blocks on the disk.
+    /// Applies a version, or replies why not. An accepted version is durable when this returns. Blocks on the disk.
     pub fn apply(&self, offered: &ConcernVersion) -> ConcernReply {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let current = held.iter().find(|it| it.concern == offered.concern);
@@ -175,7 +174,7 @@ impl ConcernStore {
         }
     }
 
-    /// Looks for files that someone else has replaced (`basalt-rack concern put`) and takes them by the same rules.
+    /// Finds files that another process has replaced (`basalt-rack concern put`), and applies them by the same rules.
     /// Blocks on the disk.
     pub fn reread(&self) {
         for concern in Concern::ALL {
@@ -209,7 +208,7 @@ impl ConcernStore {
         }
     }
 
-    /// When the files were last changed: compare two answers to know whether to [`ConcernStore::reread`].
+    /// When each file was last changed, and its size. If two results differ, call [`ConcernStore::reread`].
     #[must_use]
     pub fn stamp(&self) -> Vec<Option<(std::time::SystemTime, u64)>> {
         let of =
@@ -217,7 +216,7 @@ impl ConcernStore {
         Concern::ALL.into_iter().map(of).collect()
     }
 
-    /// What the rack holds, for its hello.
+    /// The concerns that the rack has, for its hello.
     pub fn held(&self) -> Vec<HeldConcern> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let describe = |it: &ConcernVersion| HeldConcern {
@@ -233,7 +232,7 @@ impl ConcernStore {
         crate::kill::instructed(offered);
         let Understood { concern, content, .. } = verify(offered)?;
         let path = self.path(concern);
-        // First the incarnation: a crash in between must not leave the old one welcome.
+        // Store the incarnation first: after a crash in between, versions of the old one must not be accepted.
         self.epochs.enter(&offered.incarnation).map_err(|error| error.to_string())?;
         keep(&path, concern, &offered.encode_to_vec())
             .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -250,7 +249,8 @@ impl ConcernStore {
     }
 }
 
-/// Writes a concern's file. A concern with secrets leaves no earlier version, so that a secret which the rack gives up is gone from its disk.
+/// Writes a concern's file. For a concern with secrets no previous version is kept, so that a withdrawn secret
+/// disappears from the disk.
 fn keep(path: &Path, concern: Concern, bytes: &[u8]) -> io::Result<()> {
     if !concern.has_secrets() {
         return durable::replace_keeping_old(path, bytes);
@@ -281,15 +281,14 @@ fn load(path: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content
     Ok(Some((version, understood.content)))
 }
 
-/// Writes a concern into a rack's data directory, without a region: what `basalt-rack concern put` and tests do. A running
-/// rack takes it within a second if it is newer than what it holds.
+/// Writes a concern into a rack's data directory without a region, as `basalt-rack concern put` and tests do. A running
+/// rack applies it within a second if it is newer than the rack's version.
 ///
-/// # Errors
-/// The version is not usable (kind `InvalidInput`), or the file system's.
+/// # Errors `io::Error`: the version is not usable (kind `InvalidInput`), or the file cannot be written.
 pub fn write_concern(data_dir: &Path, version: &ConcernVersion) -> io::Result<()> {
     let invalid = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
     let Understood { concern, left_out, .. } = verify(version).map_err(invalid)?;
-    // Who writes one by hand is told at once.
+    // A person who writes a concern by hand learns of unusable parts at once.
     if !left_out.is_empty() {
         return Err(invalid(left_out.join("; ")));
     }
@@ -300,8 +299,7 @@ pub fn write_concern(data_dir: &Path, version: &ConcernVersion) -> io::Result<()
 
 /// Reads a concern from a rack's data directory.
 ///
-/// # Errors
-/// The file is damaged.
+/// # Errors The file is damaged; the text says how.
 pub fn read_concern(data_dir: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content)>, String> {
     load(&path(&data_dir.join("concerns"), concern), concern)
 }

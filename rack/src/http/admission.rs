@@ -1,9 +1,13 @@
-//! Who may be sent a large body now: so many at once, in the order in which they came.
+//! Admission of large bodies: a limited number at once, in the order of the requests.
 //!
-//! All at once would share the link until each of them gives up; a few at a time finish one after the other. Whoever has
-//! waited for [`Limits::patience`] is sent away to come back in a moment, and then stands where it stood before. Who takes
-//! less than [`Limits::least`] in a [`Limits::window`] loses its place to the next, and may come back too. One address has no more
-//! than [`Limits::of_one`] places, however often it asks.
+//! If all clients were sent at once, they would share the link until each of them gives up. With a few at a time, one
+//! after the other finishes.
+//!
+//! - A client that has waited for [`Limits::patience`] is told to come back in a moment, and then has its former
+//!   position in the line.
+//! - A client that accepts less than [`Limits::least`] bytes in a [`Limits::window`] loses its place to the next one.
+//!   It may come back, too.
+//! - One address has at most [`Limits::of_one`] places, whatever the number of its requests.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -14,27 +18,27 @@ use std::time::{Duration, Instant};
 use basalt_proto::places;
 use tokio::sync::oneshot;
 
-/// Bodies up to this many bytes wait for nobody.
+/// Bodies up to this many bytes need no place.
 pub const SMALL: u64 = 1 << 20;
-/// When those who were sent away should come back.
+/// When a client that was sent away should come back.
 pub const RETRY_AFTER: Duration = Duration::from_secs(2);
-/// How long it is remembered when somebody came who was sent away.
+/// How long the position of a client that was sent away is remembered.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// How much at once, and how long.
+/// The limits of the admission.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bodies at once.
+    /// The most bodies at once.
     pub places: usize,
-    /// Those of one address.
+    /// The most bodies of one address at once.
     pub of_one: usize,
-    /// How long one may wait for a place. Shorter than clients bear silence.
+    /// The longest wait for a place. Clients tolerate a longer silence.
     pub patience: Duration,
-    /// How long an agent waits for a blob that is not here yet. Shorter than it bears silence.
+    /// The longest time that an agent waits for an absent blob. Agents tolerate a longer silence.
     pub fetch: Duration,
-    /// How often it is looked at what a client took.
+    /// The interval at which a client's progress is checked.
     pub window: Duration,
-    /// What it has to take in that time, in bytes.
+    /// The bytes that a client must accept in that interval.
     pub least: u64,
 }
 
@@ -46,7 +50,7 @@ impl Default for Limits {
     }
 }
 
-/// The places, and the line before them.
+/// The places, and the clients that wait for one.
 #[derive(Debug)]
 pub struct Admission {
     limits: Limits,
@@ -56,55 +60,55 @@ pub struct Admission {
 #[derive(Debug, Default)]
 struct Line {
     counts: Counts,
-    /// By when they came.
+    /// The waiting clients, in the order of their first request.
     waiting: BTreeMap<Ticket, (IpAddr, oneshot::Sender<Place>)>,
-    /// Places, by who has them.
+    /// The number of places of each client.
     held: HashMap<IpAddr, usize>,
-    /// Those without a place: when they came first, and when last.
+    /// Clients without a place: the times of their first and latest request.
     known: HashMap<IpAddr, (Instant, Instant)>,
     tickets: u64,
 }
 
 type Ticket = (Instant, u64);
 
-/// For `/metrics`.
+/// The counters for `/metrics`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bodies that are being sent.
     pub sending: usize,
-    /// The most that were at any time.
+    /// The most that were ever sent at once.
     pub most: usize,
-    /// Clients in line.
+    /// Clients that wait for a place.
     pub waiting: usize,
-    /// Those who were sent away to come back.
+    /// Clients that were told to come back.
     pub sent_away: u64,
 }
 
-/// The right to be sent a body, until it is dropped.
+/// The right to be sent a body. Dropping it gives the place to the next client.
 #[derive(Debug)]
 pub struct Place {
     admission: Arc<Admission>,
     client: IpAddr,
 }
 
-/// All places were taken for as long as one may wait.
+/// No place became free within the longest wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
 
 impl Admission {
-    /// Nobody is there yet.
+    /// An admission without clients.
     #[must_use]
     pub fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, line: Mutex::default() })
     }
 
-    /// The limits.
+    /// The limits in use.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// How it goes.
+    /// The current counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let line = self.line();
@@ -117,8 +121,7 @@ impl Admission {
 
     /// Waits for a place.
     ///
-    /// # Errors
-    /// None became free in time.
+    /// # Errors `Busy`: no place became free in time.
     pub async fn place(self: &Arc<Self>, client: IpAddr) -> Result<Place, Busy> {
         self.place_within(client, self.limits.patience).await
     }
@@ -163,7 +166,7 @@ impl Line {
         self.held.get(&client).copied().unwrap_or(0)
     }
 
-    /// Takes the first out of the line who may have another place.
+    /// Removes and returns the first waiting client that may have another place.
     fn next(&mut self, of_one: usize) -> Option<(IpAddr, oneshot::Sender<Place>)> {
         let may = |client: IpAddr| self.held_by(client) < of_one;
         let ticket = *self.waiting.iter().find(|(_, (client, _))| may(*client))?.0;
@@ -171,7 +174,7 @@ impl Line {
     }
 }
 
-/// Somebody who waits, and who may go away.
+/// A waiting client. Dropping it leaves the line.
 struct Turn {
     admission: Arc<Admission>,
     ticket: Ticket,
@@ -200,7 +203,7 @@ impl Drop for Place {
             }
             next.map(|(client, call)| (self.admission.give(&mut line, client), call))
         };
-        // Who has gone away meanwhile drops the place, and so hands it on.
+        // If the client has disconnected, the place is dropped here and goes to the next one.
         if let Some((place, call)) = next {
             drop(call.send(place));
         }
@@ -220,7 +223,7 @@ mod tests {
         Admission::new(Limits { places, patience: Duration::from_secs(600), ..Limits::default() })
     }
 
-    /// Lets everybody go on who can.
+    /// Runs the other tasks until they wait.
     async fn settle() {
         for _ in 0..20 {
             tokio::task::yield_now().await;

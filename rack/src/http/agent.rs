@@ -1,4 +1,4 @@
-//! `/agent/v1`: what the agent of the ephemeral environment asks and reports. Over TLS only.
+//! `/agent/v1`: the requests and reports of the agent in the ephemeral environment. Over TLS only.
 //!
 //! | call | needs | durable before the answer |
 //! | --- | --- | --- |
@@ -7,8 +7,9 @@
 //! | `POST progress`, `log` | a session | |
 //! | `POST result` | a session | the result's fact, then the end of the attempt |
 //!
-//! Which claims and sessions are accepted is the table in [`attempts`](crate::attempts). Once an attempt has finished, its session may repeat
-//! its result and tell the rest of its log, even when the boot concern has gone on; everything else is 410.
+//! The table in [`attempts`](crate::attempts) decides which claims and sessions are accepted. After an attempt has
+//! finished, its session may repeat its result and send the rest of its log, even if the boot concern has dropped the
+//! attempt. Everything else is 410.
 
 use std::sync::Arc;
 
@@ -30,18 +31,18 @@ use crate::boot::BootTable;
 use crate::facts::About;
 use crate::token::{BootToken, Session, boot_id_digest, report};
 
-/// A claim, or a progress report.
+/// The most bytes of a claim or a progress report.
 const SMALL: usize = 16 << 10;
-/// A piece of log.
+/// The most bytes of a piece of log.
 const LOG: usize = 256 << 10;
-/// A result with its inventory.
+/// The most bytes of a result with its inventory.
 const RESULT: usize = 2 << 20;
-/// A result of an undeclared machine: anybody on a network of machines can send one.
+/// The most bytes of a result of an undeclared machine: any host on a machine network can send one.
 const STRANGER: usize = 256 << 10;
-/// The longest boot id.
+/// The most bytes of a boot id.
 const MAX_BOOT_ID: usize = 128;
 
-/// The routes, to be nested.
+/// The routes, for nesting.
 pub(super) fn router() -> Router<Arc<Web>> {
     Router::new()
         .route("/claim", post(claim).layer(DefaultBodyLimit::max(SMALL)))
@@ -111,7 +112,7 @@ async fn claim(
             }
             let first = &armed.boot.claimed_by;
             let elsewhere = !first.is_empty() && *first != request.boot_id;
-            // Also for a repeat: the first time may have been cut off between the register and the spool.
+            // Also for a repeat: the first request may have ended between the register and the spool.
             let fact =
                 about.saw(Body::Claim(AgentClaim { address: peer.to_string(), boot_id: request.boot_id }));
             web.facts.record(fact).await.map_err(|error| Problem::disk(&error))?;
@@ -252,11 +253,11 @@ async fn result(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whose session a call carries.
+/// The session that a request belongs to.
 enum Caller {
-    /// The attempt's.
+    /// A session of an attempt in the boot concern.
     Live { table: Arc<BootTable>, mac: Mac, id: AttemptId, about: About, key: String },
-    /// One whose result has arrived, of an attempt that the boot concern no longer has.
+    /// A session whose result has arrived, of an attempt that the boot concern has dropped.
     Past { id: AttemptId, about: About },
 }
 

@@ -1,7 +1,8 @@
-//! The script of a machine: `GET /ipxe?mac=MAC`, and what GRUB and PXELINUX ask for by [their names](crate::config).
+//! The script of a machine: `GET /ipxe?mac=MAC`, and the files that GRUB and PXELINUX [request](crate::config).
 //!
-//! A script with a boot token in it is given only to the address that this rack leased to the MAC in a boot exchange less
-//! than two minutes old, in a network where the machine is known to stand. Anybody else gets 403, and boot loaders go on to the next boot device.
+//! A script with a boot token is given under two conditions: the client has the address that this rack leased to the
+//! MAC in a boot exchange less than two minutes old, and the machine is known to be in that network. Other clients get
+//! 403; boot loaders then go on to the next boot device.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,25 +27,26 @@ use crate::strangers::Turn;
 use crate::token::BootToken;
 use crate::trace::{Asker, Entry, reason};
 
-/// How long a machine may take from its script to its claim. Slow firmware loads hundreds of megabytes in that time.
+/// The longest time from a machine's script to its claim, in milliseconds. Slow firmware loads hundreds of megabytes
+/// meanwhile.
 const TOKEN_LIFE_MS: i64 = 30 * 60 * 1000;
 
-/// Who asks for a script.
+/// A request for a script.
 #[derive(Debug, Clone, Copy)]
 pub struct Asks {
-    /// The machine, as it says.
+    /// The machine's hardware address, as the request names it.
     pub mac: Mac,
-    /// From where.
+    /// The address of the client.
     pub peer: IpAddr,
     /// This rack's HTTP server, as the machine reaches it.
     pub rack: SocketAddr,
-    /// What it reads.
+    /// The language of the boot loader.
     pub language: Language,
-    /// By what it asks: `http` or `tftp`.
+    /// The protocol of the request: `http` or `tftp`.
     pub service: &'static str,
 }
 
-/// The query.
+/// The query of `GET /ipxe`.
 #[derive(Debug, Deserialize)]
 pub struct Asked {
     mac: String,
@@ -85,10 +87,9 @@ fn plain(text: String) -> Response {
     (headers, text).into_response()
 }
 
-/// Renders a script, and tells so.
+/// Renders a script, and reports the request.
 ///
-/// # Errors
-/// Why this client gets none.
+/// # Errors The code of the refusal.
 pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let Asks { mac, rack, language, service, .. } = asks;
     let table = web.boot.borrow().clone().unwrap_or_default();
@@ -117,7 +118,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let clock = web.facts.clock();
     let firmware = web.presence.fresh(mac, asks.peer, clock.now()).and_then(|it| it.firmware);
     let decision = match table.decide(mac, asks.peer, firmware, &web.attempts, clock.unix_now()) {
-        // Without admission, no turn is taken.
+        // Without an admitted boot exchange, the undeclared machine takes no turn.
         Decision::Stranger(stranger) if exchange(web, asks.peer, mac).is_err() => {
             Decision::Ephemeral(stranger.armed)
         }
@@ -170,7 +171,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
 /// Decides for an undeclared machine by its turn.
 fn turn<'a>(web: &Web, mac: Mac, stranger: Stranger<'a>) -> Decision<'a> {
     let Stranger { armed, vlan, at_once } = stranger;
-    // Without a region nobody would learn of it.
+    // Without a region, a result could not be delivered.
     if !web.regions.as_ref().is_some_and(Regions::is_any_linked) {
         return Decision::Local(Why::NoRegion);
     }
@@ -193,7 +194,7 @@ fn turn<'a>(web: &Web, mac: Mac, stranger: Stranger<'a>) -> Decision<'a> {
     }
 }
 
-/// A token, if this client may have one; otherwise the code of why not, and in words.
+/// A token, if this client may have one; otherwise the code and the text of the refusal.
 fn admitted(
     web: &Web,
     table: &BootTable,
@@ -207,7 +208,7 @@ fn admitted(
     token(web, peer, mac, armed).map_err(|why| (reason::TOKEN_REFUSED, why))
 }
 
-/// The boot exchange of a MAC, made by this client.
+/// The boot exchange of a MAC, if this client made it.
 fn exchange(web: &Web, peer: IpAddr, mac: Mac) -> Result<BootExchange, &'static str> {
     let exchange = web
         .presence
@@ -216,7 +217,8 @@ fn exchange(web: &Web, peer: IpAddr, mac: Mac) -> Result<BootExchange, &'static 
     if peer != exchange.address {
         return Err("the request does not come from the address leased to this MAC");
     }
-    // Another server leased it: the rack only heard who is said to have it.
+    // Another server leased the address; this rack only saw the client's message about it. So the kernel's ARP table
+    // must confirm it.
     if !exchange.leased && neighbours::mac_of(peer) != Some(mac) {
         return Err("the host at this address has another MAC");
     }
@@ -227,13 +229,13 @@ fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String,
     let clock = web.facts.clock();
     let exchange = exchange(web, peer, mac)?;
     let boot = web.attempts.next_boot(&armed.id, exchange.number, clock.unix_now());
-    // Counted from the exchange, so that a retry of the script gets the very same token.
+    // Counted from the exchange, so that a retry of the script gets exactly the same token.
     let expires = clock.unix(exchange.at).saturating_add(TOKEN_LIFE_MS).min(armed.boot.not_after_unix_ms);
     let expires_unix_ms = u64::try_from(expires).unwrap_or(0);
     Ok(BootToken { attempt: armed.boot.attempt, mac, boot, expires_unix_ms }.mint(&armed.boot.attempt_key))
 }
 
-/// The machine will ask for these in a moment.
+/// Fetches the blobs that the machine will request next.
 fn fetch_ahead(web: &Web, armed: &Armed<'_>) {
     for sha256 in [&armed.boot.kernel_sha256, &armed.boot.initrd_sha256, &armed.boot.squashfs_sha256] {
         let (blobs, sha256) = (Arc::clone(&web.blobs), sha256.clone());

@@ -1,11 +1,11 @@
-//! What a request makes its answer depend on, by the file's validator (RFC 9110 §13): whether a client has the file already, and
-//! whether a range is of the file that it has a part of.
+//! The conditions of a request, by the file's validator (RFC 9110 §13): the client may have the file already, and a
+//! range may belong to another version of it.
 
 use http::{Method, header};
 
 use super::request::{Part, part};
 
-/// What a request says of ranges and validators. Nothing here has a date: what goes by dates is ignored, or does not hold.
+/// The range and the validators of a request. Files here have no dates: conditions on dates are ignored or fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     range: Option<String>,
@@ -14,19 +14,19 @@ pub struct Conditions {
     if_none_match: Option<String>,
 }
 
-/// What to answer.
+/// The answer to a conditional request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This much of the file.
+    /// Send this part of the file.
     Send(Part),
-    /// The client has it: 304.
+    /// The client has the file already: 304.
     NotModified,
-    /// It is not the file that the client means: 412.
+    /// The file is not the one that the client means: 412.
     Failed,
 }
 
 impl Conditions {
-    /// Takes note of a header, if it is one of these. Lines of one name are one list.
+    /// Stores a header if it is one of these. Several lines of one header form one list.
     pub fn note(&mut self, name: &str, value: &str) {
         let field = match name {
             name if name.eq_ignore_ascii_case(header::RANGE.as_str()) => &mut self.range,
@@ -41,7 +41,7 @@ impl Conditions {
         }
     }
 
-    /// Of these headers.
+    /// The conditions in these headers.
     #[must_use]
     pub fn of(headers: &http::HeaderMap) -> Self {
         let mut conditions = Self::default();
@@ -53,7 +53,8 @@ impl Conditions {
         conditions
     }
 
-    /// What they come to for a file of this length with this strong validator, in the order of RFC 9110 §13.2.2. Ranges are GET's alone (§14.2).
+    /// The answer for a file of this length with this strong validator, in the order of RFC 9110 §13.2.2. Only GET has
+    /// ranges (§14.2).
     #[must_use]
     pub fn judge(&self, method: &Method, etag: &str, length: u64) -> Verdict {
         if self.if_match.as_deref().is_some_and(|list| !names(list, etag, false)) {
@@ -68,7 +69,7 @@ impl Conditions {
     }
 }
 
-/// Whether a list names a validator; `*` names every one. A weak one is the same only where that is enough.
+/// True if the list contains the validator; `*` matches every one. A weak validator matches only if `weakly` is set.
 fn names(list: &str, etag: &str, weakly: bool) -> bool {
     let same = |one: &str| one == "*" || one == etag || (weakly && one.strip_prefix("W/") == Some(etag));
     list.split(',').any(|one| same(one.trim()))

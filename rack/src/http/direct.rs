@@ -1,9 +1,9 @@
 //! `GET /blobs/{sha256}` in the clear, sent by the kernel: sendfile(2) moves the bytes from the page cache to the socket
 //! without this program touching them.
 //!
-//! A request that asks for a blob in the plainest way is answered here once all of its head lies in the socket, and then the
-//! next one of the connection is looked at. Any other is left in the socket, untouched, for hyper, and with it the rest of
-//! the connection.
+//! A blob request in its plainest form is answered here once its whole head is in the socket. Then the next request of
+//! the connection is looked at. Any other request stays in the socket unread; hyper handles it and the rest of the
+//! connection.
 
 use std::fs::File;
 use std::io;
@@ -24,21 +24,21 @@ use super::request::{self, Asked, Head};
 use super::trace::Fetch;
 use super::{Ends, HEAD_TIMEOUT, Problem, SILENCE, Web};
 
-/// Longest request that is answered here.
+/// The longest head of a request that is answered here, in bytes.
 const HEAD: usize = 4096;
-/// Bytes that the kernel is given at once.
+/// The most bytes per sendfile call.
 const CHUNK: u64 = 1 << 20;
-/// Bytes after which the thread is given back.
+/// The number of bytes after which the thread is released.
 const TURN: u64 = 8 << 20;
-/// How long the thread is kept where the socket is full again and again: others wait for one.
+/// The longest time on a thread for a client whose socket is full again and again: other clients wait for a thread.
 const KEPT: Duration = Duration::from_millis(100);
-/// How long it is kept while the socket is full.
+/// How long the thread waits for room in a full socket.
 const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// Answers requests for blobs until another one comes: the stream is given back for that. `None`: the connection has ended.
+/// Answers blob requests until another request comes, and returns the stream for that one. `None`: the connection has
+/// ended.
 ///
-/// # Errors
-/// The connection broke, or its client was too slow.
+/// # Errors `io::Error`: the connection broke, or the client was too slow.
 pub async fn blobs(
     stream: TcpStream,
     web: &Arc<Web>,
@@ -91,12 +91,12 @@ pub async fn blobs(
     }
 }
 
-/// Looks at a request until it is known what it is, or fills the buffer. `None`: the connection has ended.
+/// Peeks at a request until its kind is known or the buffer is full. `None`: the connection has ended.
 async fn look(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<Head>> {
     let mut seen = 0;
     loop {
         let ready = stream.ready(Interest::READABLE).await?;
-        // Without a byte more there is nothing new to read, and tokio waits for the next.
+        // A peek that saw no new byte must report `WouldBlock`, so that tokio waits for the next one.
         let peeked = stream.try_io(Interest::READABLE, || {
             match rustix::net::recv(stream, &mut *buffer, rustix::net::RecvFlags::PEEK)?.0 {
                 0 => Ok(0),
@@ -107,7 +107,7 @@ async fn look(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<Head>>
         seen = match peeked {
             Ok(0) => return Ok(None),
             Ok(count) => count,
-            // No more will come, and readiness of that kind never ends.
+            // The client sends no more, and the socket would stay ready for ever.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && ready.is_read_closed() => {
                 return Ok(Some(Head::Unfinished));
             }
@@ -144,7 +144,7 @@ async fn refuse(stream: &TcpStream, problem: Problem, asked: &Asked) -> io::Resu
     write(stream, &bytes).await
 }
 
-/// Takes bytes that are there.
+/// Reads bytes that are already in the socket.
 async fn take(stream: &TcpStream, mut bytes: &mut [u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.readable().await?;
@@ -170,15 +170,15 @@ async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends when the client has hung up.
+/// Ends when the client has closed the connection.
 async fn gone(stream: &TcpStream) {
     if matches!(stream.peek(&mut [0]).await, Ok(1..)) {
-        // Its next request is there already.
+        // Its next request is already in the socket.
         std::future::pending::<()>().await;
     }
 }
 
-/// Sends a piece of a file, as long as the client takes what it has to.
+/// Sends a piece of a file, as long as the client accepts the least number of bytes per window.
 async fn send(stream: &Arc<TcpStream>, piece: Piece, limits: Limits) -> io::Result<()> {
     let Piece { file, first, count, pin: _pin, place: _place } = piece;
     let (file, end) = (Arc::new(file), first + count);
@@ -194,7 +194,7 @@ async fn send(stream: &Arc<TcpStream>, piece: Piece, limits: Limits) -> io::Resu
         }
         let Ok(writable) = writable else { continue };
         writable?;
-        // The disk may have to be waited for.
+        // Reading the file may block on the disk.
         let (stream, file) = (Arc::clone(stream), Arc::clone(&file));
         let pushed = tokio::task::spawn_blocking(move || push(&stream, &file, offset, end)).await;
         offset = pushed.map_err(io::Error::other)??;
@@ -202,14 +202,16 @@ async fn send(stream: &Arc<TcpStream>, piece: Piece, limits: Limits) -> io::Resu
     Ok(())
 }
 
-/// Gives the kernel as much as it takes, and more as long as the client makes room at once. Answers up to where.
+/// Writes as much as the socket accepts, and more as long as the client makes room at once. Returns the offset that was
+/// reached.
 fn push(stream: &TcpStream, file: &File, first: u64, end: u64) -> io::Result<u64> {
     let (mut offset, until) = (first, Instant::now() + KEPT);
     let some = |offset: &mut u64| {
         let most = usize::try_from((end - *offset).min(CHUNK)).unwrap_or(usize::MAX);
         Ok(rustix::fs::sendfile(stream, file, Some(offset), most)?)
     };
-    // The first by tokio, which so learns that the socket is full. Afterwards the kernel is asked: a wake-up by tokio takes three threads.
+    // The first write goes through tokio, which so learns that the socket is full. Later ones poll the kernel: a
+    // wake-up by tokio involves three threads.
     let mut sent = stream.try_io(Interest::WRITABLE, || some(&mut offset));
     let mut waited = false;
     loop {
@@ -217,7 +219,7 @@ fn push(stream: &TcpStream, file: &File, first: u64, end: u64) -> io::Result<u64
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
             Ok(_) if offset == end || offset - first >= TURN => return Ok(offset),
             Ok(_) => waited = false,
-            // Where there was to be room, and is none, it is memory that the kernel lacks: to ask again at once is in vain.
+            // The socket was writable but the write would block: the kernel is short of memory. Do not retry at once.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if waited || Instant::now() >= until || !has_room_soon(stream)? {
                     return Ok(offset);

@@ -26,32 +26,32 @@ use super::{Ends, Hangup, Problem, Web, open};
 use crate::blobs::{self, Blob, BlobError, OriginError};
 use crate::hash;
 
-/// Bytes read at once.
+/// The number of bytes read at once.
 const CHUNK: usize = 256 << 10;
 
-/// What to answer.
+/// The answer to a request for a file.
 #[derive(Debug)]
 pub struct Answer {
-    /// 200, 206, 304, 412 or 416.
+    /// The status: 200, 206, 304, 412 or 416.
     pub status: StatusCode,
-    /// With the length.
+    /// The headers, with the length.
     pub headers: HeaderMap,
     /// The body, if there is one.
     pub piece: Option<Piece>,
 }
 
-/// A piece of a file, and what has to be held while it is sent.
+/// A piece of a file, and the resources that are held while it is sent.
 #[derive(Debug)]
 pub struct Piece {
-    /// The file.
+    /// The open file.
     pub file: File,
-    /// First byte.
+    /// The offset of the first byte.
     pub first: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub count: u64,
     /// Keeps a blob in the cache.
     pub pin: Option<blobs::Pin>,
-    /// The right to send much.
+    /// The place of a large body.
     pub place: Option<Place>,
 }
 
@@ -65,7 +65,7 @@ pub async fn loader(
     let absent = || Problem::new(StatusCode::NOT_FOUND, "not_found", "this rack has no such loader");
     let path = web.loaders.path(&name).ok_or_else(absent)?;
     let (file, length) = open(path).await.map_err(|_| absent())?;
-    // It may have been replaced a moment ago, by one of the same length.
+    // The file may just have been replaced by one of the same length, so the hash is computed from the open file.
     let hashed = tokio::task::spawn_blocking(move || hash::of_file(&file).map(|sha256| (file, sha256)));
     let hashed = hashed.await.map_err(io::Error::other).flatten();
     let (file, sha256) = hashed.map_err(|error| Problem::disk(&error))?;
@@ -73,7 +73,7 @@ pub async fn loader(
     response(answer, None).map_err(|error| Problem::disk(&error))
 }
 
-/// `GET, HEAD /blobs/{sha256}`, where [`direct`](super::direct) has left it: over TLS, say.
+/// `GET, HEAD /blobs/{sha256}`, for requests that [`direct`](super::direct) leaves to hyper, such as those over TLS.
 pub async fn blob(
     State(web): State<Arc<Web>>,
     Extension(ends): Extension<Ends>,
@@ -86,8 +86,8 @@ pub async fn blob(
     response(answer, Some((web.admission.limits(), hangup.0))).map_err(|error| Problem::disk(&error))
 }
 
-/// What to answer to who asks for a blob, once it is here and it is this client's turn. Firmware cannot wait for long: what
-/// it loads, and what is small, is never in line.
+/// The answer to a request for a blob, once the blob is here and the client has a place. Firmware cannot wait long: its
+/// images, and small bodies, need no place.
 pub async fn blob_answer(
     web: &Web,
     sha256: &str,
@@ -96,7 +96,7 @@ pub async fn blob_answer(
     client: IpAddr,
 ) -> Result<Answer, Problem> {
     let for_firmware = || web.boot.borrow().as_ref().is_some_and(|table| table.is_for_firmware(sha256));
-    // Firmware asks once, and then waits; agents do not bear silence for long, and ask again when they are told to.
+    // Firmware asks once and then waits. Agents tolerate only a short silence, and ask again when they are told to.
     let found = web.blobs.get(sha256);
     let found = match for_firmware() {
         true => found.await,
@@ -134,7 +134,7 @@ pub async fn blob_answer(
     Ok(answer)
 }
 
-/// What of a file to answer. Its hash is its validator.
+/// The answer for a file. Its hash is its validator.
 fn answer(file: File, length: u64, sha256: &str, method: &Method, conditions: &Conditions) -> Answer {
     let etag = format!("\"{sha256}\"");
     let (status, first, count) = match conditions.judge(method, &etag, length) {
@@ -147,7 +147,7 @@ fn answer(file: File, length: u64, sha256: &str, method: &Method, conditions: &C
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.extend(HeaderValue::from_str(&etag).ok().map(|etag| (header::ETAG, etag)));
-    // A length there would be that of the file which is not sent (RFC 9110 §8.6).
+    // A length there would be that of the file, which is not sent (RFC 9110 §8.6).
     if status != StatusCode::NOT_MODIFIED {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(count));
@@ -165,7 +165,7 @@ fn answer(file: File, length: u64, sha256: &str, method: &Method, conditions: &C
     Answer { status, headers, piece }
 }
 
-/// The answer as hyper sends it. Who takes too little of a large body is hung up on.
+/// The answer for hyper. A client that accepts too little of a large body is disconnected.
 fn response(answer: Answer, pace: Option<(Limits, CancellationToken)>) -> io::Result<Response> {
     let Answer { status, headers, piece } = answer;
     let body = match piece {
@@ -185,7 +185,7 @@ fn response(answer: Answer, pace: Option<(Limits, CancellationToken)>) -> io::Re
     Ok((status, headers, body).into_response())
 }
 
-/// Hangs up when too little was taken.
+/// Disconnects a client that accepts too little.
 async fn watch(taken: Arc<AtomicU64>, limits: Limits, hangup: CancellationToken, sent: CancellationToken) {
     let mut before = 0;
     while tokio::time::timeout(limits.window, sent.cancelled()).await.is_err() {
@@ -197,7 +197,7 @@ async fn watch(taken: Arc<AtomicU64>, limits: Limits, hangup: CancellationToken,
     }
 }
 
-/// A body, what was taken of it, and what is held until it ends.
+/// A body, a count of the bytes sent, and the resources that are held until it ends.
 struct Sent<S, H> {
     bytes: S,
     taken: Arc<AtomicU64>,

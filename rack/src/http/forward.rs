@@ -1,9 +1,9 @@
-//! The regions' API, through this rack: for clients that reach a rack and no region.
+//! The regions' API through this rack, for clients that can reach a rack and no region.
 //!
-//! A request goes to one region: the next is tried only where no connection could be made, before a byte of the request was
-//! sent. It is never sent twice, since what it asks for may have been done. Each has a connection of its own, with the rack's
-//! certificate; that gives no rights, the caller's own token decides. Bodies pass as they come, both ways; how large and how slow
-//! they may be the region says.
+//! A request goes to one region. The next region is tried only if no connection could be made, before a byte of the
+//! request was sent. A request is never sent twice, since the first region may have carried it out. Each request has
+//! its own connection with the rack's certificate. The certificate gives no rights: the caller's token decides. Bodies
+//! are streamed in both directions; the region limits their size and speed.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ use crate::identity::{Identity, Membership};
 use crate::link::origin::RegionOrigin;
 use crate::link::tls;
 
-/// The regions' paths that a rack passes on.
+/// The regions' paths that a rack forwards.
 const PATHS: [&str; 12] = [
     "/api/{*path}",
     "/v1/providers/{*path}",
@@ -44,17 +44,18 @@ const PATHS: [&str; 12] = [
     "/healthz",
     "/readyz",
 ];
-/// Requests at once, watches among them. A client may have an eighth: people behind one address have some dozens.
+/// The most requests at once, including watches. A client may have an eighth of them: people behind one address need
+/// some dozens.
 const PLACES: Limits = Limits::shared(256);
-/// How long a region may take to answer a dial; the next one is tried then.
+/// The longest wait for a connection to a region; then the next one is tried.
 const DIAL: Duration = Duration::from_secs(3);
-/// How long a silent region is believed to be there.
+/// How long a region may be silent before the connection is probed.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// When to ask again: as soon as regions are dialled again.
+/// When the client should ask again: as soon as regions are dialled again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Tells the region who asked.
+/// The header that tells the region the client's address.
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// What is of one connection, and no other's (RFC 9110 §7.6.1), or says what only the rack can know.
+/// Headers that belong to one connection (RFC 9110 §7.6.1), or that only the rack may set.
 const NOT_PASSED_ON: [HeaderName; 10] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
@@ -68,7 +69,7 @@ const NOT_PASSED_ON: [HeaderName; 10] = [
     FOR,
 ];
 
-/// How requests reach regions.
+/// The connections to the regions.
 #[derive(Debug)]
 pub struct Regions {
     identity: Arc<Identity>,
@@ -78,7 +79,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// The regions of this membership; those that are linked come first.
+    /// The regions of this membership. Linked regions come first.
     #[must_use]
     pub fn new(
         identity: Arc<Identity>,
@@ -94,7 +95,7 @@ impl Regions {
         self.links.is_any_linked()
     }
 
-    /// A connection to the first region that takes one.
+    /// Connects to the first region that accepts.
     async fn dial(&self) -> Result<(String, SendRequest<Body>), Problem> {
         let config = self.identity.region_tls().map_err(|error| unavailable(error.to_string()))?;
         let config = Arc::new(config);
@@ -127,7 +128,7 @@ impl Regions {
     }
 }
 
-/// The paths.
+/// The routes for the forwarded paths.
 pub(super) fn router() -> Router<Arc<Web>> {
     PATHS.iter().fold(Router::new(), |router, path| router.route(path, any(forward)))
 }
@@ -172,7 +173,7 @@ fn unavailable(detail: String) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail).retry_after(RETRY_AFTER)
 }
 
-/// The request as a region gets it, from whoever asked.
+/// The request as it is sent to a region.
 fn outgoing(request: Request, from: IpAddr) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
     let invalid =
@@ -191,7 +192,7 @@ fn outgoing(request: Request, from: IpAddr) -> Result<Request, Problem> {
     Ok(request)
 }
 
-/// The answer as the client gets it. Its place and its connection last as long as its body.
+/// The answer as it is sent to the client. The place and the connection are held until its body ends.
 fn incoming(answer: http::Response<Incoming>, place: Place<IpAddr>, sender: SendRequest<Body>) -> Response {
     let (parts, body) = answer.into_parts();
     let mut response = Response::new(Body::new(Passing { body, _held: (place, sender) }));
@@ -201,7 +202,7 @@ fn incoming(answer: http::Response<Incoming>, place: Place<IpAddr>, sender: Send
     response
 }
 
-/// Leaves out what is not passed on.
+/// Removes headers that must not be forwarded.
 fn pass_on(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -215,7 +216,7 @@ fn pass_on(headers: &mut HeaderMap) {
     }
 }
 
-/// A body, and what is held until it ends.
+/// A body, and the resources that are held until it ends.
 struct Passing<H> {
     body: Incoming,
     _held: H,

@@ -3,7 +3,7 @@
 //! | path | over | module |
 //! | --- | --- | --- |
 //! | `GET /ipxe?mac=MAC`, `/grub/grub.cfg…`, `/debian-installer/amd64/grub/grub.cfg…` | either | [`boot`] |
-//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most blobs by [`direct`], in turn by [`admission`], as [`request`] reads and [`conditions`] say |
+//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most by [`direct`]; see [`admission`], [`request`], [`conditions`] |
 //! | `POST /report/{token}/{level}` | either | [`report`] |
 //! | `/agent/v1/…` | TLS | [`agent`] |
 //! | `/api/…` and the regions' other paths | TLS | [`forward`] |
@@ -52,55 +52,56 @@ pub mod report;
 pub mod request;
 mod trace;
 
-/// How long a client may take for its first byte, its TLS handshake, and each request's head.
+/// The longest wait for a client's first byte, its TLS handshake, and the head of each request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a request may take, its body included.
+/// The longest time for a request with its body.
 const ANSWER: Duration = Duration::from_secs(60);
-/// How long sent bytes may stay unacknowledged, and a silent connection unprobed.
+/// How long sent bytes may stay unacknowledged, and how long a silent connection stays unprobed.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Connections at once, of all addresses of this rack. A connection may open two files more: a blob, or its way to a region.
+/// The most connections of all addresses of this rack. A connection may open two more files: a blob, or its connection
+/// to a region.
 const CONNECTIONS: usize = 4096;
 const FILES: u64 = 3;
-/// Bytes of a request's head, and of what is read or written at once.
+/// The most bytes of a request's head, and of one read or write.
 const BUFFER: usize = 64 << 10;
-/// First byte of a TLS record that carries a handshake.
+/// The first byte of a TLS handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
-/// How long requests may go on when the rack stops.
+/// How long running requests may continue when the rack stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What every handler works with.
+/// The state that handlers share.
 #[derive(Debug)]
 pub struct Web {
-    /// What machines boot.
+    /// The machines and their boot actions.
     pub boot: watch::Receiver<Option<Arc<BootTable>>>,
     /// The register of attempts.
     pub attempts: Arc<Attempts>,
-    /// Whose turn it is of the undeclared machines.
+    /// The turns of undeclared machines.
     pub strangers: Strangers,
-    /// Who has which address.
+    /// The machines and their addresses.
     pub presence: Arc<Presence>,
-    /// Blobs.
+    /// The cache of blobs.
     pub blobs: Arc<BlobStore>,
-    /// Who may be sent a large body.
+    /// The admission of large bodies.
     pub admission: Arc<Admission>,
-    /// Loaders.
+    /// The installed boot loaders.
     pub loaders: Loaders,
-    /// Where facts go.
+    /// The facts that the rack reports.
     pub facts: Facts,
-    /// Lines of logs.
+    /// The log lines that the rack receives.
     pub logs: Logs,
-    /// What installed systems reported lately.
+    /// The recent reports of installed systems.
     pub reports: report::Reports,
-    /// `basalt.spki`.
+    /// The value of `basalt.spki`: the SHA-256 of this server's public key.
     pub spki_sha256: String,
-    /// Where the API is passed on to; `None`: this rack has joined no region.
+    /// The regions that requests are forwarded to; `None`: this rack has joined no region.
     pub regions: Option<forward::Regions>,
 }
 
 /// The two ends of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends {
-    /// The client.
+    /// The client's address and port.
     pub peer: SocketAddr,
     /// This rack, as the client reached it.
     pub local: SocketAddr,
@@ -112,11 +113,11 @@ pub struct Ends {
 #[derive(Debug, Clone)]
 pub struct Hangup(pub CancellationToken);
 
-/// What is served on a listener.
+/// The server that runs on a listener.
 #[derive(Clone)]
 pub struct Site {
     router: Router,
-    /// Whose blobs are sent past the router.
+    /// The blobs that are sent without the router. `None`: all requests go to the router.
     web: Option<Arc<Web>>,
     tls: TlsAcceptor,
     connections: Places<IpAddr>,
@@ -129,26 +130,27 @@ impl std::fmt::Debug for Site {
 }
 
 impl Site {
-    /// Everything that machines ask for.
+    /// The site with everything that machines request.
     #[must_use]
     pub fn new(web: Arc<Web>, tls: TlsAcceptor) -> Self {
         Self { router: router(Arc::clone(&web)), web: Some(web), tls, connections: connections() }
     }
 
-    /// Something else, on a listener of its own.
+    /// A site with another router, for a listener of its own.
     #[must_use]
     pub fn other(router: Router, tls: TlsAcceptor) -> Self {
         Self { router, web: None, tls, connections: connections() }
     }
 
-    /// Its connections, on whichever listener.
+    /// The connections of the site, on all of its listeners.
     #[must_use]
     pub fn connections(&self) -> &Places<IpAddr> {
         &self.connections
     }
 }
 
-/// Places of one client. All machines of an IPv6 subnet are one client and boot at once: they have half of all places.
+/// The places of one client. All machines of an IPv6 subnet count as one client and boot at once, so they get half of
+/// all places.
 fn share(limits: Limits, client: IpAddr) -> usize {
     if client.to_canonical().is_ipv6() { limits.all.div_ceil(2) } else { limits.of_one }
 }
@@ -157,7 +159,7 @@ fn connections() -> Places<IpAddr> {
     Places::new(Limits::shared(open_files::places(FILES, CONNECTIONS)))
 }
 
-/// Every path.
+/// The router of every path.
 fn router(web: Arc<Web>) -> Router {
     let meters = web.facts.meters().clone();
     Router::new()
@@ -167,18 +169,18 @@ fn router(web: Arc<Web>) -> Router {
         .route("/report/{token}/{level}", post(report::report).layer(report::limit()))
         .nest("/agent/v1", agent::router())
         .layer(axum::middleware::from_fn(in_time))
-        // A blob may have to be fetched first, which has a deadline of its own.
+        // A blob may have to be fetched first; that has its own deadline.
         // Shim asks for `/loaders//grubx64.efi`.
         .route("/loaders/{*name}", get(files::loader))
         .route("/blobs/{sha256}", get(files::blob))
-        // How long they may take the region says.
+        // The region limits the time of these.
         .merge(forward::router())
         .layer(axum::middleware::from_fn_with_state(meters, meters::count))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&web), trace::note))
         .with_state(web)
 }
 
-/// Answers a request that takes too long, as one does whose body never ends.
+/// Answers a request that takes too long, for example one whose body never ends.
 async fn in_time(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
     match tokio::time::timeout(ANSWER, next.run(request)).await {
         Ok(answer) => answer,
@@ -188,10 +190,9 @@ async fn in_time(request: axum::extract::Request, next: axum::middleware::Next) 
     }
 }
 
-/// Serves one address until cancelled, then lets running requests end for 5 seconds.
+/// Serves one address until cancelled, then lets running requests continue for up to 5 seconds.
 ///
-/// # Errors
-/// The address cannot be bound.
+/// # Errors `io::Error`: the address cannot be bound.
 pub async fn serve(
     bind: SocketAddr,
     site: Site,
@@ -210,7 +211,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// [`serve`] on a listener that is bound already.
+/// Like [`serve`], on a listener that is bound already.
 pub async fn serve_on(listener: TcpListener, site: Site, stop: &CancellationToken) {
     let running = TaskTracker::new();
     loop {
@@ -328,13 +329,13 @@ impl Problem {
         Self { status, code, detail: detail.into(), retry_after: None }
     }
 
-    /// With the time after which to ask again.
+    /// Adds the time after which the client should ask again.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
     }
 
-    /// The rack's disk, for the log; the client tries again.
+    /// An error of the rack's disk: it is logged, and the client tries again.
     pub fn disk(error: &impl std::fmt::Display) -> Self {
         tracing::error!(%error, "the rack's disk refuses writes");
         Self::new(
@@ -359,7 +360,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The file of a loader, with its length.
+/// Opens the file of a loader. Returns its length too.
 async fn open(path: PathBuf) -> io::Result<(std::fs::File, u64)> {
     let file = tokio::fs::File::open(path).await?;
     let length = file.metadata().await?.len();

@@ -1,4 +1,4 @@
-//! `POST /report/{token}/{level}`: the installed system says how far it has come. The token allows that and nothing else.
+//! `POST /report/{token}/{level}`: the installed system reports its progress. The token allows that and nothing else.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,17 +13,17 @@ use super::{Ends, Problem, Web};
 use crate::facts::About;
 use crate::token::report;
 
-/// What an installed system can have reached.
+/// The levels that an installed system can report.
 const LEVELS: [&str; 2] = ["booted", "cloud_init"];
-/// The longest message kept.
+/// The longest message kept, in bytes.
 const MAX_MESSAGE: usize = 4096;
 
-/// How long the same report is not told again, milliseconds.
+/// How long an equal report is not sent again, in milliseconds.
 const REPEAT_MS: i64 = 60_000;
-/// Reports remembered.
+/// The most reports remembered before old ones are dropped.
 const REMEMBERED: usize = 8192;
 
-/// When each report was last told: an installed system that repeats itself does not fill the spool.
+/// When each report was last sent, so that an installed system that repeats itself does not fill the spool.
 #[derive(Debug, Default)]
 pub struct Reports {
     told: Mutex<HashMap<(u64, String), i64>>,
@@ -40,7 +40,7 @@ impl Reports {
     }
 }
 
-/// Takes a report.
+/// Takes a report of an installed system.
 pub async fn report(
     State(web): State<Arc<Web>>,
     Extension(ends): Extension<Ends>,
@@ -76,12 +76,12 @@ pub async fn report(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Bodies are read up to here.
+/// The most bytes of a report's body.
 pub fn limit() -> DefaultBodyLimit {
     DefaultBodyLimit::max(64 << 10)
 }
 
-/// The machine whose report token this is: from the register, or from a key that the concern still has.
+/// The machine that this report token belongs to: found in the register, or by a key that the concern still has.
 fn owner(web: &Web, attempt: u64, token: &str) -> Option<String> {
     if let Some(id) = web.attempts.reported_by(attempt, token) {
         return Some(id.subject.into());

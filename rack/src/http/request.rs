@@ -1,51 +1,50 @@
-//! What a client asks for, read from bytes that anybody may send: the head of a plain request for a blob, and its range (RFC 9112,
-//! RFC 9110 §14.2).
+//! A parser for untrusted requests: the head of a plain request for a blob, and its range (RFC 9112, RFC 9110 §14.2).
 
 use http::Method;
 
 use super::conditions::Conditions;
 
-/// Most header lines of such a request.
+/// The most header lines of such a request.
 const HEADERS: usize = 32;
 
-/// What the bytes in the socket are.
+/// The kind of request that the bytes in a socket are.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Head {
     /// A request that is answered here.
     Plain(Asked),
-    /// The beginning of what may be one.
+    /// The bytes so far may be the beginning of such a request.
     Unfinished,
-    /// Something else.
+    /// Another request, or no HTTP.
     Other,
 }
 
-/// A request that is answered here.
+/// A blob request that is answered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Bytes of its head.
+    /// The length of its head, in bytes.
     pub length: usize,
     /// GET or HEAD.
     pub method: Method,
-    /// The blob.
+    /// The SHA-256 of the blob.
     pub sha256: String,
-    /// What the answer depends on.
+    /// The conditions on the answer.
     pub conditions: Conditions,
     /// The client wants the connection closed.
     pub close: bool,
 }
 
-/// What of a file is asked for.
+/// The part of a file that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole file.
     Whole,
-    /// First byte and length.
+    /// A range: its first byte and its length.
     Range(u64, u64),
-    /// Nothing that it has.
+    /// No byte of the range is in the file: 416.
     Unsatisfiable,
 }
 
-/// What these bytes of a client are.
+/// The kind of request that these bytes of a client are.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Head {
     let begins = |with: &&str| bytes.iter().zip(with.bytes()).all(|(byte, expected)| *byte == expected);
@@ -61,7 +60,7 @@ pub fn read(bytes: &[u8]) -> Head {
     }
 }
 
-/// Reads a request whose head has this length. `None`: it is not plain.
+/// Parses a request whose head has this length. `None`: it is not plain.
 fn asked(request: &httparse::Request<'_, '_>, length: usize) -> Option<Asked> {
     let method = [Method::GET, Method::HEAD].into_iter().find(|it| Some(it.as_str()) == request.method)?;
     let sha256 = request.path?.strip_prefix("/blobs/")?.to_owned();
@@ -82,7 +81,8 @@ fn asked(request: &httparse::Request<'_, '_>, length: usize) -> Option<Asked> {
     host.then_some(Asked { length, method, sha256, conditions, close })
 }
 
-/// Reads a Range header. Several ranges, and units that are not bytes, are answered with the whole, as RFC 9110 allows.
+/// Parses a Range header. Several ranges, and units other than bytes, are answered with the whole file, as RFC 9110
+/// allows.
 #[must_use]
 pub fn part(range: Option<&str>, length: u64) -> Part {
     let Some(range) = range.and_then(|range| range.trim().strip_prefix("bytes=")) else { return Part::Whole };

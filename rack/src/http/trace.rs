@@ -1,5 +1,5 @@
-//! What is asked of HTTP, as the trace of a boot has it. Scripts tell it themselves, since TFTP serves them too, and blobs that
-//! [`direct`](super::direct) sends as well.
+//! HTTP requests in the trace of a boot. Two modules make their own entries: scripts, since TFTP serves them too, and
+//! [`direct`](super::direct), which sends blobs.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,14 +16,15 @@ use http::{StatusCode, header};
 use super::{Ends, Problem, Web};
 use crate::trace::{Entry, reason, without_secrets};
 
-/// Why a request was refused, beside the answer that says so.
+/// The reason for a refused request, attached to its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Refused {
     pub(super) code: &'static str,
     pub(super) detail: String,
 }
 
-/// The routes whose requests are of a boot, by how they begin, and what they are of. An agent's progress and log are told elsewhere.
+/// The routes of requests that belong to a boot, by prefix, with the service of the entry. An agent's progress and log
+/// have facts of their own.
 const ROUTES: [(&str, &str); 6] = [
     ("/loaders/", "http"),
     ("/blobs/", "http"),
@@ -33,7 +34,7 @@ const ROUTES: [(&str, &str); 6] = [
     ("/report/", "agent"),
 ];
 
-/// Takes note of a request and its answer.
+/// Makes an entry for a request and its answer.
 pub(super) async fn note(
     State(web): State<Arc<Web>>,
     Extension(ends): Extension<Ends>,
@@ -60,7 +61,7 @@ pub(super) async fn note(
     response
 }
 
-/// A blob that the kernel sent, or was to send.
+/// A blob request that the kernel answers.
 pub(super) struct Fetch {
     peer: IpAddr,
     asked: String,
@@ -110,7 +111,7 @@ fn words(took: Duration) -> String {
 }
 
 impl Web {
-    /// A machine asked for something, as it says itself.
+    /// Makes an entry for a machine that named its MAC in the request.
     pub(super) fn saw(&self, mac: Mac, entry: Entry) {
         self.facts.trace().saw(mac, self.boot.borrow().as_deref(), entry);
     }

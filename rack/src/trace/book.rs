@@ -1,4 +1,5 @@
-//! What is kept of what machines ask, pure: so much of each, so much of all that nobody declared, and repeats in one line.
+//! The requests of machines that the trace keeps, without I/O: limits per machine and for all undeclared machines, and
+//! one line for repeats.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -8,48 +9,49 @@ use basalt_dhcp::Mac;
 use super::{Asker, Due, Entry};
 use basalt_proto::budget::{Budget, Spent};
 
-/// Declared machines that are remembered. Whose turn is longest ago makes way.
+/// The most declared machines remembered. The one with the oldest entry is dropped first.
 const DECLARED: usize = 16_384;
-/// Others that are remembered.
+/// The most undeclared machines remembered.
 const OTHERS: usize = 1_024;
-/// Entries of one machine: so many at once, and one more each so many milliseconds.
+/// The budget of one machine: this many entries at once, and one more per interval in milliseconds.
 const OF_ONE: Budget = Budget { most: 128, every_ms: 5_000 };
-/// Entries of all machines together that nobody declared.
+/// The budget of all undeclared machines together.
 const OF_OTHERS: Budget = Budget { most: 1_024, every_ms: 250 };
-/// Entries in names that nobody declared, from one address: a stranger that makes names up leaves room for others.
+/// The budget of undeclared machines from one address: one host that invents machines leaves room for others.
 const OF_SOURCE: Budget = Budget { most: 128, every_ms: 5_000 };
-/// Addresses whose budgets are remembered. While there are more, those are in what all have together.
+/// The most addresses with a budget of their own. Beyond this, addresses share the common budget.
 const SOURCES: usize = 4_096;
-/// For so long after a boot client asked, what the same machine's operating system asks belongs to the boot.
+/// How long, in milliseconds, requests of a machine's operating system belong to its boot, counted from the last boot
+/// client's request.
 const BOOT_MS: i64 = 10 * 60_000;
-/// What is the same again within this time is counted in one line.
+/// Equal entries within this time, in milliseconds, are counted in one line.
 const SAME_MS: i64 = 60_000;
-/// That line is told when there was no more of it for so long.
+/// The line is sent after this time without a further repeat, in milliseconds.
 const PAUSE_MS: i64 = 10_000;
 
-/// A machine.
+/// The entries of one machine.
 #[derive(Debug, Default)]
 struct Page {
     declared: bool,
-    /// When it was last heard of.
+    /// When its latest request came.
     heard_ms: i64,
-    /// When a boot client of it was.
+    /// When the latest request of one of its boot clients came.
     booting_ms: Option<i64>,
     spent: Spent,
     lost: u64,
     waiting: Vec<(i64, u32, Entry)>,
-    /// What came last, when, and how often more than was noted.
+    /// The latest entry, its time, and the number of repeats that are not sent yet.
     last: Option<(i64, u32, Entry)>,
     addresses: [Option<IpAddr>; 2],
 }
 
-/// Machines, what is to be told of them, and who has which address.
+/// The machines, their entries to be sent, and the owners of addresses.
 #[derive(Debug, Default)]
 pub struct Book {
     pages: HashMap<Mac, Page>,
     others: usize,
     addresses: HashMap<IpAddr, Mac>,
-    /// Those with something to tell.
+    /// Machines with entries to be sent.
     to_tell: BTreeSet<[u8; 6]>,
     spent: Spent,
     sources: HashMap<IpAddr, Spent>,
@@ -57,20 +59,21 @@ pub struct Book {
 }
 
 impl Book {
-    /// Whether a boot of this machine is under way, as far as was seen here.
+    /// True if a boot of this machine is under way, as far as this rack saw.
     #[must_use]
     pub fn follows(&self, mac: Mac, now_ms: i64) -> bool {
         let booting = self.pages.get(&mac).and_then(|page| page.booting_ms);
         booting.is_some_and(|at| (0..BOOT_MS).contains(&(now_ms - at)))
     }
 
-    /// Who has an address.
+    /// The machine that has an address.
     #[must_use]
     pub fn who(&self, address: IpAddr) -> Option<Mac> {
         self.addresses.get(&address).copied()
     }
 
-    /// Takes an entry, or counts it as lost. What an operating system asks long after a boot is no part of it.
+    /// Takes an entry, or counts it as lost. An operating system's request long after a boot is dropped: it does not
+    /// belong to the boot.
     pub fn note(&mut self, now_ms: i64, mac: Mac, declared: bool, entry: Entry) {
         if entry.asker == Asker::System && !self.follows(mac, now_ms) {
             return;
@@ -79,7 +82,7 @@ impl Book {
             self.others_lost += 1;
             return;
         }
-        // Of those that nobody declared, each that is new, and each further entry, is of what they have together; repeats are not.
+        // Undeclared machines share a budget. Each new machine and each further entry counts; repeats do not.
         let is_new = !self.pages.contains_key(&mac);
         if !declared && is_new && !self.spent.take(OF_OTHERS, now_ms) {
             self.others_lost += 1;
@@ -120,7 +123,7 @@ impl Book {
         }
     }
 
-    /// What is to be told now.
+    /// The entries to be sent now.
     pub fn due(&mut self, now_ms: i64) -> Vec<Due> {
         let mut due = Vec::new();
         for bytes in std::mem::take(&mut self.to_tell) {
@@ -137,7 +140,8 @@ impl Book {
             }
             let entries = std::mem::take(&mut page.waiting);
             if entries.is_empty() {
-                // What was lost is told with the next: by itself it would displace what was kept.
+                // The number of lost entries is sent with the next entry: a line of its own would displace kept
+                // entries.
                 continue;
             }
             let lost = std::mem::take(&mut page.lost);
@@ -147,12 +151,12 @@ impl Book {
         due
     }
 
-    /// Spends from the budget of the address that asks; `false`: it is spent. In an entry of DHCP the address is the one that was given, which
-    /// has no budget.
+    /// Takes from the budget of the address that sent the request; `false`: it is used up. In a DHCP entry the address
+    /// is the one given to the client, so it has no budget.
     fn source_may(&mut self, entry: &Entry, now_ms: i64) -> bool {
         let Some(source) = entry.address.filter(|_| !entry.service.starts_with("dhcp")) else { return true };
         let source = match source.to_canonical() {
-            // A host has as many addresses of its /64 as it likes.
+            // A host can use any address of its /64.
             IpAddr::V6(address) => IpAddr::from((address.to_bits() & !u128::from(u64::MAX)).to_be_bytes()),
             v4 => v4,
         };
@@ -302,7 +306,7 @@ mod tests {
         told += due.iter().map(|it| it.entries.len() as u64).sum::<u64>();
         let lost: u64 = due.iter().map(|it| it.others_lost).sum();
         assert_eq!(told + lost, 100_001, "each was told or is counted");
-        // An hour of it: four a second.
+        // One hour of the flood, with four entries a second.
         let mut told = 0;
         for number in 0..36_000 {
             let now_ms = 1_000 + i64::from(number) * 100;

@@ -1,9 +1,9 @@
-//! What machines asked of this rack as they booted, and what they were answered, or why not: for people who look for the reason that one
-//! does not boot (`basalt explain boot`).
+//! The requests that machines made to this rack during a boot, and the answers, or the reason for a refusal. People use
+//! it to find out why a machine does not boot (`basalt explain boot`).
 //!
-//! Each service tells here what it saw ([`Entry`]); the [`Book`] keeps that within bounds, and every second it becomes facts. They are
-//! told only while there is plenty of room: whatever a planner needs goes first. What is told names no token and no key: services
-//! describe what was asked by the name of its route.
+//! Each service passes its observations here ([`Entry`]). The [`Book`] limits them, and every second they become facts.
+//! They are only sent while the spool has plenty of room: facts that the planner needs go first. A trace contains no
+//! tokens and no keys: services describe a request by the name of its route.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,12 +24,13 @@ mod book;
 
 pub use book::Book;
 
-/// How often what was seen is told.
+/// The interval at which entries are sent.
 const EVERY: Duration = Duration::from_secs(1);
-/// Entries of addresses that nobody here gave which are looked up at once. Those beyond are left out.
+/// The most entries that wait for a lookup of an address this rack did not give. More are dropped.
 const STRANGERS: usize = 256;
 
-/// Codes of why nothing or a refusal was answered, or why an answer was not taken. Those of HTTP are the codes of its problems.
+/// Codes for a missing answer, a refusal, or an answer that the client did not accept. For HTTP they are the codes of
+/// its problems.
 pub mod reason {
     /// No subnet is configured for the link.
     pub const NO_SUBNET: &str = "no_subnet";
@@ -41,60 +42,60 @@ pub mod reason {
     pub const OTHER_ARCHITECTURE: &str = "other_architecture";
     /// The client asks over InfiniBand.
     pub const INFINIBAND: &str = "infiniband";
-    /// Nobody declared the machine, and unknown machines are not served.
+    /// The machine is not declared, and unknown machines are not served.
     pub const UNKNOWN_CLIENT: &str = "unknown_client";
     /// Every dynamic address is in use.
     pub const NO_FREE_ADDRESS: &str = "no_free_address";
-    /// No dynamic address is free, and some of them are out of use since other hosts have them.
+    /// No dynamic address is free. Some are quarantined because other hosts use them.
     pub const ADDRESSES_REST: &str = "addresses_rest";
     /// The rack has no dynamic addresses there, and nothing is reserved for the client.
     pub const NO_DYNAMIC: &str = "no_dynamic";
-    /// The client has as many addresses as one may.
+    /// The client has the most addresses that one client may have.
     pub const TOO_MANY_ADDRESSES: &str = "too_many_addresses";
-    /// No address is given until earlier leases are known.
+    /// No dynamic address is given until earlier leases are known.
     pub const WITHHELD: &str = "withheld";
-    /// Another host has the address.
+    /// Another host uses the address.
     pub const CONFLICT: &str = "conflict";
     /// The client chose another server.
     pub const OTHER_SERVER: &str = "other_server";
-    /// Nothing is known about the client's address.
+    /// The rack has no record of the client's address.
     pub const NOT_OURS: &str = "not_ours";
-    /// The address that it asks for cannot be its own.
+    /// The client may not have the address that it asks for.
     pub const ADDRESS_REFUSED: &str = "address_refused";
-    /// The message lacks what it needs.
+    /// The message lacks a necessary field or option.
     pub const MALFORMED: &str = "malformed";
     /// The rack cannot write to its disk.
     pub const DISK: &str = "disk";
-    /// The script has a token in it, and this client may have none.
+    /// The script would contain a token, and this client may not have one.
     pub const TOKEN_REFUSED: &str = "token_refused";
-    /// The script has a token in it, and the machine stands in another network than who asks in its name.
+    /// The script would contain a token, and the request comes from another network than the machine's.
     pub const WRONG_NETWORK: &str = "wrong_network";
-    /// The machine has nothing to do but boot its disk.
+    /// The machine has no task and boots its disk.
     pub const NOTHING_TO_DO: &str = "nothing_to_do";
-    /// There is no such file.
+    /// The file does not exist.
     pub const NOT_FOUND: &str = "not_found";
-    /// There is such a file, and it cannot be had now.
+    /// The file exists, but is not available now.
     pub const UNAVAILABLE: &str = "unavailable";
-    /// Too much is asked for at once.
+    /// The rack has too many requests at once.
     pub const BUSY: &str = "busy";
-    /// The client never took a byte.
+    /// The client never accepted a byte.
     pub const NEVER_TAKEN: &str = "never_taken";
-    /// The client took some, and fell silent.
+    /// The client accepted some bytes, then stopped answering.
     pub const FELL_SILENT: &str = "fell_silent";
-    /// The client ended it.
+    /// The client ended the transfer.
     pub const ABORTED: &str = "aborted";
 }
 
-/// Which part of a machine asks.
+/// The part of a machine's boot that sends a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Asker {
     /// A PXE ROM, or UEFI.
     Firmware,
-    /// iPXE.
+    /// The iPXE boot loader.
     Ipxe,
-    /// Something that has booted.
+    /// The agent or an operating system.
     System,
-    /// It does not show.
+    /// The request does not show it.
     #[default]
     Unknown,
 }
@@ -110,49 +111,49 @@ impl Asker {
     }
 }
 
-/// Something that was asked, and what became of it.
+/// One request and its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// `dhcp`, `dhcp6`, `tftp`, `http`, `agent`.
     pub service: &'static str,
-    /// Who asks.
+    /// The part of the boot that sent the request.
     pub asker: Asker,
-    /// What. File names are the machines'.
+    /// The request. File names in it come from the machine.
     pub asked: UntrustedName,
-    /// What was answered, in words.
+    /// The answer, as text.
     pub answered: UntrustedName,
     /// One of [`reason`], or a problem's code.
     pub reason: Option<&'static str>,
     /// The client's address.
     pub address: Option<IpAddr>,
-    /// A boot may begin with it: it is what firmware, or iPXE in its place, asks first.
+    /// The request may begin a boot: it is the first one of firmware, or of iPXE in ROM.
     pub opens: bool,
 }
 
-/// What of a machine is to be told.
+/// The entries of one machine that are to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Due {
-    /// The machine.
+    /// The machine's hardware address.
     pub mac: Mac,
-    /// With when, and how often in a row.
+    /// The entries, with their times and the number of equal ones in a row.
     pub entries: Vec<(i64, u32, Entry)>,
-    /// Further ones that there was no room for.
+    /// The number of its entries that were dropped for lack of room.
     pub lost: u64,
-    /// Those of undeclared machines that there was no room for.
+    /// The number of entries of undeclared machines that were dropped for lack of room.
     pub others_lost: u64,
 }
 
-/// Takes what services see. They do not wait for it.
+/// Takes the observations of services without making them wait.
 #[derive(Debug, Default)]
 pub struct Trace {
     clock: Clock,
     book: Mutex<Book>,
-    /// When, at which address, and what: the kernel may know whose that is.
+    /// The time, the address and the entry of unknown senders: the kernel's neighbour table may know them.
     of_strangers: Mutex<Vec<(i64, IpAddr, Entry)>>,
 }
 
 impl Trace {
-    /// A trace that is dated by this clock.
+    /// A trace with times from this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, ..Self::default() }
@@ -162,32 +163,33 @@ impl Trace {
         change(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether what this machine's operating system asks of DHCP belongs to a boot.
+    /// True if DHCP requests of this machine's operating system belong to a boot.
     #[must_use]
     pub fn follows(&self, mac: Mac) -> bool {
         self.with(|book| book.follows(mac, self.clock.unix_now()))
     }
 
-    /// A machine asked for something.
+    /// Takes a request of a machine.
     pub fn saw(&self, mac: Mac, table: Option<&BootTable>, entry: Entry) {
         let declared = table.is_some_and(|table| table.machine(mac).is_some());
         self.with(|book| book.note(self.clock.unix_now(), mac, declared, entry));
     }
 
-    /// The same, where only the address shows who asks: who was last told that it has it, otherwise whose the kernel knows it to be.
+    /// Takes a request whose sender is known by its address only. The machine is the one that was last given the
+    /// address, or else the one in the kernel's ARP table.
     pub fn saw_at(&self, address: IpAddr, table: Option<&BootTable>, entry: Entry) {
         let entry = Entry { address: Some(address), ..entry };
         if let Some(mac) = self.with(|book| book.who(address)) {
             return self.saw(mac, table, entry);
         }
-        // There is no such table for IPv6.
+        // Only IPv4 has a neighbour table that is read here.
         let mut of_strangers = self.of_strangers.lock().unwrap_or_else(PoisonError::into_inner);
         if address.is_ipv4() && of_strangers.len() < STRANGERS {
             of_strangers.push((self.clock.unix_now(), address, entry));
         }
     }
 
-    /// Looks up whom the kernel knows, in one reading.
+    /// Looks up all waiting addresses in one reading of the kernel's table.
     async fn introduce_strangers(&self, table: Option<&BootTable>) {
         let entries = std::mem::take(&mut *self.of_strangers.lock().unwrap_or_else(PoisonError::into_inner));
         if entries.is_empty() {
@@ -207,7 +209,7 @@ impl Trace {
     }
 }
 
-/// Tells what was seen, until cancelled.
+/// Sends the entries as facts, until cancelled.
 pub async fn tell(
     facts: Facts,
     boot: tokio::sync::watch::Receiver<Option<Arc<BootTable>>>,
@@ -248,7 +250,7 @@ fn fact(due: Due, table: Option<&BootTable>) -> Fact {
     About::mac(mac, table).saw(Body::BootTrace(BootTraceFact { entries, lost, others_lost }))
 }
 
-/// A file name as it may be shown: a part that could be a token is not.
+/// A file name without parts that could be tokens.
 #[must_use]
 pub fn without_secrets(path: &str) -> String {
     let path = path.split(['?', '#']).next().unwrap_or_default();
