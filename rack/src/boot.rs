@@ -1,15 +1,15 @@
-//! Decides what a MAC boots, from the concerns `known` and `boot` and the register of attempts alone.
+//! Decides what a machine boots. The inputs are its MAC, the concerns `known` and `boot`, and the register of attempts.
 //!
-//! | the concerns say | and | the machine boots |
+//! | the concerns contain | and | the machine boots |
 //! | --- | --- | --- |
 //! | ephemeral | armed | the ephemeral environment |
-//! | nothing about this MAC, and that strangers of its network are inspected | it is on the [turn](crate::strangers) | the ephemeral environment |
+//! | no entry for this MAC; inspection of strangers in its network | it is on the [turn](crate::strangers) | the ephemeral environment |
 //! | ephemeral | its result has arrived | its disk |
 //! | ephemeral | it was fenced | its disk |
 //! | ephemeral | its `not_after` has passed | its disk |
 //! | ephemeral | its boot loader announced another architecture than is declared | its disk |
-//! | local; or nothing about this MAC; or there is no concern | | its disk |
-//! | power off | | nothing: it powers off |
+//! | local; or no entry for this MAC; or there is no concern | | its disk |
+//! | power off | | it powers off |
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use basalt_proto::rack_v1::{BootConcern, BootMachine, EnlistTask, EphemeralBoot,
 use crate::attempts::{AttemptId, Attempts, Over, Subject};
 use crate::hash::is_sha256_hex;
 
-/// The machines that are declared and what they boot, indexed by MAC.
+/// The declared machines and their actions, indexed by MAC.
 #[derive(Debug, Default)]
 pub struct BootTable {
     concern: BootConcern,
@@ -31,29 +31,30 @@ pub struct BootTable {
     for_firmware: HashSet<String>,
 }
 
-/// What a machine boots.
+/// The decision for a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision<'a> {
-    /// The ephemeral environment, for one task.
+    /// It boots the ephemeral environment for one task.
     Ephemeral(Armed<'a>),
-    /// The ephemeral environment when it is on the turn: it is undeclared, and undeclared machines of its network are inspected.
+    /// It is undeclared and may be inspected: it boots the ephemeral environment when its turn comes.
+    /// network are inspected.
     Stranger(Stranger<'a>),
     /// It asks again in a few seconds.
     Wait,
-    /// Its disk.
+    /// It boots its disk.
     Local(Why),
-    /// Nothing.
+    /// It powers off.
     PowerOff,
 }
 
-/// An armed attempt.
+/// An attempt that a machine may claim.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Armed<'a> {
     /// The machine; `None` for enlistment.
     pub machine: Option<&'a BootMachine>,
-    /// What to boot and to do.
+    /// The images, options and task.
     pub boot: &'a EphemeralBoot,
-    /// Its key in the register.
+    /// The key of the attempt in the register.
     pub id: AttemptId,
 }
 
@@ -62,37 +63,37 @@ pub struct Armed<'a> {
 pub struct Stranger<'a> {
     /// The attempt that it boots.
     pub armed: Armed<'a>,
-    /// The VLAN where it stands, by one of its networks.
+    /// The VLAN of the machine, by one of its networks.
     pub vlan: &'a str,
-    /// So many of one VLAN may be inspected at once.
+    /// The most machines of one VLAN that may be inspected at once.
     pub at_once: usize,
 }
 
-/// Why a machine boots its disk.
+/// The reason why a machine boots its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// The concern says so.
+    /// Its action in the concern is a local boot.
     Declared,
-    /// Nobody knows this MAC.
+    /// The MAC is not declared.
     Unknown,
-    /// Nobody knows this MAC, and no region is connected.
+    /// The MAC is not declared, and no region is connected.
     NoRegion,
-    /// Nobody knows this MAC, and the machine was inspected less than an hour ago.
+    /// The MAC is not declared, and the machine was inspected less than an hour ago.
     LookedInto,
-    /// Nobody knows this MAC, and too many others were inspected meanwhile.
+    /// The MAC is not declared, and too many other machines were inspected meanwhile.
     TooMany,
     /// Its attempt has finished.
     Finished,
     /// Its attempt was claimed from two places.
     Fenced,
-    /// Its attempt came too late.
+    /// The deadline of its attempt has passed.
     Expired,
     /// The machine is declared with this architecture, and its boot loader announced the other one.
     OtherArchitecture(Architecture),
 }
 
 impl Why {
-    /// In words.
+    /// The reason as text.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -115,15 +116,15 @@ impl Why {
 }
 
 impl BootTable {
-    /// Indexes two sound concerns, of which either may be newer. The action of a machine is that of `concern`. A MAC that `known` has of another
-    /// machine boots nothing for the first one.
+    /// Indexes two sound concerns, either of which may be newer. A machine's action comes from `concern`. If `known`
+    /// gives a MAC to another machine than `concern` does, the MAC does not boot for the machine in `concern`.
     #[must_use]
     pub fn new(known: &KnownConcern, mut concern: BootConcern) -> Self {
         let told: HashSet<_> = concern.machines.iter().map(|machine| machine.machine_uid.clone()).collect();
         let others = known.machines.iter().filter(|machine| !told.contains(&machine.machine_uid));
         let others = others
             .map(|machine| BootMachine { action: Some(Action::Local(LocalBoot {})), ..machine.clone() });
-        // Later ones win.
+        // The later entry of a MAC wins.
         concern.machines.extend(others);
         let mut by_mac = HashMap::new();
         for (index, machine) in concern.machines.iter().enumerate() {
@@ -140,7 +141,7 @@ impl BootTable {
         Self { concern, by_mac, declared, for_firmware }
     }
 
-    /// Whether a machine's firmware or boot loader fetches this blob, rather than a system that runs.
+    /// True if a machine's firmware or boot loader fetches this blob, not a running system.
     #[must_use]
     pub fn is_for_firmware(&self, sha256: &str) -> bool {
         self.for_firmware.contains(sha256)
@@ -158,7 +159,7 @@ impl BootTable {
         &self.declared
     }
 
-    /// Whether a machine may be where this address is: it is in one of the machine's networks, or those are not known.
+    /// True if a machine may be at this address: the address is in one of the machine's networks, or those are unknown.
     #[must_use]
     pub fn may_be_at(&self, mac: Mac, address: IpAddr) -> bool {
         let Some(machine) = self.machine(mac) else { return true };
@@ -166,7 +167,7 @@ impl BootTable {
         machine.networks.is_empty() || machine.networks.iter().any(holds)
     }
 
-    /// The ephemeral boot that the concern has for this MAC, armed or not. `at` is the address of the machine.
+    /// The ephemeral boot that the concern has for this MAC, armed or not. `at` is the machine's address.
     #[must_use]
     pub fn ephemeral(&self, mac: Mac, at: IpAddr) -> Option<Armed<'_>> {
         let Some(machine) = self.machine(mac) else {
@@ -177,7 +178,7 @@ impl BootTable {
         Some(Armed { machine: Some(machine), boot, id })
     }
 
-    /// The attempt of an undeclared machine with this address. `architecture`: only tasks of this one.
+    /// The attempt of an undeclared machine with this address. With an `architecture`, only tasks for it count.
     fn stranger(&self, mac: Mac, at: IpAddr, architecture: Option<Architecture>) -> Option<Stranger<'_>> {
         let enlist = self.concern.enlist.as_ref()?;
         let begins = |prefixes: &[String]| prefixes.iter().any(|prefix| has_prefix(mac, prefix));
@@ -205,12 +206,13 @@ impl BootTable {
         self.armed().find(|(_, boot)| boot.attempt == attempt)
     }
 
-    /// Every machine that has an attempt.
+    /// Every machine with an attempt.
     pub fn armed(&self) -> impl Iterator<Item = (&BootMachine, &EphemeralBoot)> {
         self.concern.machines.iter().filter_map(|machine| Some((machine, ephemeral(machine)?)))
     }
 
-    /// Decides for a MAC with an address. `firmware` is the one that its boot loader announced by DHCP; `None`: not known.
+    /// Decides for a MAC with an address. `firmware` is the one that its boot loader announced by DHCP; `None` if
+    /// unknown.
     #[must_use]
     pub fn decide(
         &self,
@@ -256,10 +258,9 @@ fn ephemeral(machine: &BootMachine) -> Option<&EphemeralBoot> {
     }
 }
 
-/// Checks that all MACs of a machine can be read, and that each has one owner.
+/// Checks that all MACs of a machine can be parsed and belong to one machine only.
 ///
-/// # Errors
-/// One is no MAC, or belongs to another machine as well.
+/// # Errors A MAC that cannot be parsed, or that belongs to another machine too.
 pub(crate) fn check_macs(machine: &BootMachine, owners: &HashMap<Mac, Vec<String>>) -> Result<(), String> {
     for mac in &machine.macs {
         let mac: Mac = mac.parse().map_err(|error| format!("machine {:?}: {error}", machine.name))?;
@@ -270,10 +271,9 @@ pub(crate) fn check_macs(machine: &BootMachine, owners: &HashMap<Mac, Vec<String
     Ok(())
 }
 
-/// Checks what a machine is to boot.
+/// Checks an ephemeral boot: its hashes, and options that a boot loader would interpret.
 ///
-/// # Errors
-/// Why it cannot be.
+/// # Errors The first fault, as text.
 pub fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
     let hashes = [
         ("kernel", &boot.kernel_sha256),
@@ -288,7 +288,7 @@ pub fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
     if boot.attempt_key.len() != 32 {
         return Err(format!("the attempt's key has {} bytes, not 32", boot.attempt_key.len()));
     }
-    // They end up in a script that a boot loader interprets.
+    // The options become part of a script that a boot loader interprets.
     let options = &boot.kernel_options;
     let interpreted =
         options.contains("${") || options.split_whitespace().any(|word| matches!(word, "||" | "&&" | ";"));
@@ -340,7 +340,7 @@ pub(crate) mod fixtures {
         BootConcern { machines, enlist: None }
     }
 
-    /// Strangers of one network are inspected, by attempt 4 or, of arm64, 5.
+    /// Strangers of one network are inspected: by attempt 4, those with arm64 by attempt 5.
     pub(crate) fn enlist() -> Enlist {
         let task = |architecture: &str, attempt| EnlistTask {
             networks: vec!["10.77.0.0/24".into()],

@@ -1,4 +1,5 @@
-//! Certificates that BMCs are known by: the first that was seen of each, or the one that was declared since. File `certificates`.
+//! The trusted certificates of BMCs: the first certificate that each BMC showed, or the one that was declared later.
+//! Stored in the file `certificates`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,13 +12,13 @@ use crate::journal::Journal;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
-    /// Address and port.
+    /// The BMC's address and port.
     bmc: String,
-    /// Of the certificate, in DER; hexadecimal.
+    /// The SHA-256 of the certificate (DER), hexadecimal.
     sha256: String,
 }
 
-/// The file and what it says.
+/// The file and its content.
 #[derive(Debug)]
 pub struct Certificates {
     inner: Mutex<Inner>,
@@ -32,8 +33,7 @@ struct Inner {
 impl Certificates {
     /// Reads `DIR/certificates`.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the file cannot be read or written.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let (mut journal, found) = Journal::open(&data_dir.join("certificates"))?;
         let mut known = BTreeMap::new();
@@ -58,16 +58,15 @@ impl Certificates {
         Ok(Self { inner: Mutex::new(Inner { journal, known }) })
     }
 
-    /// SHA-256 of the certificate that the BMC at this place is known by.
+    /// The SHA-256 of the trusted certificate of the BMC at this address and port.
     #[must_use]
     pub fn known(&self, bmc: &str) -> Option<[u8; 32]> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).known.get(bmc).copied()
     }
 
-    /// Remembers it durably; whether that is news.
+    /// Stores a certificate durably. True if it differs from the stored one.
     ///
-    /// # Errors
-    /// The file system's; nothing has changed then.
+    /// # Errors `io::Error`: the file cannot be written; nothing has changed.
     pub fn keep(&self, bmc: &str, sha256: [u8; 32]) -> io::Result<bool> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, known } = &mut *inner;

@@ -1,5 +1,5 @@
-//! `basalt-rack check`: what this host lacks, before a machine finds out. Each served interface is asked who else gives addresses there, and
-//! no other network is.
+//! `basalt-rack check`: finds what this host lacks before machines do. It also searches for other DHCP servers, on the
+//! served interfaces only.
 
 use std::fmt;
 use std::fs;
@@ -27,17 +27,17 @@ const CAPABILITIES: [(u32, &str, &str); 2] = [
     (13, "CAP_NET_RAW", "binding DHCP to its interface, and ICMPv6"),
 ];
 
-/// How other DHCP servers are asked for: eight seconds in all, since dnsmasq takes three to look whether an address is free.
+/// How to search for other DHCP servers: eight seconds in all, since dnsmasq first pings an address for three seconds.
 const ASK: Ask = Ask { tries: 2, patience: Duration::from_secs(4) };
 
-/// One line of the answer.
+/// One line of the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// The subject of the check.
     pub subject: String,
-    /// `None`: as it should be. Otherwise what is wrong, and what to do.
+    /// The fault and its remedy. `None`: there is no fault.
     pub problem: Option<String>,
-    /// What is to be known of it all the same.
+    /// Information about a subject without a fault.
     pub note: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything.
+/// Runs all checks.
 #[must_use]
 pub fn check(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![data_dir(settings)];
@@ -84,7 +84,7 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
             findings.push(udp(rack, "syslog", address.into(), port));
             findings.push(tcp(rack, "syslog", address, port));
         }
-        // A running rack's proxy is another process.
+        // The proxy of a running rack is another process.
         if rack.is_none() && squid::program(settings.proxy.program.as_deref()).is_ok() {
             findings.push(tcp(rack, "proxy", address, settings.proxy.port));
         }
@@ -135,7 +135,7 @@ fn capabilities() -> Vec<Finding> {
     CAPABILITIES.into_iter().map(finding).collect()
 }
 
-/// The lock file of the data directory, where a rack runs on it.
+/// The path of the data directory's lock file, if a rack runs on the directory.
 fn running(data_dir: &Path) -> Option<PathBuf> {
     let path = data_dir.join("lock");
     let file = fs::OpenOptions::new().write(true).open(&path).ok()?;
@@ -152,7 +152,7 @@ fn tcp(rack: &Option<PathBuf>, service: &str, address: Ipv4Addr, port: u16) -> F
     taken(rack.as_deref(), service, (address, port).into(), Protocol::Tcp, bound)
 }
 
-/// Who else gives addresses on each interface.
+/// Searches for other DHCP servers on each interface.
 fn others(settings: &Settings, served: impl IntoIterator<Item = Served>) -> Vec<Finding> {
     let held = store::read_concern(&settings.data_dir, Concern::Dhcp).ok().flatten();
     let beside = match held {
@@ -182,7 +182,7 @@ fn others(settings: &Settings, served: impl IntoIterator<Item = Served>) -> Vec<
     }
 }
 
-/// The networks where the region says that another server gives the addresses.
+/// The networks in which another server gives the addresses, according to the region.
 fn beside_others(concern: &DhcpConcern) -> Vec<Ipv4Net> {
     let proxied = concern.subnets.iter().filter(|subnet| subnet.boot() == BootAnswers::Proxy);
     proxied.filter_map(|subnet| subnet.cidr.parse().ok()).collect()
@@ -209,7 +209,8 @@ fn other_servers(at: &Served, found: io::Result<Vec<Ipv4Addr>>, beside: &[Ipv4Ne
     Finding::new(subject, problem)
 }
 
-/// Whether a port can be had, or is held by the rack that is asked about: that which has the lock of its data directory open.
+/// Checks if a port can be bound, or is held by the rack of this data directory: the process that has the directory's
+/// lock file open.
 fn taken(
     rack: Option<&Path>,
     service: &str,
@@ -269,7 +270,7 @@ fn loaders(settings: &Settings) -> Finding {
     Finding::new(format!("boot loaders in {}", settings.loader_dir.display()), problem)
 }
 
-/// A rack serves everything else without it.
+/// The proxy's program is optional: a rack serves everything else without it.
 fn proxy(settings: &Settings) -> Finding {
     let mut finding = Finding::new("program of the proxy".to_owned(), None);
     finding.note = Some(match squid::program(settings.proxy.program.as_deref()) {

@@ -12,7 +12,6 @@ use crate::durable;
 
 /// The order matters: a rack that is killed in between still has its key, so it dials again and learns again that it
 /// was deleted.
-/// deleted.
 const ERASED: [&str; 8] =
     ["concerns", "attempts", "spool", "logs", "proxy", "certificates", "blobs", "identity"];
 

@@ -1,21 +1,22 @@
-//! The gate between what packets cause and what a rack tells. Anybody on a link may ask for anything, in any name, as often as the wire
-//! allows; a region keeps what it is told for thirty days.
+//! Limits the facts that packets from a link can cause. Any host on a link may send any request, under any name, as
+//! often as the wire allows; a region stores facts for thirty days.
 //!
-//! | fact | of a declared machine, each | of all others together | beyond that |
+//! | fact | each declared machine | all others together | beyond that |
 //! | --- | --- | --- | --- |
-//! | lease | 256 at once, one each 5 s | 4,096 at once, 32 each second | the address's last state is told later |
-//! | answer to a request for a script | 256, one each 10 s | none is told | left out |
-//! | refusal of a script | 8, one each 60 s | none is told | left out |
-//! | boot request of DHCP | 256, one each 10 s | none is told | left out |
-//! | alarm | 16, one each 60 s | 64, one each 10 s | left out |
-//! | claim | 256, one each 10 s | 64, one each 10 s | left out: the first is told |
-//! | progress | 1,024, one each second | 128, one each second | left out |
-//! | report of an installed system | 256, one each 30 s | none is told | left out |
-//! | DHCP server nobody declared | | 64, one each 60 s | left out |
+//! | lease | 256 at once, one each 5 s | 4,096 at once, 32 each second | the last state of the address is sent later |
+//! | answer to a request for a script | 256, one each 10 s | none | dropped |
+//! | refusal of a script | 8, one each 60 s | none | dropped |
+//! | boot request of DHCP | 256, one each 10 s | none | dropped |
+//! | alarm | 16, one each 60 s | 64, one each 10 s | dropped |
+//! | claim | 256, one each 10 s | 64, one each 10 s | dropped: the first one was sent |
+//! | progress | 1,024, one each second | 128, one each second | dropped |
+//! | report of an installed system | 256, one each 30 s | none | dropped |
+//! | undeclared DHCP server | | 64, one each 60 s | dropped |
 //!
-//! Each kind has a budget of its own: refusals, which a stranger can cause in any machine's name, leave room for the answer that the
-//! planner waits for. Facts about the rack itself, results of tasks (one each attempt) and of power commands, and traces of boots (with
-//! budgets of their own, [`crate::trace`]) pass. Requests in the name of a MAC that no machine has are in those traces alone.
+//! Each kind of fact has its own budget: a stranger can cause refusals under any machine's name, and those must leave
+//! room for the answer that the planner waits for. Some facts have no limit here: facts about the rack itself, results
+//! of tasks (one per attempt) and of power commands, and traces of boots (which have their own budgets,
+//! [`crate::trace`]). Requests with a MAC of no machine appear only in those traces.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -24,9 +25,9 @@ use basalt_proto::rack_v1::{Fact, fact::Body};
 
 use basalt_proto::budget::{Budget, Spent};
 
-/// Budgets that are remembered. At this number, budgets of which nothing is spent are forgotten.
+/// The most budgets remembered. At this number, unused budgets are removed.
 const REMEMBERED: usize = 65_536;
-/// Leases that wait to be told.
+/// The most leases that wait to be sent.
 const DEFERRED: usize = 65_536;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +44,7 @@ enum Class {
 }
 
 impl Class {
-    /// `None`: no packet of a stranger causes it as often as it likes.
+    /// `None`: packets cannot cause it at will.
     fn of(body: &Body) -> Option<Self> {
         Some(match body {
             Body::Lease(_) => Self::Lease,
@@ -88,15 +89,15 @@ pub(crate) struct Gate(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By machine; those of nobody have one together.
+    /// The budgets used, by machine. All undeclared machines share one.
     spent: HashMap<(String, Class), Spent>,
     /// The last state of leases that exceed their budget, by machine and address.
     deferred: HashMap<(String, String), Deferred>,
-    /// Turns that were given to leases that wait.
+    /// The number of turns given to waiting leases.
     turns: u64,
 }
 
-/// A lease that waits, first come first told.
+/// A waiting lease. The one that waits longest is sent first.
 #[derive(Debug)]
 struct Deferred {
     turn: u64,
@@ -104,14 +105,14 @@ struct Deferred {
 }
 
 impl Gate {
-    /// The fact, if it may be told now. A lease that may not is kept for [`Gate::due`].
+    /// Returns the fact if it may be sent now. A lease that may not is kept for [`Gate::due`].
     pub(crate) fn pass(&self, fact: Fact, now_ms: i64) -> Option<Fact> {
         let Some(class) = fact.body.as_ref().and_then(Class::of) else { return Some(fact) };
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let may_pass = inner.take((fact.machine_uid.clone(), class), now_ms);
         if let Some(Body::Lease(lease)) = &fact.body {
             let key = (fact.machine_uid.clone(), lease.address.clone());
-            // A state from before is outdated; its turn is kept.
+            // The earlier state is outdated, but its turn is kept.
             let before = inner.deferred.remove(&key);
             if !may_pass && inner.deferred.len() < DEFERRED {
                 inner.turns += 1;
@@ -123,7 +124,7 @@ impl Gate {
         may_pass.then_some(fact)
     }
 
-    /// Leases that may be told by now.
+    /// The leases that may be sent by now.
     pub(crate) fn due(&self, now_ms: i64) -> Vec<Fact> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut waiting: Vec<_> = inner.deferred.iter().map(|(key, it)| (it.turn, key.clone())).collect();
@@ -137,7 +138,7 @@ impl Gate {
         due
     }
 
-    /// All leases that wait: the rack stops.
+    /// All waiting leases, for the stop of the rack.
     pub(crate) fn rest(&self) -> Vec<Fact> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut inner.deferred).into_values().map(|it| it.fact).collect()
@@ -176,7 +177,7 @@ mod tests {
         Body::Lease(LeaseFact { address, released, ..LeaseFact::default() })
     }
 
-    /// A fact's content, by its number.
+    /// Makes a fact's content from a number.
     type Make = fn(u32) -> Body;
 
     fn passed(gate: &Gate, facts: impl IntoIterator<Item = Fact>) -> Vec<Fact> {
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(told.len(), 256);
         assert!(gate.due(4_999).is_empty(), "the budget is spent");
         let last: Vec<_> = [5_000, 10_000, 15_000].into_iter().flat_map(|now| gate.due(now)).collect();
-        // 256 % 3 is 1: its lease was the first that had to wait.
+        // 256 % 3 is 1: the lease of that address was the first to wait.
         assert_eq!(last, [1, 2, 0].map(|n| machine().saw(lease(n, false))));
         assert!(gate.due(90_000).is_empty() && gate.rest().is_empty());
     }

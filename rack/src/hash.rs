@@ -1,14 +1,14 @@
-//! SHA-256 as the rack names things with it.
+//! SHA-256, as the rack uses it to name files and blobs.
 
 use std::fs::File;
 use std::io::{self, Read};
 
 use aws_lc_rs::digest;
 
-/// Bytes read at once.
+/// The number of bytes read at once.
 const CHUNK: usize = 256 << 10;
 
-/// SHA-256 of the bytes.
+/// The SHA-256 of the bytes.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
@@ -16,10 +16,9 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     out
 }
 
-/// SHA-256 of a file from where it is read next, in hexadecimal.
+/// The SHA-256 of a file from its current position on, in hexadecimal.
 ///
-/// # Errors
-/// It cannot be read.
+/// # Errors `io::Error`: the file cannot be read.
 pub fn of_file(mut file: &File) -> io::Result<String> {
     let (mut hash, mut buffer) = (digest::Context::new(&digest::SHA256), vec![0; CHUNK]);
     loop {
@@ -30,7 +29,7 @@ pub fn of_file(mut file: &File) -> io::Result<String> {
     }
 }
 
-/// Whether the text is a SHA-256 as the rack writes it: 64 lower-case hexadecimal digits.
+/// True if the text is a SHA-256 in the rack's form: 64 lower-case hexadecimal digits.
 #[must_use]
 pub fn is_sha256_hex(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

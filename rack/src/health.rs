@@ -1,16 +1,16 @@
-//! How a service is, told when it changes.
+//! The health of a service, reported when it changes.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::facts::health;
 use crate::spool::writer::Facts;
 
-/// One service's health.
+/// The health of one service.
 #[derive(Debug)]
 pub struct Health {
     name: String,
     facts: Facts,
-    /// Told last: its problem, if it had one.
+    /// The last report: the problem, if there was one. The outer `None`: nothing was reported yet.
     told: Mutex<Option<Option<String>>>,
 }
 
@@ -21,31 +21,31 @@ impl Health {
         Self { name, facts, told: Mutex::new(None) }
     }
 
-    /// It serves.
+    /// Reports that the service works.
     pub fn up(&self) {
         self.tell(None);
     }
 
-    /// It does not.
+    /// Reports that the service has failed and will be started again.
     pub fn down(&self, problem: &str) {
         if self.tell(Some(problem)) {
             tracing::error!(service = %self.name, problem, "service failed; it is tried again until it works");
         }
     }
 
-    /// Something is not as it should be that no service of this rack can do anything about; it is looked at again by itself.
+    /// Reports a fault outside the rack's services. It is checked again automatically.
     pub fn ill(&self, problem: &str) {
         if self.tell(Some(problem)) {
             tracing::warn!(about = %self.name, "{problem}");
         }
     }
 
-    /// It serves, and lacks something that others are to see to.
+    /// Reports that the service works, but lacks something that an operator must provide.
     pub fn lacks(&self, what: &str) {
         self.tell(Some(what));
     }
 
-    /// Whether this is news.
+    /// True if the report differs from the last one.
     fn tell(&self, problem: Option<&str>) -> bool {
         let now = problem.map(str::to_owned);
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! Which process holds a port of this host, by /proc (proc(5)): `address already in use` does not say.
+//! The process that holds a port of this host, found in /proc (proc(5)): the error `address already in use` does not
+//! name it.
 
 use std::fs;
 use std::io;
@@ -8,25 +9,26 @@ use std::path::Path;
 /// A process that holds a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Its id.
+    /// The process id.
     pub pid: u32,
-    /// Its program's name.
+    /// The name of its program.
     pub program: String,
 }
 
 /// A port's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// UDP.
+    /// A UDP port.
     Udp,
-    /// TCP that listens.
+    /// A TCP port that a process listens on.
     Tcp,
 }
 
 /// TCP_LISTEN of linux/tcp_states.h, in hexadecimal.
 const LISTENS: &str = "0A";
 
-/// Who has the port at this address, or at all of them. `None`: nobody, or a process that this one may not look at.
+/// The process that holds the port at this address or at all addresses. `None`: there is none, or this process may not
+/// inspect it.
 #[must_use]
 pub fn of(protocol: Protocol, address: IpAddr, port: u16) -> Option<Holder> {
     let name = match (protocol, address) {
@@ -36,14 +38,15 @@ pub fn of(protocol: Protocol, address: IpAddr, port: u16) -> Option<Holder> {
         (Protocol::Tcp, IpAddr::V6(_)) => "tcp6",
     };
     let sockets = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
-    // A socket of IPv6 may be for both.
+    // An IPv6 socket may accept IPv4 too.
     let both = sockets(&format!("{}6", name.trim_end_matches('6')));
     let inodes = inodes(&sockets(name), protocol, address, port);
     let either = inodes_of_all(&both, protocol, port);
     inodes.into_iter().chain(either).find_map(|inode| process(&format!("socket:[{inode}]")))
 }
 
-/// The error of a port that cannot be bound, with the process that has it. `advice`: what else may be done about that one.
+/// The error for a port that cannot be bound, with the process that holds it. `advice`: what else to do about that
+/// process.
 #[must_use]
 pub fn refused(
     service: &str,
@@ -62,14 +65,14 @@ pub fn refused(
     io::Error::new(error.kind(), format!("cannot bind {service} on {at}: {error}{holder}"))
 }
 
-/// Whether the process has this file open.
+/// True if the process has this file open.
 #[must_use]
 pub fn has_open(pid: u32, file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else { return false };
     open_files(pid).any(|open| open == file)
 }
 
-/// Inodes of the sockets that are bound to the port, at this address or at all.
+/// The inodes of the sockets that are bound to the port, at this address or at all addresses.
 fn inodes(table: &str, protocol: Protocol, address: IpAddr, port: u16) -> Vec<String> {
     let is_wanted = |bound: &str| bound == hexadecimal(address) || bound.bytes().all(|byte| byte == b'0');
     rows(table, protocol, port)
@@ -82,7 +85,7 @@ fn inodes_of_all(table: &str, protocol: Protocol, port: u16) -> Vec<String> {
     inodes(table, protocol, Ipv4Addr::UNSPECIFIED.to_ipv6_compatible().into(), port)
 }
 
-/// Address and inode of each socket of the port.
+/// The address and inode of each socket of the port.
 fn rows(table: &str, protocol: Protocol, port: u16) -> impl Iterator<Item = (&str, &str)> {
     table.lines().skip(1).filter_map(move |line| {
         let mut columns = line.split_whitespace();
@@ -94,7 +97,7 @@ fn rows(table: &str, protocol: Protocol, port: u16) -> impl Iterator<Item = (&st
     })
 }
 
-/// As the tables have it: words of four bytes, each in the order of this host.
+/// The address in the form of the tables: words of four bytes, each in this host's byte order.
 fn hexadecimal(address: IpAddr) -> String {
     let octets = match address {
         IpAddr::V4(address) => address.octets().to_vec(),

@@ -1,13 +1,14 @@
-//! Who this rack is: one P-256 key, made once, for its agent endpoint and for its certificate of the region's CA.
+//! The rack's identity: one P-256 key, made once. It is used for the agent endpoint and for the certificate from the
+//! region's CA.
 //!
-//! | file in `identity/` | holds |
+//! | file in `identity/` | content |
 //! | --- | --- |
 //! | `key.pem` | the private key, PKCS#8 |
-//! | `certificate.der`, `ca.der` | what enrolment answered |
+//! | `certificate.der`, `ca.der` | the answer to the enrolment |
 //! | `rack.json` | [`Membership`] |
 //!
-//! The agent endpoint's certificate is signed by the key itself and made anew at each start: agents pin the key
-//! (`basalt.spki`) and look at nothing else.
+//! The agent endpoint's certificate is self-signed and made again at each start. Agents pin the key (`basalt.spki`) and
+//! check nothing else.
 
 use std::fs;
 use std::io;
@@ -22,61 +23,60 @@ use serde::{Deserialize, Serialize};
 use crate::durable;
 use crate::hash::sha256;
 
-/// The cryptography of every TLS connection; never the process's default.
+/// The cryptography provider of every TLS connection; the process's default provider is never used.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// What enrolment gave this rack.
+/// The rack's membership of a region, from its enrolment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
     /// The rack's uid in the region.
     pub rack_uid: String,
     /// The name it enrolled under.
     pub name: String,
-    /// The regions' addresses, as last heard.
+    /// The addresses of the regions, as last reported.
     pub regions: Vec<String>,
-    /// When the certificate ends, Unix milliseconds.
+    /// When the certificate expires, Unix milliseconds.
     pub not_after_unix_ms: i64,
 }
 
 impl Membership {
-    /// Whether the certificate's time is over: no region takes it any more.
+    /// True if the certificate has expired: no region accepts it any more.
     #[must_use]
     pub const fn has_ended(&self, now_unix_ms: i64) -> bool {
         self.not_after_unix_ms <= now_unix_ms
     }
 }
 
-/// Why there is no identity.
+/// The reason why the identity cannot be read or made.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The file system's reason.
+    /// A file cannot be read or written.
     #[error("{0}: {1}")]
     File(PathBuf, io::Error),
-    /// A file says nothing sensible.
+    /// A file is damaged.
     #[error("{0}: {1}; restore it, or remove the directory and enrol again")]
     Damaged(PathBuf, String),
-    /// Cryptography failed.
+    /// A key, certificate or JSON file could not be made.
     #[error("making the rack's key or certificate failed: {0}")]
     Crypto(String),
 }
 
-/// The key, and what belongs to it.
+/// The rack's key and its membership.
 #[derive(Debug)]
 pub struct Identity {
     dir: PathBuf,
     key: KeyPair,
-    /// SHA-256 of the public key's SubjectPublicKeyInfo, lower-case hexadecimal: `basalt.spki`.
+    /// The SHA-256 of the public key's SubjectPublicKeyInfo, lower-case hexadecimal: the value of `basalt.spki`.
     pub spki_sha256: String,
 }
 
 impl Identity {
-    /// Reads `DIR/identity`, and makes the key when there is none.
+    /// Reads `DIR/identity`, and makes the key if there is none.
     ///
-    /// # Errors
-    /// The file system's, or a damaged key.
+    /// # Errors `IdentityError`: a file cannot be read or written, or the key is damaged.
     pub fn open(data_dir: &Path) -> Result<Self, IdentityError> {
         let dir = data_dir.join("identity");
         durable::private_dir(&dir).map_err(|error| IdentityError::File(dir.clone(), error))?;
@@ -97,10 +97,9 @@ impl Identity {
         Ok(Self { dir, key, spki_sha256 })
     }
 
-    /// TLS of the agent endpoint.
+    /// The TLS settings of the agent endpoint.
     ///
-    /// # Errors
-    /// Cryptography's.
+    /// # Errors `IdentityError::Crypto`: the certificate cannot be made.
     pub fn agent_tls(&self) -> Result<rustls::ServerConfig, IdentityError> {
         let params = CertificateParams::new(vec!["basalt-rack".to_owned()]).map_err(crypto)?;
         let certificate = params.self_signed(&self.key).map_err(crypto)?;
@@ -114,19 +113,17 @@ impl Identity {
         Ok(config)
     }
 
-    /// A request for a certificate, DER (PKCS#10).
+    /// A certificate request, DER (PKCS#10).
     ///
-    /// # Errors
-    /// Cryptography's.
+    /// # Errors `IdentityError::Crypto`: the request cannot be made.
     pub fn certificate_request(&self, name: &str) -> Result<Vec<u8>, IdentityError> {
         let params = CertificateParams::new(vec![name.to_owned()]).map_err(crypto)?;
         Ok(params.serialize_request(&self.key).map_err(crypto)?.der().to_vec())
     }
 
-    /// Keeps what enrolment answered.
+    /// Stores the answer to the enrolment.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `IdentityError`: a file cannot be written.
     pub fn join(&self, membership: &Membership, certificate: &[u8], ca: &[u8]) -> Result<(), IdentityError> {
         self.write("certificate.der", certificate)?;
         self.write("ca.der", ca)?;
@@ -139,33 +136,30 @@ impl Identity {
         self.dir.parent().unwrap_or(&self.dir)
     }
 
-    /// Keeps a renewed certificate of the same key and authority.
+    /// Stores a renewed certificate for the same key from the same CA.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `IdentityError`: a file cannot be written.
     pub fn renew(&self, membership: &Membership, certificate: &[u8]) -> Result<(), IdentityError> {
         self.write("certificate.der", certificate)?;
         self.keep(membership)
     }
 
-    /// Keeps a changed membership.
+    /// Stores a changed membership.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `IdentityError`: the file cannot be written.
     pub fn keep(&self, membership: &Membership) -> Result<(), IdentityError> {
         self.write("rack.json", &serde_json::to_vec_pretty(membership).map_err(crypto)?)
     }
 
-    /// Says if the rack of a data directory has enrolled.
+    /// True if the rack of a data directory has enrolled.
     #[must_use]
     pub fn has_joined(data_dir: &Path) -> bool {
         data_dir.join("identity/rack.json").exists()
     }
 
-    /// The membership, when this rack has enrolled.
+    /// The membership, if this rack has enrolled.
     ///
-    /// # Errors
-    /// Files that are damaged or cannot be read.
+    /// # Errors `IdentityError`: a file is damaged or cannot be read.
     pub fn membership(&self) -> Result<Option<Membership>, IdentityError> {
         let Some(json) = self.read("rack.json")? else { return Ok(None) };
         let damaged =
@@ -173,10 +167,9 @@ impl Identity {
         serde_json::from_slice(&json).map(Some).map_err(damaged)
     }
 
-    /// TLS towards regions, with this rack's certificate.
+    /// The TLS settings towards regions, with this rack's certificate.
     ///
-    /// # Errors
-    /// The rack has not enrolled, or its files are damaged.
+    /// # Errors `IdentityError`: the rack has not enrolled, or its files are damaged.
     pub fn region_tls(&self) -> Result<rustls::ClientConfig, IdentityError> {
         let missing = |name: &str| IdentityError::Damaged(self.dir.join(name), "missing".to_owned());
         let ca = self.read("ca.der")?.ok_or_else(|| missing("ca.der"))?;

@@ -1,4 +1,4 @@
-//! The steps of docs/guides/install.md in their order, with every path below a directory of the test.
+//! Runs the steps of docs/guides/install.md in their order, with every path below a directory of the test.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,14 +11,14 @@ use basalt_rack::settings;
 use crate::checked;
 
 const GUIDE: &str = include_str!("../../docs/guides/install.md");
-/// The line that stands for what a person writes into a file.
+/// Stands for the text that a person writes into a file.
 const EDITED: &str = "# edited by a person\n";
 
-/// One thing that a reader of the guide does.
+/// One step of the guide.
 enum Step<'a> {
-    /// Change this file.
+    /// The reader changes this file.
     Edit(&'a str),
-    /// Type this line.
+    /// The reader runs this line.
     Run(&'a str),
 }
 
@@ -37,7 +37,7 @@ fn steps() -> Vec<Step<'static>> {
     steps
 }
 
-/// The line with its paths below `root`, and without the group: the account is made by systemd-sysusers.
+/// The line with its paths below `root` and without the group, which systemd-sysusers would create.
 fn localised(line: &str, root: &Path, token: &str) -> String {
     let root = root.to_str().expect("text");
     line.replace(" -g basalt-rack", "")
@@ -47,7 +47,7 @@ fn localised(line: &str, root: &Path, token: &str) -> String {
         .replace("basalt rack join-token rack-1", &format!("echo {token}"))
 }
 
-/// Makes the accounts of the file that the guide installs, below `root`.
+/// Makes the accounts below `root`, from the file that the guide installs.
 fn accounts(root: &Path) {
     let made = Command::new("systemd-sysusers").arg("--root").arg(root).output();
     let made = match made {
@@ -93,7 +93,7 @@ fn no_step_of_the_guide_overwrites_a_file_that_an_earlier_step_says_to_edit() {
                 let path = dir.path().join(file.trim_start_matches('/'));
                 checked(settings::file(&path).expect("settings")).expect("a host that can be checked");
             }
-            // Programs are built by then, and the test has none.
+            // The programs were built before; the test has none.
             Step::Run(line) if line.contains(" target/") => {}
             Step::Run(line) if line.starts_with("install ") || line.contains(" > /etc/") => {
                 let line = localised(line, dir.path(), &token.render());

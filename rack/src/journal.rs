@@ -21,31 +21,30 @@ pub struct Journal<T> {
     path: PathBuf,
     file: File,
     length: u64,
-    /// How long it was when it was last rewritten.
+    /// Its length when it was last rewritten.
     rewritten: u64,
-    /// Another file may have its name.
+    /// Another file may have taken its name.
     is_replaced: bool,
-    /// There may be bytes beyond its length.
+    /// There may be bytes of a failed write after `length`.
     is_torn: bool,
     records: PhantomData<fn(T)>,
 }
 
-/// What a file held.
+/// The content of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Recovered<T> {
     /// The records, oldest first.
     pub records: Vec<T>,
-    /// Lines that were skipped, because they are damaged or of another version.
+    /// The number of lines skipped because they are damaged or from another version.
     pub skipped: usize,
-    /// The file was there.
+    /// The file existed before.
     pub existed: bool,
 }
 
 impl<T: Serialize + DeserializeOwned> Journal<T> {
-    /// Opens or creates the file and reads what it holds.
+    /// Opens or creates the file and reads its content.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: the file cannot be read or written.
     pub fn open(path: &Path) -> io::Result<(Self, Recovered<T>)> {
         let existed = path.exists();
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
@@ -71,10 +70,9 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         Ok((journal, Recovered { records, skipped, existed }))
     }
 
-    /// Appends records and makes them durable, all with one sync.
+    /// Appends records and makes them durable with one sync.
     ///
-    /// # Errors
-    /// The file system's; the file is then as it was before.
+    /// # Errors `io::Error`: the file is as it was before.
     pub fn append(&mut self, records: &[T]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for record in records {
@@ -91,7 +89,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         Ok(())
     }
 
-    /// Has the file be the one of its name, and end with a whole record. What is written otherwise, nobody reads.
+    /// Reopens the file if it was replaced, and cuts off a partial record. Otherwise later records would be unreadable.
     fn mend(&mut self) -> io::Result<()> {
         if self.is_replaced {
             self.file = OpenOptions::new().append(true).open(&self.path)?;
@@ -105,8 +103,9 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         Ok(())
     }
 
-    /// Replaces everything by what is worth keeping, where the file has outgrown so many bytes and that is known. Where that fails, the file is as it was, and it is
-    /// tried again when it has grown by as much again.
+    /// Replaces the content by the records to keep, if the file has outgrown this many bytes. `kept` may return `None`:
+    /// then the file stays. If the replacement fails, the file is unchanged, and the next try comes when it has grown
+    /// by as much again.
     pub fn compact(&mut self, bytes: u64, kept: impl FnOnce() -> Option<Vec<T>>) {
         if self.has_outgrown(bytes)
             && let Some(kept) = kept()
@@ -117,17 +116,16 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         }
     }
 
-    /// Replaces everything by these records.
+    /// Replaces the content by these records.
     ///
-    /// # Errors
-    /// The file system's; the old file is then still there, or the new one.
+    /// # Errors `io::Error`: the file has either its old or its new content.
     pub fn rewrite(&mut self, records: &[T]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for record in records {
             render(&mut bytes, record)?;
         }
         self.mend()?;
-        // Where that fails late, the new file is there already.
+        // If the replacement fails late, the new file may have its name already.
         self.is_replaced = true;
         let replaced = durable::replace(&self.path, &bytes);
         self.mend()?;
@@ -136,7 +134,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         Ok(())
     }
 
-    /// One whose file takes nothing.
+    /// A journal whose file cannot be written.
     #[cfg(test)]
     pub(crate) fn read_only(path: &Path) -> Self {
         let file = File::open(path).unwrap();
@@ -152,26 +150,26 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         }
     }
 
-    /// Whether it has more than so many bytes, and more than twice what was worth keeping when it was last rewritten: where that is much, it is
-    /// not rewritten with each record.
+    /// True if the file has more than this many bytes, and is more than twice as long as after the last rewrite. The
+    /// second condition avoids a rewrite with each record of a large file.
     #[must_use]
     fn has_outgrown(&self, bytes: u64) -> bool {
         self.length > bytes.max(self.rewritten.saturating_mul(2))
     }
 }
 
-/// What lines hold.
+/// The content of a file's lines.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lines<T> {
     /// The records, oldest first.
     pub records: Vec<T>,
-    /// Lines that are damaged or of another version.
+    /// The number of lines that are damaged or from another version.
     pub skipped: usize,
-    /// How many bytes the whole lines have; what follows was cut short.
+    /// The length of all complete lines, in bytes. The rest was cut short.
     pub whole: usize,
 }
 
-/// Reads what a journal's file holds.
+/// Decodes the content of a journal's file.
 #[must_use]
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Lines<T> {
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
@@ -188,8 +186,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Lines<T> {
 
 /// The line of a record.
 ///
-/// # Errors
-/// It is no JSON.
+/// # Errors `io::Error`: the record cannot be encoded as JSON.
 pub fn line<T: Serialize>(record: &T) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     render(&mut bytes, record)?;

@@ -1,5 +1,5 @@
-//! Where a rack may be killed on purpose: when it is told to do a step, when it has seen what came of it, and when that is
-//! safe on its disk.
+//! Points at which a test may kill a rack: after it received a command, after it observed the result, and after the
+//! result is durable.
 
 use std::sync::LazyLock;
 
@@ -8,11 +8,11 @@ use basalt_proto::rack_v1::{ConcernVersion, Fact, KnownConcern, fact::Body};
 
 use crate::concern::{Content, Understood, verify};
 
-/// It holds what it is told only in memory.
+/// The command is only in memory.
 pub const TOLD: &str = "told";
-/// It has seen something that only it knows.
+/// The result is only in memory.
 pub const SEEN: &str = "seen";
-/// What it has seen is on its disk, and has not been sent.
+/// The result is on the rack's disk and has not been sent.
 pub const KEPT: &str = "kept";
 
 static POINTS: LazyLock<KillPoints> = LazyLock::new(KillPoints::from_env);
@@ -37,7 +37,7 @@ pub(crate) fn instructed(version: &ConcernVersion) {
     }
 }
 
-/// A fact is about to be written; the step that it answers, for [`kept`].
+/// The step of a fact that is about to be written, for [`kept`].
 pub(crate) fn seen(fact: &Fact) -> Option<String> {
     if POINTS.is_empty() {
         return None;
@@ -47,14 +47,15 @@ pub(crate) fn seen(fact: &Fact) -> Option<String> {
     Some(step)
 }
 
-/// Facts that answer these steps have been written.
+/// Facts for these steps have been written.
 pub(crate) fn kept(steps: &[String]) {
     for step in steps {
         POINTS.at(step, KEPT);
     }
 }
 
-/// The step that a fact answers. Racks are told which step armed an attempt; those that follow have its name after the dash.
+/// The step that a fact answers. The key names the step that armed an attempt. The names of later steps end with the
+/// same text after the dash.
 fn answered(fact: &Fact) -> Option<String> {
     let step = step_of(&fact.step_key);
     let task = step.and_then(|step| step.strip_prefix("arm-"));
@@ -68,7 +69,7 @@ fn answered(fact: &Fact) -> Option<String> {
     }
 }
 
-/// `MACHINE/SCOPE/GENERATION/STEP/TRY`.
+/// The step in a key of the form `MACHINE/SCOPE/GENERATION/STEP/TRY`.
 fn step_of(key: &str) -> Option<&str> {
     key.rsplit('/').nth(1)
 }

@@ -1,4 +1,5 @@
-//! Boot loaders that the rack hands out, by TFTP and HTTP: a table of names, and nothing else; and which of them its DHCP names.
+//! The boot loaders that the rack serves by TFTP and HTTP, as a table of names, and the choice of loader that DHCP
+//! names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,15 @@ use basalt_proto::rack_v1::{BootAnswers, BootLoader, DhcpConcern};
 
 use crate::dhcp::config::firmware;
 
-/// Names that clients may ask for, and where in the loader directory, or elsewhere, distributions put them, best first.
+/// The names that clients may request. Each has the files that distributions install for it, in the loader directory or
+/// elsewhere; the first one found is used.
 const LOADERS: &[(&str, &[&str])] = &[
     ("undionly.kpxe", &["undionly.kpxe"]),
     ("ipxe.pxe", &["ipxe.pxe"]),
     ("ipxe.efi", &["ipxe.efi"]),
     ("snponly.efi", &["snponly.efi", "snponly-x86_64.efi"]),
     ("shimx64.efi", &["shimx64.efi", "/usr/lib/shim/shimx64.efi.signed"]),
-    // By this name shim asks for it, beside itself. It is the image with GRUB's network, that nobody but a distribution signs.
+    // Shim requests this name from its own directory. The file is GRUB's network image, which only distributions sign.
     ("grubx64.efi", &["grubnetx64.efi", "/usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed"]),
     ("lpxelinux.0", &["lpxelinux.0", "/usr/lib/PXELINUX/lpxelinux.0"]),
     ("ldlinux.c32", &["ldlinux.c32", "/usr/lib/syslinux/modules/bios/ldlinux.c32"]),
@@ -23,14 +25,14 @@ const LOADERS: &[(&str, &[&str])] = &[
     ("ipxe-arm64.efi", &["ipxe-arm64.efi", "ipxe-arm64/ipxe.efi"]),
     ("snponly-arm64.efi", &["snponly-arm64.efi", "ipxe-arm64/snponly.efi"]),
 ];
-/// Those without which a common machine cannot boot.
+/// Loaders without which common machines cannot boot.
 const NEEDED: [&str; 2] = ["undionly.kpxe", "snponly.efi"];
-/// What is named to x86-64 UEFI in place of a loader that is not there.
+/// The loader that x86-64 UEFI is given if the chosen one is not installed.
 const FALLBACK: BootLoader = BootLoader::Unspecified;
-/// A loader is smaller; anything larger is not one.
+/// The largest loader, in bytes; a larger file is not a loader.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What x86-64 UEFI loads by a choice: the name, all that has to be there for it, and the packages that it is in.
+/// The loader for x86-64 UEFI by choice: its name, the files that must be installed for it, and their packages.
 const fn choice(loader: BootLoader) -> (&'static str, &'static [&'static str], &'static str) {
     match loader {
         BootLoader::Unspecified => ("snponly.efi", &["snponly.efi"], "`ipxe`"),
@@ -40,7 +42,7 @@ const fn choice(loader: BootLoader) -> (&'static str, &'static [&'static str], &
     }
 }
 
-/// As [`choice`], of any firmware.
+/// Like [`choice`], for any firmware.
 const fn started(
     firmware: Firmware,
     loader: BootLoader,
@@ -52,7 +54,7 @@ const fn started(
     }
 }
 
-/// What machines start with for which there have to be loaders: where any architecture is served, that of common ones.
+/// The firmware types that must have a loader. If any architecture is served, those of x86-64.
 fn boots(architectures: &[String]) -> Vec<Firmware> {
     match architectures {
         [] => vec![Firmware::Bios, Firmware::EfiX64],
@@ -60,13 +62,13 @@ fn boots(architectures: &[String]) -> Vec<Firmware> {
     }
 }
 
-/// The names that DHCP tells by a choice.
+/// The loader names that DHCP sends for a choice.
 #[must_use]
 pub fn named(loader: BootLoader) -> basalt_dhcp::Loaders {
     basalt_dhcp::Loaders { efi_x64: choice(loader).0.to_owned(), ..basalt_dhcp::Loaders::default() }
 }
 
-/// How clients of a subnet get their addresses.
+/// How the clients of a subnet get their addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Ipv4,
@@ -74,11 +76,11 @@ enum Place {
     BesideAnother,
 }
 
-/// The directory.
+/// The installed loaders.
 #[derive(Debug, Clone)]
 pub struct Loaders {
     dir: PathBuf,
-    /// What the names that begin with a slash are under.
+    /// The root directory for absolute paths in the table. Tests use another one.
     root: PathBuf,
 }
 
@@ -89,7 +91,8 @@ impl Loaders {
         Self { dir: dir.to_owned(), root: PathBuf::from("/") }
     }
 
-    /// The file of a loader; `None` for any other name, and when it is not installed. A leading slash is ignored.
+    /// The file of a loader; `None` for an unknown name, or if it is not installed. A leading slash in the name is
+    /// ignored.
     #[must_use]
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         let name = name.strip_prefix('/').unwrap_or(name);
@@ -103,18 +106,18 @@ impl Loaders {
         files.iter().map(at).find(is_loader)
     }
 
-    /// Needed loaders that are not installed.
+    /// The needed loaders that are not installed.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         NEEDED.into_iter().filter(|name| self.path(name).is_none()).collect()
     }
 
-    /// Whether all of a choice is there.
+    /// True if all files of a choice are installed.
     fn has(&self, loader: BootLoader) -> bool {
         choice(loader).1.iter().all(|name| self.path(name).is_some())
     }
 
-    /// Why iPXE is named in its place.
+    /// The reason why iPXE is named instead of the choice.
     fn replaced(&self, loader: BootLoader, beside_another: bool) -> Option<String> {
         if loader == FALLBACK || !self.has(FALLBACK) {
             return None;
@@ -127,8 +130,8 @@ impl Loaders {
         (!missing.is_empty()).then(|| format!("{} {are} not installed on this rack", missing.join(" and ")))
     }
 
-    /// Has DHCP name iPXE where what was chosen is not installed or would not find this rack, and iPXE is: with Secure Boot a machine
-    /// refuses it, others boot.
+    /// Makes DHCP name iPXE instead of a choice that is not installed or would not find this rack. With Secure Boot a
+    /// machine refuses iPXE; other machines boot.
     pub(crate) fn replace_absent(&self, loader: BootLoader, boot: &mut Boot) {
         if let Some(reason) = self.replaced(loader, boot.mode == BootMode::Proxy) {
             boot.loaders = named(FALLBACK);
@@ -136,7 +139,7 @@ impl Loaders {
         }
     }
 
-    /// What machines are to boot and is not installed, in words with what to do.
+    /// The loaders that machines need and that are not installed, as text with the remedy.
     #[must_use]
     pub fn lacking(&self, concern: &DhcpConcern) -> Option<String> {
         let none = BootAnswers::None;
@@ -198,7 +201,7 @@ impl Loaders {
         format!("{of} of {cidrs} is to boot {name}, and {why}: {instead}; {what_to_do}")
     }
 
-    /// The directory.
+    /// The directory of the loaders.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir

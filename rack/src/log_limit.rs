@@ -1,7 +1,8 @@
-//! A limit of log lines. Most lines of a rack are about packets, and anybody can send those.
+//! A limit on log lines. Most log lines of a rack are about packets, and any host can send those.
 //!
-//! Each place in the code that logs has a budget: [`LINES`]. Lines beyond it are left out and counted; every [`EVERY`] one line for each
-//! such place says how many. So a log grows by a bounded number of lines, whoever sends what, and still names every kind of event.
+//! Each place in the code that logs has a budget: [`LINES`]. Lines beyond it are dropped and counted. Every [`EVERY`],
+//! one line per such place reports the number. So a log grows by a bounded number of lines, whatever is sent, and still
+//! shows every kind of event.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +14,11 @@ use tracing_subscriber::layer::{Context, Filter};
 
 use basalt_proto::budget::{Budget, Spent};
 
-/// Lines of one place.
+/// The budget of one place.
 pub const LINES: Budget = Budget { most: 128, every_ms: 1_000 };
-/// How often it is told how many were left out.
+/// How often the number of dropped lines is reported.
 pub const EVERY: Duration = Duration::from_secs(10);
-/// The lines that tell so. There is at most one of them a place.
+/// The target of those reports, which have no limit. There is at most one report per place.
 const TARGET: &str = "basalt_rack::log_limit";
 
 /// The limit. Cheap to clone.
@@ -53,9 +54,9 @@ impl LogLimit {
         admitted
     }
 
-    /// Says how many lines were left out since it was last said.
+    /// Reports the number of dropped lines since the last report.
     pub fn tell(&self) {
-        // Logging comes back here.
+        // The log calls below come back to this limit, so its lock must be free.
         let told: Vec<_> = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
             let left_out = |place: &mut Place| (std::mem::take(&mut place.left_out), place.metadata);
@@ -67,7 +68,7 @@ impl LogLimit {
         }
     }
 
-    /// Says it again and again.
+    /// Reports repeatedly, for ever.
     pub async fn run(self) {
         let mut timer = tokio::time::interval(EVERY);
         loop {

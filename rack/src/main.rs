@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(code) => code,
         Err(message) => {
-            // Whoever reads nothing of ours cannot be told that.
+            // Standard error may be closed; there is no other place for the message.
             writeln!(std::io::stderr(), "basalt-rack: {message}").ok();
             ExitCode::from(2)
         }
@@ -103,7 +103,7 @@ fn run(cli: Cli) -> Result<ExitCode, String> {
     }
 }
 
-/// The settings that a host is checked for. A rack that is yet to be set up has no data directory and no join token.
+/// The settings for `check`. A rack that is not set up yet has no data directory and no join token.
 fn checked(given: Given) -> Result<Settings, BadSetting> {
     let usual = Given { data_dir: Some(USUAL_DATA_DIR.into()), ..Given::default() };
     Given { join: None, join_file: None, ..given.or(usual) }.settle()
@@ -113,7 +113,7 @@ fn daemon(given: Given) -> Result<ExitCode, String> {
     let settings = given.settle().map_err(|error| error.to_string())?;
     let filter = EnvFilter::try_new(&settings.log).map_err(|error| error.to_string())?;
     let limit = LogLimit::default();
-    // Colours are escape sequences, and a log of what strangers say has none.
+    // Colours are escape sequences. The log contains text from strangers, so escape sequences are not allowed in it.
     let layer =
         tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| PrintableLog(std::io::stderr()));
     let log = tracing_subscriber::registry().with(filter);
@@ -201,7 +201,7 @@ fn concern(data_dir: &Path, command: ConcernCommand) -> Result<(), String> {
     }
 }
 
-/// The generation and incarnation of a version that follows what the rack holds.
+/// The generation and incarnation of a version that follows the rack's current one.
 fn next(data_dir: &Path, concern: Concern, generation: Option<u64>) -> (u64, String) {
     let held = |concern| store::read_concern(data_dir, concern).ok().flatten().map(|(version, _)| version);
     let same = held(concern);
@@ -219,7 +219,7 @@ fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     std::fs::read(file)
 }
 
-/// Keys and passwords stay unsaid.
+/// Describes the content without keys and passwords.
 fn describe(content: &Content) -> String {
     match content {
         Content::Dhcp(it) => format!("{it:#?}"),

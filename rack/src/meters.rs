@@ -1,6 +1,7 @@
-//! What the rack counts, and `/metrics`, on a listener of its own: by default nobody but this host may look.
+//! The rack's counters, and `/metrics` on its own listener, which by default only this host can reach.
 //!
-//! Facts are counted where they are told, boot requests where they are answered (most of them are no facts), HTTP answers in the router.
+//! Facts are counted when they are sent to the spool, boot requests when they are answered (most of them make no fact),
+//! HTTP answers in the router.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -23,36 +24,37 @@ use crate::dhcp::Dhcp;
 use crate::http::{Web, admission};
 use crate::ntp::{self, Ntp};
 
-/// Everything that was counted.
+/// The counters of a rack since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Requests of machines at boot, by service.
+    /// Boot requests of machines, by service.
     pub boot_requests: BTreeMap<&'static str, u64>,
-    /// DHCP messages of clients over InfiniBand: `dhcp`, of which none is answered, and `dhcp6`, of clients that ask for something to boot.
+    /// DHCP messages of clients over InfiniBand: `dhcp`, which are never answered, and `dhcp6`, of clients that ask to
+    /// boot.
     pub infiniband: BTreeMap<&'static str, u64>,
-    /// Answers over HTTP, by route and first digit of the status.
+    /// HTTP answers, by route and first digit of the status.
     pub http: BTreeMap<(String, u16), u64>,
-    /// Leases: `granted`, or `ended`.
+    /// Leases, by event: `granted` or `ended`.
     pub leases: BTreeMap<&'static str, u64>,
     /// Power commands by outcome: `ok`, or an error code.
     pub power: BTreeMap<String, u64>,
     /// Power readings by outcome: `ok`, `gave_way` to a command, or an error code.
     pub readings: BTreeMap<&'static str, u64>,
-    /// The time of all readings together.
+    /// The total time of all readings.
     pub reading_time: Duration,
-    /// Facts that were told.
+    /// Facts that were sent to the spool.
     pub facts: u64,
-    /// Facts that exceeded their budget.
+    /// Facts that exceeded their budget and were dropped.
     pub left_out: u64,
-    /// Facts that were told and could not be kept.
+    /// Facts that could not be stored.
     pub lost: u64,
     /// Facts that no region has stored yet.
     pub waiting: u64,
-    /// What the spool takes on disk.
+    /// The size of the spool on disk, in bytes.
     pub bytes: u64,
 }
 
-/// Counts. Cheap to clone.
+/// The counters of a rack. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Meters(Arc<Mutex<Counts>>);
 
@@ -61,13 +63,13 @@ impl Meters {
         count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Everything so far.
+    /// A copy of the current counters.
     #[must_use]
     pub fn read(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A fact is told.
+    /// Counts a fact that is sent to the spool.
     pub fn told(&self, fact: &Fact) {
         self.with(|counts| {
             counts.facts += 1;
@@ -85,12 +87,12 @@ impl Meters {
         });
     }
 
-    /// A machine asked for something at boot.
+    /// Counts a boot request of a machine.
     pub fn asked(&self, service: &'static str) {
         self.with(|counts| *counts.boot_requests.entry(service).or_default() += 1);
     }
 
-    /// The power of a machine was read, or was not.
+    /// Counts a power reading, successful or not.
     pub fn power_read(&self, outcome: &'static str, took: Duration) {
         self.with(|counts| {
             *counts.readings.entry(outcome).or_default() += 1;
@@ -98,42 +100,42 @@ impl Meters {
         });
     }
 
-    /// A client asked over InfiniBand.
+    /// Counts a DHCP message of a client over InfiniBand.
     pub fn infiniband(&self, service: &'static str) {
         self.with(|counts| *counts.infiniband.entry(service).or_default() += 1);
     }
 
-    /// A fact exceeded its budget.
+    /// Counts a fact that exceeded its budget.
     pub fn left_out(&self) {
         self.with(|counts| counts.left_out += 1);
     }
 
-    /// A fact could not be kept.
+    /// Counts a fact that could not be stored.
     pub fn lost(&self) {
         self.with(|counts| counts.lost += 1);
     }
 
-    /// A request over HTTP was answered.
+    /// Counts an answer over HTTP.
     pub fn answered(&self, route: &str, status: StatusCode) {
         self.with(|counts| *counts.http.entry((route.to_owned(), status.as_u16() / 100)).or_default() += 1);
     }
 
-    /// How the spool is.
+    /// Sets the state of the spool.
     pub fn spool(&self, waiting: u64, bytes: u64) {
         self.with(|counts| (counts.waiting, counts.bytes) = (waiting, bytes));
     }
 }
 
-/// Around every request: counts its answer.
+/// Middleware around every request: counts its answer.
 pub async fn count(State(meters): State<Meters>, request: Request, next: Next) -> Response {
-    // Routes, not paths: those are for clients to make up.
+    // Counted by route, not by path: clients can invent paths without limit.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let response = next.run(request).await;
     meters.answered(&route, response.status());
     response
 }
 
-/// `/metrics`, of one rack.
+/// The routes of `/metrics` for one rack.
 pub fn router(web: Arc<Web>, dhcp: Arc<Dhcp>, ntp: Arc<Ntp>, connections: Places<IpAddr>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state((web, dhcp, ntp, connections))
 }

@@ -1,22 +1,23 @@
-//! Which hardware address the host at an IPv4 address has, as the kernel found out to speak with it.
+//! The hardware address of the host at an IPv4 address, from the kernel's ARP table.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use basalt_dhcp::Mac;
 
-/// The kernel's table (proc(5)).
+/// The file of the ARP table (proc(5)).
 const TABLE: &str = "/proc/net/arp";
-/// linux/if_arp.h: the entry is complete.
+/// The flag of a complete entry, from linux/if_arp.h.
 const ATF_COM: u32 = 2;
 
-/// The hardware address of a host on a link of this one that has just been spoken with; `None` also of one behind a router, and of IPv6.
+/// The hardware address of a host that this host has recently communicated with on a link. `None` for a host behind a
+/// router, and for IPv6.
 #[must_use]
 pub fn mac_of(address: IpAddr) -> Option<Mac> {
     all().get(&address).copied()
 }
 
-/// All of those hosts.
+/// All hosts in the table.
 #[must_use]
 pub fn all() -> HashMap<IpAddr, Mac> {
     std::fs::read_to_string(TABLE).map(|table| read(&table)).unwrap_or_default()

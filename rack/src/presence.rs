@@ -1,10 +1,13 @@
-//! Who has which address: the part of the DHCP server's knowledge that decides who may be handed a secret.
+//! The addresses of MACs, from the DHCP server. They decide which client may be given a secret.
 //!
-//! A boot token goes only to the address that this rack leased to the MAC in a **boot** exchange (one in which the client
-//! said it was iPXE or firmware that boots from the network) less than two minutes ago. Somebody who merely knows a MAC has no such address.
-//! Where another server gives the addresses, the rack only heard which one the MAC is said to have; then the host at that address has to have that MAC
-//! ([`crate::neighbours`]).
-//! Of IPv4 and IPv6 a MAC has one address each, and whoever asks over one is compared with that.
+//! A boot token is given only to the address that this rack leased to the MAC in a **boot** exchange less than two
+//! minutes ago. A boot exchange is one in which the client identified itself as iPXE or as firmware that boots from the
+//! network. A host that merely knows a MAC has no such address.
+//!
+//! If another server gives the addresses, the rack only saw a message that names the MAC's address. Then the host at
+//! that address must have that MAC in the ARP table ([`crate::neighbours`]).
+//!
+//! A MAC has one IPv4 and one IPv6 address here. A request is compared with the one of its own family.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,9 +16,9 @@ use std::time::Duration;
 
 use basalt_dhcp::{Firmware, Mac, Time};
 
-/// How old a boot exchange may be (design §8).
+/// The greatest age of a boot exchange (design §8).
 pub const FRESH: Duration = Duration::from_secs(120);
-/// The most that is known: anybody on the link can make MACs up.
+/// The most MACs remembered: any host on the link can invent some.
 const MOST: usize = 262_144;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,23 +37,24 @@ impl Family {
 struct Seen {
     address: IpAddr,
     expires: Time,
-    /// This rack leased it.
+    /// This rack leased the address.
     leased: bool,
     boot: Option<BootExchange>,
 }
 
-/// The last exchange in which a MAC asked for something to boot.
+/// The latest exchange in which a MAC asked to boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BootExchange {
-    /// Differs for every exchange of this process.
+    /// Different for every exchange of this process.
     pub number: u64,
-    /// Where to.
+    /// The address that the client has or is given.
     pub address: IpAddr,
-    /// When.
+    /// The time of the exchange.
     pub at: Time,
-    /// This rack leased the address. Otherwise it is what somebody said who may have been anybody: whoever is there has to prove it.
+    /// This rack leased the address. Otherwise the address comes from a message that any host could have sent, so the
+    /// host at the address must be verified.
     pub leased: bool,
-    /// The firmware that the client announced, where that is known here.
+    /// The firmware that the client announced, if it is a known type.
     pub firmware: Option<Firmware>,
 }
 
@@ -58,10 +62,10 @@ type Table = HashMap<(Mac, Family), Seen>;
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Boot exchanges so far.
+    /// The number of boot exchanges so far.
     exchanges: u64,
     table: Table,
-    /// The MAC that was last seen at an address.
+    /// The MAC that was last seen at each address.
     by_address: HashMap<IpAddr, Mac>,
 }
 
@@ -74,14 +78,14 @@ impl Inner {
         self.by_address.insert(seen.address, key.0);
     }
 
-    /// The MAC has this address no more.
+    /// Notes that the MAC no longer has this address.
     fn leave(&mut self, mac: Mac, address: IpAddr) {
         if self.by_address.get(&address) == Some(&mac) {
             self.by_address.remove(&address);
         }
     }
 
-    /// Tells whether another one can be known. Leases that have ended make way.
+    /// True if another MAC can be remembered. Removes leases that have ended.
     fn has_room(&mut self, key: (Mac, Family), now: Time) -> bool {
         let is_known = self.table.contains_key(&key);
         if !is_known && self.table.len() >= MOST {
@@ -93,14 +97,14 @@ impl Inner {
     }
 }
 
-/// The table. Fed by the DHCP server.
+/// The table of MACs and addresses. The DHCP server fills it.
 #[derive(Debug, Default)]
 pub struct Presence {
     inner: Mutex<Inner>,
 }
 
 impl Presence {
-    /// A lease was granted, extended, or read from the lease file.
+    /// Notes a lease that was granted, extended, or read from the lease file.
     pub fn leased(&self, mac: Mac, address: IpAddr, expires: Time, now: Time) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (mac, Family::of(address));
@@ -110,7 +114,7 @@ impl Presence {
         }
     }
 
-    /// iPXE was told where its script is, or a ROM where its loader is.
+    /// Notes that iPXE was given the URL of its script, or a ROM that of its loader.
     pub fn booting(&self, mac: Mac, address: IpAddr, firmware: Option<Firmware>, now: Time) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.exchanges += 1;
@@ -124,7 +128,7 @@ impl Presence {
         inner.insert(key, Seen { address, expires: until.max(now + FRESH), leased, boot });
     }
 
-    /// The lease ended.
+    /// Notes that the lease ended.
     pub fn ended(&self, mac: Mac, address: IpAddr) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (mac, Family::of(address));
@@ -142,13 +146,13 @@ impl Presence {
         (seen.address == address && seen.expires > now).then_some(mac)
     }
 
-    /// The address that this rack leased to the MAC and that is still its, of the family that `peer` is of.
+    /// The address that this rack leased to the MAC, of the same family as `peer`, if the lease still runs.
     pub fn address(&self, mac: Mac, peer: IpAddr, now: Time) -> Option<IpAddr> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.table.get(&(mac, Family::of(peer))).filter(|seen| seen.expires > now).map(|seen| seen.address)
     }
 
-    /// The MAC's last boot exchange over what `peer` is an address of, if it is fresh.
+    /// The MAC's latest boot exchange in the address family of `peer`, if it is fresh.
     pub fn fresh(&self, mac: Mac, peer: IpAddr, now: Time) -> Option<BootExchange> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let boot = inner.table.get(&(mac, Family::of(peer)))?.boot?;

@@ -1,4 +1,4 @@
-//! Room on a full disk for what a rack has to write: images make it, which can be fetched again.
+//! Makes room on a full disk for the rack's own files, by removing images, which can be fetched again.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,19 +13,18 @@ use crate::concern::store::read_concern;
 use crate::concern::{Concern, Content};
 use crate::disk::Disk;
 
-/// How often it is looked whether the disk is full.
+/// How often to check if the disk is full.
 const FULL: Duration = Duration::from_secs(1);
-/// What leaves the cache at once, where it is.
+/// The bytes removed from the cache at once.
 const ROOM: u64 = 64 << 20;
 
-/// Has images leave a full disk, so that a rack can start on it: first those that are not to be here beforehand.
+/// Removes images from a full disk so that a rack can start on it. Images that are to be prefetched are removed last.
 ///
-/// # Errors
-/// The file system's.
+/// # Errors `io::Error`: a file cannot be read or removed.
 pub(crate) fn make(dir: &Path) -> io::Result<()> {
     let images = match read_concern(dir, Concern::Images) {
         Ok(Some((_, Content::Images(images)))) => images.blobs,
-        // What is damaged is told of later.
+        // A damaged concern is reported later.
         _ => Vec::new(),
     };
     let prefetched: HashSet<String> =
@@ -34,7 +33,7 @@ pub(crate) fn make(dir: &Path) -> io::Result<()> {
     blobs::make_room(dir, ROOM, |_| false)
 }
 
-/// Looks until the rack stops.
+/// Checks repeatedly until the rack stops.
 pub(crate) async fn keep(blobs: Arc<BlobStore>, disk: Arc<Disk>, stop: CancellationToken) {
     let mut timer = tokio::time::interval(FULL);
     loop {
@@ -45,7 +44,7 @@ pub(crate) async fn keep(blobs: Arc<BlobStore>, disk: Arc<Disk>, stop: Cancellat
     }
 }
 
-/// Has images leave the cache while the disk is too full for leases and facts. What could not be written need not be tried again at once.
+/// Removes images while the disk is too full for leases and facts. Failed writes are retried later by their own code.
 async fn look(blobs: &BlobStore, disk: &Disk) {
     if disk.is_full() && blobs.lacks_room().await {
         blobs.give_room(ROOM).await;
@@ -66,7 +65,7 @@ mod tests {
         std::fs::write(&image, "bytes").unwrap();
         let (_, images) = watch::channel(None);
         let blobs = BlobStore::open(dir.path(), Some(1 << 20), Arc::new(NoOrigin), images).unwrap();
-        // It was full once, and nothing has been written since.
+        // The disk was full once, and nothing has been written since.
         let disk = Arc::<Disk>::default();
         disk.wrote("facts", Err(&io::ErrorKind::StorageFull.into()));
         look(&blobs, &disk).await;

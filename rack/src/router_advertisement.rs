@@ -1,21 +1,22 @@
 //! Router Advertisements that announce no router (RFC 4861 §4.2, §6.2).
 //!
-//! iPXE configures IPv4 and IPv6 at once, and starts nothing before both are done. On a link without a router nobody answers
-//! its Router Solicitations, and it gives up after 15.75 seconds: 0.25 + 0.5 + … + 8. An answer that says "there is nothing
-//! here" ends that wait. Router lifetime 0 means "not a default router" (§4.2); without a prefix, and with the M and O flags
-//! clear, no host configures anything from it. docs/decisions/013-router-advertisement.md has figures and the harm considered.
+//! iPXE configures IPv4 and IPv6 at once, and starts nothing before both are done. On a link without a router its
+//! Router Solicitations get no answer, and it gives up after 15.75 seconds: 0.25 + 0.5 + … + 8. An advertisement that
+//! announces no router ends that wait. Router lifetime 0 means "not a default router" (§4.2). Without a prefix, and
+//! with the M and O flags clear, no host configures anything from it. docs/decisions/013-router-advertisement.md has
+//! measurements and the risks considered.
 //!
 //! [`Advertiser`] decides, with the time as an argument:
 //!
-//! | seen on the link | what it does |
+//! | seen on the link | action |
 //! | --- | --- |
 //! | a solicitation | advertises 0.5 s later, once for all that ask until then, and never twice within 3 s (§6.2.6) |
-//! | an advertisement with a lifetime | is silent for that lifetime, also about solicitations that it has not answered yet |
+//! | an advertisement with a lifetime | is silent for that lifetime, also about pending solicitations |
 //! | the same router with lifetime 0 | forgets that router |
 //!
-//! Routers answer within 0.5 s, so where there is one, it is always first. [`run`] is the socket around that. It is silent, too,
-//! on an interface that forwards IPv6: a router daemon of this host would advertise from the same address, and lifetime 0
-//! from that address would withdraw it.
+//! Routers answer within 0.5 s, so a real router always answers first. [`run`] adds the socket. It is also silent on an
+//! interface that forwards IPv6: a router daemon on this host would advertise from the same address, and a lifetime of
+//! 0 from that address would withdraw it.
 
 use std::fs;
 use std::io;
@@ -36,7 +37,7 @@ const ADVERTISEMENT: u8 = 134;
 const ADVERTISEMENT_BYTES: usize = 16;
 /// Bytes of a solicitation before its options.
 const SOLICITATION_BYTES: usize = 8;
-/// The option that nobody without an address may send (RFC 4861 §4.6.1).
+/// A host without an address may not send this option (RFC 4861 §4.6.1).
 const SOURCE_LINK_LAYER_ADDRESS: u8 = 1;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
@@ -45,32 +46,32 @@ const HOPS: u8 = 255;
 
 /// How long a real router may take to answer: `MAX_RA_DELAY_TIME` (RFC 4861 §10).
 pub const ANSWER_DELAY: Duration = Duration::from_millis(500);
-/// Between two advertisements: `MIN_DELAY_BETWEEN_RAS` (RFC 4861 §10).
+/// The least time between two advertisements: `MIN_DELAY_BETWEEN_RAS` (RFC 4861 §10).
 pub const ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Before the socket is tried again while the kernel still probes the link-local address (RFC 4862 §5.4).
+/// The wait before the socket is tried again while the kernel still probes the link-local address (RFC 4862 §5.4).
 const PROBING: Duration = Duration::from_millis(500);
-/// Before the socket is tried again after it failed.
+/// The wait before the socket is tried again after it failed.
 const RESTART: Duration = Duration::from_secs(5);
 
 /// The advertisement: hop limit, reachable and retransmission time unspecified, no flag, router lifetime 0, no option.
 /// The kernel writes the checksum.
 pub const NO_ROUTER: [u8; ADVERTISEMENT_BYTES] = [ADVERTISEMENT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// What is heard on a link.
+/// A message received on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// A host asks for routers.
     Solicitation,
-    /// A router says for how long it may be a default router; zero: it is none.
+    /// A router says how long it may be a default router; zero: it is none.
     Advertisement {
-        /// Router lifetime.
+        /// The router lifetime of the message.
         lifetime: Duration,
     },
 }
 
-/// Reads an ICMPv6 message, without its IPv6 header, whose checksum and hop limit were checked. `None`: another kind of message, or one
-/// that RFC 4861 §6.1 tells to discard.
+/// Decodes an ICMPv6 message without its IPv6 header. The caller has checked the checksum and the hop limit. `None`:
+/// another kind of message, or one that must be discarded by RFC 4861 §6.1.
 #[must_use]
 pub fn decode(source: Ipv6Addr, bytes: &[u8]) -> Option<Message> {
     let [kind, code, ..] = *bytes else { return None };
@@ -93,7 +94,7 @@ pub fn decode(source: Ipv6Addr, bytes: &[u8]) -> Option<Message> {
     }
 }
 
-/// The kinds of the options, each of which has a length in units of 8 bytes that is not 0.
+/// The kinds of the options. `None` if the length of one, in units of 8 bytes, is 0 or too large.
 fn option_kinds(mut options: &[u8]) -> Option<Vec<u8>> {
     let mut kinds = Vec::new();
     while let [kind, units, ..] = *options {
@@ -115,7 +116,7 @@ pub struct Advertiser {
 }
 
 impl Advertiser {
-    /// Takes note of a message.
+    /// Takes a message received on the link.
     pub fn handle(&mut self, now: Instant, source: Ipv6Addr, message: Message) {
         match message {
             Message::Solicitation => {
@@ -138,19 +139,19 @@ impl Advertiser {
         }
     }
 
-    /// The router that this link has.
+    /// The default router of this link, if there is one.
     #[must_use]
     pub fn router(&self, now: Instant) -> Option<Ipv6Addr> {
         self.router.filter(|(_, until)| *until > now).map(|(router, _)| router)
     }
 
-    /// When to advertise.
+    /// When to advertise next, if at all.
     #[must_use]
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Whether to advertise now. Once it said yes, that is done.
+    /// True if an advertisement is due now. It then counts as sent.
     pub fn take_due(&mut self, now: Instant) -> bool {
         let due = self.due.take_if(|due| *due <= now).is_some();
         if due {
@@ -160,7 +161,7 @@ impl Advertiser {
     }
 }
 
-/// Why there can be no advertisements on an interface without a link-local address; `None`: it may still get one.
+/// The reason why an interface cannot get a link-local address, and so cannot advertise; `None`: it may still get one.
 #[must_use]
 pub fn impossible(interface: &str) -> Option<&'static str> {
     match setting(interface, "disable_ipv6").as_deref() {
@@ -179,7 +180,7 @@ fn setting(interface: &str, name: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// Answers solicitations on a link until cancelled; what fails is tried again.
+/// Answers solicitations on a link until cancelled. After a failure it tries again.
 pub async fn run(link: Link, stop: CancellationToken) {
     let mut warned = false;
     while let Err(error) = serve(&link, &stop).await {
@@ -242,11 +243,10 @@ async fn reached(due: Option<Instant>) {
     }
 }
 
-/// A socket that hears solicitations and advertisements on a link, and sends from its address. The kernel verifies and writes
-/// checksums. tokio has no type for a raw socket; the calls are those of UDP.
+/// A socket that receives solicitations and advertisements on a link, and sends from the link-local address. The kernel
+/// checks and writes checksums. tokio has no type for raw sockets; `UdpSocket` makes the same calls.
 ///
-/// # Errors
-/// What failed, on which interface; `AddrNotAvailable` while the kernel probes the address.
+/// # Errors `io::Error` with the interface; `AddrNotAvailable` while the kernel still probes the address.
 pub fn open(link: &Link) -> io::Result<UdpSocket> {
     let named = |what: &str, error: io::Error| {
         io::Error::new(error.kind(), format!("cannot {what} on interface {}: {error}", link.interface))
@@ -272,7 +272,8 @@ pub fn open(link: &Link) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Lets solicitations and advertisements through that no router forwarded, which the message itself does not tell.
+/// A BPF program that accepts solicitations and advertisements with hop limit 255, so not forwarded by a router. The
+/// hop limit is not part of the received message, so it is checked here.
 fn filter() -> [SockFilter; 7] {
     const LOAD_BYTE: u16 = 0x30;
     const JUMP_IF_EQUAL: u16 = 0x15;

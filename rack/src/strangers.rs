@@ -1,9 +1,10 @@
 //! Turns of undeclared machines. A machine is inspected, waits, or boots its disk.
 //!
-//! A *stranger* is an undeclared machine. A *turn* of a stranger is one boot of the ephemeral environment; for an hour after it, the stranger boots its disk. Machines of one VLAN share so many
-//! turns. A stranger that finds none free asks again every few seconds, and boots its disk when it has waited for too long.
+//! A *stranger* is an undeclared machine. A *turn* of a stranger is one boot of the ephemeral environment. For an hour
+//! after it, the stranger boots its disk. The machines of one VLAN share a number of turns. A stranger that finds no
+//! free turn asks again every few seconds, and boots its disk when it has waited too long.
 //!
-//! All of this is in memory. A rack that was restarted lets every stranger whose result is in the register wait an hour again.
+//! All of this is in memory. After a restart of the rack, strangers with a result in the register wait an hour again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,29 +12,29 @@ use std::time::Duration;
 
 use basalt_dhcp::{Mac, Time};
 
-/// A stranger that had its turn boots its disk for so long.
+/// How long a stranger boots its disk after its turn.
 const REST: Duration = Duration::from_secs(3600);
-/// A turn is over when the machine has asked for nothing for so long. Slow firmware loads its files in that time.
+/// A turn ends when the machine has requested nothing for this long. Slow firmware loads its files in that time.
 const SILENT: Duration = Duration::from_secs(600);
-/// A stranger that waits for a turn waits this long at most.
+/// The longest wait of a stranger for a turn.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// A stranger that waits asks again within this time, or it has gone. Firmware that starts anew takes minutes.
+/// A waiting stranger that does not ask again within this time has gone. Firmware that restarts takes minutes.
 const GONE: Duration = PATIENCE;
-/// The most MACs that are known here: anybody on a link can make some up.
+/// The most MACs remembered: any host on a link can invent some.
 const MOST: usize = 8192;
 
 /// The answer to an undeclared machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It boots the ephemeral environment, for the first time in an hour.
+    /// It boots the ephemeral environment for the first time in an hour.
     Begins,
-    /// It boots the ephemeral environment, as before.
+    /// It boots the ephemeral environment again, in the same turn.
     GoesOn,
-    /// All turns are taken: it asks again.
+    /// All turns are taken: it must ask again.
     Waits,
     /// It had its turn less than an hour ago.
     Had,
-    /// It waited for too long, or there are too many strangers.
+    /// It waited too long, or there are too many strangers.
     GivesUp,
 }
 
@@ -52,13 +53,13 @@ struct Known {
 
 #[derive(Debug)]
 enum State {
-    /// It is inspected, as one of this VLAN.
+    /// It is inspected, in a turn of this VLAN.
     On { vlan: String },
-    /// It waits since then.
+    /// It has been waiting since then.
     Waits { since: Time },
-    /// Its turn ended then.
+    /// Its turn ended at this time.
     Had { at: Time },
-    /// It boots its disk since then.
+    /// It has been booting its disk since then.
     GaveUp { at: Time },
 }
 
@@ -76,7 +77,7 @@ impl Known {
 }
 
 impl Strangers {
-    /// Those MACs had their turns lately; nobody knows when.
+    /// Strangers that had a turn recently, at an unknown time.
     #[must_use]
     pub fn had(macs: impl IntoIterator<Item = Mac>, now: Time) -> Self {
         let strangers = Self::default();
@@ -84,7 +85,7 @@ impl Strangers {
         strangers
     }
 
-    /// A stranger asks what to boot. `at_once` are the turns of its VLAN.
+    /// A stranger asks what to boot. `at_once` is the number of turns of its VLAN.
     pub fn ask(&self, mac: Mac, vlan: &str, at_once: usize, now: Time) -> Turn {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.get(&mac).is_some_and(|it| it.is_over(now)) {
@@ -119,13 +120,13 @@ impl Strangers {
         turn
     }
 
-    /// The agent of a stranger said something: its turn goes on.
+    /// The agent of a stranger sent something: its turn continues.
     pub fn heard(&self, mac: Mac, now: Time) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.entry(mac).and_modify(|it| it.asked = now);
     }
 
-    /// A stranger's turn has ended. Each of its MACs rests.
+    /// Ends a stranger's turn. Its MAC rests.
     pub fn end(&self, mac: Mac, now: Time) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.contains_key(&mac) || known.len() < MOST {

@@ -1,4 +1,4 @@
-//! TFTP: loaders for PXE ROMs, and the scripts of those loaders that speak nothing else, served by `basalt-tftp`.
+//! TFTP: loaders for PXE ROMs, and scripts for boot loaders that only use TFTP. `basalt-tftp` is the server.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,22 +24,22 @@ use crate::interfaces;
 use crate::loaders::Loaders;
 use crate::trace::{Entry, reason, without_secrets};
 
-/// Requests that wait while transfers keep the rack busy, in bytes: a hall of machines asks within a second.
+/// The receive buffer for waiting requests, in bytes: a hall of machines asks within a second.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Loaders, each of which is in memory once while it is being sent, however often.
+/// The files that are served. Each is in memory once while it is being sent, whatever the number of transfers.
 #[derive(Debug)]
 struct Source {
     loaders: Loaders,
-    /// For scripts: the rack's HTTP server, and where machines reach it.
+    /// For scripts: the rack's HTTP server, and its address for machines.
     scripts: Option<(Arc<Web>, SocketAddr)>,
     sent: Mutex<HashMap<PathBuf, Arc<Slot>>>,
 }
 
-/// A file as it was read, until nobody sends it any more.
+/// The content of a file while at least one transfer sends it.
 type Slot = tokio::sync::Mutex<Option<(Version, Weak<[u8]>)>>;
 
-/// Tells a file from the one that replaced it.
+/// The identity of a file: inode, length and modification time. A replaced file has another one.
 type Version = (u64, u64, SystemTime);
 
 impl Source {
@@ -47,7 +47,7 @@ impl Source {
         Self { loaders, scripts, sent: Mutex::default() }
     }
 
-    /// The script that a file of this name is; `None`: it is no name of one.
+    /// The script with this file name; `None` if it is no script's name.
     fn script(&self, path: &str, client: SocketAddr) -> Option<Result<Bytes, OpenError>> {
         let (web, rack) = self.scripts.as_ref()?;
         let (language, mac) = match config::named(path)? {
@@ -59,7 +59,7 @@ impl Source {
         Some(script.map_err(|reason| OpenError::Unavailable(reason.to_owned())))
     }
 
-    /// A kernel or initrd. Nothing else: it has to fit into memory.
+    /// A kernel or initrd. Other blobs are not served by TFTP, because the whole file must fit into memory.
     async fn blob(&self, sha256: &str) -> Result<Bytes, OpenError> {
         let (web, _) = self.scripts.as_ref().ok_or(OpenError::NotFound)?;
         if !web.boot.borrow().as_ref().is_some_and(|table| table.is_for_firmware(sha256)) {
@@ -71,7 +71,7 @@ impl Source {
         content.map(Bytes::from_owner).map_err(|error| unavailable(&error))
     }
 
-    /// The content of a file that is there; who asks while it is being read waits for that.
+    /// The content of an existing file. A request during the reading waits for its end.
     async fn content(&self, path: &Path) -> io::Result<Arc<[u8]>> {
         let slot = Arc::clone(
             self.sent.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default(),
@@ -103,13 +103,12 @@ impl FileSource for Source {
     }
 }
 
-/// How long a kernel or initrd may take to be there: it may have to be fetched, and is read through before its first use.
+/// The longest wait for a kernel or initrd: it may have to be fetched, and is verified before its first use.
 const OPENING: Duration = Duration::from_secs(30);
 
 /// Serves one address until cancelled.
 ///
-/// # Errors
-/// The address cannot be bound.
+/// # Errors `io::Error`: the address cannot be bound.
 pub async fn run(
     address: IpAddr,
     port: u16,
@@ -138,8 +137,8 @@ pub async fn run(
     .await
 }
 
-/// Notes what a machine fetched in the trace of its boot; `basalt-tftp` logs it. TFTP does not say which machine asks: its address is enough
-/// to find out. It makes no fact, since anybody can ask for any name.
+/// Adds a transfer to the trace of the machine's boot; `basalt-tftp` logs it. TFTP names no machine, but its address
+/// identifies it. There is no fact, since any host can request any name.
 fn observe(web: &Web, event: &Event) {
     if !matches!(event, Event::Dropped { .. }) {
         web.facts.meters().asked("tftp");
@@ -148,7 +147,7 @@ fn observe(web: &Web, event: &Event) {
     web.facts.trace().saw_at(client, web.boot.borrow().as_deref(), entry);
 }
 
-/// An event as a trace has it, and whose it is.
+/// The trace entry of an event, and the client's address.
 fn traced(event: &Event) -> (IpAddr, Entry) {
     let (client, file, answered, why) = match event {
         Event::Finished { client, path, size, acknowledged, outcome, took } => {
@@ -228,7 +227,7 @@ mod tests {
 
         let (first, second) = tokio::join!(open(), open());
         assert_eq!((&first[..], first.as_ptr()), (&b"one"[..], second.as_ptr()));
-        // Replaced as packages do it: what is being sent stays as it was.
+        // Replaced as packages do it: a running transfer keeps the old content.
         std::fs::write(dir.path().join("new"), b"two").unwrap();
         std::fs::rename(dir.path().join("new"), &file).unwrap();
         assert_eq!((&open().await[..], &first[..]), (&b"two"[..], &b"one"[..]));

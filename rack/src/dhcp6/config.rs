@@ -1,4 +1,4 @@
-//! The IPv6 subnets of the DHCP concern as the server core takes them.
+//! Conversion of the DHCP concern's IPv6 subnets to the configuration of the server core.
 
 use std::net::Ipv6Addr;
 
@@ -9,37 +9,36 @@ use basalt_proto::rack_v1::{BootAnswers, Dhcp6Reservation, Dhcp6Subnet, DhcpConc
 use crate::dhcp::config::firmware;
 use crate::loaders;
 
-/// What a concern says that no server could do.
+/// A concern that no server can carry out.
 #[derive(Debug, thiserror::Error)]
 pub enum BadConcern {
-    /// A text that is not what it should be.
+    /// A text that is not an address.
     #[error("subnet {cidr:?}: {what} {value:?} is not an IPv6 address")]
     Address {
-        /// The subnet.
+        /// The network of the subnet.
         cidr: String,
-        /// Which field.
+        /// The name of the field.
         what: &'static str,
-        /// What it says.
+        /// The text in the field.
         value: String,
     },
-    /// Not a network.
+    /// The text is not an IPv6 network.
     #[error("{0:?} is not an IPv6 network; write it as 2001:db8::/64")]
     Cidr(String),
-    /// A reservation's MAC.
+    /// The MAC of a reservation cannot be parsed.
     #[error("subnet {0:?}: {1}")]
     Mac(String, basalt_dhcp::BadMac),
-    /// A reservation's DUID.
+    /// The DUID of a reservation cannot be parsed.
     #[error("subnet {0:?}: {1}")]
     Duid(String, basalt_dhcp::v6::BadDuid),
-    /// It contradicts itself.
+    /// The concern contradicts itself.
     #[error(transparent)]
     Contradiction(#[from] basalt_dhcp::v6::ConfigError),
 }
 
 /// Converts and checks a concern. Scripts and HTTP loaders are announced on `http_port`.
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The first fault found.
 pub fn config(concern: &DhcpConcern, http_port: u16) -> Result<Config, BadConcern> {
     let subnets = concern.subnets6.iter().map(|it| subnet(it, http_port)).collect::<Result<_, _>>()?;
     let config = Config { subnets, serve_unknown: concern.serve_unknown, ..Config::default() };

@@ -1,8 +1,8 @@
-//! The DHCPv6 server: sockets, the lease file and facts around the pure core of `basalt_dhcp::v6`.
+//! The DHCPv6 server: sockets, the lease file and facts around the sans-IO core of `basalt_dhcp::v6`.
 //!
-//! It works as [`dhcp`](crate::dhcp) does: messages are answered in batches, all leases of a batch become durable with one sync, then
-//! the replies leave. It opens its port only where the concern has IPv6 subnets. Clients know it by a DUID of its own, which is made once and
-//! kept beside the leases.
+//! It works like [`dhcp`](crate::dhcp): messages are answered in batches, all leases of a batch become durable with one
+//! sync, then the replies leave. It opens its port only if the concern has IPv6 subnets. It has a DUID of its own, made
+//! once and stored beside the leases.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +42,7 @@ mod wire;
 
 use wire::Wire;
 
-/// How often leases are looked through for expired ones.
+/// The interval of the search for expired leases.
 const TICK: Duration = Duration::from_secs(5);
 
 /// The server behind all sockets.
@@ -59,22 +59,22 @@ pub struct Dhcp6 {
 #[derive(Debug)]
 struct Core {
     server: Server,
-    /// What orders leases is this core's lock. `None` until there is the core.
+    /// The lease file. It is written under the core's lock, so in the order of the leases. `None` until the core
+    /// exists.
     log: Option<LeaseLog<Lease>>,
     clock: Clock,
     shortages: Shortages,
-    /// When leases were lost.
+    /// When lease records were lost.
     lost_at: Option<Time>,
     /// There are subnets to serve.
     wanted: bool,
 }
 
 impl Dhcp6 {
-    /// Reads `DIR/duid`, and reads and compacts `DIR/leases6`. Where leases were lost, dynamic addresses are withheld
-    /// until those must have ended.
+    /// Reads `DIR/duid`, and reads and compacts `DIR/leases6`. If leases were lost, dynamic addresses are withheld
+    /// until those leases must have ended.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: a file cannot be read or written.
     pub fn open(
         data_dir: &Path,
         ran_before: bool,
@@ -86,7 +86,7 @@ impl Dhcp6 {
         let (duid, had_one) = own_duid(&data_dir.join("duid"))?;
         let clock = facts.clock().clone();
         let path = data_dir.join(lease_file::V6);
-        // A directory of a version before has neither DUID nor leases: it has leased nothing.
+        // A data directory of an earlier version has neither DUID nor leases: its rack leased nothing.
         let file = lease_file::open(&path, ran_before && had_one, &clock, |lease: &Lease| lease.granted)?;
         let now = clock.now();
         let mut journal = file.journal;
@@ -112,7 +112,7 @@ impl Dhcp6 {
         Ok(Self { core, clock, http_port, presence, facts, boot })
     }
 
-    /// Takes another concern; it was checked before. False: it cannot be used, and the one before stays.
+    /// Applies a concern that was checked before. False: it cannot be used, and the previous one stays.
     pub fn configure(&self, concern: &DhcpConcern, loaders: &Loaders) -> bool {
         let mut core = self.lock();
         let config = config::config(concern, self.http_port).map(|mut config| {
@@ -135,13 +135,13 @@ impl Dhcp6 {
         true
     }
 
-    /// Whether there are subnets to serve.
+    /// True if there are subnets to serve.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.lock().wanted
     }
 
-    /// Leases that still run on addresses outside of this rack's blocks, and how long it may know of too few of them.
+    /// Leases that still run on addresses outside this rack's blocks, and how long this list may be incomplete.
     #[must_use]
     pub fn leftover(&self) -> (Vec<Leftover>, Duration) {
         let (core, now) = (self.lock(), self.clock.now());
@@ -153,17 +153,17 @@ impl Dhcp6 {
         (leftover, lease_file::unsure(core.lost_at, longest, now))
     }
 
-    /// A region has stored this lease: its renewals may take the whole lease time.
+    /// Notes that a region has stored this lease: its renewals may take the whole lease time.
     pub fn acknowledge(&self, address: Ipv6Addr, mac: Option<Mac>) {
         let mut core = self.lock();
         if let Some(lease) = core.server.acknowledge(self.clock.now(), address, mac).cloned() {
-            // Lost, it is acknowledged again with the next renewal.
+            // If this record is lost, the region acknowledges the lease again with the next renewal.
             drop(core.keep(vec![lease]));
         }
     }
 
-    /// Takes what a region says that this rack granted; `is_complete`: that is all that it knows. Dynamic addresses are then withheld for a
-    /// shorter time.
+    /// Takes this rack's leases that a region reports. `is_complete`: the region has sent all that it knows, so dynamic
+    /// addresses are withheld for a shorter time.
     pub fn learn(&self, leases: &[RackLease], is_complete: bool) {
         let now = self.clock.now();
         let mut core = self.lock();
@@ -175,28 +175,27 @@ impl Dhcp6 {
         if !leases.is_empty() {
             tracing::info!(leases = leases.len(), "leases of IPv6 that this rack had lost are known again");
         }
-        // What is not kept of these is told again, should they be lost again.
+        // A lease that is not written here is reported again if it is lost again.
         drop(core.keep(leases));
         if let Some(at) = core.lost_at.filter(|_| is_complete) {
             core.server.withhold_dynamic_until(lease_file::withheld_until(at, true));
         }
     }
 
-    /// How many leases run.
+    /// The number of running leases.
     #[must_use]
     pub fn bound(&self) -> usize {
         self.lock().server.bound(self.clock.now())
     }
 
-    /// Takes note of which addresses this rack has on which of its interfaces.
+    /// Sets the addresses that this rack has on each of its interfaces.
     pub fn set_links(&self, links: BTreeMap<u32, Vec<Ipv6Addr>>) {
         self.lock().server.set_links(links);
     }
 
     /// Answers on one interface until cancelled.
     ///
-    /// # Errors
-    /// What failed.
+    /// # Errors `io::Error`: a socket cannot be opened or read.
     pub async fn serve(
         self: &Arc<Self>,
         at: &Served6,
@@ -246,7 +245,7 @@ impl Dhcp6 {
         locked(&self.core)
     }
 
-    /// Handles what came in on an interface: what may be sent once its leases are kept.
+    /// Handles the messages of an interface. Returns the answers, to be sent once their leases are written.
     fn handle(&self, batch: &[(Arrival, Vec<u8>)]) -> (Answered, Option<Kept>) {
         let (mut actions, mut traced) = (Vec::new(), Vec::new());
         let mut core = self.lock();
@@ -276,7 +275,8 @@ impl Dhcp6 {
         (Answered { actions, traced }, kept)
     }
 
-    /// Reports and sends what was answered. Where its leases are not kept, clients ask again.
+    /// Reports and sends answers. If the leases were not written, the answers with leases are dropped, and the clients
+    /// ask again.
     async fn send(&self, wire: &Wire, answered: Answered, kept: &Result<(), NotKept>) {
         for (mac, entry) in answered.traced {
             let entry = crate::dhcp::trace::kept(entry, kept.is_ok());
@@ -284,7 +284,7 @@ impl Dhcp6 {
         }
         let mut replies = Vec::new();
         for actions in answered.actions {
-            // A message's actions end at a lease that could not be kept.
+            // The actions of a message end at a lease that could not be written.
             for action in actions {
                 match action {
                     Action::Persist(_) if kept.is_err() => break,
@@ -294,7 +294,8 @@ impl Dhcp6 {
                 }
             }
         }
-        // Who has its address asks for its script at once, and that is then known.
+        // Send only after the reports: a client with its address asks for its script at once, and the lease must be
+        // known by then.
         for (via, to, bytes) in replies {
             wire.send(via, to, &bytes).await;
         }
@@ -327,7 +328,7 @@ impl Dhcp6 {
                 let message = format!("{who} found its address {} in use by another host", lease.address);
                 tracing::warn!(duid = %lease.duid, address = %lease.address, "address is in use by another host");
                 self.facts.tell(self.about(lease.mac).alarm("address_conflict", &message));
-                // The address rests until the record expires; the lease is over now.
+                // The address stays in quarantine until the record expires; the lease ends now.
                 self.ended(&Lease { expires: lease.granted, ..lease });
             }
             Event::Boot { duid, mac, address, client, url } => {
@@ -363,13 +364,13 @@ impl Dhcp6 {
         self.facts.tell(about.saw(self.lease_fact(lease, true)));
     }
 
-    /// A client whose hardware address cannot be known is nobody's.
+    /// The subject of a fact. A client whose hardware address is unknown belongs to no machine.
     fn about(&self, mac: Option<Mac>) -> About {
         mac.map_or_else(About::default, |mac| About::mac(mac, self.boot.borrow().as_deref()))
     }
 }
 
-/// What came of messages: the actions of each, and what is told of it.
+/// The results of messages: the actions of each, and lines for the trace.
 #[derive(Debug)]
 struct Answered {
     actions: Vec<Vec<Action>>,
@@ -381,13 +382,14 @@ fn locked(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
 }
 
 impl Core {
-    /// Has leases kept, in the order in which they were granted; `None` where there are none.
+    /// Queues leases for writing in the order in which they were granted; `None` if there are none.
     fn keep(&self, leases: Vec<Lease>) -> Option<Kept> {
         let log = self.log.as_ref().filter(|_| !leases.is_empty())?;
         Some(log.keep(leases))
     }
 
-    /// An address that could not be granted is not advertised: its client would choose it rather than another rack's.
+    /// Drops an ADVERTISE with an address if leases cannot be written: the client would choose it rather than another
+    /// rack's.
     fn held_back(&self, packet: &Packet, actions: Vec<Action>) -> Vec<Action> {
         let fails = self.log.as_ref().is_some_and(LeaseLog::fails);
         match packet.kind {
@@ -407,7 +409,7 @@ impl Core {
     }
 }
 
-/// A lease of this rack as a region tells it; `None`: it is none of an IPv6 address, or has ended.
+/// Converts a lease of this rack that a region reports; `None` if it has no IPv6 address, or has ended.
 fn told(lease: &RackLease, now: Time) -> Option<Told> {
     let is_own = lease.by() == Grantor::Self_ && !lease.given_back;
     let runs = Duration::from_millis(u64::try_from(lease.ends_in_ms).ok().filter(|_| is_own)?);
@@ -415,7 +417,7 @@ fn told(lease: &RackLease, now: Time) -> Option<Told> {
     Some(Told { address, mac: lease.mac.parse().ok(), subnet, ends: now + runs })
 }
 
-/// The DUID in this file; one of a new UUID where there is none. Whether there was.
+/// Reads the DUID from this file, or makes one from a new UUID. True if the file existed.
 fn own_duid(path: &Path) -> io::Result<(Duid, bool)> {
     let mut had_one = false;
     match std::fs::read_to_string(path) {

@@ -1,4 +1,4 @@
-//! DHCPv6 messages as the trace of a boot has them: what was asked, and what was answered, or why not.
+//! DHCPv6 messages in the trace of a boot: each request with its answer, or with the reason why there was none.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use crate::dhcp::trace::{asker, client_in_words, replaced};
 use crate::trace::{Asker, Entry, Trace, reason};
 
-/// What a message came to, and whose it is; `None` where it is of no boot.
+/// The trace line of a message, and its MAC; `None` if it belongs to no boot.
 pub(super) fn message(
     trace: &Trace,
     server: &Server,
@@ -23,7 +23,7 @@ pub(super) fn message(
 ) -> Option<(Mac, Entry)> {
     let client = boot_client(packet);
     if let Some(heard) = infiniband(packet) {
-        // It gets addresses as others do, so only its boot is told.
+        // An InfiniBand client gets addresses like any other, so only its boot is traced.
         client?;
         let question = question(packet, client);
         let question = Entry { asked: format!("{}, {heard}", question.asked).into(), ..question };
@@ -53,7 +53,7 @@ fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     Entry { service: "dhcp6", asker, asked: asked.into(), opens, ..Entry::default() }
 }
 
-/// The answer in words. `lacks` says why a boot client was told nothing to boot, should that be so.
+/// The answer as text. `lacks` is the reason for a missing boot file, for a boot client that got none.
 fn answered(
     entry: Entry,
     lacks: Option<(&'static str, String)>,
@@ -98,7 +98,7 @@ fn answered(
     Some(Entry { answered: answered.into(), reason: why, address: settled.copied(), ..entry })
 }
 
-/// A reply that went to its client itself, and the addresses in it.
+/// A reply sent directly to its client, and the addresses in it.
 fn reply(bytes: &[u8]) -> Option<(Packet, Vec<IpAddr>)> {
     let reply = ingress::parse(bytes).ok()?;
     if !matches!(reply.kind, MessageType::Advertise | MessageType::Reply) {

@@ -1,6 +1,8 @@
-//! One interface's sockets: those of the groups that clients and relays send to, and one of each of this rack's addresses. A reply leaves from the
-//! socket that its request came by, so that it comes from where a client or relay expects it; one to a relay that is not on the link goes as the routes
-//! say, from the address that the request came to, or from this interface's first where that was a group.
+//! The sockets of one interface: for the multicast groups of clients and relays, and for each of this rack's addresses.
+//!
+//! A reply leaves from the socket that its request came to: the client or relay expects that address. A reply to a
+//! relay that is not on the link follows the routing table. Its source is the address that the request was sent to or,
+//! for a multicast group, the first address of this interface.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,10 +15,10 @@ use tokio::net::UdpSocket;
 
 use crate::interfaces::{self, Served6};
 
-/// Messages of one socket that are answered with one sync.
+/// The most messages of one socket in a batch; each batch is written to disk with one sync.
 const BATCH: usize = 256;
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// All servers and relays of a link, and all servers of a site (RFC 8415 §7.1).
+/// The multicast groups: all servers and relays of a link, and all servers of a site (RFC 8415 §7.1).
 const GROUPS: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2), Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 1, 3)];
 
@@ -24,9 +26,9 @@ const GROUPS: [Ipv6Addr; 2] =
 #[derive(Debug)]
 pub(super) struct Wire {
     interface: u32,
-    /// With the address that messages come to; `None`: to all servers.
+    /// Each socket with the address that messages are sent to; `None`: a multicast group.
     sockets: Vec<(Option<Ipv6Addr>, UdpSocket)>,
-    /// What relays are sent leaves by these.
+    /// Sockets for replies to relays, by local address. They follow the routing table.
     routed: Vec<(Ipv6Addr, UdpSocket)>,
 }
 
@@ -54,7 +56,7 @@ impl Wire {
         Ok(Self { interface: at.index, sockets, routed })
     }
 
-    /// Waits until something is there to be received.
+    /// Waits until a message can be received.
     pub(super) async fn readable(&self) -> io::Result<()> {
         poll_fn(|context| {
             let mut ready = self.sockets.iter().map(|(_, socket)| socket.poll_recv_ready(context));
@@ -63,10 +65,10 @@ impl Wire {
         .await
     }
 
-    /// What is there, from every socket in turn.
+    /// Receives the waiting messages from every socket in turn.
     pub(super) fn receive(&self) -> io::Result<Vec<(Arrival, Vec<u8>)>> {
         let mut messages = Vec::new();
-        // One byte more than is read: what is too long shows.
+        // One byte longer than the longest message, so that a longer one is detected.
         let mut buffer = [0; ingress::MAX_DATAGRAM + 1];
         for (to, socket) in &self.sockets {
             for _ in 0..BATCH {
@@ -107,7 +109,7 @@ impl Wire {
 }
 
 impl Wire {
-    /// The routed socket of an address, or of the first where there is none of it.
+    /// The routed socket with this address, or else the first one.
     fn from(&self, own: Option<Ipv6Addr>) -> Option<&(Ipv6Addr, UdpSocket)> {
         self.routed.iter().find(|(local, _)| Some(*local) == own).or_else(|| self.routed.first())
     }

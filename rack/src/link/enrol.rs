@@ -1,4 +1,4 @@
-//! Enrolment: a one-time secret and a certificate request, exchanged for a certificate of the region's CA.
+//! Enrolment: the rack exchanges a one-time secret and a certificate request for a certificate of the region's CA.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::hash::sha256;
 use crate::identity::{Identity, IdentityError, Membership};
 use crate::lease_file;
 
-/// How long regions that do not answer are tried.
+/// How long to go on trying if no region answers.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two rounds over all of them.
+/// The wait between two rounds over all regions.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How long one region may take to answer.
+/// The longest wait for the answer of one region.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// Why the rack is not enrolled.
+/// The reason why the rack did not enrol.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
-    /// A region said no.
+    /// A region refused the rack.
     #[error("region {0} refuses to enrol this rack: {1}; ask for a new join token")]
     Refused(String, String),
-    /// None could be asked.
+    /// No region could be reached.
     #[error("no region could be asked for 60 seconds; the last one, {0}, said: {1}")]
     Unreachable(String, String),
-    /// It answered something else than was asked for.
+    /// The region's CA is not the one in the join token.
     #[error("region {0} answered with another CA than the join token names")]
     WrongCa(String),
-    /// This rack's own files or cryptography.
+    /// This rack's files or key cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// TLS could not be set up.
@@ -42,10 +42,9 @@ pub enum EnrolError {
     Tls(#[from] rustls::Error),
 }
 
-/// Enrols, and keeps what came of it.
+/// Enrols, and stores the answer.
 ///
-/// # Errors
-/// Why not.
+/// # Errors `EnrolError`: no region enrolled the rack, or the answer cannot be stored.
 pub async fn enrol(
     identity: &Identity,
     name: &str,
@@ -122,7 +121,7 @@ fn keep(
     };
     let before = identity.membership()?;
     if reply.replaces && before.is_none_or(|before| before.rack_uid != membership.rack_uid) {
-        // The other rack's leases are not here: that is known before this one is in its place.
+        // The leases of the replaced rack are not here. Note the loss before this rack takes its place.
         let data_dir = identity.data_dir();
         lease_file::note_loss(data_dir, clock.now())
             .map_err(|error| IdentityError::File(data_dir.to_owned(), error))?;

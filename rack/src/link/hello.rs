@@ -1,7 +1,8 @@
-//! How a rack introduces itself, and does so again when its addresses have changed, or it can no longer write to its disk.
+//! The hello of a rack, repeated when its addresses change or when it can no longer write to its disk.
 //!
-//! Regions divide subnets among the racks that answer in them. An interface that has no address yet as the rack starts is
-//! waited for, and a change is told once it has lasted: each moves blocks of addresses from one rack to another.
+//! Regions divide subnets among the racks that have addresses in them, so a change moves address blocks between racks.
+//! Therefore the rack waits, at its start, for an interface without an address, and reports a change only after it has
+//! lasted.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,14 +18,14 @@ use crate::facts::health;
 use crate::interfaces;
 use crate::settings::Settings;
 
-/// How long interfaces without an address are waited for.
+/// The longest wait for interfaces without an address.
 const READY: Duration = Duration::from_secs(10);
-/// Between two looks at them meanwhile.
+/// The interval of the checks during that wait.
 const SOON: Duration = Duration::from_millis(250);
-/// Between two looks at addresses; what two in a row see is told.
+/// The interval of the checks for changed addresses. A change is reported when two checks in a row see it.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Ends when each served interface has an address, or has had time enough to get one.
+/// Ends when each served interface has an address, or when the wait is over.
 pub(super) async fn ready(settings: &Settings) {
     let wait = async {
         while interfaces::addresses(&settings.interfaces).is_ok_and(|(_, each_has_one)| !each_has_one) {
@@ -36,10 +37,9 @@ pub(super) async fn ready(settings: &Settings) {
     }
 }
 
-/// As this rack introduces itself now.
+/// The hello of this rack at this moment.
 ///
-/// # Errors
-/// The operating system's: who cannot see its addresses tells nothing of them.
+/// # Errors `io::Error`: the interfaces cannot be listed; then no hello is sent.
 pub(super) fn of(context: &Context, me: &Me) -> io::Result<Hello> {
     Ok(Hello {
         rack_uid: me.rack_uid.clone(),
@@ -62,7 +62,7 @@ fn serves(settings: &Settings) -> io::Result<Serves> {
     })
 }
 
-/// Introduces this rack again whenever its addresses, or what it says of its disk, are others than those that were told, until the link ends.
+/// Sends a new hello whenever the addresses or the state of the disk differ from the last one, until the link ends.
 pub(super) async fn again(
     context: &Context,
     me: &Me,
@@ -73,7 +73,7 @@ pub(super) async fn again(
     loop {
         tokio::time::sleep(LOOK).await;
         if context.facts.disk().problem().is_some() {
-            // Whether facts can be written shows when one is.
+            // The result of a write shows if facts can be written again.
             let _ = context.facts.record(health(basalt_proto::DISK, None)).await;
         }
         let now = match of(context, me) {

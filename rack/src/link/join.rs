@@ -1,4 +1,4 @@
-//! The join token: `base64url(JSON {"urls": […], "ca_sha256": HEX, "secret": …})`, made by a region, used once.
+//! The join token: `base64url(JSON {"urls": […], "ca_sha256": HEX, "secret": …})`. A region makes it; it is used once.
 
 use base64::Engine;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// A join token's content.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
-    /// Regions: `https://HOST:PORT` or `HOST:PORT`.
+    /// The regions: `https://HOST:PORT` or `HOST:PORT`.
     pub urls: Vec<String>,
-    /// SHA-256 of the CA's certificate (DER), hexadecimal.
+    /// The SHA-256 of the CA's certificate (DER), hexadecimal.
     pub ca_sha256: String,
-    /// What the region exchanges for a certificate.
+    /// The one-time secret that the region exchanges for a certificate.
     pub secret: String,
 }
 
@@ -24,25 +24,24 @@ impl std::fmt::Debug for JoinToken {
     }
 }
 
-/// Why a text is not a join token.
+/// The reason why a text is not a join token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadJoinToken {
-    /// Cut off, or something else.
+    /// The text is cut off, or is something else.
     #[error("the join token is not complete; copy it again from the region")]
     Malformed,
-    /// An URL nobody can dial.
+    /// A URL in the token has another form than `https://HOST:PORT`.
     #[error("the join token names region {0:?}, which is not https://HOST:PORT")]
     Url(String),
-    /// Not a hash.
+    /// The fingerprint in the token is not a SHA-256.
     #[error("the join token's CA fingerprint is not a SHA-256")]
     Fingerprint,
 }
 
 impl JoinToken {
-    /// Reads a token.
+    /// Parses a token.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors `BadJoinToken`: the first fault found.
     pub fn parse(text: &str) -> Result<Self, BadJoinToken> {
         let text = text.trim();
         let json = URL_SAFE_NO_PAD
@@ -68,10 +67,9 @@ impl JoinToken {
     }
 }
 
-/// `HOST:PORT` of a region, however it is written.
+/// The `HOST:PORT` of a region, in any of its forms.
 ///
-/// # Errors
-/// Not an address.
+/// # Errors `BadJoinToken::Url`: the text is no address.
 pub fn address(url: &str) -> Result<String, BadJoinToken> {
     basalt_proto::region::address(url).ok_or_else(|| BadJoinToken::Url(url.to_owned()))
 }

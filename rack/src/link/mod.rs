@@ -1,11 +1,12 @@
-//! The link to the regions: enrolment, one stream to each region process, facts out, concerns and commands in.
+//! The links to the regions: enrolment, one stream to each region process, facts out, concerns and commands in.
 //!
-//! Every region of the list is dialled, and dialled again with a growing pause when its link ends. All of them may send concerns
-//! and power commands (what is old is refused by [`concern`](crate::concern) and [`epochs`](crate::epochs)); facts leave on one link at a time, so that they
-//! arrive in order.
+//! The rack dials every region of its list, and dials it again with a growing pause when its link ends. All regions may
+//! send concerns and power commands; old ones are refused by [`concern`](crate::concern) and [`epochs`](crate::epochs).
+//! Facts leave on one link at a time, so that they arrive in order.
 //!
-//! A link to a region whose incarnation another one has replaced is ended at once. Facts that it had not acknowledged stay in the
-//! spool, and leave on the next link; what it had acknowledged is with it alone, as is whatever a backup came too early for.
+//! A link to a region whose incarnation was replaced is ended at once. Facts that this region has not acknowledged stay
+//! in the spool and leave on the next link. Facts that it has acknowledged are lost with it, as are all changes since
+//! the backup that the new incarnation came from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,32 +40,32 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A link that lasted this long starts over with the shortest pause.
 const LASTED: Duration = Duration::from_secs(5);
 
-/// What a link works with.
+/// The services and state that links use.
 #[derive(Debug)]
 pub struct Context {
-    /// Who this rack is.
+    /// The rack's identity.
     pub identity: Arc<Identity>,
-    /// Where it answers machines.
+    /// The rack's settings, with the interfaces and addresses that it serves.
     pub settings: Arc<Settings>,
-    /// Its concerns.
+    /// The rack's concerns.
     pub concerns: Arc<ConcernStore>,
-    /// Incarnations and epochs.
+    /// The incarnation in force, and the epochs of BMCs.
     pub epochs: Arc<Epochs>,
-    /// Its arbiter of BMCs.
+    /// The arbiter of the BMCs.
     pub power: Arc<Power>,
-    /// Its spool.
+    /// The spool of facts.
     pub facts: Facts,
-    /// Its lines of logs.
+    /// The log lines that the rack received.
     pub logs: Logs,
-    /// Its DHCP server, told which leases a region has stored.
+    /// The DHCP server. It is told when a region has stored its leases.
     pub dhcp: Arc<Dhcp>,
-    /// Where blobs come from: filled with living links.
+    /// The source of blobs. It has the channels of all living links.
     pub origin: Arc<origin::RegionOrigin>,
-    /// What enrolment gave, as it is on disk.
+    /// The rack's membership, as stored on disk.
     pub membership: Arc<Mutex<Membership>>,
-    /// Facts leave on one link at a time. Holds the number of the next one.
+    /// Facts leave on one link at a time: the one that holds this lock. The value is the number of the next fact.
     pub delivery: Arc<Mutex<u64>>,
-    /// Cancelled when a region says that this rack is deleted.
+    /// Cancelled when a region says that this rack was deleted.
     pub deleted: CancellationToken,
 }
 
@@ -136,7 +137,7 @@ async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: Ca
         if lasted || !failing {
             tracing::warn!(region = %address, %error, "link to the region ended; dialling again");
         }
-        // The first failure says since when the region does not answer.
+        // The time of the first failure shows since when the region does not answer.
         if was_linked || !is_told {
             context.facts.tell(health(&format!("{LINK}{address}"), Some(&error.to_string())));
             is_told = true;
@@ -151,7 +152,7 @@ async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: Ca
     context.origin.remove(&address);
 }
 
-/// Between half the pause and all of it, so that racks do not dial in step.
+/// A random part of the pause, between half and all of it, so that racks do not dial in step.
 fn spread(pause: Duration) -> Duration {
     let mut byte = [0];
     aws_lc_rs::rand::fill(&mut byte).ok();

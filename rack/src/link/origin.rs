@@ -1,4 +1,4 @@
-//! Blobs from the regions that are linked.
+//! Fetches blobs from the linked regions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -15,29 +15,29 @@ use tonic::transport::Channel;
 
 use crate::blobs::{BlobOrigin, BlobStream, OriginError};
 
-/// Living links, by the region's address.
+/// The living links, by the region's address.
 #[derive(Debug, Default)]
 pub struct RegionOrigin {
     channels: Mutex<BTreeMap<String, Channel>>,
-    /// Since when the others are not linked.
+    /// Since when each other region is not linked.
     unlinked: Mutex<HashMap<String, Instant>>,
 }
 
 impl RegionOrigin {
-    /// A link is up.
+    /// Adds the channel of a new link.
     pub fn insert(&self, address: &str, channel: Channel) {
         self.unlinked.lock().unwrap_or_else(PoisonError::into_inner).remove(address);
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).insert(address.to_owned(), channel);
     }
 
-    /// A link is down.
+    /// Removes the channel of a link that ended.
     pub fn remove(&self, address: &str) {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).remove(address);
         let mut unlinked = self.unlinked.lock().unwrap_or_else(PoisonError::into_inner);
         unlinked.entry(address.to_owned()).or_insert_with(Instant::now);
     }
 
-    /// Whether there is a link to the region at this address.
+    /// True if there is a link to the region at this address.
     #[must_use]
     pub fn is_linked(&self, address: &str) -> bool {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).contains_key(address)
@@ -49,7 +49,7 @@ impl RegionOrigin {
         !self.channels.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// How long there has been none, where there is none now and this rack has tried.
+    /// How long the region has not been linked. `None` if it is linked, or was never tried.
     #[must_use]
     pub fn unlinked_for(&self, address: &str) -> Option<Duration> {
         self.unlinked.lock().unwrap_or_else(PoisonError::into_inner).get(address).map(Instant::elapsed)

@@ -1,4 +1,4 @@
-//! The rack's certificate is renewed before it ends, over whichever link is up. The key stays: agents pin it.
+//! Renews the rack's certificate before it expires, over any link that is up. The key stays: agents pin it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::clock::wall_ms;
 use crate::facts::health;
 use crate::identity::{IdentityError, Membership};
 
-/// How long before its end a certificate is renewed: a third of how long regions make them last.
+/// How long before its expiry a certificate is renewed: a third of its lifetime.
 const BEFORE: Duration = Duration::from_secs(30 * 86_400);
-/// How often it is looked at, and a renewal that failed tried again.
+/// The interval of the check. A failed renewal is tried again after it.
 const LOOK: Duration = Duration::from_secs(3600);
-/// How long a region may take to answer.
+/// The longest wait for a region's answer.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// Why a certificate is not renewed. It is tried again.
+/// The reason why a certificate was not renewed. It is tried again.
 #[derive(Debug, thiserror::Error)]
 enum RenewError {
     #[error("the region says: {0}")]
@@ -30,7 +30,7 @@ enum RenewError {
     Identity(#[from] IdentityError),
 }
 
-/// Whether a certificate that ends then is to be renewed now; both Unix milliseconds.
+/// True if a certificate with this expiry must be renewed now; both in Unix milliseconds.
 const fn is_due(not_after_ms: i64, now_ms: i64) -> bool {
     not_after_ms.saturating_sub(now_ms) < BEFORE.as_millis() as i64
 }
@@ -38,7 +38,7 @@ const fn is_due(not_after_ms: i64, now_ms: i64) -> bool {
 /// Keeps the certificate valid as long as the link lasts.
 pub(super) async fn keep_valid(context: &Context, channel: Channel) -> Infallible {
     loop {
-        // One link at a time: where two are up, the second finds it done.
+        // One link at a time: with two links, the second one finds the renewed certificate.
         let mut membership = context.membership.lock().await;
         if is_due(membership.not_after_unix_ms, wall_ms()) {
             let problem = match renewed(context, channel.clone(), &mut membership).await {

@@ -1,4 +1,4 @@
-//! One link: hello, welcome, and then both directions at once until it breaks.
+//! One link: hello, welcome, then messages in both directions until it breaks.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -21,33 +21,33 @@ use crate::facts::health;
 use crate::identity::IdentityError;
 use crate::logs::deliver;
 
-/// How long the region may take to welcome this rack.
+/// The longest wait for the region's welcome.
 const WELCOME: Duration = Duration::from_secs(10);
-/// How long it may take to store a batch of facts.
+/// The longest wait until a batch of facts is stored.
 const STORE: Duration = Duration::from_secs(60);
-/// The largest message taken: a boot concern of a thousand machines with tasks has some megabytes.
+/// The largest message accepted, in bytes: a boot concern of a thousand machines with tasks has some megabytes.
 const MAX_MESSAGE: usize = 64 << 20;
-/// Messages on their way out.
+/// The most messages that wait to be sent.
 const OUTBOX: usize = 64;
 
-/// As whom the rack says hello.
+/// The identity in the rack's hello.
 #[derive(Debug)]
 pub struct Me {
-    /// Its uid.
+    /// The rack's uid in the region.
     pub rack_uid: String,
-    /// Its name.
+    /// The rack's name.
     pub name: String,
-    /// The regions to dial: a welcome changes them.
+    /// The regions to dial. A welcome may add some.
     pub regions: Arc<watch::Sender<BTreeSet<String>>>,
 }
 
-/// Why a link ended.
+/// The reason why a link ended.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// It could not be dialled.
+    /// The region could not be dialled.
     #[error("{0}")]
     Dial(String),
-    /// The region ended it.
+    /// The region ended the link with a status.
     #[error("the region ended the link: {0}")]
     Status(#[from] Box<tonic::Status>),
     /// The region closed the stream.
@@ -56,26 +56,25 @@ pub enum LinkError {
     /// The region has deleted this rack.
     #[error("the region has deleted this rack")]
     Deleted,
-    /// No welcome, or no acknowledgement.
+    /// The welcome or an acknowledgement did not arrive in time.
     #[error("the region did not answer in time: {0}")]
     Silent(&'static str),
-    /// The region's database was replaced by another.
+    /// The incarnation of the region's database was replaced by another one.
     #[error(
         "the region runs on incarnation {0} of its database, which another one has replaced; restart that region process"
     )]
     Retired(String),
-    /// This rack's certificate.
+    /// This rack's certificate cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// This rack's disk.
+    /// This rack's disk failed.
     #[error("this rack's disk: {0}")]
     Disk(#[from] std::io::Error),
 }
 
 /// Dials a region and serves the link until it ends.
 ///
-/// # Errors
-/// Why it ended.
+/// # Errors `LinkError`: the reason for the end.
 pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infallible, LinkError> {
     let config = Arc::new(context.identity.region_tls()?);
     let channel = tls::connect(address, config)
@@ -103,7 +102,7 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
         ended = hello::again(context, me, hello, &outbox) => ended,
         never = renew::keep_valid(context, channel.clone()) => match never {},
         never = deliver::deliver(&context.logs, address, channel) => match never {},
-        // What it would still take of the spool, nobody would know.
+        // A retired incarnation must not acknowledge facts: they would be lost. End the link.
         () = context.epochs.replaced(&welcome.incarnation) => Err(LinkError::Retired(welcome.incarnation)),
     }
 }
@@ -129,7 +128,7 @@ fn enter(context: &Context, address: &str, me: &Me, welcome: &Welcome) -> Result
     me.regions.send_if_modified(|known| {
         let changed = *known != regions && !regions.is_subset(known);
         if changed {
-            // Addresses that work now are kept, even if this region does not know them.
+            // Keep the addresses that work now, even if this region does not know them.
             known.extend(regions.iter().cloned());
         }
         changed
@@ -172,19 +171,20 @@ async fn listen(
                 send(outbox, from_rack::Message::Pong(Pong { nonce: ping.nonce })).await?;
             }
             Some(from_region::Message::Leases(leases)) => {
-                // What has begun ends, also where the link does.
+                // Run in a task of its own, so that it completes even if the link ends.
                 let dhcp = Arc::clone(&context.dhcp);
                 tokio::spawn(async move { dhcp.learn(leases).await }).await.map_err(std::io::Error::other)?;
             }
             Some(from_region::Message::Forget(_)) => return Err(LinkError::Deleted),
-            // Other regions are there now.
+            // The list of regions has changed.
             Some(from_region::Message::Welcome(welcome)) => enter(context, address, me, &welcome)?,
             None => {}
         }
     }
 }
 
-/// Sends facts, one batch at a time, once it is this link's turn. A region of another version may not know what a trace of a boot is.
+/// Sends facts, one batch at a time, once it is this link's turn. Traces of boots are left out if the region's version
+/// does not know them.
 async fn deliver(
     context: &Context,
     outbox: &mpsc::Sender<FromRack>,
@@ -192,7 +192,7 @@ async fn deliver(
     takes_boot_traces: bool,
 ) -> Result<Infallible, LinkError> {
     let turn = async {
-        // Until then nothing is acknowledged on this link.
+        // Drop acknowledgements until then: this link has sent no facts.
         loop {
             tokio::select! {
                 next = context.delivery.lock() => return Some(next),
@@ -239,7 +239,7 @@ async fn deliver(
     }
 }
 
-/// Takes a region's word of what time it is; 0: it does not say.
+/// Takes the time that a region sent; 0: it sent none.
 fn told(context: &Context, region_ms: i64) {
     if region_ms != 0 {
         context.facts.clock().told(region_ms);
@@ -251,7 +251,7 @@ fn waited(fact: &Fact, now_unix_ms: i64) -> u64 {
     u64::try_from(now_unix_ms.saturating_sub(fact.observed_unix_ms)).unwrap_or(0)
 }
 
-/// Leases that a region knows of may be renewed for their whole time.
+/// Notes that a region has stored these leases: they may be renewed for their whole time.
 fn stored(context: &Context, facts: Vec<Fact>) {
     for fact in facts {
         let Some(fact::Body::Lease(lease)) = fact.body else { continue };

@@ -18,17 +18,16 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use crate::hash::sha256;
 use crate::identity::provider;
 
-/// How long dialling may take, TLS included.
+/// The longest time to dial a region, TLS included.
 const DIAL: Duration = Duration::from_secs(10);
-/// HTTP/2 pings: a region that vanished is noticed within twice this.
+/// The interval of HTTP/2 pings: a dead region is noticed within twice this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Dials a region.
 ///
-/// # Errors
-/// It does not answer, or does not prove to be a region.
+/// # Errors The region does not answer, or its certificate is not a region's.
 pub async fn connect(address: &str, config: Arc<ClientConfig>) -> Result<Channel, tonic::transport::Error> {
-    // The scheme is for HTTP/2's pseudo-header alone; below it is TLS.
+    // The scheme is only used for HTTP/2's pseudo-header; the connection is TLS.
     let endpoint = Endpoint::from_shared(format!("http://{address}"))?
         .connect_timeout(DIAL)
         .http2_keep_alive_interval(KEEP_ALIVE)
@@ -63,10 +62,10 @@ async fn open(host: &str, port: u16, connector: TlsConnector) -> std::io::Result
     connector.connect(name, stream).await
 }
 
-/// TLS for enrolment: the server must present the CA with this fingerprint, and a region's certificate of it.
+/// The TLS settings for enrolment: the server must present the CA with this fingerprint and a region's certificate from
+/// it.
 ///
-/// # Errors
-/// Cryptography's.
+/// # Errors `Error`: TLS cannot be set up with this provider.
 pub fn pinned(ca_sha256: &str) -> Result<ClientConfig, Error> {
     let verifier = Arc::new(Pinned { ca_sha256: ca_sha256.to_owned() });
     let mut config = ClientConfig::builder_with_provider(provider())

@@ -1,12 +1,19 @@
-//! Facts on their way to a region: numbered, durable, in order, at least once.
+//! The spool of facts for a region: numbered, durable, delivered in order, at least once.
 //!
-//! Directory `spool/`: `uid` names this numbering, and `SEQ.facts` (20 digits, the number of its first fact) are append-only
-//! segments of [`record`]s. A fact is delivered only once it is durable, so a number that a region has seen is
-//! never given to another fact. A segment goes when everything in it is acknowledged. Facts in the last, partly acknowledged
-//! segment are delivered again after a restart.
+//! Directory `spool/`: `uid` names this numbering, and `SEQ.facts` (20 digits, the number of its first fact) are
+//! append-only segments of [`record`]s. A fact is delivered only once it is durable, so a number that a region has seen
+//! is never given to another fact. A segment is deleted when all of it is acknowledged. Facts in the last, partly
+//! acknowledged segment are delivered again after a restart.
 //!
-//! The spool is bounded. From a quarter on, traces of boots are not taken, and nobody misses them. From three quarters on, facts that only tell progress are not taken; when it is full the oldest
-//! segment is dropped. Both are said loudly, in the log and by a health fact.
+//! The size of the spool is limited:
+//!
+//! | fill | effect |
+//! | --- | --- |
+//! | a quarter | traces of boots are dropped silently |
+//! | three quarters | facts that only report progress are dropped |
+//! | full | the oldest segment is dropped |
+//!
+//! The last two are logged and reported by a health fact.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,12 +28,12 @@ use crate::durable;
 pub mod record;
 pub mod writer;
 
-/// How large the spool may become.
+/// The limits of the spool's size.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// All segments together, bytes.
+    /// The size of all segments together, in bytes.
     pub total: u64,
-    /// One segment, bytes: what is dropped at once when the spool is full.
+    /// The size of one segment, in bytes: what is dropped at once when the spool is full.
     pub segment: u64,
 }
 
@@ -36,19 +43,19 @@ impl Default for Limits {
     }
 }
 
-/// A segment this large is replaced as soon as all of it is acknowledged, so that little is delivered twice.
+/// A segment of this many bytes is replaced as soon as all of it is acknowledged, so that little is delivered twice.
 const WORTH_REPLACING: u64 = 64 << 10;
 
 #[derive(Debug)]
 struct Segment {
     first: u64,
-    /// The number after its last fact.
+    /// The number of the fact after its last one.
     next: u64,
     bytes: u64,
     path: PathBuf,
 }
 
-/// Where the last read ended, so that the next one need not search.
+/// The end of the last read, so that the next one need not search.
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     seq: u64,
@@ -56,12 +63,12 @@ struct Cursor {
     offset: u64,
 }
 
-/// What was done with a fact.
+/// The result of adding a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It has this number; not yet durable.
+    /// The fact has this number; it is not durable yet.
     Numbered(u64),
-    /// The spool is too full for a fact that can be missed.
+    /// The spool is too full for a fact of this kind.
     Skipped,
 }
 
@@ -82,10 +89,9 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Opens or creates the spool. What a crash cut short is removed.
+    /// Opens or creates the spool. Partial records from a crash are removed.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: a file cannot be read or written.
     pub fn open(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<Self> {
         let dir = data_dir.join("spool");
         durable::private_dir(&dir)?;
@@ -128,25 +134,25 @@ impl Spool {
         })
     }
 
-    /// Names this numbering.
+    /// The name of this numbering.
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Facts before this number are durable.
+    /// All facts before this number are durable.
     #[must_use]
     pub const fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// The number of the oldest fact that is kept, or of the next one.
+    /// The number of the oldest stored fact, or of the next one if there is none.
     #[must_use]
     pub fn oldest(&self) -> u64 {
         self.segments.first().map_or(self.next, |first| first.first)
     }
 
-    /// Numbers a fact. It is durable, and delivered, after the next [`Spool::sync`].
+    /// Gives a fact its number. It is durable, and delivered, after the next [`Spool::sync`].
     pub fn push(&mut self, mut fact: Fact) -> Taken {
         if self.size() > self.limits.total / 4 && matches!(fact.body, Some(fact::Body::BootTrace(_))) {
             return Taken::Skipped;
@@ -164,10 +170,9 @@ impl Spool {
         Taken::Numbered(fact.seq)
     }
 
-    /// Makes everything numbered so far durable.
+    /// Makes all numbered facts durable.
     ///
-    /// # Errors
-    /// The file system's: the facts since the last sync are gone, and their numbers are given again.
+    /// # Errors `io::Error`: the facts since the last sync are lost, and their numbers are used again.
     pub fn sync(&mut self) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -203,10 +208,10 @@ impl Spool {
         Ok(())
     }
 
-    /// Durable facts from this number on, in order, up to about this many bytes; from the oldest there is, when the number is lower.
+    /// Durable facts from this number on, in order, up to about this many bytes. Starts at the oldest fact if the
+    /// number is lower.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: a segment cannot be read.
     pub fn read(&mut self, from: u64, max_facts: usize, max_bytes: usize) -> io::Result<Vec<Fact>> {
         let mut facts = Vec::new();
         let mut seq = from;
@@ -237,10 +242,9 @@ impl Spool {
         Ok(facts)
     }
 
-    /// A region has stored everything of this numbering up to `through`.
+    /// Notes that a region has stored all facts of this numbering up to `through`.
     ///
-    /// # Errors
-    /// The file system's.
+    /// # Errors `io::Error`: a segment cannot be removed or replaced.
     pub fn acknowledge(&mut self, uid: &str, through: u64) -> io::Result<()> {
         if uid != self.uid || through >= self.durable {
             tracing::warn!(
@@ -262,7 +266,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Bytes on disk and about to be.
+    /// The bytes on disk and in memory.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum::<u64>() + self.pending.len() as u64
@@ -289,7 +293,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Says it once per trouble.
+    /// Logs and reports a problem once until it is over.
     fn complain(&mut self, message: &str) {
         if std::mem::replace(&mut self.troubled, true) {
             return;
@@ -301,7 +305,7 @@ impl Spool {
     }
 }
 
-/// Whether a region can do without the fact.
+/// True if a region can do without the fact.
 fn tells_progress(fact: &Fact) -> bool {
     matches!(fact.body, Some(fact::Body::Progress(_) | fact::Body::BootRequest(_)))
 }
@@ -330,7 +334,7 @@ fn create(dir: &Path, first: u64) -> io::Result<(Segment, File)> {
     Ok((Segment { first, next: first, bytes: 0, path }, file))
 }
 
-/// Reads a segment and cuts off what is not a record, or not the record that belongs there.
+/// Reads a segment and cuts it off at the first damaged record or wrong number.
 fn recover(path: PathBuf) -> io::Result<Segment> {
     let first = first_of(&path).unwrap_or(1);
     let content = fs::read(&path)?;
@@ -476,7 +480,7 @@ mod tests {
         Push(usize),
         Sync,
         Acknowledge(u64),
-        /// Stop without warning; this share of what was not yet durable reaches the disk.
+        /// Stop without warning. This share of the bytes that are not durable reaches the disk.
         Crash(u8),
     }
 
@@ -496,7 +500,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
             let uid = spool.uid().to_owned();
-            // What was promised: number -> text; and how far it was acknowledged.
+            // The durable facts, number -> text, and the number up to which they are acknowledged.
             let mut promised: std::collections::BTreeMap<u64, String> = std::collections::BTreeMap::new();
             let mut pushed = Vec::new();
             let mut acknowledged = 0;
@@ -522,7 +526,7 @@ mod tests {
                         fs::write(&last, bytes).unwrap();
                         spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
                         prop_assert_eq!(spool.uid(), &uid);
-                        // Whole records that reached the disk count as durable from here on.
+                        // Complete records that reached the disk count as durable from here on.
                         for (seq, text) in pushed.drain(..) {
                             if seq < spool.durable() { promised.insert(seq, text); }
                         }

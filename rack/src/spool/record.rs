@@ -1,6 +1,6 @@
-//! The framing of a segment: records that show by themselves where a crash cut them.
+//! The framing of a segment. Each record has a checksum, so a record that a crash cut short is detected.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
 //! | 4 | length of the payload, little-endian |
 //! | 8 | first bytes of the payload's SHA-256 |
@@ -11,10 +11,10 @@ use prost::Message;
 use crate::hash::sha256;
 
 const HEADER: usize = 12;
-/// No message is larger.
+/// The largest payload, in bytes.
 pub const MAX_PAYLOAD: usize = 4 << 20;
 
-/// Appends a record. `false`: the message is too large for one.
+/// Appends a record. `false`: the message is too large.
 pub fn encode(bytes: &mut Vec<u8>, message: &impl Message) -> bool {
     let payload = message.encode_to_vec();
     let Some(length) = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= MAX_PAYLOAD) else {
@@ -26,7 +26,8 @@ pub fn encode(bytes: &mut Vec<u8>, message: &impl Message) -> bool {
     true
 }
 
-/// Reads the record at the start of the bytes: the message and the record's length. `None`: there is no whole record.
+/// Decodes the record at the start of the bytes: the message and the record's length. `None`: there is no complete
+/// record.
 #[must_use]
 pub fn decode<M: Message + Default>(bytes: &[u8]) -> Option<(M, usize)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,4 +1,4 @@
-//! The spool's thread, and the handle with which everything in the rack tells facts.
+//! The spool's thread, and the handle with which all parts of the rack report facts.
 
 use std::io;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::kill;
 use crate::meters::Meters;
 use crate::trace::Trace;
 
-/// Facts waiting for the disk.
+/// The most facts that wait for the disk.
 const QUEUE: usize = 16_384;
-/// Facts made durable by one sync.
+/// The most facts that one sync makes durable.
 const BATCH: usize = 4_096;
-/// Facts that are sent at once, and their bytes without the last one's.
+/// The most facts of one batch to a region, and their bytes without the last fact.
 const SENT_FACTS: usize = 512;
 const SENT_BYTES: usize = 1 << 20;
 const _: () = assert!(SENT_BYTES + super::record::MAX_PAYLOAD + (1 << 20) < basalt_proto::MAX_FROM_RACK);
@@ -32,10 +32,10 @@ enum Command {
     Stop,
 }
 
-/// A fact was not kept.
+/// The reason why a fact was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotKept {
-    /// The disk refused it.
+    /// The disk refused the fact.
     #[error("the fact could not be written to the spool: {0}")]
     Disk(String),
     /// The rack is stopping.
@@ -43,7 +43,7 @@ pub enum NotKept {
     Closed,
 }
 
-/// Tells facts. Cheap to clone.
+/// The handle to report facts. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Facts {
     commands: mpsc::Sender<Command>,
@@ -56,7 +56,7 @@ pub struct Facts {
     clock: Clock,
 }
 
-/// Stops the thread.
+/// The handle to stop the thread.
 #[derive(Debug)]
 pub struct SpoolThread {
     commands: mpsc::Sender<Command>,
@@ -65,8 +65,7 @@ pub struct SpoolThread {
 
 /// Opens the spool and starts its thread.
 ///
-/// # Errors
-/// The file system's.
+/// # Errors `io::Error`: the spool cannot be opened, or the thread cannot be started.
 pub fn start(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<(Facts, SpoolThread)> {
     let spool = Spool::open(data_dir, limits, clock.clone())?;
     let (commands, queue) = mpsc::channel(QUEUE);
@@ -85,14 +84,15 @@ pub fn start(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<(Facts
 }
 
 impl Facts {
-    /// Tells a fact without waiting for the disk, within its [budget](crate::gate). When the queue is full it is dropped, loudly.
+    /// Reports a fact without waiting for the disk, within its [budget](crate::gate). If the queue is full, the fact is
+    /// dropped and logged.
     pub fn tell(&self, fact: Fact) {
         if let Some(fact) = self.admitted(fact) {
             self.push(fact);
         }
     }
 
-    /// Tells leases whose budget has room again; all of them when the rack stops.
+    /// Reports leases whose budget has room again; all of them when the rack stops.
     pub fn tell_deferred(&self, stops: bool) {
         let due = if stops { self.gate.rest() } else { self.gate.due(self.clock.unix_now()) };
         for fact in due {
@@ -108,17 +108,16 @@ impl Facts {
         }
     }
 
-    /// Tells a fact that everybody can do without, while the queue is not half full.
+    /// Reports a dispensable fact, if less than half of the queue is used.
     pub fn tell_if_there_is_room(&self, fact: Fact) {
         if self.commands.capacity() > QUEUE / 2 {
             self.tell(fact);
         }
     }
 
-    /// Tells a fact and returns when it is durable, or at once where its [budget](crate::gate) is spent.
+    /// Reports a fact and returns when it is durable. Returns at once if its [budget](crate::gate) is used up.
     ///
-    /// # Errors
-    /// It is not durable.
+    /// # Errors `NotKept`: the fact is not durable.
     pub async fn record(&self, fact: Fact) -> Result<(), NotKept> {
         let Some(fact) = self.admitted(fact) else { return Ok(()) };
         let (reply, answer) = oneshot::channel();
@@ -126,7 +125,7 @@ impl Facts {
         answer.await.map_err(|_| NotKept::Closed)?.map_err(NotKept::Disk)
     }
 
-    /// Every fact passes here. `None`: it exceeds its budget.
+    /// Applies the budget; every fact passes here. `None`: the fact exceeds its budget.
     fn admitted(&self, fact: Fact) -> Option<Fact> {
         let (mut fact, now_ms) = (printable(fact), self.clock.unix_now());
         if fact.observed_unix_ms == 0 {
@@ -142,8 +141,7 @@ impl Facts {
 
     /// Durable facts from this number on: at most one batch.
     ///
-    /// # Errors
-    /// The file system's, or the rack is stopping.
+    /// # Errors `io::Error`: a segment cannot be read, or the rack is stopping.
     pub async fn read(&self, from: u64) -> io::Result<Vec<Fact>> {
         let closed = || io::Error::other("the spool is closed");
         let (reply, answer) = oneshot::channel();
@@ -151,7 +149,7 @@ impl Facts {
         answer.await.map_err(|_| closed())?
     }
 
-    /// A region has stored everything up to `through`.
+    /// Notes that a region has stored everything up to `through`.
     pub async fn acknowledge(&self, uid: &str, through: u64) {
         let command = Command::Acknowledge { uid: uid.to_owned(), through };
         if self.commands.send(command).await.is_err() {
@@ -159,37 +157,37 @@ impl Facts {
         }
     }
 
-    /// Changes when facts become durable: the number after the last one.
+    /// A watch on durable facts: its value is the number after the last one.
     #[must_use]
     pub fn durable(&self) -> watch::Receiver<u64> {
         self.durable.clone()
     }
 
-    /// Names the numbering.
+    /// The name of the numbering.
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// What of this rack's files can be written.
+    /// The state of the rack's files on disk.
     #[must_use]
     pub fn disk(&self) -> std::sync::Arc<Disk> {
         std::sync::Arc::clone(&self.disk)
     }
 
-    /// What machines ask as they boot, before it is told.
+    /// The trace of the requests of booting machines.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The clock that facts are dated by.
+    /// The clock that dates facts.
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// What was counted of everything that was told.
+    /// The rack's counters.
     #[must_use]
     pub fn meters(&self) -> &Meters {
         &self.meters
@@ -197,7 +195,7 @@ impl Facts {
 }
 
 impl SpoolThread {
-    /// Makes what was told durable and ends the thread.
+    /// Makes reported facts durable and ends the thread.
     pub async fn stop(self) {
         let stopped = async {
             self.commands.send(Command::Stop).await.ok();
@@ -217,7 +215,7 @@ fn run(
     disk: &Disk,
 ) {
     let mut stop = false;
-    // The number of the first fact that no region has stored, as far as is known.
+    // The number of the first fact that no region has stored, as far as this process knows.
     let mut unstored = spool.oldest();
     meters.spool(spool.durable().saturating_sub(unstored), spool.size());
     while !stop {
@@ -254,7 +252,7 @@ fn run(
             tracing::error!(%error, "the spool cannot be written; facts are lost until it can");
             (0..pushed).for_each(|_| meters.lost());
         }
-        // Only news wakes a reader: it reads, which comes through here, and would wake itself for ever.
+        // Wake readers only for new facts: a read passes through this loop, and would wake itself for ever.
         let now = spool.durable();
         publish.send_if_modified(|known| std::mem::replace(known, now) != now);
         for (reply, taken) in waiting {
@@ -283,7 +281,7 @@ fn run(
                 Command::Push(..) | Command::Stop => {}
             }
         }
-        // What the spool dropped does not wait any more.
+        // Facts that the spool dropped do not wait any more.
         unstored = unstored.max(spool.oldest());
         meters.spool(spool.durable().saturating_sub(unstored), spool.size());
     }
