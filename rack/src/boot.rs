@@ -37,7 +37,6 @@ pub enum Decision<'a> {
     /// It boots the ephemeral environment for one task.
     Ephemeral(Armed<'a>),
     /// It is undeclared and may be inspected: it boots the ephemeral environment when its turn comes.
-    /// network are inspected.
     Stranger(Stranger<'a>),
     /// It asks again in a few seconds.
     Wait,

@@ -1,4 +1,5 @@
-//! Settings of a BMC that its manager can change: users by slot, access by LAN, addresses. And its lock against guesses.
+//! The settings of a BMC that its manager can change: users by slot, access over LAN, addresses. Also its lockout after
+//! failed logins.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -10,9 +11,9 @@ use crate::server::User;
 
 /// The channel of the LAN interface.
 pub const LAN_CHANNEL: u8 = 1;
-/// Set User Password: the password is another (§22.30).
+/// Set User Password (§22.30): the tested password is another one.
 const PASSWORD_DIFFERS: CompletionCode = CompletionCode(0x80);
-/// Set User Password: it was stored with another length (§22.30).
+/// Set User Password (§22.30): the password was stored with another length.
 const PASSWORD_SIZE: CompletionCode = CompletionCode(0x81);
 
 /// A BMC's rules for passwords.
@@ -20,9 +21,10 @@ const PASSWORD_SIZE: CompletionCode = CompletionCode(0x81);
 pub struct PasswordPolicy {
     /// The fewest characters of a password.
     pub min: usize,
-    /// Most characters; more than 16 need the form of 20 octets.
+    /// The most characters; more than 16 need the 20-octet form.
     pub max: usize,
-    /// A capital letter, a small one, a digit and another character are needed, and no character twice in a row.
+    /// A password needs a capital letter, a small letter, a digit and another character, and no character twice in a
+    /// row.
     pub mixed: bool,
 }
 
@@ -44,12 +46,12 @@ impl PasswordPolicy {
     }
 }
 
-/// How a BMC treats guesses.
+/// The lockout of users after failed logins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lockout {
-    /// Failed logins until a user is locked.
+    /// The number of failed logins after which a user is locked.
     pub tries: u32,
-    /// For how long.
+    /// How long the user is locked.
     pub lasts: Duration,
 }
 
@@ -66,7 +68,7 @@ pub struct Lan {
     pub dhcp: bool,
     /// Its own MAC address.
     pub mac: [u8; 6],
-    /// Sessions are taken over LAN (access mode "always available").
+    /// Sessions over LAN are allowed (access mode "always available").
     pub enabled: bool,
 }
 
@@ -83,15 +85,15 @@ impl Default for Lan {
     }
 }
 
-/// A place for a user. Slot 1 is the anonymous one, and nobody's.
+/// A user slot. Slot 1 belongs to the anonymous user and has no user here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) name: Option<Username>,
     password: Option<Password>,
-    /// How many octets the password was set with.
+    /// The length that the password was set with, in octets.
     form: usize,
     pub(crate) enabled: bool,
-    /// On the LAN channel.
+    /// The highest privilege on the LAN channel.
     pub(crate) privilege: Option<Privilege>,
     /// It may open sessions over LAN.
     pub(crate) messaging: bool,
@@ -109,7 +111,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// So many slots, slot 1 included; the users from slot 2 on.
+    /// Accounts with this many slots, including slot 1; the users start at slot 2.
     #[must_use]
     pub fn new(slots: usize, users: Vec<User>) -> Self {
         let mut all = vec![Slot::default(); slots.max(users.len() + 1)];
@@ -127,44 +129,44 @@ impl Accounts {
         Self { slots: all, lan: Lan::default(), policy: PasswordPolicy::default(), lockout: None }
     }
 
-    /// With these LAN settings.
+    /// The accounts with these LAN settings.
     #[must_use]
     pub fn with_lan(mut self, lan: Lan) -> Self {
         self.lan = lan;
         self
     }
 
-    /// With rules for passwords.
+    /// The accounts with rules for passwords.
     #[must_use]
     pub fn with_policy(mut self, policy: PasswordPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// With a lock after failed logins.
+    /// The accounts with a lockout after failed logins.
     #[must_use]
     pub fn with_lockout(mut self, lockout: Lockout) -> Self {
         self.lockout = Some(lockout);
         self
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub(crate) fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many users may log in.
+    /// The number of users that may log in.
     pub(crate) fn enabled(&self) -> usize {
         self.slots.iter().filter(|slot| slot.enabled).count()
     }
 
-    /// The slot of that number, from 1 on.
+    /// The slot with this number, from 1 on.
     pub(crate) fn slot(&mut self, id: u8) -> Result<&mut Slot, CompletionCode> {
         let index = usize::from(id & 0x3f).checked_sub(1);
         index.and_then(|index| self.slots.get_mut(index)).ok_or(CompletionCode::OUT_OF_RANGE)
     }
 
-    /// The user of that name, if it may open a session over LAN now.
+    /// The user with this name, if it may open a session over LAN now.
     pub(crate) fn who(&self, name: &[u8], now: Instant) -> Option<User> {
         let slot = self.named(name)?;
         let may = self.lan.enabled && slot.enabled && slot.messaging;
@@ -182,7 +184,7 @@ impl Accounts {
         self.slots.iter().find(|slot| slot.name.as_ref().is_some_and(|it| it.as_bytes() == name))
     }
 
-    /// Counts a login that begins. A console that has another password ends it without a word.
+    /// Counts a login that begins. A console with another password ends it without a message to the BMC.
     pub(crate) fn challenged(&mut self, name: &[u8], now: Instant) {
         let lockout = self.lockout;
         let Some(slot) = self.named_mut(name) else { return };
@@ -193,7 +195,7 @@ impl Accounts {
         }
     }
 
-    /// A login of that user has ended well.
+    /// Notes a successful login of the user.
     pub(crate) fn logged_in(&mut self, name: &[u8]) {
         if let Some(slot) = self.named_mut(name) {
             (slot.failures, slot.locked_until) = (0, None);
@@ -204,7 +206,7 @@ impl Accounts {
         self.slots.iter_mut().find(|slot| slot.name.as_ref().is_some_and(|it| it.as_bytes() == name))
     }
 
-    /// Set User Name (§22.28): 16 octets, up to the first NUL.
+    /// Set User Name (§22.28): 16 octets; the name ends at the first NUL.
     pub(crate) fn set_name(&mut self, id: u8, octets: &[u8]) -> Result<(), CompletionCode> {
         let octets: &[u8; MAX_USERNAME] = octets.try_into().map_err(|_| CompletionCode::BAD_LENGTH)?;
         let text = octets.split(|byte| *byte == 0).next().unwrap_or_default();

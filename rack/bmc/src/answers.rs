@@ -1,4 +1,4 @@
-//! What a BMC answers to each command: a table, and one small function for each that needs more than a line.
+//! The BMC's answers to commands: a table, and a small function for each answer that takes more than a line.
 
 use crate::accounts::{Accounts, LAN_CHANNEL};
 use crate::command::{self, BootOverride, PowerVerb, boot_parameter};
@@ -7,7 +7,7 @@ use crate::manage::{self, Manage};
 use crate::message::{self, CommandId, CompletionCode, Response};
 use crate::server::{ChassisRequest, ServerConfig};
 
-/// What a BMC does with a command in a session.
+/// The handling of a command.
 pub(crate) enum Action {
     DeviceId,
     Guid,
@@ -19,7 +19,7 @@ pub(crate) enum Action {
     ChassisControl,
     SetBootOptions,
     GetBootOptions,
-    /// Interrupts and events of the machine's own interface: there are none.
+    /// A fixed answer, for interrupts and events of the machine's own interface, which this BMC does not have.
     Quiet(&'static [u8]),
     Manage(Manage),
 }
@@ -45,12 +45,12 @@ impl From {
 /// A command that a session may send.
 pub(crate) struct Served {
     pub(crate) id: CommandId,
-    /// What the session needs for it (appendix G).
+    /// The privilege that a session needs for it (appendix G).
     pub(crate) privilege: Privilege,
     pub(crate) action: Action,
 }
 
-/// Every command a BMC serves.
+/// Every command that a BMC serves.
 static COMMANDS: [Served; 24] = [
     serve(command::GET_DEVICE_ID, Privilege::User, Action::DeviceId),
     serve(command::GET_SYSTEM_GUID, Privilege::User, Action::Guid),
@@ -86,15 +86,15 @@ const fn serve(id: CommandId, privilege: Privilege, action: Action) -> Served {
     Served { id, privilege, action }
 }
 
-/// What a command in a session led to.
+/// The result of a command in a session.
 pub(crate) enum Outcome {
     Answer(Response),
-    /// With the boot option parameter to repeat in the answer.
+    /// Ask the chassis. The number is the boot option parameter to repeat in the answer.
     Chassis(ChassisRequest, u8),
     Closed(Response),
 }
 
-/// The command of a request.
+/// The table's row for a request.
 pub(crate) fn find(net_fn: u8, command: u8) -> Option<&'static Served> {
     COMMANDS.iter().find(|served| (served.id.net_fn, served.id.command) == (net_fn, command))
 }
@@ -119,7 +119,7 @@ pub(crate) fn sessionless(config: &ServerConfig, message: &[u8]) -> Option<Vec<u
     Some(message::encode_response(request.net_fn, request.command, request.sequence, &response))
 }
 
-/// Carries `action` out, or says what the chassis has to do first.
+/// Carries out `action`, or returns the request to the chassis that it needs.
 pub(crate) fn run(
     config: &ServerConfig,
     accounts: &mut Accounts,
@@ -177,7 +177,8 @@ fn set_boot_options(data: &[u8]) -> Outcome {
             Some(boot) => Outcome::Chassis(ChassisRequest::SetBootOverride(boot), 0),
             None => Outcome::Answer(refuse(CompletionCode::INVALID_FIELD)),
         },
-        // Accepted without effect: there is one writer, the flags stay valid until used, and nobody else reads them.
+        // Accepted without effect: there is one writer, the flags stay valid until they are used, and no other party
+        // reads them.
         boot_parameter::SET_IN_PROGRESS
         | boot_parameter::VALID_BIT_CLEARING
         | boot_parameter::ACKNOWLEDGE => Outcome::Answer(ok(vec![])),

@@ -4,9 +4,9 @@
 //! Get Channel Auth Capabilities -> Open Session -> RAKP 1/2 -> RAKP 3/4 -> Set Session Privilege -> ready -> Close Session
 //! ```
 //!
-//! One request is outstanding at a time. [`ClientCore::retransmit`] repeats it: outside the session under a new message
-//! tag, so that a late answer to the first try cannot be mixed with the second's; inside it with the same rqSeq and a new
-//! session sequence number, so that a BMC recognises the repetition.
+//! One request is outstanding at a time. [`ClientCore::retransmit`] repeats it. Outside the session the repetition has
+//! a new message tag, so that a late answer to the first try is not taken for an answer to the second. Inside the
+//! session it has the same rqSeq and a new session sequence number, so that a BMC recognises the repetition.
 
 use crate::command;
 use crate::credentials::{Credentials, Privilege};
@@ -22,12 +22,12 @@ use crate::window::{Window, next_sequence};
 /// "This channel", with the bit that asks for IPMI 2.0 data.
 const THIS_CHANNEL_V2: u8 = 0x8e;
 
-/// What a received datagram led to.
+/// The result of a received datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It is not for us, late, repeated or forged; go on waiting.
+    /// The datagram is late, repeated, forged or for another client: go on waiting.
     Ignored,
-    /// The next step of the handshake: send this.
+    /// Send this next step of the handshake.
     Send(Vec<u8>),
     /// The session is ready for requests.
     Ready,
@@ -35,7 +35,7 @@ pub enum Event {
     Answer(Response),
 }
 
-/// Where the session is.
+/// The state of the session.
 enum Step {
     Capabilities,
     Opening,
@@ -43,7 +43,7 @@ enum Step {
     Challenged {
         bmc_session: u32,
     },
-    /// RAKP 3 sent; the keys wait for RAKP 4 to prove them.
+    /// RAKP 3 sent; RAKP 4 has to prove the keys.
     Proving {
         bmc_session: u32,
         expected: zeroize::Zeroizing<Vec<u8>>,
@@ -69,7 +69,7 @@ struct Outstanding {
     rq_seq: u8,
 }
 
-/// The client's side of one session.
+/// The client's side of a session.
 pub struct ClientCore {
     credentials: Credentials,
     suite: &'static CipherSuite,
@@ -82,7 +82,7 @@ pub struct ClientCore {
 }
 
 impl ClientCore {
-    /// A session that has not begun.
+    /// A session that has not started.
     ///
     /// # Errors
     /// [`Failure::Crypto`] without randomness.
@@ -110,7 +110,7 @@ impl ClientCore {
         self.capabilities()
     }
 
-    /// What is being waited for, in words.
+    /// The step that is being waited for, as text.
     #[must_use]
     pub fn step(&self) -> &'static str {
         match &self.step {
@@ -125,13 +125,13 @@ impl ClientCore {
         }
     }
 
-    /// Whether a refusal now may only mean that the BMC saw our RAKP 3 twice; then start a new session.
+    /// True if a refusal now may only mean that the BMC received RAKP 3 twice. Then start a new session.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         matches!(self.step, Step::Proving { retransmitted: true, .. })
     }
 
-    /// The datagram of a command; needs [`Event::Ready`] first.
+    /// The datagram of a command. The session must be ready ([`Event::Ready`]).
     ///
     /// # Errors
     /// [`Failure::Closed`] outside a session.
@@ -144,7 +144,7 @@ impl ClientCore {
         active.send(random)
     }
 
-    /// The outstanding datagram once more.
+    /// The outstanding datagram again.
     ///
     /// # Errors
     /// [`Failure::Closed`] if nothing is outstanding.
@@ -165,7 +165,7 @@ impl ClientCore {
         }
     }
 
-    /// Ends the session, wherever it stands; the datagram, if the BMC has to be told.
+    /// Ends the session in any state. Returns a datagram if the BMC must be told.
     ///
     /// # Errors
     /// [`Failure::Crypto`].

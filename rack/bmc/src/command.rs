@@ -1,4 +1,5 @@
-//! The commands Basalt uses, typed: what a client sends and a server understands stand side by side.
+//! The commands that Basalt uses, with types. Each command's encoder for the client stands beside its decoder for the
+//! server.
 //!
 //! `ipmi-rs-core` has only two of these (docs/decisions/010), so they are written out here.
 
@@ -44,12 +45,12 @@ commands! {
     GET_LAN_PARAMETER = TRANSPORT / 0x02, "Get LAN Configuration Parameters";
 }
 
-/// Whether a chassis has power.
+/// The power state of a chassis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerState {
-    /// S0.
+    /// Power on (ACPI S0).
     On,
-    /// S4/S5.
+    /// Power off (ACPI S4 or S5).
     Off,
 }
 
@@ -77,22 +78,22 @@ impl PowerState {
     }
 }
 
-/// What Chassis Control can do (§28.3).
+/// The actions of Chassis Control (§28.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerVerb {
-    /// Power up.
+    /// Turn the power on.
     On,
-    /// Power down at once.
+    /// Turn the power off at once.
     Off,
-    /// Power down, wait, power up.
+    /// Turn the power off, wait, turn it on.
     Cycle,
-    /// Hard reset.
+    /// Reset without turning the power off.
     Reset,
-    /// Ask the operating system to shut down, by ACPI.
+    /// Ask the operating system by ACPI to shut down.
     Soft,
 }
 
-/// Chassis Control's numbers.
+/// The numbers of Chassis Control.
 const VERBS: [(u8, PowerVerb); 5] = [
     (0, PowerVerb::Off),
     (1, PowerVerb::On),
@@ -123,14 +124,14 @@ impl std::fmt::Display for PowerVerb {
     }
 }
 
-/// What a machine boots next, instead of its own order.
+/// The device that a machine boots next, in place of its own boot order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootDevice {
-    /// No override.
+    /// No override: the machine's own order.
     None,
-    /// The network.
+    /// The network, by PXE.
     Pxe,
-    /// Its default disk.
+    /// The machine's default disk.
     Disk,
 }
 
@@ -150,16 +151,16 @@ impl std::fmt::Display for BootDevice {
 /// The boot flags of System Boot Options (§28.13, parameter 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootOverride {
-    /// The device.
+    /// The device to boot from.
     pub device: BootDevice,
-    /// For the next boot only; otherwise until changed.
+    /// The override is for the next boot only; otherwise it stays until changed.
     pub once: bool,
-    /// For a UEFI boot; otherwise for a legacy one.
+    /// The override is for a UEFI boot; otherwise for a legacy boot.
     pub efi: bool,
 }
 
 impl BootOverride {
-    /// No override.
+    /// No override of the boot order.
     pub const NONE: Self = Self { device: BootDevice::None, once: true, efi: false };
 
     /// Data 1 to 5 of parameter 5.
@@ -174,7 +175,7 @@ impl BootOverride {
         [valid | persistent | efi, selector << 2, 0, 0, 0]
     }
 
-    /// `None` for a device we do not know, or too few octets.
+    /// `None` for an unknown device, or too few octets.
     pub(crate) fn decode(data: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(data);
         let [flags, device, ..] = reader.array::<5>()?;
@@ -187,19 +188,19 @@ impl BootOverride {
     }
 }
 
-/// Numbers of boot option parameters (§28.12).
+/// The numbers of boot option parameters (§28.12).
 pub(crate) mod boot_parameter {
-    /// Set in progress.
+    /// The "set in progress" parameter.
     pub(crate) const SET_IN_PROGRESS: u8 = 0;
-    /// When the BMC clears the boot flags' valid bit by itself.
+    /// The rule by which the BMC clears the boot flags' valid bit itself.
     pub(crate) const VALID_BIT_CLEARING: u8 = 3;
-    /// Which parties have handled the boot information.
+    /// The parties that have handled the boot information.
     pub(crate) const ACKNOWLEDGE: u8 = 4;
-    /// Boot flags.
+    /// The boot flags.
     pub(crate) const BOOT_FLAGS: u8 = 5;
 }
 
-/// What a BMC says it is (§20.1).
+/// The identity of a BMC, from Get Device ID (§20.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceId {
     /// Device id, assigned by the maker.

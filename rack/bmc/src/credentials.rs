@@ -1,4 +1,4 @@
-//! User names, passwords and privilege levels, checked before a packet is sent.
+//! User names, passwords and privilege levels. They are checked before a packet is sent.
 
 use zeroize::Zeroizing;
 
@@ -10,10 +10,10 @@ pub const MAX_PASSWORD: usize = 20;
 /// A user name or password that IPMI cannot carry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// Without a name the BMC would take us for the anonymous user.
+    /// The name is empty: the BMC would take the client for the anonymous user.
     #[error("the BMC user name is empty; name a user of the BMC")]
     EmptyUsername,
-    /// More than 16 octets.
+    /// The name has more than 16 octets.
     #[error(
         "the BMC user name {name:?} has {length} octets, and IPMI allows {MAX_USERNAME}; use a shorter name"
     )]
@@ -23,7 +23,7 @@ pub enum CredentialError {
         /// Its length in octets.
         length: usize,
     },
-    /// More than 20 octets; the password itself is not repeated.
+    /// The password has more than 20 octets. It is not repeated here.
     #[error(
         "the BMC password has {length} octets, and IPMI 2.0 allows {MAX_PASSWORD}; set a shorter one on the BMC, or use Redfish"
     )]
@@ -31,7 +31,7 @@ pub enum CredentialError {
         /// Its length in octets.
         length: usize,
     },
-    /// A NUL octet ends the name or password early on the BMC.
+    /// The name or password contains a NUL octet, which would end it early on the BMC.
     #[error("the BMC {what} contains a NUL octet; choose another")]
     Nul {
         /// `user name` or `password`.
@@ -61,7 +61,7 @@ impl Username {
         Ok(Self(name.to_owned()))
     }
 
-    /// The name.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -106,12 +106,12 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// Who we are to a BMC.
+/// The user name and password for a BMC.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The user.
+    /// The name of the user.
     pub username: Username,
-    /// Its password.
+    /// The password of the user.
     pub password: Password,
 }
 
@@ -128,13 +128,13 @@ impl Credentials {
 /// Privilege levels of users, sessions and commands (§6.8), lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Privilege {
-    /// May only call back.
+    /// Allows callback only.
     Callback = 1,
-    /// May look.
+    /// Allows reading, but no changes.
     User = 2,
-    /// May control power and boot device; all that Basalt needs.
+    /// Allows control of power and boot device, which is all that Basalt needs.
     Operator = 3,
-    /// May change the BMC itself.
+    /// Allows changes to the BMC itself.
     Administrator = 4,
 }
 

@@ -14,7 +14,7 @@ use crate::suite::CipherSuite;
 /// AES block and initialisation vector, in octets.
 pub(crate) const BLOCK: usize = 16;
 
-/// All that both sides put into the four RAKP codes.
+/// All inputs of the four RAKP codes.
 pub(crate) struct Exchange<'a> {
     pub(crate) suite: &'static CipherSuite,
     /// K[UID], the user's password padded to 20 octets.
@@ -37,7 +37,7 @@ impl Exchange<'_> {
         bytes
     }
 
-    /// RAKP 2's code: the BMC knows the password.
+    /// The code of RAKP 2: it proves that the BMC knows the password.
     pub(crate) fn rakp2_code(&self) -> Zeroizing<Vec<u8>> {
         mac(
             self.suite,
@@ -53,7 +53,7 @@ impl Exchange<'_> {
         )
     }
 
-    /// RAKP 3's code: the console knows the password.
+    /// The code of RAKP 3: it proves that the console knows the password.
     pub(crate) fn rakp3_code(&self) -> Zeroizing<Vec<u8>> {
         mac(
             self.suite,
@@ -62,12 +62,12 @@ impl Exchange<'_> {
         )
     }
 
-    /// The session integrity key; K[G] is null, so K[UID] stands in for it.
+    /// The session integrity key. K[G] is null, so K[UID] replaces it.
     fn session_integrity_key(&self) -> Zeroizing<Vec<u8>> {
         mac(self.suite, self.key, &[&self.console_random, &self.bmc_random, &self.role_and_name()])
     }
 
-    /// RAKP 4's code: the BMC derived the same key.
+    /// The code of RAKP 4: it proves that the BMC derived the same key.
     pub(crate) fn rakp4_code(&self) -> Zeroizing<Vec<u8>> {
         let mut code = mac(
             self.suite,
@@ -78,7 +78,7 @@ impl Exchange<'_> {
         code
     }
 
-    /// K1 for integrity and K2 for confidentiality.
+    /// The keys K1 for integrity and K2 for confidentiality.
     pub(crate) fn session_keys(&self) -> Result<SessionKeys, Failure> {
         let sik = self.session_integrity_key();
         let k2 = mac(self.suite, &sik, &[&[2; 20]]);
@@ -112,12 +112,12 @@ pub(crate) struct SessionKeys {
 }
 
 impl SessionKeys {
-    /// Octets of a packet's code.
+    /// The length of a packet's authentication code, in octets.
     pub(crate) fn tag_len(&self) -> usize {
         self.suite.tag_len
     }
 
-    /// A packet's code.
+    /// The authentication code of a packet.
     pub(crate) fn tag(&self, packet: &[u8]) -> Zeroizing<Vec<u8>> {
         let mut tag = mac(self.suite, &self.integrity, &[packet]);
         tag.truncate(self.suite.tag_len);
@@ -142,7 +142,7 @@ impl SessionKeys {
         Ok(out)
     }
 
-    /// Undoes [`SessionKeys::encrypt`]; `None` for what no peer with these keys would send.
+    /// Undoes [`SessionKeys::encrypt`]; `None` for a payload that no peer with these keys would send.
     pub(crate) fn decrypt(&self, payload: &[u8]) -> Option<Vec<u8>> {
         let (iv, blocks) = payload.split_first_chunk::<BLOCK>()?;
         if blocks.is_empty() || !blocks.len().is_multiple_of(BLOCK) {

@@ -1,4 +1,4 @@
-//! What can go wrong between a rack and a BMC, in the words an operator reads.
+//! The errors between a rack and a BMC, with messages for operators.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use crate::message::CompletionCode;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("BMC {address}: {failure}")]
 pub struct BmcError {
-    /// The BMC asked.
+    /// The address and port of the BMC.
     pub address: SocketAddr,
-    /// What went wrong.
+    /// The reason for the failure.
     pub failure: Failure,
 }
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Not one packet came back.
+    /// No packet was received.
     #[error(
         "unreachable: no answer to {sent} packets in {:.1} s{}; check its address, its cable, and that IPMI over LAN is enabled",
         .waited.as_secs_f64(),
         .last_error.as_ref().map(|error| format!(" (last error: {error})")).unwrap_or_default()
     )]
     Unreachable {
-        /// Packets sent.
+        /// The number of packets sent.
         sent: u32,
-        /// How long was waited.
+        /// How long the client waited.
         waited: Duration,
-        /// What the host's network said last, if anything.
+        /// The last error of the host's network, if there was one.
         last_error: Option<String>,
     },
-    /// It answered at first, then no more.
+    /// The BMC answered at first, then no more.
     #[error(
         "stopped answering during {during}, and {:.1} s have passed; what was asked may or may not have been done: look at the power status before trying again",
         .waited.as_secs_f64()
@@ -44,56 +44,56 @@ pub enum Failure {
         /// How long the whole operation took.
         waited: Duration,
     },
-    /// It offers only IPMI 1.5 on this channel, which is never used.
+    /// The BMC offers only IPMI 1.5 on this channel, which is never used.
     #[error(
         "offers no IPMI 2.0 on this LAN channel; enable RMCP+ on it (Basalt does not fall back to IPMI 1.5)"
     )]
     NoIpmi20,
-    /// It has a K_g key besides the user's password.
+    /// The BMC has a K_g key besides the user's password.
     #[error("requires a BMC key (K_g), which Basalt does not hold; clear K_g on the BMC")]
     BmcKeyRequired,
-    /// It does not know the user.
+    /// The BMC does not know the user.
     #[error("wrong user name: it knows no user {username:?} that may log in over LAN")]
     WrongUserName {
         /// The user name sent.
         username: String,
     },
-    /// It knows the user, under another password.
+    /// The BMC knows the user, with another password.
     #[error("wrong password for user {username:?}")]
     WrongPassword {
         /// The user name sent.
         username: String,
     },
-    /// The user may not have the privilege asked for.
+    /// The user may not have the requested privilege.
     #[error(
         "refused privilege {privilege} to user {username:?}; raise the user's privilege limit on the BMC"
     )]
     RefusedPrivilege {
         /// The user name sent.
         username: String,
-        /// The level asked for.
+        /// The requested level.
         privilege: Privilege,
     },
-    /// It does not speak the cipher suite.
+    /// The BMC does not support the cipher suite.
     #[error("does not support cipher suite {suite}; choose another suite for this BMC, or enable it there")]
     UnsupportedSuite {
-        /// The suite asked for.
+        /// The requested suite.
         suite: u8,
     },
-    /// All its sessions are taken.
+    /// All sessions of the BMC are in use.
     #[error("has no free session; it frees idle ones within a minute or so: try again later")]
     NoFreeSession,
-    /// It refused a step of opening a session for another reason.
+    /// The BMC refused a step of opening a session for another reason.
     #[error("refused {step}: {reason} (status 0x{status:02x})")]
     Refused {
         /// `Open Session`, `RAKP 1` or `RAKP 3`.
         step: &'static str,
         /// The RMCP+ status code.
         status: u8,
-        /// The same in words.
+        /// The status code as text.
         reason: &'static str,
     },
-    /// It answered a command with another code than "done".
+    /// The BMC answered a command with a completion code other than 0.
     #[error("{command} failed: {code}")]
     Command {
         /// The command's name.
@@ -101,13 +101,13 @@ pub enum Failure {
         /// Its completion code.
         code: CompletionCode,
     },
-    /// What it sent makes no sense.
+    /// The BMC sent a malformed packet.
     #[error("sent a malformed {0}")]
     Malformed(&'static str),
-    /// Our own cryptography failed.
+    /// A cryptographic operation of this host failed.
     #[error("cryptography failed: {0}")]
     Crypto(&'static str),
-    /// No socket could be made here.
+    /// This host could not open a socket.
     #[error("no UDP socket on this host: {0}")]
     Socket(String),
     /// The session was closed before.
@@ -116,7 +116,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether trying the same again later, with nothing changed, may succeed.
+    /// True if the same operation may succeed later without any change.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

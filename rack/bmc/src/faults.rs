@@ -1,25 +1,25 @@
-//! Bad luck on purpose: what a simulated BMC does wrong, and how often it did.
+//! Deliberate faults of a simulated BMC, with counters.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// One kind of bad luck.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Every n-th received packet is lost (n = 1: all).
     DropEvery(u32),
     /// Every answer is sent twice.
     Duplicate,
-    /// Every answer comes late.
+    /// Every answer is delayed.
     Delay(Duration),
     /// Power commands are accepted and not done.
     PowerLies,
-    /// Nothing is answered at all.
+    /// Nothing is answered.
     Unreachable,
 }
 
-/// Number of kinds; each has its counter.
+/// The number of kinds; each has its counter.
 const KINDS: usize = 5;
 
 impl Fault {
@@ -43,12 +43,12 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Replaces all faults by these; counters go on.
+    /// Replaces all faults by these. The counters continue.
     pub fn set(&self, faults: &[Fault]) {
         *self.lock() = faults.to_vec();
     }
 
-    /// How often a fault of this kind fired.
+    /// The number of times that a fault of this kind occurred.
     #[must_use]
     pub fn fired(&self, fault: Fault) -> u64 {
         self.fired.get(fault.kind()).map_or(0, |count| count.load(Ordering::SeqCst))
@@ -64,7 +64,7 @@ impl Faults {
         }
     }
 
-    /// Notes a received packet; false if it is to be lost.
+    /// Counts a received packet; false if it is to be lost.
     pub(crate) fn lets_in(&self) -> bool {
         let number = self.packets.fetch_add(1, Ordering::SeqCst) + 1;
         let lost = self.lock().iter().copied().find(|fault| match fault {
@@ -78,7 +78,7 @@ impl Faults {
         lost.is_none()
     }
 
-    /// How long an answer waits, and whether it is sent twice.
+    /// The delay of an answer, and true if it is sent twice.
     pub(crate) fn on_answer(&self) -> (Duration, bool) {
         let active = self.lock().clone();
         let (mut delay, mut twice) = (Duration::ZERO, false);
@@ -93,7 +93,7 @@ impl Faults {
         (delay, twice)
     }
 
-    /// Whether a power command is only pretended.
+    /// True if a power command must be accepted and not carried out.
     pub(crate) fn power_lies(&self) -> bool {
         let lies = self.lock().contains(&Fault::PowerLies);
         if lies {

@@ -1,7 +1,8 @@
-//! The BMC as its own machine sees it: the serial protocol by which QEMU's `ipmi-bmc-extern` and OpenIPMI's simulator speak.
+//! The BMC as its own machine sees it: the serial protocol of QEMU's `ipmi-bmc-extern` and OpenIPMI's simulator.
 //!
-//! A message is an id, netFn and LUN, command, data (a response has the completion code first), and a checksum over all of it;
-//! then [`END`]. Octets before a [`COMMAND_END`] are about the machine itself: reset, power, interrupts.
+//! A message consists of an id, netFn and LUN, the command, data (in a response after the completion code), and a
+//! checksum over all of it. Then follows [`END`]. Octets before a [`COMMAND_END`] are about the machine itself: reset,
+//! power, interrupts.
 
 use crate::message::checksum;
 
@@ -9,26 +10,26 @@ use crate::message::checksum;
 const END: u8 = 0xa0;
 /// Ends a command about the machine.
 const COMMAND_END: u8 = 0xa1;
-/// The next octet has bit 4 set, and is one of these three without it.
+/// Escapes the next octet: one of these three with bit 4 set.
 const ESCAPE: u8 = 0xaa;
 const ESCAPED_BIT: u8 = 0x10;
-/// The longest message; IPMI's are far shorter.
+/// The longest message accepted, in octets; IPMI's are far shorter.
 const LONGEST: usize = 512;
 
 /// A request from the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FromMachine {
-    /// Names the exchange.
+    /// The number of the exchange.
     pub(crate) id: u8,
     /// Network function, without the LUN.
     pub(crate) net_fn: u8,
-    /// Number of the command.
+    /// The number of the command.
     pub(crate) command: u8,
     /// The command's data.
     pub(crate) data: Vec<u8>,
 }
 
-/// Takes octets, and answers requests as they are whole. Damaged messages are left out.
+/// Takes octets and returns complete requests. Damaged messages are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     held: Vec<u8>,

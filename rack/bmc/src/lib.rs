@@ -1,8 +1,8 @@
-//! IPMI 2.0 over LAN (RMCP+): what a rack needs to power machines and choose what they boot.
+//! IPMI 2.0 over LAN (RMCP+): the power and the boot device of machines.
 //!
-//! Two sans-IO cores speak the protocol: [`client::ClientCore`] and [`server::ServerCore`]. Time and randomness are
-//! arguments, bytes go in and out, nothing panics on what the network sends. Around them stand two thin tokio shells:
-//! [`BmcClient`], which the rack uses, and [`BmcServer`], which is the BMC of simulated and emulated machines.
+//! Two sans-IO cores implement the protocol: [`client::ClientCore`] and [`server::ServerCore`]. Time and randomness are
+//! arguments, bytes go in and out, and no input from the network causes a panic. Around them are two thin tokio shells:
+//! [`BmcClient`], which the rack uses, and [`BmcServer`], the BMC of simulated and emulated machines.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,22 +14,22 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
 //! | [`suite`] | cipher suites as a table: 3 and 17 |
 //! | `crypto` | RAKP authentication codes, session keys, sealing of packets |
 //! | `packet` | RMCP and session headers (IPMI 2.0 §13.6) |
 //! | `rakp` | Open Session and RAKP 1-4 payloads (§13.17-13.24) |
 //! | [`message`] | IPMI LAN messages and completion codes (§13.8, §5.2) |
-//! | [`command`] | the commands we use, typed (§20, §22, §28) |
-//! | `window` | which sequence numbers are new (§6.12.13) |
+//! | [`command`] | the commands in use, with types (§20, §22, §28) |
+//! | `window` | the window of new sequence numbers (§6.12.13) |
 //! | [`client`], [`server`] | the cores |
-//! | `answers` | what the server answers to each command |
+//! | `answers` | the server's answer to each command |
 //! | [`accounts`], `manage` | the server's users and LAN settings, and the commands that change them (§22, §23) |
 //! | `inside` | the server as its own machine sees it, for QEMU's `ipmi-bmc-extern` |
 //! | [`transport`], [`shell`] | the tokio shells |
 //!
-//! Never spoken: IPMI 1.5 sessions, cipher suites without integrity or confidentiality, anonymous logins.
+//! Never used: IPMI 1.5 sessions, cipher suites without integrity or confidentiality, anonymous logins.
 
 #![cfg_attr(
     not(test),

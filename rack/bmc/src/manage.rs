@@ -1,4 +1,4 @@
-//! A BMC's answers to the commands that read and change its users and its LAN interface (IPMI 2.0 §22, §23).
+//! A BMC's answers to commands that read and change its users and its LAN interface (IPMI 2.0 §22, §23).
 
 use std::net::Ipv4Addr;
 
@@ -31,7 +31,7 @@ pub(crate) enum Manage {
     GetLan,
 }
 
-/// Carries a command out. `from` is the channel that it came by.
+/// Carries out a command. `from` is the channel that it came from.
 pub(crate) fn run(accounts: &mut Accounts, what: Manage, from: u8, data: &[u8]) -> Response {
     let done = match what {
         Manage::SetChannelAccess => set_channel_access(accounts, from, data),
@@ -97,7 +97,7 @@ fn set_user_access(accounts: &mut Accounts, from: u8, data: &[u8]) -> Answer {
     if flags & 0x80 != 0 {
         slot.messaging = flags & 0x10 != 0;
     }
-    // 15 is "no access".
+    // 15 means "no access", which is no privilege.
     slot.privilege = Privilege::from_code(*limit);
     Ok(vec![])
 }
@@ -143,7 +143,7 @@ fn set_lan(accounts: &mut Accounts, from: u8, data: &[u8]) -> Answer {
     let address = || data.first_chunk::<4>().map(|it| Ipv4Addr::from(*it)).ok_or(CompletionCode::BAD_LENGTH);
     let lan = &mut accounts.lan;
     match parameter {
-        // Set in progress, authentication and privileges of suites: there is one writer, and RMCP+ alone.
+        // Set in progress, authentication, and the privileges of suites: there is only one writer, and only RMCP+.
         0 | 2 | 10 | 24 => {}
         3 => lan.address = address()?,
         4 => lan.dhcp = data.first().ok_or(CompletionCode::BAD_LENGTH)? & 0x0f == 2,

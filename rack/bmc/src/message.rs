@@ -8,21 +8,21 @@ const BMC: u8 = 0x20;
 /// The address of remote console software.
 const CONSOLE: u8 = 0x81;
 
-/// A command's place in the tables of the specification, and its name for people.
+/// A command's numbers in the specification, and its name for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandId {
     /// Network function of the request; the response has it plus one.
     pub net_fn: u8,
-    /// Command number.
+    /// The number of the command.
     pub command: u8,
     /// Its name in the specification.
     pub name: &'static str,
 }
 
-/// A request: which command, with what data.
+/// A request: a command and its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The command.
+    /// The command to carry out.
     pub id: CommandId,
     /// Request data, without netFn, command and checksums.
     pub data: Vec<u8>,
@@ -31,13 +31,13 @@ pub struct Request {
 /// A response to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// How it went.
+    /// The completion code.
     pub code: CompletionCode,
     /// Response data after the completion code.
     pub data: Vec<u8>,
 }
 
-/// How a BMC says a command went.
+/// The result of a command, as the BMC states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionCode(pub u8);
 
@@ -50,20 +50,20 @@ impl CompletionCode {
     pub const INVALID_COMMAND: Self = Self(0xc1);
     /// The request data has the wrong length.
     pub const BAD_LENGTH: Self = Self(0xc7);
-    /// A parameter of the request has a value that does not exist here.
+    /// A parameter of the request has a value that does not exist on this BMC.
     pub const OUT_OF_RANGE: Self = Self(0xc9);
     /// A field of the request has a value it may not have.
     pub const INVALID_FIELD: Self = Self(0xcc);
     /// The session's privilege does not suffice.
     pub const INSUFFICIENT_PRIVILEGE: Self = Self(0xd4);
-    /// Not possible in the machine's present state.
+    /// The command is not possible in the machine's present state.
     pub const NOT_IN_THIS_STATE: Self = Self(0xd5);
     /// Get and Set Boot Options: the parameter is not supported (§28.12).
     pub const PARAMETER_NOT_SUPPORTED: Self = Self(0x80);
-    /// Anything else went wrong.
+    /// An error without a more specific code.
     pub const UNSPECIFIED: Self = Self(0xff);
 
-    /// The code in words.
+    /// The code as text.
     #[must_use]
     pub fn words(self) -> &'static str {
         COMPLETION_CODES
@@ -79,7 +79,7 @@ impl std::fmt::Display for CompletionCode {
     }
 }
 
-/// Table 5-2, and those command-specific codes that our commands may meet.
+/// Table 5-2, and the command-specific codes of the commands used here.
 const COMPLETION_CODES: [(u8, &str); 25] = [
     (0x00, "done"),
     (0x80, "parameter not supported"),
@@ -108,16 +108,16 @@ const COMPLETION_CODES: [(u8, &str); 25] = [
     (0xff, "unspecified error"),
 ];
 
-/// A request as it stands on the wire.
+/// A request in its wire format.
 pub(crate) struct WireRequest<'a> {
     pub(crate) net_fn: u8,
     pub(crate) command: u8,
-    /// 0-63; with netFn and command it names the exchange.
+    /// 0 to 63. With netFn and command it identifies the exchange.
     pub(crate) sequence: u8,
     pub(crate) data: &'a [u8],
 }
 
-/// A response as it stands on the wire.
+/// A response in its wire format.
 pub(crate) struct WireResponse<'a> {
     pub(crate) net_fn: u8,
     pub(crate) command: u8,
@@ -149,12 +149,12 @@ pub(crate) fn encode_request(request: &Request, sequence: u8) -> Vec<u8> {
     encode(BMC, request.id.net_fn, CONSOLE, sequence, request.id.command, &[&request.data])
 }
 
-/// Answers the request of the same netFn, command and sequence.
+/// Encodes the answer to the request with this netFn, command and sequence.
 pub(crate) fn encode_response(net_fn: u8, command: u8, sequence: u8, response: &Response) -> Vec<u8> {
     encode(CONSOLE, net_fn | 1, BMC, sequence, command, &[&[response.code.0], &response.data])
 }
 
-/// netFn, sequence, command, and what follows, of a message whose checksums hold.
+/// The netFn, sequence, command and data of a message whose checksums are right.
 fn decode(message: &[u8]) -> Option<(u8, u8, u8, &[u8])> {
     if checksum(message.get(..3)?) != 0 || checksum(message.get(3..)?) != 0 {
         return None;

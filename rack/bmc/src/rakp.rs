@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::wire::Reader;
 
-/// RMCP+ status codes (table 13-15) that this code decides on.
+/// The RMCP+ status codes (table 13-15) that the code checks for.
 pub(crate) mod status {
     pub(crate) const OK: u8 = 0x00;
     pub(crate) const NO_RESOURCES: u8 = 0x01;
@@ -16,7 +16,7 @@ pub(crate) mod status {
     pub(crate) const NO_MATCHING_SUITE: u8 = 0x11;
 }
 
-/// Table 13-15 in words.
+/// The texts of table 13-15.
 const STATUS_WORDS: [&str; 19] = [
     "no error",
     "no resources for a session",
@@ -39,12 +39,12 @@ const STATUS_WORDS: [&str; 19] = [
     "illegal or unrecognised parameter",
 ];
 
-/// A status in words.
+/// The text of a status.
 pub(crate) fn status_words(status: u8) -> &'static str {
     STATUS_WORDS.get(usize::from(status)).copied().unwrap_or("a status of its own")
 }
 
-/// Whether a status means that the algorithms were refused.
+/// True if the status means that the algorithms were refused.
 pub(crate) fn refuses_suite(status: u8) -> bool {
     matches!(status, 0x04..=0x07 | 0x10 | 0x11)
 }
@@ -134,7 +134,7 @@ impl OpenResponse {
     fn parts(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(payload);
         let [tag, status] = reader.array()?;
-        // Some BMCs, and ipmi_sim, cut an error short after its status.
+        // Some BMCs, and ipmi_sim, end an error response after its status.
         let [privilege, _reserved] = reader.array().unwrap_or_default();
         let console_session = reader.u32();
         let accepted = if status == status::OK {
@@ -150,7 +150,7 @@ impl OpenResponse {
     }
 }
 
-/// RAKP message 1: who asks, for which role, with a challenge.
+/// RAKP message 1: the user, the requested role, and a challenge.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Rakp1 {
     pub(crate) tag: u8,
@@ -190,7 +190,7 @@ impl Rakp1 {
     }
 }
 
-/// RAKP messages 2, 3 and 4: a tag, a status, the receiver's session, and what proves it.
+/// RAKP messages 2, 3 and 4: a tag, a status, the receiver's session, and a proof.
 pub(crate) struct Rakp<'a> {
     pub(crate) tag: u8,
     pub(crate) status: u8,
@@ -213,14 +213,14 @@ impl<'a> Rakp<'a> {
         let session = match reader.array::<2>().and(reader.u32()) {
             Some(session) => session,
             None if status == status::OK => return Err(Failure::Malformed(what)),
-            // As above.
+            // Some BMCs end an error response after its status, as above.
             None => 0,
         };
         Ok(Self { tag, status, session, body: reader.rest() })
     }
 }
 
-/// The body of RAKP 2: the BMC's challenge, its GUID, its code.
+/// The body of RAKP 2: the BMC's challenge, its GUID, and its authentication code.
 pub(crate) struct Rakp2Body<'a> {
     pub(crate) bmc_random: [u8; 16],
     pub(crate) bmc_guid: [u8; 16],

@@ -1,4 +1,4 @@
-//! Randomness as an argument: the cores ask for it, tests decide it.
+//! Randomness as an argument of the cores, so that tests can choose it.
 
 use crate::error::Failure;
 
@@ -7,7 +7,7 @@ pub trait Random {
     /// Fills `bytes`.
     ///
     /// # Errors
-    /// [`Failure::Crypto`] when the source has nothing to give.
+    /// [`Failure::Crypto`] when the source fails.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Failure>;
 
     /// Fills an array.

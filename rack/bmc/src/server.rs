@@ -1,7 +1,8 @@
-//! The BMC's side, without I/O: what a simulated or emulated machine answers.
+//! The BMC's side, without I/O: the answers of a simulated or emulated machine.
 //!
-//! [`ServerCore::receive`] takes a datagram and says what to do: answer, nothing, or ask the chassis first and then
-//! [`ServerCore::complete`]. A repeated request (same rqSeq) is answered from memory, never done twice.
+//! [`ServerCore::receive`] takes a datagram and returns the next step: answer, do nothing, or ask the chassis and then
+//! call [`ServerCore::complete`]. A repeated request (same rqSeq) gets the stored answer; it is never carried out
+//! twice.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,38 +20,38 @@ use crate::random::Random;
 use crate::suite::CipherSuite;
 use crate::window::{Window, next_sequence};
 
-/// Sessions and handshakes a BMC holds at once.
+/// The most sessions and handshakes at once.
 const MAX_SESSIONS: usize = 16;
 /// A session without traffic is freed after this (§6.12.15).
 const SESSION_IDLE: Duration = Duration::from_secs(60);
-/// A handshake that does not go on is freed after this.
+/// A handshake without progress is freed after this.
 const HANDSHAKE_IDLE: Duration = Duration::from_secs(10);
-/// Places for users, the anonymous one included.
+/// The number of user slots, including the anonymous one.
 const USER_SLOTS: usize = 10;
-/// How long a request is remembered as repeated.
+/// How long a request is remembered, to recognise its repetition.
 const REPEAT: Duration = Duration::from_secs(10);
 
 /// A BMC user.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// Its name.
+    /// The name of the user.
     pub name: Username,
-    /// Its password.
+    /// The password of the user.
     pub password: Password,
-    /// The highest privilege it may have.
+    /// The highest privilege that the user may have.
     pub privilege: Privilege,
 }
 
-/// What a BMC is.
+/// The properties of a BMC.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Users and changeable settings, at the start.
+    /// The users and changeable settings at the start.
     pub accounts: Accounts,
     /// The cipher suites it accepts.
     pub suites: Vec<&'static CipherSuite>,
     /// The GUID of RAKP 2 and Get System GUID.
     pub guid: [u8; 16],
-    /// What Get Device ID answers.
+    /// The answer to Get Device ID.
     pub device: DeviceId,
 }
 
@@ -77,34 +78,34 @@ impl ServerConfig {
     }
 }
 
-/// What the core asks of the chassis.
+/// A request of the core to the chassis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChassisRequest {
-    /// Is it on?
+    /// Read the power state.
     Status,
-    /// Do this.
+    /// Carry out this power action.
     Control(PowerVerb),
-    /// What boots next?
+    /// Read the boot override.
     BootOverride,
-    /// Boot this next.
+    /// Set the boot override.
     SetBootOverride(BootOverride),
 }
 
-/// What the chassis answers.
+/// The chassis's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChassisAnswer {
-    /// To [`ChassisRequest::Status`].
+    /// The answer to [`ChassisRequest::Status`].
     Power(PowerState),
-    /// To [`ChassisRequest::BootOverride`].
+    /// The answer to [`ChassisRequest::BootOverride`].
     Boot(BootOverride),
-    /// It was done.
+    /// The request was carried out.
     Done,
-    /// It was not.
+    /// The request was refused.
     Refused(CompletionCode),
 }
 
 impl ChassisAnswer {
-    /// `parameter`: what Get System Boot Options has to repeat.
+    /// Makes the response. `parameter`: the number that Get System Boot Options must repeat.
     pub(crate) fn response(self, parameter: u8) -> Response {
         match self {
             Self::Power(state) => ok(state.encode()),
@@ -118,13 +119,13 @@ impl ChassisAnswer {
 /// The result of a request of the machine itself.
 pub(crate) enum FromInside {
     Answer(Response),
-    /// Ask the chassis; with the boot option parameter to repeat in the answer.
+    /// Ask the chassis. The number is the boot option parameter to repeat in the answer.
     Chassis(ChassisRequest, u8),
 }
 
-/// What a datagram led to.
+/// The result of a datagram.
 pub enum Reaction {
-    /// Nothing; it was not for us, or hostile.
+    /// Nothing to do: the datagram was hostile or not for this BMC.
     None,
     /// Send this back.
     Reply(Vec<u8>),
@@ -138,7 +139,7 @@ pub struct Ticket {
     session: u32,
     id: CommandId,
     rq_seq: u8,
-    /// What Get System Boot Options has to repeat.
+    /// The number that Get System Boot Options must repeat.
     parameter: u8,
 }
 
@@ -163,7 +164,7 @@ struct Active {
     sequence: u32,
     privilege: Privilege,
     limit: Privilege,
-    /// RAKP 3's and RAKP 4's bodies, should the console repeat itself.
+    /// The bodies of RAKP 3 and RAKP 4, for a repetition by the console.
     proof: (Vec<u8>, Vec<u8>),
     last: Option<Answered>,
 }
@@ -171,7 +172,7 @@ struct Active {
 struct Answered {
     request: Vec<u8>,
     at: Instant,
-    /// `None` while the chassis works on it.
+    /// `None` while the chassis works on the request.
     response: Option<Vec<u8>>,
 }
 
@@ -189,7 +190,7 @@ impl ServerCore {
         Self { accounts: config.accounts.clone(), config, sessions: Vec::new() }
     }
 
-    /// How many sessions and handshakes it holds.
+    /// The number of sessions and handshakes.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
@@ -198,7 +199,7 @@ impl ServerCore {
     /// Takes a datagram from `peer`.
     ///
     /// # Errors
-    /// [`Failure::Crypto`] only; whatever the network sends leads to a [`Reaction`].
+    /// [`Failure::Crypto`] only. Every datagram leads to a [`Reaction`].
     pub fn receive(
         &mut self,
         peer: SocketAddr,
@@ -229,7 +230,7 @@ impl ServerCore {
         }
     }
 
-    /// Takes a request from the machine itself: its kernel may do all that an administrator may.
+    /// Takes a request from the machine itself. Its kernel has the rights of an administrator.
     pub(crate) fn inside(&mut self, net_fn: u8, command: u8, data: &[u8]) -> FromInside {
         let Some(served) = find(net_fn, command) else {
             return FromInside::Answer(refuse(CompletionCode::INVALID_COMMAND));
@@ -240,7 +241,8 @@ impl ServerCore {
         }
     }
 
-    /// The chassis's answer to a [`Reaction::Chassis`]; the datagram to send, unless the session is gone.
+    /// Takes the chassis's answer to a [`Reaction::Chassis`]. Returns the datagram to send, unless the session has
+    /// ended.
     ///
     /// # Errors
     /// [`Failure::Crypto`].
@@ -332,7 +334,7 @@ impl ServerCore {
         let (bmc_random, is_new) = match &session.phase {
             Phase::Active(_) => return Ok(Reaction::None),
             Phase::Opened => (random.array()?, true),
-            // A repetition gets the same challenge: the console may act on either answer.
+            // A repetition gets the same challenge: the console may use either answer.
             Phase::Challenged { bmc_random, .. } => (*bmc_random, false),
         };
         let Some(user) = accounts.who(&rakp1.username, now) else {
@@ -490,7 +492,7 @@ impl Phase {
 }
 
 impl Session {
-    /// Seals an answer and remembers it for a repetition of its request.
+    /// Seals an answer and stores it for a repetition of its request.
     fn answer(&mut self, response: Vec<u8>, random: &mut impl Random) -> Result<Option<Vec<u8>>, Failure> {
         let Phase::Active(active) = &mut self.phase else {
             return Ok(None);
@@ -509,7 +511,7 @@ impl Active {
     fn set_privilege(&mut self, data: &[u8]) -> Response {
         match data.first().map(|code| (code & 0x0f, Privilege::from_code(*code))) {
             None => refuse(CompletionCode::BAD_LENGTH),
-            // Level 0 asks what the level is.
+            // Level 0 asks for the current level.
             Some((0, _)) => ok(vec![self.privilege.code()]),
             Some((_, Some(wanted))) if wanted <= self.limit => {
                 self.privilege = wanted;

@@ -1,4 +1,4 @@
-//! The tokio shell around [`ServerCore`]: a socket, a chassis, and bad luck on purpose.
+//! The tokio shell around [`ServerCore`]: a socket, a chassis, and deliberate faults.
 
 use std::future::Future;
 use std::io;
@@ -20,21 +20,21 @@ use crate::server::{ChassisAnswer, ChassisRequest, FromInside, Reaction, ServerC
 /// The largest datagram we accept; IPMI's own are below 300 octets.
 const MAX_DATAGRAM: usize = 1024;
 
-/// The chassis behind a BMC: power and boot device of one machine.
+/// The chassis behind a BMC: the power and boot device of one machine.
 pub trait ChassisBackend: Send + Sync + 'static {
-    /// Whether it is on.
+    /// The power state of the machine.
     fn power_status(&self) -> impl Future<Output = PowerState> + Send;
 
-    /// Does `verb`, or says why not; returns when it is done or under way, within a second or so.
+    /// Carries out `verb`. Returns when it is done or under way, within about a second.
     ///
     /// # Errors
     /// The completion code to answer.
     fn control(&self, verb: PowerVerb) -> impl Future<Output = Result<(), CompletionCode>> + Send;
 
-    /// What boots next.
+    /// The override of the boot order.
     fn boot_override(&self) -> impl Future<Output = BootOverride> + Send;
 
-    /// Boot this next.
+    /// Sets the override of the boot order.
     ///
     /// # Errors
     /// The completion code to answer.
@@ -65,8 +65,8 @@ impl BmcServer {
         Self::begin(address, None, config, chassis).await
     }
 
-    /// As [`BmcServer::start`]; and a machine that connects to `inside` has the BMC as its own: the chardev of QEMU's
-    /// `ipmi-bmc-extern`. One machine at a time, the latest.
+    /// Like [`BmcServer::start`]. A machine that connects to `inside`, the chardev of QEMU's `ipmi-bmc-extern`, has the
+    /// BMC as its own. The latest connection replaces an earlier one.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -98,13 +98,13 @@ impl BmcServer {
         Ok(Self { address, faults, task: tokio::spawn(shell.run()) })
     }
 
-    /// Where it answers.
+    /// The address that the BMC answers at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its faults, to be set and read while it runs.
+    /// The faults of the BMC. They can be set and read while it runs.
     #[must_use]
     pub fn faults(&self) -> &Arc<Faults> {
         &self.faults
@@ -125,7 +125,7 @@ struct Shell<B> {
     machine: Option<Machine>,
 }
 
-/// The way from the machine to its BMC.
+/// The connection from the machine to its BMC.
 struct Machine {
     listener: UnixListener,
     stream: Option<UnixStream>,
@@ -133,7 +133,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// The requests that come next.
+    /// The next requests of the machine.
     async fn requests(&mut self) -> Vec<FromMachine> {
         let mut octets = [0; MAX_DATAGRAM];
         let read = async {
@@ -161,7 +161,7 @@ impl Machine {
     }
 
     async fn write(&mut self, octets: &[u8]) {
-        // A machine that is gone needs no answer.
+        // The machine may have disconnected.
         if let Some(stream) = &mut self.stream
             && stream.write_all(octets).await.is_err()
         {
@@ -189,7 +189,7 @@ impl<B: ChassisBackend> Shell<B> {
                 }
                 received = self.socket.recv_from(&mut buffer) => received,
             };
-            // An error here is an earlier answer's ICMP; the socket stays good.
+            // The error is an ICMP message about an earlier answer; the socket still works.
             let Ok((length, peer)) = received else {
                 tokio::task::yield_now().await;
                 continue;
@@ -248,7 +248,7 @@ impl<B: ChassisBackend> Shell<B> {
         }
     }
 
-    /// Sends an answer, late or twice if the faults say so; a lost answer is the console's to ask for again.
+    /// Sends an answer, late or twice if the faults demand it. If an answer is lost, the console asks again.
     fn send(&self, peer: SocketAddr, answer: Vec<u8>) {
         let (delay, twice) = self.faults.on_answer();
         let socket = Arc::clone(&self.socket);

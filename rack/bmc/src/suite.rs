@@ -1,7 +1,8 @@
 //! Cipher suites as data (IPMI 2.0 §22.15.2, table 22-20; suite 17 by its 2013 errata).
 //!
-//! A suite is a row: three algorithm numbers for the wire, the HMAC they all rest on, and one length. Suites without
-//! integrity or confidentiality (0, 1, 2, 6, 7, …) are left out on purpose: a BMC that offers only those is refused.
+//! A suite is a row: three algorithm numbers for the wire, the HMAC behind them, and the length of the codes. Suites
+//! without integrity or confidentiality (0, 1, 2, 6, 7, …) are left out on purpose: a BMC that offers only those is
+//! refused.
 
 use aws_lc_rs::hmac;
 
@@ -9,7 +10,7 @@ use aws_lc_rs::hmac;
 pub struct CipherSuite {
     /// The suite's number, as in `ipmitool -C`.
     pub id: u8,
-    /// Its algorithms in words.
+    /// The names of its algorithms.
     pub name: &'static str,
     /// RAKP authentication algorithm (table 13-17).
     pub(crate) authentication: u8,
@@ -19,11 +20,11 @@ pub struct CipherSuite {
     pub(crate) confidentiality: u8,
     /// The hash behind authentication, integrity and key derivation.
     pub(crate) hmac: &'static hmac::Algorithm,
-    /// Octets of the truncated codes: RAKP 4's and each packet's.
+    /// The length of the truncated codes, in octets: RAKP 4's and each packet's.
     pub(crate) tag_len: usize,
 }
 
-/// Every suite we speak.
+/// Every supported suite.
 pub static SUITES: [CipherSuite; 2] = [
     CipherSuite {
         id: 3,
@@ -60,7 +61,7 @@ impl CipherSuite {
         seventeen
     }
 
-    /// The suite of that number, if we speak it.
+    /// The suite with this number, if it is supported.
     #[must_use]
     pub fn by_id(id: u8) -> Option<&'static Self> {
         SUITES.iter().find(|suite| suite.id == id)
@@ -71,7 +72,7 @@ impl CipherSuite {
         [self.authentication, self.integrity, self.confidentiality]
     }
 
-    /// The suite with exactly these algorithms; a mixture of two suites is none.
+    /// The suite with exactly these algorithms. A mixture of two suites is refused.
     pub(crate) fn by_algorithms(algorithms: [u8; 3]) -> Option<&'static Self> {
         SUITES.iter().find(|suite| suite.algorithms() == algorithms)
     }

@@ -14,21 +14,21 @@ use crate::message::{CommandId, CompletionCode, Request};
 use crate::random::SystemRandom;
 use crate::suite::CipherSuite;
 
-/// Datagrams larger than this are not IPMI's.
+/// The largest datagram accepted, in octets; IPMI's are smaller.
 const MAX_DATAGRAM: usize = 1024;
 
-/// How long to wait for a BMC. BMCs are slow: hundreds of milliseconds are usual, seconds while one restarts.
+/// The waits for a BMC. BMCs are slow: they often take hundreds of milliseconds, and seconds during a restart.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Until the first retransmission; doubled at each further one.
+    /// The wait before the first retransmission. It doubles at each further one.
     pub retransmit: Duration,
     /// The longest time between two retransmissions.
     pub retransmit_max: Duration,
-    /// For opening a session.
+    /// The longest time to open a session.
     pub session: Duration,
-    /// For a whole operation, session included.
+    /// The longest time for a whole operation, including the session.
     pub operation: Duration,
-    /// For the answer to Close Session.
+    /// The longest wait for the answer to Close Session.
     pub close: Duration,
 }
 
@@ -44,18 +44,18 @@ impl Default for Timing {
     }
 }
 
-/// A BMC and how to talk to it.
+/// A BMC, and the settings to access it.
 #[derive(Clone, Debug)]
 pub struct BmcConfig {
-    /// Where it answers; the port is usually 623.
+    /// The address and port of the BMC; the port is usually 623.
     pub address: SocketAddr,
-    /// Who we are.
+    /// The user name and password.
     pub credentials: Credentials,
-    /// The cipher suite; never anything less.
+    /// The cipher suite. The client never uses a weaker one.
     pub suite: &'static CipherSuite,
     /// The privilege to ask for.
     pub privilege: Privilege,
-    /// How long to wait.
+    /// How long to wait for the BMC.
     pub timing: Timing,
 }
 
@@ -73,20 +73,20 @@ impl BmcConfig {
     }
 }
 
-/// One BMC. Each operation opens a short session of its own and closes it, whatever happens.
+/// One BMC. Each operation opens a short session and closes it, even after an error.
 #[derive(Clone, Debug)]
 pub struct BmcClient {
     config: BmcConfig,
 }
 
 impl BmcClient {
-    /// A client; nothing is sent yet.
+    /// A client that has sent nothing yet.
     #[must_use]
     pub fn new(config: BmcConfig) -> Self {
         Self { config }
     }
 
-    /// Opens a session, for several operations in one; close it with [`BmcSession::close`].
+    /// Opens a session for several operations; close it with [`BmcSession::close`].
     ///
     /// # Errors
     /// [`BmcError`], within [`Timing::operation`].
@@ -94,7 +94,7 @@ impl BmcClient {
         BmcSession::open(self.config.clone()).await.map_err(|failure| self.error(failure))
     }
 
-    /// A session whose only operation shares its deadline.
+    /// Opens a session for a single operation, with one deadline for both.
     async fn connect_for_one(&self) -> Result<BmcSession, BmcError> {
         let deadline = Instant::now() + self.config.timing.operation;
         let mut session = self.connect().await?;
@@ -102,7 +102,7 @@ impl BmcClient {
         Ok(session)
     }
 
-    /// Whether the machine is on.
+    /// The power state of the machine.
     ///
     /// # Errors
     /// [`BmcError`], within [`Timing::operation`].
@@ -113,7 +113,7 @@ impl BmcClient {
         result
     }
 
-    /// Does `verb`. A BMC answers when it has begun; ask [`BmcClient::power_status`] for the effect.
+    /// Carries out `verb`. A BMC answers when it has begun; [`BmcClient::power_status`] shows the effect.
     ///
     /// # Errors
     /// [`BmcError`], within [`Timing::operation`].
@@ -124,7 +124,7 @@ impl BmcClient {
         result
     }
 
-    /// Sets what boots next: once or from now on, by UEFI or legacy.
+    /// Sets the device of the next boot, or of all boots, for UEFI or legacy.
     ///
     /// # Errors
     /// [`BmcError`], within [`Timing::operation`].
@@ -135,7 +135,7 @@ impl BmcClient {
         result
     }
 
-    /// What boots next.
+    /// The override of the boot order.
     ///
     /// # Errors
     /// [`BmcError`], within [`Timing::operation`].
@@ -146,7 +146,7 @@ impl BmcClient {
         result
     }
 
-    /// What the BMC says it is.
+    /// The identity of the BMC.
     ///
     /// # Errors
     /// [`BmcError`], within [`Timing::operation`].
@@ -162,10 +162,10 @@ impl BmcClient {
     }
 }
 
-/// An open session. Dropped without [`BmcSession::close`], it still tells the BMC, without waiting.
+/// An open session. If it is dropped without [`BmcSession::close`], the BMC is still told, without waiting.
 pub struct BmcSession {
     config: BmcConfig,
-    /// When set, for all that is still to come; otherwise each command has its own.
+    /// The deadline for all further commands, if set; otherwise each command has its own.
     deadline: Option<Instant>,
     link: Link,
 }
@@ -182,7 +182,7 @@ impl BmcSession {
         }
     }
 
-    /// Whether the machine is on.
+    /// The power state of the machine.
     ///
     /// # Errors
     /// [`BmcError`], within [`Timing::operation`].
@@ -191,7 +191,7 @@ impl BmcSession {
         PowerState::decode(&data).map_err(|failure| self.error(failure))
     }
 
-    /// Does `verb`.
+    /// Carries out `verb`.
     ///
     /// # Errors
     /// As [`BmcSession::power_status`].
@@ -199,13 +199,13 @@ impl BmcSession {
         self.command(command::CHASSIS_CONTROL, vec![verb.code()]).await.map(drop)
     }
 
-    /// Sets what boots next.
+    /// Sets the override of the boot order.
     ///
     /// # Errors
     /// As [`BmcSession::power_status`].
     pub async fn set_boot_override(&mut self, boot: BootOverride) -> Result<(), BmcError> {
-        // Keep the flags valid beyond the 60 s that a BMC otherwise gives between this and power on, and say that no
-        // other party is to handle them. A BMC without these parameters still has the flags.
+        // A BMC normally drops the flags if the machine is not powered on within 60 s; keep them valid for longer. Also
+        // state that only the BIOS handles them. A BMC without these parameters still has the flags.
         let keep_valid = vec![boot_parameter::VALID_BIT_CLEARING, 0x08];
         let for_bios = vec![boot_parameter::ACKNOWLEDGE, 0x01, 0x01];
         for data in [keep_valid, for_bios] {
@@ -219,7 +219,7 @@ impl BmcSession {
         self.command(command::SET_BOOT_OPTIONS, flags).await.map(drop)
     }
 
-    /// What boots next.
+    /// The override of the boot order.
     ///
     /// # Errors
     /// As [`BmcSession::power_status`].
@@ -230,7 +230,7 @@ impl BmcSession {
             .ok_or_else(|| self.error(Failure::Malformed("Get System Boot Options response")))
     }
 
-    /// What the BMC says it is.
+    /// The identity of the BMC.
     ///
     /// # Errors
     /// As [`BmcSession::power_status`].
@@ -239,12 +239,12 @@ impl BmcSession {
         DeviceId::decode(&data).map_err(|failure| self.error(failure))
     }
 
-    /// Ends the session and waits shortly for the BMC to say so.
+    /// Ends the session and waits briefly for the BMC's confirmation.
     pub async fn close(mut self) {
         let deadline = Instant::now() + self.config.timing.close;
         if self.link.farewell() {
             let mut buffer = [0; MAX_DATAGRAM];
-            // Any packet that comes now is the answer; without one the BMC frees the session by itself.
+            // Any packet now counts as the answer. Without one, the BMC frees the session by itself.
             let _answered = timeout_at(deadline, self.link.socket.recv(&mut buffer)).await;
         }
     }
@@ -260,7 +260,7 @@ impl BmcSession {
     }
 }
 
-/// A socket and the session that runs over it.
+/// A socket and the session over it.
 struct Link {
     socket: UdpSocket,
     core: ClientCore,
@@ -290,7 +290,7 @@ impl Link {
             core: new_core(config)?,
             sent: 0,
             heard: false,
-            // Without a route there is nothing to wait for, and yet it may come: say it when the time is over.
+            // A missing route may appear later. Report the error when the time is over.
             last_error: connected.err().map(|error| error.to_string()),
             began: Instant::now(),
         })
@@ -302,7 +302,7 @@ impl Link {
             let first = self.core.start();
             match self.exchange(config, first, deadline).await {
                 Ok(_) => return Ok(()),
-                // The BMC may have refused only our repetition: begin again.
+                // The BMC may have refused a repetition only. Begin a new session.
                 Err(failure) if self.core.is_ambiguous() && !is_silence(&failure) => {
                     self.farewell();
                     self.core = new_core(config)?;
@@ -328,7 +328,7 @@ impl Link {
         }
     }
 
-    /// Sends, and sends again, until the session is ready (`None`) or a command is answered.
+    /// Sends and retransmits until the session is ready (`None`) or a command is answered.
     async fn exchange(
         &mut self,
         config: &BmcConfig,
@@ -359,14 +359,14 @@ impl Link {
         }
     }
 
-    /// The next event that matters; `None` if nothing came until `until`.
+    /// The next event to handle; `None` if there was none before `until`.
     async fn listen(&mut self, until: Instant) -> Result<Option<Event>, Failure> {
         let mut buffer = [0; MAX_DATAGRAM];
         loop {
             match timeout_at(until, self.socket.recv(&mut buffer)).await {
                 Err(_elapsed) => return Ok(None),
                 Ok(Err(error)) => {
-                    // "Connection refused": the BMC may be starting. Wait for the next transmission's turn.
+                    // "Connection refused": the BMC may be restarting. Wait until the next retransmission.
                     self.last_error = Some(error.to_string());
                     tokio::time::sleep_until(until).await;
                     return Ok(None);
@@ -398,7 +398,7 @@ impl Link {
         Failure::Unreachable { sent: self.sent, waited, last_error: self.last_error.clone() }
     }
 
-    /// Tells the BMC that the session is over, without waiting; true if there was something to say.
+    /// Tells the BMC without waiting that the session is over. True if a datagram was sent.
     fn farewell(&mut self) -> bool {
         match self.core.close(&mut SystemRandom) {
             Ok(Some(datagram)) => self.socket.try_send(&datagram).is_ok(),

@@ -1,7 +1,7 @@
-//! Which session sequence numbers are new (IPMI 2.0 §6.12.13).
+//! The window of new session sequence numbers (IPMI 2.0 §6.12.13).
 //!
-//! A number is accepted once. The check runs after the packet's integrity check, so a jump ahead comes from the peer
-//! itself and is taken; 32 numbers behind the highest may still arrive late.
+//! A number is accepted once. The integrity check comes before this one, so a jump ahead is from the peer itself and is
+//! accepted. Up to 32 numbers behind the highest may still arrive late.
 
 /// How many numbers behind the highest may still arrive.
 const DEPTH: u32 = 32;

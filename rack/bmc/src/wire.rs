@@ -1,6 +1,6 @@
-//! A cursor over received bytes: every read says whether the bytes were there.
+//! A cursor over received bytes; every read checks that the bytes are there.
 
-/// Reads a datagram from front to back; `None` means that it was too short.
+/// Reads a datagram from front to back; `None` if it is too short.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// What has not been read yet.
+    /// The bytes that have not been read yet.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.0
     }

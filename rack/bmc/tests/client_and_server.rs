@@ -1,4 +1,5 @@
-//! Our client and our server against each other: every operation, every refusal in its words, and bad luck.
+//! The client and the server of this crate against each other: every operation, every refusal and its text, and
+//! deliberate faults.
 
 mod support;
 
@@ -203,7 +204,7 @@ async fn sessions_are_always_closed() {
     wrong.credentials = Credentials::new("admin", "wrong").unwrap();
     let wrong = BmcClient::new(wrong);
     let right = client(server.address());
-    // More than a BMC has sessions: one that leaked would be missed at the end.
+    // More sessions than a BMC has: a leaked one would be missing at the end.
     for _ in 0..40 {
         wrong.power_status().await.unwrap_err();
         right.power(PowerVerb::Cycle).await.unwrap_err();

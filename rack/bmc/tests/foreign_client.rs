@@ -1,4 +1,4 @@
-//! Our BMC, judged by `ipmitool`: a client that shares no code with us.
+//! The BMC server, tested with `ipmitool`: a client that shares no code with it.
 
 mod support;
 
@@ -10,7 +10,7 @@ use basalt_bmc::{
 };
 use support::{Chassis, bmc, bmc_with, server_config};
 
-/// Runs ipmitool; its output, and whether it succeeded.
+/// Runs ipmitool. Returns its output, and true if it succeeded.
 async fn ipmitool(address: SocketAddr, suite: &str, password: &str, arguments: &str) -> (bool, String) {
     as_user(address, suite, ("admin", password), arguments).await
 }

@@ -1,4 +1,4 @@
-//! Our client, judged by OpenIPMI's `ipmi_sim`: a BMC that shares no code with us. It speaks suite 3 only.
+//! The client, tested with OpenIPMI's `ipmi_sim`: a BMC that shares no code with it. It supports suite 3 only.
 
 mod support;
 

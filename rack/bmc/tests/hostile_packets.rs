@@ -1,4 +1,4 @@
-//! Whatever bytes arrive, before, during and inside a session: neither core panics, and sessions go on.
+//! Arbitrary bytes before, during and inside a session: neither core panics, and sessions continue.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use basalt_bmc::{
 };
 use proptest::prelude::*;
 
-/// Counts up: the same bytes in every run.
+/// A source that counts up, so that the bytes are the same in every run.
 struct Counter(u8);
 
 impl Random for Counter {
@@ -63,7 +63,7 @@ impl Pair {
         }
     }
 
-    /// Goes through the first `steps` exchanges; the datagram to send next, and the answer to the last one.
+    /// Goes through the first `steps` exchanges. Returns the datagram to send next, and the answer to the last one.
     fn advance(&mut self, steps: usize) -> (Vec<u8>, Vec<u8>) {
         let mut next = self.client.start();
         let mut last = Vec::new();
@@ -88,7 +88,7 @@ fn suites() -> impl Strategy<Value = &'static CipherSuite> {
     prop_oneof![Just(CipherSuite::suite_3()), Just(CipherSuite::suite_17())]
 }
 
-/// A change to an honest datagram.
+/// A change to a valid datagram.
 #[derive(Clone, Debug)]
 enum Damage {
     Flip(prop::sample::Index, u8),
@@ -114,7 +114,7 @@ fn damaged(datagram: &[u8], damage: &Damage) -> Vec<u8> {
     bytes
 }
 
-/// RMCP headers of the sort the parser goes on with, then anything.
+/// RMCP headers that the parser accepts, then random bytes.
 fn almost_rmcp() -> impl Strategy<Value = Vec<u8>> {
     let header = prop_oneof![Just(vec![6, 0, 255, 7, 6]), Just(vec![6, 0, 255, 7, 0]), Just(vec![])];
     let kind = prop_oneof![0x10..=0x15u8, Just(0), Just(0xc0), any::<u8>()];

@@ -1,4 +1,4 @@
-//! Fetching one file.
+//! The client: fetches one file.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,27 +10,27 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(4);
 const MAX_RETRIES: u32 = 10;
 
-/// What to fetch.
+/// The file to fetch and the options to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientRequest {
-    /// The server and its port.
+    /// The server's address and port.
     pub server: SocketAddr,
-    /// The file.
+    /// The name of the file, as the server knows it.
     pub file: String,
-    /// Asks for this block size.
+    /// The block size to ask for, in bytes (option `blksize`).
     pub blksize: Option<u16>,
-    /// Asks for this window.
+    /// The window to ask for, in blocks (option `windowsize`).
     pub windowsize: Option<u16>,
-    /// Asks for the size.
+    /// Asks for the size of the file (option `tsize`).
     pub tsize: bool,
-    /// Wants nothing but the size: refuses the OACK, as EDK2's first request does.
+    /// Wants only the size: refuses the OACK, as EDK2's first request does.
     pub probe: bool,
-    /// A file that is longer is refused.
+    /// The longest file accepted, in bytes.
     pub max_bytes: usize,
 }
 
 impl ClientRequest {
-    /// Plain RFC 1350, up to 1 GiB.
+    /// A request without options (RFC 1350), for up to 1 GiB.
     #[must_use]
     pub fn new(server: SocketAddr, file: impl Into<String>) -> Self {
         Self {
@@ -45,38 +45,39 @@ impl ClientRequest {
     }
 }
 
-/// What the caller does next.
+/// An instruction to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientAction {
     /// Send a datagram.
     Send {
-        /// Whom to: the server's port first, then the transfer's.
+        /// The destination: the server's port first, then the transfer's port.
         to: SocketAddr,
-        /// The datagram.
+        /// The datagram to send.
         bytes: Vec<u8>,
     },
-    /// It is over. A client that stays around repeats its last acknowledgement when the server did not hear it.
+    /// The transfer is over. A client that keeps running repeats its last acknowledgement if the server did not receive
+    /// it.
     Done(Result<Fetched, Failure>),
 }
 
-/// What came.
+/// The result of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fetched {
     /// The file; empty after a probe.
     pub content: Vec<u8>,
-    /// Its size as announced.
+    /// The size that the server announced, in bytes.
     pub size: Option<u64>,
 }
 
-/// Why nothing came.
+/// The reason why no file was fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The server answered with an error.
     #[error("the server refused: {message} ({code:?})")]
     Refused {
-        /// Its code.
+        /// The error code of the server.
         code: ErrorCode,
-        /// Its words.
+        /// The message of the server.
         message: String,
     },
     /// The server granted something that was not asked for.
@@ -85,14 +86,14 @@ pub enum Failure {
     /// More than [`ClientRequest::max_bytes`].
     #[error("the file is longer than {0} bytes")]
     TooLong(usize),
-    /// Nothing was heard.
+    /// The server did not answer.
     #[error("the server does not answer")]
     TimedOut,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
-    /// The request is out.
+    /// The request was sent.
     Asking,
     Receiving,
     /// Done, and ready to repeat the last ACK.
@@ -100,7 +101,7 @@ enum State {
     Failed,
 }
 
-/// One file on its way from a server.
+/// The transfer of one file from a server.
 #[derive(Debug)]
 pub struct Client {
     request: ClientRequest,
@@ -113,7 +114,7 @@ pub struct Client {
     received: u64,
     /// Blocks received since the last ACK.
     unacknowledged: u64,
-    /// This gap was reported.
+    /// The current gap in the blocks was reported to the server.
     reported_gap: bool,
     last: Vec<u8>,
     retries: u32,
@@ -121,7 +122,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends the request.
+    /// Starts the transfer. The action sends the request.
     #[must_use]
     pub fn start(request: ClientRequest, now: Instant) -> (Self, Vec<ClientAction>) {
         let mut options = OptionList::new();
@@ -244,14 +245,14 @@ impl Client {
     fn on_data(&mut self, now: Instant, block: u16, data: &[u8]) -> Vec<ClientAction> {
         let ahead = block.wrapping_sub((self.received & 0xffff) as u16);
         if ahead == 0 {
-            // The server did not hear the ACK for the last one.
+            // The server did not receive the last ACK.
             return if self.received > 0 { self.acknowledge(now) } else { Vec::new() };
         }
         if self.state == State::Complete {
             return Vec::new();
         }
         if ahead != 1 {
-            // Something in between was lost, unless this is a copy of something old.
+            // A block in between was lost, or this is an old duplicate.
             if ahead > 0x7fff || self.reported_gap || self.windowsize == 1 {
                 return Vec::new();
             }

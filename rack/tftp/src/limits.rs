@@ -1,25 +1,26 @@
-//! How many transfers may run: in all, and for one client.
+//! The most transfers that may run, in total and per client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Bounds on concurrency.
+/// The limits on concurrent transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Transfers in all.
+    /// The most transfers in total.
     pub total: usize,
-    /// Transfers of one client address.
+    /// The most transfers of one client address.
     pub per_client: usize,
 }
 
 impl Default for Limits {
-    /// A hall of machines that boot together, each of which may have left a transfer behind; and a ROM that forgets its transfers.
+    /// Enough for a hall of machines that boot together, each with an abandoned earlier transfer, and for a ROM that
+    /// abandons several.
     fn default() -> Self {
         Self { total: 4096, per_client: 16 }
     }
 }
 
-/// A transfer that may not start now. The client asks again by itself.
+/// A transfer that may not start now. The client repeats its request by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// [`Limits::total`] is reached.
@@ -30,7 +31,7 @@ pub enum Busy {
     Client(usize),
 }
 
-/// Counts running transfers.
+/// The number of running transfers, in total and per client.
 #[derive(Debug, Default)]
 pub struct Admission {
     limits: Limits,
@@ -39,13 +40,13 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Nothing is running.
+    /// An admission without transfers.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// Counts a transfer in.
+    /// Counts a transfer that starts.
     ///
     /// # Errors
     /// A limit is reached; nothing was counted.
@@ -62,7 +63,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Counts a transfer out that was admitted.
+    /// Counts the end of an admitted transfer.
     pub fn release(&mut self, client: IpAddr) {
         let Some(of_client) = self.clients.get_mut(&client) else { return };
         *of_client = of_client.saturating_sub(1);
@@ -72,7 +73,7 @@ impl Admission {
         }
     }
 
-    /// Transfers running.
+    /// The number of running transfers.
     #[must_use]
     pub const fn running(&self) -> usize {
         self.total

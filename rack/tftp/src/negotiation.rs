@@ -1,20 +1,21 @@
-//! Options: what a client asks for, and what it gets (RFC 2347, 2348, 2349, 7440).
+//! Options: the requested values and the granted ones (RFC 2347, 2348, 2349, 7440).
 
 use std::time::Duration;
 
 use crate::packet::OptionList;
 
-/// Without option `blksize` (RFC 1350).
+/// The block size without option `blksize`, in bytes (RFC 1350).
 pub(crate) const DEFAULT_BLKSIZE: u16 = 512;
 
-/// The most that is granted.
+/// The greatest values that are granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// Largest block in bytes.
+    /// The largest block, in bytes.
     pub blksize: u16,
-    /// Most blocks in flight.
+    /// The most blocks in flight.
     pub windowsize: u16,
-    /// Longest retransmission timeout in seconds. A client that asks for more gets none, and ours.
+    /// The longest retransmission timeout, in seconds. A client that asks for more is not granted the option; the
+    /// server's own timeout applies.
     pub timeout: u8,
 }
 
@@ -24,34 +25,35 @@ impl Default for Caps {
     }
 }
 
-/// Bytes of a packet that are not the block: UDP's header and TFTP's.
+/// The bytes of a packet besides the block: the UDP and TFTP headers.
 const HEADERS: u16 = 8 + 4;
 
 impl Caps {
-    /// With blocks whose packets are sent in one piece by a link of this MTU: of 1500, 1468 bytes over IPv4 and 1448 over IPv6.
+    /// Limits the blocks so that a link of this MTU sends their packets unfragmented: with MTU 1500, 1468 bytes over
+    /// IPv4 and 1448 over IPv6.
     #[must_use]
     pub fn within(self, mtu: u16, ipv6: bool) -> Self {
         let room = mtu.saturating_sub(HEADERS + if ipv6 { 40 } else { 20 });
-        // Less is no TFTP: what is that small has to do without this option.
+        // 512 is the size without the option, so a smaller limit would have no effect.
         Self { blksize: self.blksize.min(room.max(DEFAULT_BLKSIZE)), ..self }
     }
 }
 
-/// What a transfer runs with.
+/// The parameters of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Negotiated {
     /// Bytes per block.
     pub blksize: u16,
-    /// Blocks per acknowledgement.
+    /// The number of blocks per acknowledgement.
     pub windowsize: u16,
     /// The client's retransmission timeout; `None`: adaptive.
     pub timeout: Option<Duration>,
-    /// What goes into the OACK; empty: no OACK, DATA at once.
+    /// The options in the OACK; empty: no OACK, the first DATA at once.
     pub granted: OptionList,
 }
 
 impl Negotiated {
-    /// Grants what can be granted; unknown and senseless options are left out, as if not asked for.
+    /// Grants the options that can be granted. Unknown and invalid options are ignored, as RFC 2347 demands.
     #[must_use]
     pub fn new(asked: &OptionList, caps: Caps, size: usize) -> Self {
         let mut this = Self { blksize: DEFAULT_BLKSIZE, windowsize: 1, timeout: None, granted: Vec::new() };

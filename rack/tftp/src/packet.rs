@@ -1,8 +1,8 @@
 //! TFTP datagrams (RFC 1350 §5, RFC 2347).
 
-/// The longest first datagram that is read (RFC 2347 §2).
+/// The longest request that is read, in bytes (RFC 2347 §2).
 pub const MAX_REQUEST: usize = 512;
-/// More options than any RFC defines are noise.
+/// The most options accepted; all RFCs together define fewer.
 const MAX_OPTIONS: usize = 16;
 
 const RRQ: u16 = 1;
@@ -12,19 +12,19 @@ const ACK: u16 = 4;
 const ERROR: u16 = 5;
 const OACK: u16 = 6;
 
-/// Why a datagram is not TFTP.
+/// The reason why a datagram is not TFTP.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It ends too early.
+    /// The datagram ends too early.
     #[error("the datagram of {0} bytes is incomplete")]
     Incomplete(usize),
-    /// No such operation.
+    /// The operation code is unknown.
     #[error("operation {0} is not one of TFTP's")]
     Operation(u16),
     /// A string is not UTF-8.
     #[error("a file name, mode or option is not text")]
     NotText,
-    /// Longer than [`MAX_REQUEST`], or more than 16 options.
+    /// The request is longer than [`MAX_REQUEST`], or has more than 16 options.
     #[error("the request is too long")]
     TooLong,
 }
@@ -32,25 +32,25 @@ pub enum Malformed {
 /// Error codes (RFC 1350 appendix, RFC 2347).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// 0, see the message.
+    /// Code 0: the message describes the error.
     Undefined,
-    /// 1
+    /// Code 1: the server has no such file.
     FileNotFound,
-    /// 2
+    /// Code 2: the server does not allow the access.
     AccessViolation,
-    /// 3
+    /// Code 3: disk full or allocation exceeded.
     DiskFull,
-    /// 4
+    /// Code 4: the operation is not allowed here.
     IllegalOperation,
-    /// 5
+    /// Code 5: the sender does not take part in this transfer.
     UnknownTransferId,
-    /// 6
+    /// Code 6: the file to write exists already.
     FileExists,
-    /// 7
+    /// Code 7: the server does not know the user.
     NoSuchUser,
-    /// 8, the client does not want these options.
+    /// Code 8: the client refuses the options.
     OptionNegotiation,
-    /// Anything else.
+    /// A code that no RFC defines.
     Other(u16),
 }
 
@@ -84,51 +84,50 @@ impl From<ErrorCode> for u16 {
 /// Options by name, in the order they came. Names are compared without case (RFC 2347 §2).
 pub type OptionList = Vec<(String, String)>;
 
-/// One datagram.
+/// A decoded datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packet<'a> {
     /// A request to read or write.
     Request {
-        /// A write request.
+        /// It is a write request.
         write: bool,
         /// The file as the client wrote it.
         file: &'a str,
         /// `octet`, `netascii` or something else, as the client wrote it.
         mode: &'a str,
-        /// What it asks for.
+        /// The requested options.
         options: OptionList,
     },
-    /// A block.
+    /// DATA: one block of the file.
     Data {
-        /// Its number, modulo 65536.
+        /// The number of the block, modulo 65536.
         block: u16,
-        /// Its content.
+        /// The bytes of the block.
         data: &'a [u8],
     },
-    /// An acknowledgement.
+    /// ACK: an acknowledgement.
     Ack {
         /// The last block received in order.
         block: u16,
     },
-    /// The end of a transfer.
+    /// ERROR: the end of a transfer.
     Error {
-        /// What went wrong.
+        /// The error code.
         code: ErrorCode,
-        /// In words.
+        /// The message for people.
         message: &'a str,
     },
-    /// The options a server grants.
+    /// OACK: the options that a server grants.
     Oack {
-        /// Name and value.
+        /// The names and granted values.
         options: OptionList,
     },
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a datagram.
+    /// Decodes a datagram.
     ///
-    /// # Errors
-    /// [`Malformed`] says what is wrong with it.
+    /// # Errors `Malformed`: the fault in the datagram.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let incomplete = Malformed::Incomplete(datagram.len());
         let (operation, body) = split_u16(datagram).ok_or_else(|| incomplete.clone())?;
@@ -149,7 +148,7 @@ impl<'a> Packet<'a> {
             ACK => Ok(Self::Ack { block: split_u16(body).ok_or(incomplete)?.0 }),
             ERROR => {
                 let (code, text) = split_u16(body).ok_or(incomplete)?;
-                // Some clients leave the NUL out, or the message; the code is what counts.
+                // Some clients omit the NUL, or the message. Only the code matters.
                 let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
                 Ok(Self::Error { code: code.into(), message: std::str::from_utf8(text).unwrap_or("") })
             }
@@ -158,7 +157,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The datagram.
+    /// Encodes the datagram.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -211,7 +210,7 @@ fn string<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a str>, Malformed> {
     std::str::from_utf8(text).map(Some).map_err(|_| Malformed::NotText)
 }
 
-/// Pairs of strings; padding and an incomplete pair at the end are left alone, as ROMs send both.
+/// Pairs of strings. Padding and an incomplete pair at the end are ignored: some ROMs send them.
 fn options(mut bytes: &[u8]) -> Result<OptionList, Malformed> {
     let mut list = OptionList::new();
     while let Some(name) = string(&mut bytes)? {

@@ -1,26 +1,26 @@
-//! The first datagram of a transfer: which file, how, or why not.
+//! The first datagram of a transfer: the file and mode that it asks for, or the reason to refuse it.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::packet::{ErrorCode, OptionList, Packet};
 
-/// Longest path that is looked up.
+/// The longest path that is looked up, in bytes.
 const MAX_PATH: usize = 255;
-/// Longest file that is translated, in bytes. Each transfer of one needs a copy of its own, up to twice as long; files that are
-/// larger than this are no texts.
+/// The longest file that is translated to netascii, in bytes. Each such transfer needs its own copy of the file, up to
+/// twice as long. Longer files are not text.
 pub const MAX_NETASCII: usize = 64 << 10;
 
-/// How the file's bytes travel (RFC 1350 §2).
+/// The encoding of the file's bytes (RFC 1350 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// As they are.
+    /// The bytes unchanged.
     Octet,
-    /// Lines end with CR LF, a lone CR becomes CR NUL (RFC 764).
+    /// Lines end with CR LF, and a lone CR becomes CR NUL (RFC 764).
     Netascii,
 }
 
 impl Mode {
-    /// The bytes on the wire for a file; `None` for one longer than [`MAX_NETASCII`] that would have to be translated.
+    /// The bytes to send for a file; `None` for a file that must be translated and is longer than [`MAX_NETASCII`].
     #[must_use]
     pub fn encode(self, content: Bytes) -> Option<Bytes> {
         if self == Self::Octet {
@@ -41,36 +41,36 @@ impl Mode {
     }
 }
 
-/// A file somebody wants to read.
+/// A request to read a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadRequest {
     /// Relative, `/`-separated, without `.` and `..`: safe to join to a directory.
     pub path: String,
-    /// How it travels.
+    /// The encoding of its bytes.
     pub mode: Mode,
-    /// Options, not negotiated yet.
+    /// The requested options, before negotiation.
     pub options: OptionList,
 }
 
-/// What to do with a first datagram.
+/// The decision about a first datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Send the file.
     Read(ReadRequest),
     /// Answer with this ERROR datagram.
     Refuse {
-        /// The file asked for, as the client wrote it.
+        /// The requested file, as the client wrote it.
         file: String,
-        /// Error code.
+        /// The error code to send.
         code: ErrorCode,
-        /// In words; also in the datagram.
+        /// The message for people; also in the datagram.
         message: &'static str,
     },
-    /// Not a request; say nothing, so that nothing can be made to bounce.
+    /// No request. Send nothing, so that the server cannot be used to reflect traffic.
     Ignore,
 }
 
-/// Reads a datagram that came to the server's port.
+/// Decides about a datagram that came to the server's port.
 #[must_use]
 pub fn decide(datagram: &[u8]) -> Decision {
     let Ok(Packet::Request { write, file, mode, options }) = Packet::parse(datagram) else {
@@ -91,7 +91,7 @@ pub fn decide(datagram: &[u8]) -> Decision {
     }
 }
 
-/// `/a//b`, `a/./b` and `a\b` are `a/b`; nothing leads out of the root.
+/// Cleans a path: `/a//b`, `a/./b` and `a\b` become `a/b`. A path that leads out of the root is refused.
 fn clean_path(file: &str) -> Option<String> {
     if file.len() > MAX_PATH || file.chars().any(char::is_control) {
         return None;

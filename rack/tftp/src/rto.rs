@@ -1,4 +1,4 @@
-//! How long to wait before sending again: RFC 6298's estimator between two bounds.
+//! The retransmission timeout: RFC 6298's estimator between two bounds.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub(crate) struct Rto {
     smoothed: Option<(Duration, Duration)>,
     current: Duration,
     fixed: bool,
-    /// When the datagram went out that the next answer is measured by; `None` once it was sent twice (Karn).
+    /// When the datagram was sent whose answer is measured next; `None` once it was sent twice (Karn's algorithm).
     measuring: Option<Instant>,
 }
 

@@ -1,8 +1,9 @@
 //! The shell: sockets, tasks and files around [`Transfer`].
 //!
-//! Every address has a listening socket of its own, and every transfer a socket bound to the address that the request
-//! came to: a client drops blocks from any other (RFC 1350 §4). What others send to a transfer's port comes to a second socket, so
-//! that it cannot reach the transfer, and is answered by ERROR 5. A slow file delays nobody else.
+//! Every address has its own listening socket. Every transfer has a socket bound to the address that the request came
+//! to: a client drops blocks from another address (RFC 1350 §4). Datagrams from other hosts to a transfer's port go to
+//! a second socket, so they cannot disturb the transfer; they are answered with ERROR 5. A slow file delays no other
+//! transfer.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,13 +24,13 @@ use crate::request::{Decision, ReadRequest, decide};
 use crate::transfer::Action;
 use crate::{Admission, Busy, Caps, Limits, Negotiated, Outcome, Transfer};
 
-/// Wait after a listening socket failed, so that a persistent failure does not spin.
+/// The pause after a listening socket failed, so that a lasting failure does not use all of a processor.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where files come from.
+/// A source of files.
 pub trait FileSource: Send + Sync + 'static {
-    /// The whole content of a file. `path` is relative and cannot lead out of a directory it is joined to. Sources
-    /// share one [`Bytes`] between transfers; it stays in memory while any of them runs.
+    /// The whole content of a file. `path` is relative and cannot lead out of a directory it is joined to. A source
+    /// should share one [`Bytes`] between transfers; it stays in memory while any of them runs.
     ///
     /// # Errors
     /// [`OpenError`] becomes the ERROR that the client is sent.
@@ -42,23 +43,23 @@ pub enum OpenError {
     /// There is no such file.
     #[error("file not found")]
     NotFound,
-    /// There is, but not now; the reason is for the log and the client alike.
+    /// The file exists, but is not available now. The log and the client both get the reason.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// How a server behaves.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What is granted to clients.
+    /// The greatest option values that clients are granted.
     pub caps: Caps,
-    /// The largest packet of the links that clients are on, in bytes.
+    /// The smallest MTU of the clients' links, in bytes.
     pub mtu: u16,
-    /// How many transfers may run.
+    /// The most transfers that may run.
     pub limits: Limits,
-    /// How long [`FileSource::open`] may take.
+    /// The longest time for [`FileSource::open`].
     pub open_timeout: Duration,
-    /// Where to count.
+    /// The counters to update.
     pub counters: Arc<Counters>,
 }
 
@@ -77,13 +78,13 @@ impl Default for Settings {
 /// Totals since the start.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Files delivered.
+    /// Files that were delivered completely.
     pub completed: AtomicU64,
-    /// Size probes.
+    /// Requests that only asked for the size.
     pub probed: AtomicU64,
     /// Transfers that the client ended.
     pub aborted: AtomicU64,
-    /// Transfers whose client fell silent or left.
+    /// Transfers whose client stopped answering or disappeared.
     pub lost: AtomicU64,
     /// Requests answered with an ERROR.
     pub refused: AtomicU64,
@@ -95,40 +96,40 @@ pub struct Counters {
     pub retransmissions: AtomicU64,
 }
 
-/// What happened.
+/// An event that the server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A transfer is over, well or not.
+    /// A transfer ended.
     Finished {
-        /// The client.
+        /// The client's address and port.
         client: SocketAddr,
-        /// The file, cleaned.
+        /// The path of the file, cleaned.
         path: String,
         /// Its size in bytes on the wire.
         size: usize,
         /// Bytes of it that the client acknowledged.
         acknowledged: u64,
-        /// How it ended.
+        /// The way it ended.
         outcome: Outcome,
         /// How long it took.
         took: Duration,
     },
     /// A request was answered with an ERROR.
     Refused {
-        /// The client.
+        /// The client's address and port.
         client: SocketAddr,
         /// The file, as it was asked for.
         file: String,
-        /// Error code.
+        /// The error code in the answer.
         code: ErrorCode,
-        /// In words.
+        /// The message in the answer.
         message: String,
     },
     /// A request was dropped at a limit; the client asks again.
     Dropped {
-        /// The client.
+        /// The client's address and port.
         client: SocketAddr,
-        /// Which limit.
+        /// The limit that was reached.
         limit: Busy,
     },
 }
@@ -140,7 +141,7 @@ struct Shared<F> {
     admission: Mutex<Admission>,
 }
 
-/// A place in [`Admission`], given back when the transfer ends in whatever way.
+/// A place in [`Admission`]. Dropping it gives the place back, however the transfer ends.
 struct Slot<F: FileSource> {
     shared: Arc<Shared<F>>,
     client: IpAddr,
@@ -152,8 +153,8 @@ impl<F: FileSource> Drop for Slot<F> {
     }
 }
 
-/// Serves on sockets that are bound to one address each, until `shutdown`; running transfers end with it.
-/// `observe` is called for everything that ends, from the task where it happened: it must not block.
+/// Serves on sockets that are each bound to one address, until `shutdown`; running transfers end with it. `observe` is
+/// called for every event, in the task where it happened, so it must not block.
 ///
 /// # Errors
 /// A socket is bound to the wildcard address, so that the source of replies would be the kernel's choice.
@@ -185,7 +186,7 @@ pub async fn serve<F: FileSource>(
 
 async fn listen<F: FileSource>(socket: UdpSocket, local: SocketAddr, shared: Arc<Shared<F>>) {
     let mut transfers = JoinSet::new();
-    // One byte more than is accepted, so that a longer request is seen to be longer.
+    // One byte longer than the longest request, so that a longer one is detected.
     let mut buffer = [0; MAX_REQUEST + 1];
     loop {
         let (len, client) = tokio::select! {
@@ -202,7 +203,7 @@ async fn listen<F: FileSource>(socket: UdpSocket, local: SocketAddr, shared: Arc
         match decide(buffer.get(..len).unwrap_or_default()) {
             Decision::Ignore => debug!(%client, len, "not a TFTP request"),
             Decision::Refuse { file, code, message } => {
-                // A lost ERROR is the same to the client as a lost request: it asks again.
+                // If the ERROR is lost, the client repeats its request, as after a lost request.
                 let _ = socket.send_to(&Packet::error(code, message), client).await;
                 shared.refused(client, file, code, message.to_owned());
             }
@@ -283,9 +284,11 @@ async fn transfer<F: FileSource>(slot: Slot<F>, local: IpAddr, client: SocketAdd
     (shared.observe)(Event::Finished { client, path, size, acknowledged, outcome, took });
 }
 
-/// A transfer's socket, and one of the same port that the kernel gives what does not come from the client.
+/// A transfer's socket, and a second one on the same port. The kernel gives the first one the client's datagrams, and
+/// the second one all others.
 async fn open(local: IpAddr, client: SocketAddr) -> io::Result<(UdpSocket, UdpSocket)> {
-    // The port is nobody's when it is chosen, and from then on only those who ask for it by its number may share it.
+    // The first bind without SO_REUSEADDR gets a port that no other socket uses. Later only a socket that names the
+    // port can share it.
     let socket = UdpSocket::bind((local, 0)).await?;
     SockRef::from(&socket).set_reuse_address(true)?;
     let strays = Socket::new(Domain::for_address(client), Type::DGRAM, None)?;
@@ -296,7 +299,7 @@ async fn open(local: IpAddr, client: SocketAddr) -> io::Result<(UdpSocket, UdpSo
     Ok((socket, UdpSocket::from_std(strays.into())?))
 }
 
-/// Tells everybody who sends to a transfer of another one that it is not theirs (RFC 1350 §4). An ERROR has no answer.
+/// Answers datagrams from other senders than the client with ERROR 5 (RFC 1350 §4). An ERROR gets no answer.
 async fn turn_away(strays: &UdpSocket) -> Infallible {
     let mut buffer = [0; MAX_REQUEST];
     loop {
@@ -317,7 +320,7 @@ async fn turn_away(strays: &UdpSocket) -> Infallible {
 }
 
 async fn drive(socket: &UdpSocket, transfer: &mut Transfer, mut actions: Vec<Action>) -> Outcome {
-    // A client sends ACKs and ERRORs.
+    // A client only sends ACKs and ERRORs, which are short.
     let mut buffer = [0; MAX_REQUEST];
     let mut timer = pin!(tokio::time::sleep_until(deadline(transfer)));
     loop {
@@ -327,13 +330,14 @@ async fn drive(socket: &UdpSocket, transfer: &mut Transfer, mut actions: Vec<Act
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                         return Outcome::Unreachable;
                     }
-                    // A full queue is a lost datagram; the timer sends it again.
+                    // If the send queue is full, the datagram is lost; the timer sends it again.
                     _ => {}
                 },
                 Action::Done(outcome) => return outcome,
             }
         }
-        // Each acknowledgement moves the deadline on; a timer that is early is set again when it ends.
+        // Each acknowledgement moves the deadline. A timer that fires early is set again then, which is cheaper than to
+        // reset it each time.
         if timer.is_elapsed() || deadline(transfer) < timer.deadline() {
             timer.as_mut().reset(deadline(transfer));
         }

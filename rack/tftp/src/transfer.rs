@@ -1,8 +1,8 @@
-//! Sending one file: a machine of events and datagrams.
+//! Sends one file: a state machine from events to datagrams.
 //!
-//! Loss is noticed by the timer, or, with windows, by an acknowledgement inside the window (RFC 7440 §4). An
-//! acknowledgement that says nothing new is answered at most once per window, and never without windows: answering each
-//! doubles the traffic from there on (RFC 1123 §4.2.3.1, "Sorcerer's Apprentice").
+//! Loss is detected by the timer or, with windows, by an acknowledgement inside the window (RFC 7440 §4). A repeated
+//! acknowledgement is answered at most once per window, and without windows never: if each one were answered, the
+//! traffic would double from there on (RFC 1123 §4.2.3.1, "Sorcerer's Apprentice").
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use crate::negotiation::Negotiated;
 use crate::packet::{ErrorCode, Packet};
 use crate::rto::Rto;
 
-/// Times that the same blocks are sent again before the client is given up: up to half a minute.
+/// How often the same blocks are sent again before the client is given up; together up to half a minute.
 const MAX_RETRIES: u32 = 10;
 
-/// What the caller does next.
+/// An instruction to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Send to the client.
@@ -29,22 +29,22 @@ pub enum Action {
 pub enum Outcome {
     /// The client has the whole file.
     Completed,
-    /// The client only wanted to know the size: it refused the OACK with error 8 or 0, as EDK2 does first.
+    /// The client only wanted the size: it refused the OACK with error 8 or 0, as EDK2's first request does.
     Probed,
-    /// The client ended it.
+    /// The client ended the transfer.
     Aborted {
         /// Its error code.
         code: ErrorCode,
-        /// Its words.
+        /// The message of the client.
         message: String,
     },
-    /// The client fell silent.
+    /// The client stopped answering.
     TimedOut,
-    /// Nobody listens at the client's port any more; only a shell can see this.
+    /// The client's port is closed. Only the shell can detect this.
     Unreachable,
 }
 
-/// One file on its way to one client.
+/// The transfer of one file to one client.
 #[derive(Debug)]
 pub struct Transfer {
     content: Bytes,
@@ -53,9 +53,9 @@ pub struct Transfer {
     acked: u64,
     /// Blocks sent at least once in this window: `acked + 1 ..= sent`.
     sent: u64,
-    /// The OACK waits for its ACK 0.
+    /// The OACK was sent, and its ACK 0 has not arrived.
     offering: bool,
-    /// This window was sent again for a repeated acknowledgement.
+    /// This window was already sent again for a repeated acknowledgement.
     answered_repeat: bool,
     retries: u32,
     retransmissions: u64,
@@ -65,7 +65,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Starts: the OACK, or the first block when no option was granted.
+    /// Starts a transfer. The action sends the OACK, or the first block if no option was granted.
     #[must_use]
     pub fn start(now: Instant, content: Bytes, options: Negotiated) -> (Self, Vec<Action>) {
         let rto = Rto::new(options.timeout);
@@ -106,7 +106,7 @@ impl Transfer {
         (self.acked * u64::from(self.options.blksize)).min(self.content.len() as u64)
     }
 
-    /// Takes a datagram from the client; what makes no sense here changes nothing.
+    /// Takes a datagram from the client. An unexpected one changes nothing.
     pub fn on_packet(&mut self, now: Instant, datagram: &[u8]) -> Vec<Action> {
         if self.over {
             return Vec::new();
@@ -124,7 +124,7 @@ impl Transfer {
         }
     }
 
-    /// Sends again what was not acknowledged, or gives up.
+    /// Sends unacknowledged blocks again, or gives up.
     pub fn on_timer(&mut self, now: Instant) -> Vec<Action> {
         if self.over || now < self.deadline {
             return Vec::new();
@@ -200,7 +200,7 @@ impl Transfer {
         Packet::Data { block: wire_number(block), data }.encode()
     }
 
-    /// The first block that is not full, and be it empty.
+    /// The number of the last block, the first one that is not full. It may be empty.
     fn last_block(&self) -> u64 {
         self.content.len() as u64 / u64::from(self.options.blksize) + 1
     }

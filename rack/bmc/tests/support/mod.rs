@@ -70,7 +70,7 @@ impl ChassisBackend for Chassis {
     }
 }
 
-/// A BMC of user `admin`, password `secret`, on a free port of loopback.
+/// A BMC with user `admin` and password `secret`, on a free port of loopback.
 pub async fn bmc(chassis: &Arc<Chassis>) -> BmcServer {
     bmc_with(chassis, server_config()).await
 }
@@ -83,7 +83,7 @@ pub fn server_config() -> ServerConfig {
     ServerConfig::new(Username::new("admin").unwrap(), Password::new("secret").unwrap(), *b"0123456789abcdef")
 }
 
-/// Short waits: nobody here is slow but on purpose.
+/// Short waits: no peer in these tests is slow, except on purpose.
 pub fn client_config(address: SocketAddr) -> BmcConfig {
     let mut config = BmcConfig::new(address, Credentials::new("admin", "secret").unwrap());
     config.timing = Timing {

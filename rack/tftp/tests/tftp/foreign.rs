@@ -1,4 +1,4 @@
-//! Clients that nobody here wrote: curl, atftp and tftp-hpa.
+//! The server against other projects' clients: curl, atftp and tftp-hpa.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::support::{PATIENCE, Running, large};
 
-/// Runs another's client; says what to install when it is not there.
+/// Runs another project's client. Fails with the package to install if it is missing.
 async fn run(program: &str, package: &str, arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);

@@ -1,4 +1,4 @@
-//! Datagrams as clients send them, damaged in every way that a network or an enemy can think of: the same hundred thousand in every run.
+//! Clients' datagrams with all kinds of damage, accidental and hostile: the same hundred thousand in every run.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -63,7 +63,7 @@ fn sound() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What the reader says of it, in a word.
+/// The decoder's verdict on a datagram, in one word.
 fn verdict(datagram: &[u8]) -> &'static str {
     match Packet::parse(datagram) {
         Ok(Packet::Request { .. }) => "request",

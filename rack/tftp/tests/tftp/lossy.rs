@@ -22,23 +22,23 @@ fn addr(text: &str) -> SocketAddr {
 
 #[derive(Clone, Copy)]
 struct Link {
-    /// In percent.
+    /// The share of lost datagrams, in percent.
     loss: u64,
     repeat: u64,
-    /// Delays differ by so many milliseconds.
+    /// Delays differ by up to this many milliseconds.
     jitter: u64,
     random: u64,
-    /// When the last of those that are under way arrives.
+    /// When the last datagram in flight arrives.
     latest: Duration,
     fired: Faults,
 }
 
-/// How often each of them happened.
+/// The number of times that each fault happened.
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     lost: u32,
     repeated: u32,
-    /// Arrived before one that was sent earlier.
+    /// Datagrams that arrived before an earlier one.
     overtaking: u32,
 }
 
@@ -54,7 +54,7 @@ impl Link {
         self.random % below
     }
 
-    /// When the copies of a datagram arrive.
+    /// The times when the copies of a datagram arrive.
     fn arrivals(&mut self, now: Duration) -> Vec<Duration> {
         let repeated = self.roll(100) < self.repeat;
         self.fired.repeated += u32::from(repeated);
@@ -86,7 +86,7 @@ struct Run {
     fired: Faults,
 }
 
-/// Runs until both sides are done; at most ten minutes of their time.
+/// Runs until both sides are done, or for ten minutes of simulated time.
 fn run(mut link: Link, content: &Bytes, request: ClientRequest) -> Run {
     let epoch = Instant::now();
     let (mut client, first) = Client::start(request, epoch);
@@ -145,7 +145,7 @@ fn run(mut link: Link, content: &Bytes, request: ClientRequest) -> Run {
                         transfer = Some(started);
                         to_client.extend(actions);
                     }
-                    // A repeated request would be another transfer with another port; the client refuses that one.
+                    // A repeated request would start another transfer on another port; the client refuses that one.
                     _ => {}
                 },
             }
@@ -209,7 +209,8 @@ proptest! {
     }
 }
 
-/// The same faults in every run: twenty files over links that lose a fifth, repeat a tenth, and let the later overtake the earlier.
+/// The same faults in every run: twenty files over links that lose a fifth of the datagrams, repeat a tenth, and
+/// reorder.
 #[test]
 fn files_arrive_whole_through_faults_that_are_counted() {
     let mut all = Faults::default();

@@ -1,4 +1,4 @@
-//! The shell on loopback, with sockets of our own.
+//! The shell on loopback, with the test's own sockets.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -237,7 +237,7 @@ async fn who_has_no_part_in_a_transfer_is_told_so_and_it_goes_on() {
     let mut buffer = [0; 2048];
     let (_, transfer) = timeout(PATIENCE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
 
-    // Neither an end nor an acknowledgement of his counts; what he is not told are answers to ERRORs.
+    // The stranger's datagrams neither end nor acknowledge anything. ERRORs from it get no answer.
     for packet in
         [Packet::error(ErrorCode::Undefined, "over"), Packet::Ack { block: 0 }.encode(), b"?".to_vec()]
     {
@@ -249,7 +249,7 @@ async fn who_has_no_part_in_a_transfer_is_told_so_and_it_goes_on() {
         assert!(matches!(answer, Packet::Error { code: ErrorCode::UnknownTransferId, .. }), "{answer:?}");
         assert_eq!(from, transfer);
     }
-    // Before the last answer was read all of his had come.
+    // All of its answers arrived before the last answer was read.
     assert!(stranger.try_recv_from(&mut buffer).is_err());
 
     client.send_to(&Packet::Ack { block: 0 }.encode(), transfer).await.unwrap();

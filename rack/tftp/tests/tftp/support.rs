@@ -13,7 +13,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Nothing here takes longer, unless it hangs.
+/// Longer than any test takes that does not hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Files(pub(crate) HashMap<&'static str, Bytes>);
