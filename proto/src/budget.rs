@@ -1,15 +1,15 @@
-//! Budgets: so much at once, and one more each so often.
+//! Budgets: a number of units at once, and one more after each interval.
 
-/// How much is allowed.
+/// The limits of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Units at once.
+    /// The most units at once.
     pub most: i64,
-    /// One unit is regained in this time, in milliseconds.
+    /// The time in which one unit is regained, in milliseconds.
     pub every_ms: i64,
 }
 
-/// How much of a budget is spent.
+/// The used part of a budget.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Spent {
     units: i64,
@@ -17,12 +17,12 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Takes one unit; `false`: the budget is spent.
+    /// Takes one unit; `false`: the budget is used up.
     pub fn take(&mut self, budget: Budget, now_ms: i64) -> bool {
         self.take_units(budget, 1, now_ms)
     }
 
-    /// Takes units while any is left, so that the last one may be exceeded once.
+    /// Takes units if at least one is left. So the budget may be exceeded once, by the last call.
     pub fn take_units(&mut self, budget: Budget, units: i64, now_ms: i64) -> bool {
         self.regain(budget, now_ms);
         let is_left = self.units < budget.most;
@@ -32,14 +32,14 @@ impl Spent {
         is_left
     }
 
-    /// Tells whether everything is regained, so that the state can be forgotten.
+    /// True if everything is regained: the state need not be kept.
     pub fn is_whole(&mut self, budget: Budget, now_ms: i64) -> bool {
         self.regain(budget, now_ms);
         self.units == 0
     }
 
     fn regain(&mut self, budget: Budget, now_ms: i64) {
-        // A clock that was set back gives nothing, and what is regained counts from there.
+        // If the clock was set back, nothing is regained, and the interval starts over.
         self.since_ms = self.since_ms.min(now_ms);
         let regained = (now_ms - self.since_ms) / budget.every_ms;
         if regained > 0 {

@@ -9,27 +9,31 @@ pub mod rack_v1 {
     include!("gen/basalt.rack.v1.rs");
 }
 
-/// What the health of a subnet's addresses is told under: this, and the subnet's CIDR.
+/// Prefix of the name under which the health of a subnet's addresses is reported. The subnet's CIDR follows.
 pub const ADDRESSES: &str = "addresses ";
 
-/// A rack that starts tells the health of this before any other: what it told before it says again, or it is so no more.
+/// The name of the first health report of a rack that starts. The rack repeats all earlier reports that still hold; the
+/// others are over.
 pub const STARTED: &str = "start";
 
-/// What is told of the disk that a rack keeps its files on is told under this.
+/// The name under which a rack reports the state of its disk.
 pub const DISK: &str = "disk";
 
-/// The health of a link to a region process is told under this, and the address of the region ([`region::address`]).
+/// Prefix of the name under which the health of a link to a region process is reported. The region's address follows
+/// ([`region::address`]).
 pub const LINK: &str = "link ";
 
-/// Before an address, the service that answers DNS there.
+/// Prefix of the name of a DNS service. Its address follows.
 pub const DNS: &str = "dns ";
-/// Before an address and a port, the service that takes syslog there.
+/// Prefix of the name of a syslog service. Its address and port follow.
 pub const SYSLOG: &str = "syslog ";
-/// The state of a secondary of a zone is told under this, the zone, a space and the secondary's name. No words: it is declared no more.
+/// Prefix of the name under which the state of a secondary of a zone is reported. The zone, a space and the secondary's
+/// name follow. An empty message: the secondary is no longer declared.
 pub const SECONDARY: &str = "secondary ";
-/// The rack's caching proxy. No words: Settings have switched it off.
+/// The name of the rack's caching proxy. An empty message: it is switched off in the Settings.
 pub const PROXY: &str = "proxy";
-/// The state of an NTP server is told under this, and the server's name. No words: the server is asked no more.
+/// Prefix of the name under which the state of an NTP server is reported. The server's name follows. An empty message:
+/// the server is no longer asked.
 pub const TIME: &str = "time ";
 
 /// The largest message that a rack sends to a region, in bytes: a fact of 4 MiB in a batch of 1 MiB, with room.
@@ -42,13 +46,13 @@ pub mod open_files;
 pub mod places;
 pub mod region;
 
-/// The trace that a W3C `traceparent` names; empty where it names none.
+/// The trace id in a W3C `traceparent`; empty if it has none.
 #[must_use]
 pub fn trace_id(traceparent: &str) -> &str {
     traceparent.split('-').nth(1).unwrap_or_default()
 }
 
-/// The DNS name in every region's RPC certificate (a SAN), which racks check instead of an address: regions are
-/// interchangeable, and a rack's certificate, of the same CA, does not have it. A region presents its certificate and the
-/// CA's, so that a rack which enrols finds the CA whose fingerprint its join token names.
+/// The DNS name in every region's RPC certificate (a SAN). Racks check it instead of an address, because regions are
+/// interchangeable. A rack's certificate from the same CA does not have it. A region presents its own certificate and
+/// the CA's. So a rack that enrols finds the CA with the fingerprint in its join token.
 pub const REGION_SERVER_NAME: &str = "region.basalt.internal";

@@ -1,11 +1,12 @@
-//! Addresses of a program's own host and of its links. Services that trust their host listen there, so a user may not send a program to them.
+//! Addresses of a program's own host and of its links. Services that trust their host listen there, so users must not
+//! be able to send requests of a program to them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-/// The port of RFC 863, where nobody is.
+/// The discard port (RFC 863), where no service listens.
 const DISCARD: u16 = 9;
 
-/// True for this host, its links, and addresses that are no host's.
+/// True for addresses of this host or its links, and for addresses that belong to no host.
 #[must_use]
 pub fn is_local(address: IpAddr) -> bool {
     let address = address.to_canonical();
@@ -20,8 +21,8 @@ pub fn is_local(address: IpAddr) -> bool {
         || is_own(address)
 }
 
-/// Says if an address is one of this host's. The kernel sends to such an address from that same address. Connecting a UDP
-/// socket asks for the route and sends nothing; an address without a route is nobody's here.
+/// True if the address is one of this host's. The kernel uses such an address as its own source. Connecting a UDP
+/// socket looks up the route and sends nothing. An address without a route is not this host's.
 fn is_own(address: IpAddr) -> bool {
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -41,7 +42,7 @@ mod tests {
         let is_local = |address: &str| is_local(address.parse().unwrap());
         assert!(is_local("127.0.0.1") && is_local("::ffff:169.254.169.254") && !is_local("192.0.2.1"));
         let outwards = UdpSocket::bind("0.0.0.0:0").unwrap();
-        // Sends nothing. A host without a route has no such address.
+        // This sends nothing. A host without a route has no such address.
         if outwards.connect("192.0.2.1:9").is_ok() {
             let own = outwards.local_addr().unwrap().ip();
             assert!(super::is_local(own), "{own}");

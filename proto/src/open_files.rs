@@ -1,18 +1,18 @@
-//! How many files this process may have open: each connection is one.
+//! The number of files that this process may open; each connection is a file.
 //!
-//! Shells and service managers give a process 1,024, and let it raise this limit: to 524,288 under systemd.
+//! Shells and service managers start a process with a limit of 1,024 and let it raise the limit: to 524,288 under
+//! systemd.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files that are no connections: the database's, logs, blobs, pipes.
+/// Files that are not connections: the database's, logs, blobs, pipes.
 const KEPT: u64 = 256;
-/// Fewer connections than this are no service, whatever the limit says.
+/// The least number of places, whatever the limit: with fewer, the service would be useless.
 const LEAST: u64 = 16;
 
 /// Raises the limit as far as this process may.
 ///
-/// # Errors
-/// The kernel refuses.
+/// # Errors `io::Error`: the kernel refuses.
 pub fn raise_limit() -> std::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)

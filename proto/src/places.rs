@@ -1,13 +1,13 @@
-//! Places for connections: so many in all, and so many of one client, so that no client keeps the others out.
+//! Places for connections: a total limit, and a limit per client, so that no client keeps others out.
 //!
-//! | address | is counted as |
+//! | address | counted as |
 //! | --- | --- |
-//! | `127.0.0.1`, `::1` | nobody: a reverse proxy on this host speaks for many; [`counted`] answers `None` |
-//! | IPv4, also as `::ffff:192.0.2.1` | one client an address |
-//! | IPv6 | one client a /64: a host takes as many addresses of its link as it likes |
+//! | `127.0.0.1`, `::1` | no client: a reverse proxy on this host forwards for many; [`counted`] returns `None` |
+//! | IPv4, also as `::ffff:192.0.2.1` | one client per address |
+//! | IPv6 | one client per /64: a host can use any address of its link |
 //!
-//! Regions and racks count with this; a region counts racks by their keys instead of their addresses, since racks speak for the
-//! clients whose requests they forward.
+//! Regions and racks use this for their listeners. A region counts racks by their keys instead of their addresses,
+//! since racks forward requests of other clients.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,17 +17,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many places there are.
+/// The numbers of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For all clients together.
+    /// The places of all clients together.
     pub all: usize,
-    /// For one client.
+    /// The places of one client.
     pub of_one: usize,
 }
 
 impl Limits {
-    /// An eighth of all places for one client: so many people may sit behind one address.
+    /// One client may have an eighth of all places: that many people may share an address.
     #[must_use]
     pub const fn shared(all: usize) -> Self {
         let of_one = if all < 8 { 1 } else { all / 8 };
@@ -35,7 +35,7 @@ impl Limits {
     }
 }
 
-/// The address or network that is one client.
+/// The address or network that counts as one client.
 #[must_use]
 pub fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -44,7 +44,8 @@ pub fn client(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The client that a connection is counted for. `None` for this host's own connections: they are limited with all others alone.
+/// The client that a connection is counted for. `None` for this host's own connections: only the total limit applies to
+/// them.
 #[must_use]
 pub fn counted(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
@@ -52,14 +53,14 @@ pub fn counted(address: IpAddr) -> Option<IpAddr> {
     (!is_this_host).then(|| client(address))
 }
 
-/// Places that each client holds.
+/// The places that each client holds.
 #[derive(Debug)]
 struct Shares<K> {
     held: HashMap<K, usize>,
 }
 
 impl<K: Eq + Hash> Shares<K> {
-    /// Counts one more, unless the client has `most`.
+    /// Counts one more place, unless the client has `most`.
     fn take(&mut self, client: K, most: usize) -> bool {
         let held = self.held.entry(client).or_default();
         let has_room = *held < most;
@@ -67,7 +68,7 @@ impl<K: Eq + Hash> Shares<K> {
         has_room
     }
 
-    /// Counts one less. Clients that hold nothing are forgotten.
+    /// Counts one place less. Clients without places are removed.
     fn give_back(&mut self, client: &K) {
         if let Some(held) = self.held.get_mut(client) {
             *held -= 1;
@@ -78,24 +79,24 @@ impl<K: Eq + Hash> Shares<K> {
     }
 }
 
-/// Why there is no place.
+/// The reason why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The client has its share.
+    /// The client has all places of its share.
     Client {
-        /// A log should say so: at the first refusal, and whenever the refusals of all clients have doubled.
+        /// True if the refusal should be logged: at the first one, and whenever the number of refusals has doubled.
         is_news: bool,
     },
     /// All places are taken.
     All,
 }
 
-/// How it goes.
+/// The counters for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Places that are taken.
+    /// The number of places in use.
     pub taken: usize,
-    /// How often a client was refused that had its share.
+    /// The number of refusals of clients that had their share.
     pub refused: u64,
 }
 
@@ -118,7 +119,7 @@ impl<K> Clone for Places<K> {
 }
 
 impl<K: Clone + Eq + Hash> Places<K> {
-    /// All are free.
+    /// Places that are all free.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let limits = Limits { all: limits.all.clamp(1, Semaphore::MAX_PERMITS), ..limits };
@@ -133,35 +134,32 @@ impl<K: Clone + Eq + Hash> Places<K> {
         self.0.limits
     }
 
-    /// Takes a place, and waits for one where all are taken.
+    /// Takes a place. Waits for one if all are taken.
     ///
-    /// # Errors
-    /// The client has its share: it is not kept waiting.
+    /// # Errors `Full::Client`: the client has its share; it does not wait.
     pub async fn take(&self, client: Option<K>) -> Result<Place<K>, Full> {
         self.take_within(client, self.0.limits.of_one).await
     }
 
-    /// [`Places::take`] for a client that may have `most` places in place of the usual share.
+    /// Like [`Places::take`], for a client with its own limit of `most` places.
     ///
-    /// # Errors
-    /// The client has as many: it is not kept waiting.
+    /// # Errors `Full::Client`: the client has that many; it does not wait.
     pub async fn take_within(&self, client: Option<K>, most: usize) -> Result<Place<K>, Full> {
         let share = self.share(client, most)?;
         let room = Arc::clone(&self.0.room).acquire_owned().await.map_err(|_| Full::All)?;
         Ok(Place { _share: share, _room: room })
     }
 
-    /// Takes a place that is free now.
+    /// Takes a place if one is free now.
     ///
-    /// # Errors
-    /// There is none, or the client has its share.
+    /// # Errors `Full`: no place is free, or the client has its share.
     pub fn try_take(&self, client: Option<K>) -> Result<Place<K>, Full> {
         let share = self.share(client, self.0.limits.of_one)?;
         let room = Arc::clone(&self.0.room).try_acquire_owned().map_err(|_| Full::All)?;
         Ok(Place { _share: share, _room: room })
     }
 
-    /// The numbers for metrics.
+    /// The current counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let taken = self.0.limits.all.saturating_sub(self.0.room.available_permits());
@@ -178,7 +176,7 @@ impl<K: Clone + Eq + Hash> Places<K> {
     }
 }
 
-/// A place, until it is dropped.
+/// A place in use. Dropping it frees the place.
 #[derive(Debug)]
 pub struct Place<K: Eq + Hash> {
     _share: Option<Share<K>>,

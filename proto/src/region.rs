@@ -1,8 +1,8 @@
-//! The address of a region process: where racks dial it. One spelling for the settings of a region, join tokens, and racks.
+//! The address of a region process that racks dial. Region settings, join tokens and racks all use the same form.
 
 use tonic::codegen::http::uri::Authority;
 
-/// `HOST:PORT` of a region that is written as `https://HOST:PORT` or `HOST:PORT`. `None`: it cannot be dialled.
+/// The `HOST:PORT` of a region, from `https://HOST:PORT` or `HOST:PORT`. `None`: the text is no such address.
 #[must_use]
 pub fn address(url: &str) -> Option<String> {
     let rest = url.strip_prefix("https://").unwrap_or(url);
@@ -13,7 +13,7 @@ pub fn address(url: &str) -> Option<String> {
     can_be_dialled.then(|| authority.to_string())
 }
 
-/// The same of an URL alone: join tokens and settings of a region name it whole.
+/// Like [`address`], for URLs only: join tokens and region settings must contain a full URL.
 #[must_use]
 pub fn address_of_url(url: &str) -> Option<String> {
     url.starts_with("https://").then(|| address(url)).flatten()

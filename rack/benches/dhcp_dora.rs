@@ -1,7 +1,8 @@
 //! DHCPv4 exchanges (DISCOVER, OFFER, REQUEST, ACK) a second of new clients behind a relay, against Kea with its leases in a file.
 //!
-//! `cargo bench -p basalt-rack --bench dhcp_dora` prints one line of JSON. The rack's leases are on disk, by fsync, before they are
-//! acknowledged, and each is told to a spool on disk as well. The same clients ask both, in turn, a fixed number of them at once.
+//! `cargo bench -p basalt-rack --bench dhcp_dora` prints one line of JSON. The rack's leases are on disk, by fsync,
+//! before they are acknowledged, and each one is also written to a spool on disk. The same clients ask both servers in
+//! turn, a fixed number of them at once.
 
 mod support;
 
@@ -20,12 +21,12 @@ use dhcproto::v4::{MessageType, OptionCode};
 use support::relay::{RELAY, ask};
 use support::{Ports, Program, Result, median, peer, print, rack};
 
-/// In a round.
+/// The number of clients in a round.
 const CLIENTS: u32 = 10_000;
 const ROUNDS: u32 = 5;
-/// Clients that ask at the same time.
+/// The number of clients that ask at the same time.
 const AT_ONCE: u32 = 64;
-/// When a client asks again.
+/// The wait before a client repeats its message.
 const AGAIN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -50,7 +51,7 @@ fn main() -> Result<()> {
     for round in 0..=ROUNDS {
         for ((rates, relay), ports) in rates.iter_mut().zip(&relays).zip([ours, theirs]) {
             let rate = rate(relay, ports.dhcp, round * CLIENTS)?;
-            // In the first they start.
+            // The first round is a warm-up.
             if round > 0 {
                 rates.push(rate);
             }
@@ -70,19 +71,19 @@ fn kea(dir: &Path, ports: Ports) -> Result<Program> {
     let libraries: Vec<String> = libraries.collect::<std::io::Result<_>>()?;
     let mut command = Command::new(root.join("usr/sbin/kea-dhcp4"));
     command.arg("-c").arg(configuration);
-    // The port that it is asked at, and that of the relay, which is the same.
+    // The server port, and the port of the relay, which is the same.
     command.args(["-p", &ports.dhcp.to_string(), "-P", &ports.dhcp.to_string()]);
     command.env("LD_LIBRARY_PATH", libraries.join(":"));
     Program::start(command.env("KEA_PIDFILE_DIR", dir).env("KEA_LOCKFILE_DIR", dir))
 }
 
-/// A client on its way: what it was offered, by which server, and when it asked last.
+/// The state of a client: its offer with the server, and the time of its last message.
 struct Client {
     offered: Option<(Ipv4Addr, Ipv4Addr)>,
     asked: Instant,
 }
 
-/// Exchanges a second of the clients from this number on.
+/// Exchanges a second, with the clients from this number on.
 fn rate(relay: &UdpSocket, port: u16, first: u32) -> Result<f64> {
     relay.set_read_timeout(Some(AGAIN))?;
     let send =
@@ -94,7 +95,7 @@ fn rate(relay: &UdpSocket, port: u16, first: u32) -> Result<f64> {
             return Err(format!("{} clients have no address yet", clients.len()).into());
         }
         while next < last && clients.len() < AT_ONCE as usize {
-            // Nobody listens yet, perhaps: it asks again.
+            // The server may not listen yet; the client repeats its message.
             let _ = send(next, None);
             clients.insert(next, Client { offered: None, asked: Instant::now() });
             next += 1;

@@ -19,10 +19,10 @@ use support::{Ports, Result, median, peer, print, rack, tcp_port};
 const NAMES: u32 = 10_000;
 const QUERIES: usize = 20_000;
 const ROUNDS: usize = 9;
-/// Seconds that each server is asked in a round.
+/// The seconds that each server is asked for in a round.
 const SECONDS: &str = "1";
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
-/// The name of a result, and how dnsperf asks: transport and threads.
+/// The name of a result, and dnsperf's options for it: transport and threads.
 const WAYS: [(&str, &str, &str); 3] =
     [("dns_answers_udp_1", "udp", "1"), ("dns_answers_udp_2", "udp", "2"), ("dns_answers_tcp", "tcp", "1")];
 
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         for round in 0..=ROUNDS {
             for (rates, port) in rates.iter_mut().zip(servers) {
                 let rate = rate(&dnsperf, &queries, port, transport, threads)?;
-                // In the first they start.
+                // The first round is a warm-up.
                 if round > 0 {
                     rates.push(rate);
                 }
@@ -62,7 +62,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Questions as dnsperf reads them, the same each time.
+/// Questions in the format of dnsperf, the same in each run.
 fn random_names() -> String {
     let mut state: u64 = 1;
     let mut line = || {
@@ -74,7 +74,7 @@ fn random_names() -> String {
     (0..QUERIES).map(|_| line()).collect()
 }
 
-/// Answers a second, by dnsperf.
+/// Answers a second, measured by dnsperf.
 fn rate(root: &Path, queries: &Path, port: u16, transport: &str, threads: &str) -> Result<f64> {
     let mut command = Command::new(root.join("usr/bin/dnsperf"));
     command.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));

@@ -1,9 +1,9 @@
-//! A rack with a zone of 100,000 addresses, against BIND with the same: resident memory before and after nine changes, and the median time
-//! until a change is answered.
+//! A rack with a zone of 100,000 addresses, against BIND with the same zone: resident memory before and after nine
+//! changes, and the median time until a change is answered.
 //!
-//! `cargo bench -p basalt-rack --bench dns_zone` prints a line of JSON for each. The zone's file is written, and asked for until the
-//! answer is the new one. A rack looks at its files once a second, so half a second of its time is waiting. BIND is told by SIGHUP.
-//! Its configuration is that of `dns_answers`.
+//! `cargo bench -p basalt-rack --bench dns_zone` prints a line of JSON for each. After the zone's file is written, a
+//! client asks until the new answer comes. A rack checks its files once a second, so on average half a second of its
+//! time is waiting. BIND gets a SIGHUP. Its configuration is that of `dns_answers`.
 
 mod support;
 
@@ -47,7 +47,7 @@ fn main() -> Result<()> {
     for change in 0..CHANGES {
         let (serial, address) = (u32::from(change) + 2, Ipv4Addr::new(10, 9, 9, change));
         zone.set(CHANGED, address);
-        // Changes come at any moment of the second in which files are looked at.
+        // The changes are spread over the second between two checks of the files.
         std::thread::sleep(Duration::from_secs(1) * u32::from(change) / u32::from(CHANGES));
         zone.write(&data, serial)?;
         ours.push(until(ports.dns, CHANGED, address, Instant::now())?.as_secs_f64() * 1000.0);

@@ -1,5 +1,6 @@
-//! How long clients wait for an address when one of two racks dies, against the same with both alive: the median and the 99th of a
-//! hundred, of machines that boot meanwhile, and of systems that start again and ask for the address of before.
+//! The time that clients wait for an address when one of two racks dies, compared with both alive: the median and the
+//! 99th of 100. The clients are machines that boot meanwhile, and systems that restart and ask for their previous
+//! address.
 //!
 //! `cargo bench -p basalt-rack --bench failover` prints four lines of JSON.
 
@@ -29,9 +30,9 @@ use support::{Result, median, print};
 
 const INSIDE: &str = "BASALT_BENCH_INSIDE_NAMESPACE";
 const CLIENTS: u16 = 400;
-/// Between two clients.
+/// The pause between two clients.
 const PAUSE: Duration = Duration::from_millis(10);
-/// As iPXE does.
+/// The first retry of iPXE.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -81,22 +82,22 @@ fn client_mac(number: u16) -> Mac {
     Mac([0x52, 0x54, 0, 1, high, low])
 }
 
-/// A client on its way to an address.
+/// A client that asks for an address.
 struct Boot {
     client: Client,
     wake: Time,
     began: Instant,
-    /// When it had one, and of which rack.
+    /// When it got an address, the address, and the rack that gave it.
     ended: Option<(Instant, Ipv4Addr, Ipv4Addr)>,
 }
 
-/// What came of it.
+/// The result of one boot.
 struct Outcome {
     number: u16,
     address: Ipv4Addr,
     server: Ipv4Addr,
     millis: f64,
-    /// After the middle of its round.
+    /// The client started after the middle of its round.
     late: bool,
 }
 
@@ -111,7 +112,8 @@ impl Link {
         Time(0) + self.began.elapsed()
     }
 
-    /// These clients boot one after the other, some of them with an address of before. In the middle the first rack dies, if it is to.
+    /// Boots these clients one after the other, some with a previous address. With `kill`, the first rack dies in the
+    /// middle.
     fn round(&mut self, clients: &[(u16, Option<Ipv4Addr>)], kill: bool) -> Result<Vec<Outcome>> {
         let (began, mut middle) = (Instant::now(), None);
         let mut boots: HashMap<Mac, Boot> = HashMap::new();
@@ -230,7 +232,7 @@ fn measure() -> Result<()> {
     Ok(())
 }
 
-/// The longest but one of a hundred.
+/// The 99th percentile.
 fn worst(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() * 99 / 100).copied().unwrap_or(f64::NAN)

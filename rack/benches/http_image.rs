@@ -1,7 +1,7 @@
-//! An image from the rack's cache, for four clients at once: bytes a second, against nginx with sendfile.
+//! An image from the rack's cache for four clients at once: bytes a second, against nginx with sendfile.
 //!
-//! `cargo bench -p basalt-rack --bench http_image` prints one line of JSON. Both serve the same file, from the page cache, to
-//! the same client, in turn.
+//! `cargo bench -p basalt-rack --bench http_image` prints one line of JSON. Both servers send the same file from the
+//! page cache to the same client, in turn.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{Ports, Program, Result, median, peer, print, rack, tcp_port};
 
 const LENGTH: usize = 256 << 20;
 const CLIENTS: usize = 4;
-/// Times that each client fetches the image in a round.
+/// How often each client fetches the image in a round.
 const TIMES: usize = 2;
 const ROUNDS: usize = 5;
 
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let (rack, nginx) = (rate(ports.http, &path)?, rate(nginx_port, &path)?);
-        // The first brings the file into the page cache, and the rack checks it.
+        // The first round brings the file into the page cache, and the rack verifies it.
         if round > 0 {
             ours.push(rack);
             theirs.push(nginx);
@@ -51,7 +51,7 @@ fn nginx(dir: &Path, port: u16) -> Result<Program> {
     Program::start(Command::new(program).arg("-p").arg(dir).args(["-c", "nginx.conf", "-e", "stderr"]))
 }
 
-/// Megabytes a second that all clients get together.
+/// Megabytes a second of all clients together.
 fn rate(port: u16, path: &str) -> Result<f64> {
     let streams = (0..CLIENTS).map(|_| connect(port)).collect::<Result<Vec<_>>>()?;
     let began = Instant::now();
@@ -63,7 +63,7 @@ fn rate(port: u16, path: &str) -> Result<f64> {
     Ok((LENGTH * CLIENTS * TIMES) as f64 / 1e6 / began.elapsed().as_secs_f64())
 }
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as the server listens.
 fn connect(port: u16) -> Result<TcpStream> {
     let until = Instant::now() + Duration::from_secs(20);
     loop {

@@ -1,4 +1,4 @@
-//! What the rack's program holds in memory with the concerns of 1,000 machines and a lease for each, against 100 MB.
+//! The memory of a rack with the concerns of 1,000 machines and a lease for each, against 100 MB.
 //!
 //! `cargo bench -p basalt-rack --bench memory_rack` prints one line of JSON.
 
@@ -19,7 +19,7 @@ use support::relay::{RELAY, ask, mac};
 use support::{Ports, Result, print, rack, resident};
 
 const MACHINES: u16 = 1000;
-/// Megabytes that the rack may take.
+/// The most memory allowed, in megabytes.
 const ALLOWED: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -62,7 +62,7 @@ fn reservation(number: u16) -> Reservation {
     Reservation { mac: mac(number.into()).to_string(), address, hostname: format!("machine-{number}") }
 }
 
-/// Each has an attempt, with a task as large as an install's.
+/// A machine with an attempt, whose task is as large as an installation's.
 fn machine(number: u16) -> BootMachine {
     let boot = EphemeralBoot {
         attempt: u64::from(number) + 1,
@@ -99,7 +99,7 @@ fn bmc(number: u16) -> Bmc {
     }
 }
 
-/// DISCOVER and REQUEST.
+/// Leases an address by DISCOVER and REQUEST.
 fn lease(relay: &UdpSocket, port: u16, number: u16) -> Result<()> {
     let mut known: Option<(Ipv4Addr, Ipv4Addr)> = None;
     for answers in [MessageType::Offer, MessageType::Ack] {

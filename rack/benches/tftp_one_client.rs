@@ -1,8 +1,8 @@
 //! One TFTP client that fetches a large file in blocks of 1428 bytes: bytes a second, against tftpd-hpa and async-tftp.
 //!
-//! `cargo bench -p basalt-rack --bench tftp_one_client` (as root, which tftpd-hpa wants to be) prints a line of JSON for each peer: with one
-//! block on its way at a time, as firmware has it, and with a window of 16 (RFC 7440), which tftpd-hpa does not know. The client is the one
-//! of `basalt-tftp`.
+//! `cargo bench -p basalt-rack --bench tftp_one_client` prints a line of JSON for each peer. It must run as root,
+//! because tftpd-hpa needs that. The file is fetched with one block in flight, as firmware does, and with a window of
+//! 16 (RFC 7440), which tftpd-hpa does not support. The client is that of `basalt-tftp`.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
         for round in 0..=ROUNDS {
             for (rates, port) in rates.iter_mut().zip([ports.tftp, hpa, crates]) {
                 let rate = fetch(port, window)?;
-                // The first brings the file into the page cache.
+                // The first round brings the file into the page cache.
                 if round > 0 {
                     rates.push(rate);
                 }
@@ -49,15 +49,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// As its manual has it for a server without inetd.
+/// Starts tftpd-hpa by its manual's instructions for a server without inetd.
 fn tftpd_hpa(dir: &Path, port: u16) -> Result<Program> {
     let mut command = Command::new(peer("tftpd-hpa")?.join("usr/sbin/in.tftpd"));
-    // In the foreground, on this port, as whom (the directory is this account's), and with what as its root.
+    // In the foreground, on this port, as root (the directory is this account's), with this root directory.
     command.args(["-L", "-a", &format!("127.0.0.1:{port}"), "-u", "root", "-s"]);
     Program::start(command.arg(dir))
 }
 
-/// As its documentation has it; it ends with this program.
+/// Starts async-tftp by its documentation. It ends with this program.
 fn async_tftp(dir: &Path, port: u16) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let builder = TftpServerBuilder::with_dir_ro(dir)?.bind((Ipv4Addr::LOCALHOST, port).into());
@@ -65,7 +65,7 @@ fn async_tftp(dir: &Path, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Megabytes a second.
+/// The rate of one fetch, in megabytes a second.
 fn fetch(port: u16, window: Option<u16>) -> Result<f64> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -93,7 +93,7 @@ fn fetch(port: u16, window: Option<u16>) -> Result<f64> {
         socket.set_read_timeout(Some(wait))?;
         actions = match socket.recv_from(&mut datagram) {
             Ok((length, from)) => client.on_packet(Instant::now(), from, &datagram[..length]),
-            // Nobody listens yet, or nothing came: it asks again.
+            // The server may not listen yet, or there was no answer: the client repeats its message.
             Err(_) => client.on_timer(Instant::now()),
         };
     }

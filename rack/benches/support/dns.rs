@@ -1,4 +1,4 @@
-//! A zone of many names, as the rack and as BIND hold it.
+//! A zone of many names, for the rack and for BIND.
 
 use std::fmt::Write;
 use std::fs;
@@ -29,7 +29,7 @@ impl Zone {
         self.0[number] = address;
     }
 
-    /// Writes it into a rack's data directory.
+    /// Writes the zone into a rack's data directory.
     pub(crate) fn write(&self, data: &Path, serial: u32) -> Result<()> {
         let record = |owner: String, rtype: &str, data: String| DnsRecord {
             owner,
@@ -55,7 +55,7 @@ impl Zone {
         Ok(write_concern(data, &version(Concern::Dns, u64::from(serial), "local", &concern))?)
     }
 
-    /// Writes it into BIND's directory.
+    /// Writes the zone into BIND's directory.
     pub(crate) fn write_file(&self, dir: &Path, serial: u32) -> Result<()> {
         let mut text = format!(
             "$TTL {TTL}\n@ SOA ns hostmaster {serial} 600 1800 604800 {TTL}\n@ NS ns\nns A {}\n",
@@ -68,7 +68,7 @@ impl Zone {
     }
 }
 
-/// BIND on this directory, with a thread for each core, as it is by itself.
+/// Starts BIND in this directory, with a thread for each core, as is its default.
 pub(crate) fn named(dir: &Path, port: u16) -> Result<Program> {
     let root = peer("named")?;
     let directory = dir.to_str().ok_or("no UTF-8")?;
@@ -80,7 +80,7 @@ pub(crate) fn named(dir: &Path, port: u16) -> Result<Program> {
     Program::start(command.arg("-f").arg("-L").arg(dir.join("named.log")).arg("-c").arg(configuration))
 }
 
-/// Asks at this port until a host has this address. Returns the time from `began` on.
+/// Asks at this port until a host has this address. Returns the time since `began`.
 pub(crate) fn until(port: u16, number: usize, address: Ipv4Addr, began: Instant) -> Result<Duration> {
     let host = format!("host-{number}");
     let length = u8::try_from(host.len())?;
@@ -92,10 +92,10 @@ pub(crate) fn until(port: u16, number: usize, address: Ipv4Addr, began: Instant)
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut buffer = [0; 512];
     while began.elapsed() < PATIENCE {
-        // Nobody listens yet, perhaps.
+        // The server may not listen yet.
         let _ = socket.send(&query);
         match socket.recv(&mut buffer) {
-            // The address stands at the end of the only record.
+            // The address is at the end of the only record.
             Ok(length) if buffer[..length].ends_with(&address.octets()) => return Ok(began.elapsed()),
             _ => std::thread::sleep(Duration::from_millis(1)),
         }

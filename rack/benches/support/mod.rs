@@ -1,4 +1,4 @@
-//! What the benchmarks of the rack share: its program and those of others, and the line of a result.
+//! Shared parts of the rack's benchmarks: starting its program and other projects' programs, and printing a result.
 #![allow(dead_code, reason = "not each benchmark uses all of it")]
 
 pub(crate) mod dns;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A program; told to end, by its own id, when this ends.
+/// A running program. It gets SIGTERM when this is dropped.
 pub(crate) struct Program(pub(crate) Child);
 
 impl Program {
@@ -26,7 +26,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Not killed: nginx has children that it ends.
+        // Not SIGKILL: nginx must end its own children.
         if let Some(id) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(id, Signal::TERM);
         }
@@ -63,7 +63,7 @@ pub(crate) fn tcp_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// The rack's program on this directory, which has its loaders in `loaders`, with further arguments.
+/// Starts the rack's program on this directory, with loaders in `loaders` and further arguments.
 pub(crate) fn rack(dir: &Path, ports: Ports, arguments: &[&str]) -> Result<Program> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-rack"));
     command.arg("--data-dir").arg(dir.join("data")).arg("--loader-dir").arg(dir.join("loaders"));
@@ -80,7 +80,7 @@ pub(crate) fn rack(dir: &Path, ports: Ports, arguments: &[&str]) -> Result<Progr
     Program::start(command.args(["--name", "rack-1", "--log", "error"]).args(arguments))
 }
 
-/// The root of a program that `tests/lab/peer` brings.
+/// The root directory of a program that `tests/lab/peer` installs.
 pub(crate) fn peer(name: &str) -> Result<PathBuf> {
     let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/lab/peer");
     let brought = Command::new(bring).arg(name).stderr(Stdio::inherit()).output()?;
@@ -90,7 +90,7 @@ pub(crate) fn peer(name: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(brought.stdout)?.trim_end()))
 }
 
-/// Megabytes of a process's memory that are resident.
+/// The resident memory of a process, in megabytes.
 pub(crate) fn resident(program: &Program) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
@@ -98,13 +98,13 @@ pub(crate) fn resident(program: &Program) -> Result<f64> {
     Ok(kibibytes * 1024.0 / 1_000_000.0)
 }
 
-/// The one in the middle.
+/// The median of the values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Prints a result: more is better in `ratio`.
+/// Prints a result. A larger `ratio` is better.
 pub(crate) fn print(bench: &str, basalt: f64, peer: &str, peer_value: f64, ratio: f64, unit: &str) {
     let tenth = |value: f64| (value * 10.0).round() / 10.0;
     let line = json!({

@@ -1,4 +1,5 @@
-//! A rack tells regions where it answers machines: once its interface has an address, and again when that changes; and what its interfaces lack.
+//! A rack reports the addresses where it answers machines, once its interface has an address and after each change, and
+//! the faults of its interfaces.
 
 use basalt_proto::REGION_SERVER_NAME;
 use basalt_proto::rack_v1::fact::Body;
@@ -13,7 +14,7 @@ use super::support::{fact, settings};
 
 const NAME: &str = "addresses::a_rack_tells_where_it_answers_machines_and_when_that_changes";
 
-/// What the rack says of itself next.
+/// The addresses in the rack's next hello.
 async fn hello(link: &mut Linked) -> Serves {
     loop {
         if let from_rack::Message::Hello(hello) = link.next().await {

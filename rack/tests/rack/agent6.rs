@@ -1,5 +1,5 @@
-//! The agent's way to an address on IPv6, on a switch in namespaces of its own: with a rack's DHCPv6 and without, with somebody else's router, or
-//! somebody else's DHCPv6, or nobody but the rack.
+//! The agent gets an IPv6 address, on a switch in network namespaces: with and without the rack's DHCPv6, with another
+//! router, with another DHCPv6 server, or with the rack alone.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -18,10 +18,10 @@ use super::peers6::{KNOWN, PATIENCE, lease as leased, start, start_with, subnet}
 use super::support::fact_in_time;
 
 const RACK: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-/// What the kernel makes of the prefix and [`KNOWN`].
+/// The address that the kernel makes from the prefix and [`KNOWN`].
 const MADE: &str = "2001:db8::5054:ff:fe00:a/64";
 
-/// The machine whose agent it is.
+/// The machine that the agent runs on.
 struct Machine {
     host: Host,
     files: Files,
@@ -33,12 +33,12 @@ impl Machine {
         Self { host: Host::plug("machine", KNOWN), files }
     }
 
-    /// What the agent does in the initrd.
+    /// The agent's work in the initrd.
     fn obtain(&self) -> Result<(), NetworkError> {
         self.host.within(|| lease::obtain("eth0", KNOWN, Needs::V6(RACK), &self.files))
     }
 
-    /// Its addresses beyond the link.
+    /// Its addresses that are not link-local.
     fn addresses(&self) -> Vec<String> {
         let shown = self.host.run(&["ip", "-6", "-o", "address", "show", "dev", "eth0", "scope", "global"]);
         let shown = String::from_utf8(shown.stdout).unwrap();
@@ -48,7 +48,7 @@ impl Machine {
         addresses
     }
 
-    /// The rack answers it, over the network as it is.
+    /// The rack answers a ping, with the network as it is.
     fn reaches_the_rack(&self) {
         self.host.run(&["busybox", "ping", "-6", "-c", "1", "-w", "20", &RACK.to_string()]);
     }
@@ -58,7 +58,7 @@ impl Machine {
     }
 }
 
-/// A router that announces the prefix in this way, and was heard.
+/// A router that announces the prefix with these options; its announcement has been received.
 fn announcing(dir: &Path, further: &[&str]) -> (Host, Running) {
     let host = Host::plug("router", "52:54:00:00:00:09");
     host.run(&["ip", "address", "add", "2001:db8::9/64", "dev", "eth0", "nodad"]);
@@ -85,7 +85,7 @@ async fn the_agent_has_the_address_that_the_rack_reserves_and_renews_it() {
     let (mac, granted) = leased(&rack, |it| it.address == "2001:db8::10").await;
     assert_eq!(mac, KNOWN);
     machine.reaches_the_rack();
-    // As in the ephemeral root, which has files of its own. By itself, when half of its time is over.
+    // As in the ephemeral root, which has its own files. The lease is renewed at half of its time.
     std::fs::remove_file(&machine.files.resolv).unwrap();
     machine.host.within(|| port::keep("eth0", lease::octets(KNOWN).unwrap(), machine.files.clone()));
     assert_eq!(machine.resolv(), "search lab.example\nnameserver 2001:db8::53\n");

@@ -1,4 +1,5 @@
-//! Who knows a machine's MAC, or its boot token, and is at another address: over IPv4 and IPv6, against a rack's own ports.
+//! Attackers that know a machine's MAC or its boot token and have another address: over IPv4 and IPv6, against a rack's
+//! own ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -31,7 +32,7 @@ pub(super) const RELAY6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 
 const MACHINE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x77);
 const THIEF6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x66);
 
-/// Machine and thief have addresses of their own.
+/// The machine and the thief have different addresses.
 fn write_dhcp(data_dir: &Path) {
     let both = [(MAC, MACHINE, MACHINE6), (THIEF_MAC, THIEF, THIEF6)];
     let v4 = DhcpSubnet {
@@ -67,7 +68,7 @@ fn write_boot(data_dir: &Path, generation: u64, concern: &BootConcern) {
     write_concern(data_dir, &version(Concern::Boot, generation, "local", concern)).unwrap();
 }
 
-/// SOLICIT of an iPXE client, as a relay forwards it.
+/// A SOLICIT of an iPXE client, as a relay forwards it.
 pub(super) fn solicit(mac: Mac, relay: Ipv6Addr) -> Vec<u8> {
     let option = |code: u16, value: &[u8]| {
         [&code.to_be_bytes()[..], &u16::try_from(value.len()).unwrap().to_be_bytes(), value].concat()
@@ -85,7 +86,7 @@ pub(super) fn solicit(mac: Mac, relay: Ipv6Addr) -> Vec<u8> {
     [header, option(79, &hardware), option(9, &solicit.concat())].concat()
 }
 
-/// It through a relay, answered by a REPLY at once; it must lease this address.
+/// Sends a SOLICIT through a relay. The REPLY, sent at once, must lease this address.
 async fn boot_exchange6(mac: Mac, address: Ipv6Addr) {
     let forwarded = solicit(mac, RELAY6);
 
@@ -106,7 +107,7 @@ async fn boot_exchange6(mac: Mac, address: Ipv6Addr) {
     };
     let reply = tokio::time::timeout(DEADLINE, exchange).await.expect("no DHCPv6 answer");
     let holds = |bytes: &[u8]| reply.windows(bytes.len()).any(|window| window == bytes);
-    // IAADDR (5), of 24 bytes, begins with the address.
+    // The IAADDR option (5), 24 bytes long, begins with the address.
     assert!(holds(&[&[0, 5, 0, 24][..], &address.octets()].concat()), "{address} is not leased: {reply:?}");
 }
 
@@ -125,14 +126,14 @@ async fn task(agent: &Client, session: &str) -> Answer {
     agent.send(request.body(Default::default()).unwrap()).await
 }
 
-/// The addresses of everybody.
+/// The addresses of all parties.
 struct Parties {
     rack: SocketAddr,
     machine: IpAddr,
     thief: IpAddr,
 }
 
-/// A thief with an address of his own, who learns all that passes in the clear.
+/// A thief with his own address, who reads all unencrypted traffic.
 async fn steal(settings: &Settings, at: Parties) {
     let daemon = Daemon::start(settings.clone()).await.unwrap();
     let plain = Client { from: at.machine, rack: at.rack, spki: None };
@@ -144,7 +145,7 @@ async fn steal(settings: &Settings, at: Parties) {
         IpAddr::V6(address) => boot_exchange6(mac, address).await,
     };
 
-    // He boots himself, and asks for the machine's script: before it boots, and after.
+    // He boots his own machine, and asks for the other machine's script before and after it boots.
     boots(THIEF_MAC, at.thief).await;
     let asks = Client { from: at.thief, ..plain.clone() };
     assert_eq!(asks.get(&script).await.status, 403);
@@ -158,7 +159,7 @@ async fn steal(settings: &Settings, at: Parties) {
     let told = plain.get(&script).await;
     let token = token_of(told.text());
 
-    // He has read the token on the wire, and is faster.
+    // He has read the token on the wire, and uses it first.
     let stolen = thief.post("/agent/v1/claim", None, claim(&token, "thief")).await;
     assert_eq!((stolen.status, stolen.code().as_str()), (403, "wrong_address"));
     let (attempt, words) = words_of(&daemon, alarm("wrong_address")).await;
@@ -168,7 +169,7 @@ async fn steal(settings: &Settings, at: Parties) {
     let session = serde_json::from_slice::<ClaimReply>(&claimed.body).unwrap().session;
     assert_eq!(task(&machine, &session).await.status, 200);
 
-    // He says afterwards exactly what the machine said: from now on nobody has anything of this attempt.
+    // Afterwards he repeats exactly the machine's request: from now on the attempt is fenced for all.
     let replayed = thief.post("/agent/v1/claim", None, claim(&token, "machine")).await;
     assert_eq!((replayed.status, replayed.code().as_str()), (409, "fenced"));
     let (attempt, words) = words_of(&daemon, alarm("claimed_twice")).await;
@@ -208,7 +209,7 @@ async fn over_ipv6_too() {
     }
     ip("link set lo up");
     ip(&format!("-6 address add {RACK6}/128 dev lo nodad"));
-    // All others are here as well, and the rack does not take their addresses for its own.
+    // All other addresses are routed here too, and the rack does not count them as its own.
     ip("-6 route add local 2001:db8::/64 dev lo");
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
@@ -237,7 +238,7 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
         if answer.status == 200 { (200, String::new()) } else { (answer.status, answer.code()) }
     };
 
-    // Made up, of another key, too late.
+    // Tokens that are invented, made with another key, or too late.
     let minted = BootToken::verify(&token, &KEY).unwrap();
     assert_eq!(claims(&minted.mint(&[1; 32]), "a").await, (401, "bad_token".to_owned()));
     let late = BootToken { expires_unix_ms: u64::try_from(wall_ms()).unwrap() - 1, ..minted };
@@ -245,7 +246,7 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
     let other = BootToken { mac: THIEF_MAC, ..minted };
     assert_eq!(claims(&other.mint(&KEY), "a").await, (401, "bad_token".to_owned()));
 
-    // Finished.
+    // The attempt has finished.
     let claimed = agent.post("/agent/v1/claim", None, claim(&token, "a")).await;
     let session = serde_json::from_slice::<ClaimReply>(&claimed.body).unwrap().session;
     let result = TaskResult {
@@ -265,7 +266,7 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
         assert_eq!(claims(&token, boot_id).await, (410, "finished".to_owned()));
     }
 
-    // Another one is armed: the token of before is not of it, with whichever key.
+    // Another attempt is armed: the earlier token does not belong to it, with either key.
     write_boot(&settings.data_dir, 2, &boot_concern(18));
     let armed = async {
         while !plain.get(&script).await.text().contains("basalt.token=") {
@@ -277,7 +278,7 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
     let renamed = BootToken { attempt: 18, ..minted }.mint(&[1; 32]);
     assert_eq!(claims(&renamed, "a").await, (401, "bad_token".to_owned()));
 
-    // Its time has passed.
+    // The deadline of the attempt has passed.
     let mut past = boot_concern(19);
     if let Some(Action::Ephemeral(boot)) = &mut past.machines[0].action {
         boot.not_after_unix_ms = wall_ms() - 1;
@@ -318,7 +319,7 @@ async fn a_machine_s_mac_gets_no_token_on_another_vlan_than_its_own() {
     let thief = Client { from: ELSEWHERE.into(), ..machine.clone() };
     let script = format!("/ipxe?mac={MAC}");
 
-    // He has the MAC, and an address that the rack has leased to it in a boot exchange, behind the relay of his VLAN.
+    // He has the MAC, and an address that the rack leased to it in a boot exchange through the relay of his VLAN.
     boot_exchange_through(&settings, RELAY, MAC, ELSEWHERE).await;
     let refused = thief.get(&script).await;
     assert_eq!(
@@ -340,7 +341,7 @@ async fn a_machine_s_mac_gets_no_token_on_another_vlan_than_its_own() {
     boot_exchange_through(&settings, RELAY, MAC, ELSEWHERE).await;
     assert_eq!(thief.get(&script).await.status, 403, "nor is he in its");
 
-    // Nobody knows where a machine stands that was never booted.
+    // The network of a machine that never booted is unknown.
     write_boot(&settings.data_dir, 2, &boot_concern(18));
     let boots = async {
         while thief.get(&script).await.status == 403 {

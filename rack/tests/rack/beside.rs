@@ -1,5 +1,5 @@
-//! A rack beside somebody else's DHCP server, dnsmasq: real firmware boots from the rack with that server's addresses, where it should; and
-//! where it should not be there, the rack finds it.
+//! A rack beside another DHCP server, dnsmasq. Real firmware boots from the rack with dnsmasq's addresses if the subnet
+//! is in proxy mode. Otherwise the rack reports dnsmasq.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -24,14 +24,14 @@ use super::namespace::{Host, Running, ip, is_inside, make_switch, peer};
 use super::peers::{on_switch, start, start_with, subnet};
 use super::support::{boot_concern, fact, traced};
 
-/// UEFI on an emulated processor takes half a minute to ask for the network, on an idle machine.
+/// UEFI on an emulated processor takes half a minute to use the network, on an idle machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 const OTHER: &str = "52:54:00:00:00:09";
 pub(super) const MACHINE: &str = "52:54:00:00:00:01";
-/// What runs out is an address of dnsmasq alone.
+/// The range of addresses that only dnsmasq gives.
 const ITS_OWN: [&str; 2] = ["10.9.0.50", "10.9.0.59"];
 
-/// dnsmasq at 10.9.0.9, which gives addresses and nothing to boot.
+/// dnsmasq at 10.9.0.9, which gives addresses and no boot options.
 fn dnsmasq_at_nine(dir: &Path, host: &Host) -> Running {
     host.run(&["ip", "address", "add", "10.9.0.9/24", "dev", "eth0"]);
     let range = format!("--dhcp-range={},{},1h", ITS_OWN[0], ITS_OWN[1]);
@@ -45,7 +45,7 @@ pub(super) fn beside() -> DhcpSubnet {
     subnet
 }
 
-/// A machine that boots from the network alone, plugged into the switch.
+/// A machine that can only boot from the network, plugged into the switch.
 pub(super) fn machine(dir: &Path, firmware: &[&str], nic: &str) -> Running {
     ip("tuntap add dev machine0 mode tap");
     ip("link set machine0 master switch up");
@@ -61,7 +61,8 @@ pub(super) fn machine(dir: &Path, firmware: &[&str], nic: &str) -> Running {
     Running::start(qemu.stdin(Stdio::null()).stdout(log))
 }
 
-/// One whose firmware is OVMF, with its own drivers for the network and without iPXE's ROM. It is to get iPXE from the rack.
+/// A machine with OVMF firmware, with OVMF's own network drivers and without iPXE's ROM. It must get iPXE from the
+/// rack.
 pub(super) fn uefi(dir: &Path, further: &[&str]) -> Running {
     std::fs::create_dir_all(dir.join("loaders")).unwrap();
     std::fs::copy("/usr/lib/ipxe/snponly.efi", dir.join("loaders/snponly.efi")).unwrap();
@@ -72,7 +73,7 @@ pub(super) fn uefi(dir: &Path, further: &[&str]) -> Running {
     machine(dir, &[&["-drive", code, "-drive", &variables], further].concat(), ",romfile=")
 }
 
-/// Declares the machine: its requests become facts, beside the trace of its boot.
+/// Declares the machine: its requests then become facts, besides the trace of its boot.
 pub(super) fn declare(dir: &Path) {
     let machine = BootMachine {
         machine_uid: "uid-1".into(),
@@ -102,7 +103,7 @@ pub(super) async fn fetched(rack: &Daemon, dir: &Path, file: &str) -> BootTraceE
     found(&told).unwrap()
 }
 
-/// Waits until this was asked for, and answers what was said.
+/// Waits for this request, and returns its fact.
 pub(super) async fn asked(rack: &Daemon, dir: &Path, service: &str, what: &str) -> BootRequestFact {
     let wanted = |fact: &Fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == service && it.what.contains(what));
     let told = timeout(PATIENCE, super::support::fact_in_time(&rack.facts, wanted)).await;
@@ -114,7 +115,7 @@ pub(super) async fn asked(rack: &Daemon, dir: &Path, service: &str, what: &str) 
     request
 }
 
-/// The address is dnsmasq's.
+/// True if the address is dnsmasq's.
 fn is_its_own(address: &str) -> bool {
     address
         .strip_prefix("10.9.0.")
@@ -140,7 +141,7 @@ async fn a_bios_machine_boots_from_the_rack_with_an_address_of_the_other_server(
     declare(dir.path());
     let rack = start(dir.path(), vec![beside()]).await;
 
-    // Its ROM is iPXE.
+    // Its network ROM is iPXE.
     let _machine = machine(dir.path(), &["-boot", "order=n"], "");
     let dhcp = asked(&rack, dir.path(), "dhcp", "iPXE").await;
     assert!(is_its_own(&dhcp.address), "{dhcp:?}");
@@ -197,7 +198,7 @@ async fn a_uefi_machine_boots_from_the_rack_with_an_address_of_the_other_server(
     rack.stop().await;
 }
 
-/// Asks for the machine's script from another host; what was answered.
+/// Requests the machine's script from another host. Returns the answer.
 fn script(host: &Host, port: u16) -> String {
     let url = format!("http://10.9.0.1:{port}/ipxe?mac={MACHINE}");
     String::from_utf8_lossy(&host.run(&["curl", "-s", "--max-time", "20", &url]).stdout).into_owned()
@@ -220,7 +221,7 @@ async fn a_boot_token_goes_to_the_machine_and_not_to_who_says_that_he_is_it() {
             host.run(&["ip", "address", "add", &format!("{address}/24"), "dev", "eth0"]);
             host
         });
-    // Each says that the machine takes an address of another server: its own.
+    // Each host claims that the machine takes an address of another server: the host's own.
     let says = async |host: &Host, address: Ipv4Addr| {
         let mut message = Message::request(MessageType::Request, 1, MACHINE.parse().unwrap());
         message.option(OptionCode::ClassIdentifier, "PXEClient:Arch:00000:UNDI:002001");
@@ -258,7 +259,7 @@ async fn a_server_that_nobody_declared_is_found() {
     let Some(Body::DhcpServer(found)) = told.body else { unreachable!("it was asked for") };
     assert_eq!((found.address.as_str(), found.subnet_uid.as_str()), ("10.9.0.9", "s1"));
 
-    // A check finds it too, beside the rack that runs.
+    // A check finds dnsmasq too, beside the running rack.
     let settings = on_switch(dir.path());
     let findings = tokio::task::spawn_blocking(move || check(&settings)).await.unwrap();
     let finding = |subject: &str| findings.iter().find(|it| it.subject.starts_with(subject)).unwrap();

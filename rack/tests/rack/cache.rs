@@ -1,4 +1,4 @@
-//! The cache of blobs on a disk that is smaller than anybody thought.
+//! The cache of blobs on a disk that is smaller than its limit.
 
 use std::future::Future;
 use std::io::Read;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::namespace::{is_inside, mount};
 
-/// Holds blobs of one megabyte, each of one letter.
+/// An origin with blobs of one megabyte, each made of one letter.
 struct Letters;
 
 fn blob(letter: u8) -> (String, Vec<u8>) {
@@ -43,7 +43,7 @@ async fn a_full_disk_loses_what_was_used_longest_ago_and_the_fetch_goes_on() {
     }
     let dir = tempfile::tempdir().unwrap();
     mount(&["-t", "tmpfs", "-o", "size=2560k", "none", &dir.path().to_string_lossy()]);
-    // It may take a gigabyte, as far as anybody has said.
+    // Its configured limit is a gigabyte.
     let store =
         BlobStore::open(dir.path(), Some(1 << 30), Arc::new(Letters), watch::channel(None).1).unwrap();
     let here = |letter| Path::new(dir.path()).join("blobs").join(blob(letter).0).exists();
@@ -55,7 +55,7 @@ async fn a_full_disk_loses_what_was_used_longest_ago_and_the_fetch_goes_on() {
     }
     assert!(here(b'c') && !here(b'a'), "{:?}", store.counts());
 
-    // What is being sent does not leave: then there is nothing to be done.
+    // A blob that is being sent stays. So there is no room for another one.
     let (b, c) = (store.get(&blob(b'b').0).await, store.get(&blob(b'c').0).await);
     let full = store.get(&blob(b'd').0).await.unwrap_err();
     assert!(matches!(full, BlobError::DiskFull(_)), "{full}");

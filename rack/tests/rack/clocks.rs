@@ -1,4 +1,4 @@
-//! Hosts whose wall clocks are set, or are wrong.
+//! Hosts whose wall clocks are changed or wrong.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,10 +29,10 @@ const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 200);
 const ANOTHER: Mac = Mac([0x52, 0x54, 0, 0, 0, 2]);
 const YEAR: i64 = 365 * 86_400;
-/// How far ahead the clock of a host without a battery is before it has found a time server.
+/// The clock of a host without a battery, before it has reached a time server: this far from the real time.
 const AT_FIRST: i64 = -26 * YEAR;
 
-/// Adds the seconds of a file to the wall clock of a program that it is loaded into.
+/// A library that adds the seconds in a file to the wall clock of the program it is loaded into.
 const SET_CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -53,7 +53,7 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 }
 "#;
 
-/// A rack process whose wall clock can be set.
+/// A rack process with an adjustable wall clock.
 struct Rack {
     settings: Settings,
     library: PathBuf,
@@ -70,7 +70,7 @@ impl Rack {
         Self { settings: settings(dir), library, clock }
     }
 
-    /// Sets its clock so many seconds ahead of the real one.
+    /// Sets its clock this many seconds ahead of the real one.
     fn set(&self, seconds: i64) {
         let new = self.clock.with_extension("new");
         fs::write(&new, seconds.to_string()).unwrap();
@@ -107,21 +107,21 @@ impl Rack {
         Running::start(&mut command)
     }
 
-    /// Whether it has noticed that its clock is so many seconds ahead of what it was at first.
+    /// True if the rack has noticed that its clock is this many seconds ahead of its first state.
     fn has_noticed(&self, seconds: i64) -> bool {
         let kept = fs::read(self.settings.data_dir.join("clock")).unwrap();
         let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
         (kept["wall"].as_i64().unwrap() / 1000 - seconds).abs() < 60
     }
 
-    /// What the rack keeps of the only address.
+    /// The rack's record of the only address.
     fn lease(&self) -> Lease {
         let file = fs::read_to_string(self.settings.data_dir.join("leases")).unwrap();
         serde_json::from_str(file.lines().last().unwrap().split_once(' ').unwrap().1).unwrap()
     }
 }
 
-/// What clients say, and are answered, through a relay.
+/// Clients behind a relay.
 struct Relay {
     socket: UdpSocket,
     server: SocketAddr,
@@ -139,7 +139,7 @@ impl Relay {
         for (code, address) in options {
             message.option(*code, address.octets());
         }
-        // Before the rack is there, and after it was killed, nobody hears it.
+        // The message is lost before the rack starts and after it was killed.
         self.socket.send_to(&message.encode(), self.server).await.ok();
     }
 
@@ -149,7 +149,7 @@ impl Relay {
         Some(ingress::parse(&buffer[..length]).unwrap())
     }
 
-    /// Asks until the first client has its lease, and has it granted once more. What others were answered meanwhile.
+    /// Asks until the first client's lease has been granted once more. Returns the answers to others meanwhile.
     async fn confirm(&self) -> Vec<Packet> {
         let mut others = Vec::new();
         let asked = async {
@@ -218,7 +218,7 @@ async fn no_lease_ends_and_none_lasts_longer_since_the_wall_clock_was_set() {
         tokio::time::timeout(DEADLINE, noticed).await.expect("the rack did not notice");
         relay.send(MessageType::Discover, ANOTHER, &[]).await;
         others_asked += 1;
-        // One is answered after the other.
+        // The rack answers in the order of the messages.
         let others = relay.confirm().await;
         assert!(others.is_empty(), "the only address is leased, and was offered: {others:?}");
         let lease = rack.lease();
@@ -237,7 +237,7 @@ async fn a_host_whose_clock_is_ahead_is_told_of_and_does_its_tasks_in_the_time_o
     let stop = CancellationToken::new();
     let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
     let settings = Settings { join: Some(token(&region, address, SECRET)), ..settings(dir.path()) };
-    // As if this host's clock were a day ahead.
+    // As if this host's clock were a day wrong.
     let now = wall_ms() - 86_400_000;
     let mut concern = boot_concern(17);
     let mut late = concern.machines[0].clone();

@@ -1,4 +1,4 @@
-//! A rack that the region has deleted.
+//! A rack that was deleted in the region.
 
 use basalt_proto::REGION_SERVER_NAME;
 use basalt_proto::rack_v1::{Forget, from_rack, from_region};
@@ -20,7 +20,7 @@ async fn a_deleted_rack_erases_what_the_region_told_it_whenever_it_hears_of_it()
     let data = settings.data_dir.clone();
     let there = |name: &str| data.join(name).exists();
 
-    // While it is linked.
+    // Deleted while it is linked.
     let rack = Daemon::start(settings.clone()).await.unwrap();
     let mut link = next_link(&mut linked).await;
     link.welcome().await;
@@ -34,7 +34,7 @@ async fn a_deleted_rack_erases_what_the_region_told_it_whenever_it_hears_of_it()
     }
     assert!(there("clock") && there("epochs"));
 
-    // It was away, and dials as one that is enrolled.
+    // Deleted while it was away: it dials as an enrolled rack.
     let rack = Daemon::start(settings).await.unwrap();
     let mut link = next_link(&mut linked).await;
     let from_rack::Message::Hello(_) = link.next().await else { panic!("no hello") };

@@ -1,4 +1,5 @@
-//! A rack whose disk is full: it offers nothing that it could not grant, says so where no file is needed for it, and goes on by itself.
+//! A rack with a full disk: it offers only leases that it can write, reports the fault without a file, and recovers by
+//! itself.
 
 use std::fs::File;
 use std::io::Write;
@@ -30,7 +31,7 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 10);
 
 const IMAGES: &str = "disk::images_leave_a_full_disk_so_that_leases_are_written_and_a_rack_starts";
 
-/// A client without an address, to whom broadcasts are sent.
+/// A client without an address, which receives broadcasts.
 struct Client(tokio::net::UdpSocket);
 
 impl Client {
@@ -61,7 +62,7 @@ impl Client {
         ingress::parse(&buffer[..length]).unwrap()
     }
 
-    /// Asks until there is an answer: the rack may have to find out first that it can give one.
+    /// Asks until there is an answer: the rack may still have to find that it can write again.
     async fn ask(&self, kind: MessageType) -> Packet {
         let asked = async {
             loop {
@@ -75,13 +76,13 @@ impl Client {
     }
 }
 
-/// Takes all room that there is; it is given back with the file.
+/// Fills the disk. Removing the file frees it again.
 fn fill(path: &Path) {
     let mut file = File::create(path).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}
 }
 
-/// What the rack says next of what it cannot write.
+/// The rack's next report of the files that it cannot write.
 async fn said(link: &mut Linked) -> String {
     loop {
         if let from_rack::Message::Hello(hello) = link.next().await {
@@ -106,7 +107,7 @@ async fn a_rack_whose_disk_is_full_offers_nothing_says_so_and_goes_on_when_there
     let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
     let settings = Settings { join: Some(token(&region, address, SECRET)), ..on_switch(dir.path()) };
     let mut subnet = subnet("s1", "10.9.0", ("100", "110"));
-    // What is reserved is offered at once.
+    // A reserved address is offered without a probe.
     subnet.reservations =
         vec![Reservation { mac: MAC.to_string(), address: ADDRESS.to_string(), ..Reservation::default() }];
     let concern = DhcpConcern { subnets: vec![subnet], serve_unknown: true, ..DhcpConcern::default() };
@@ -123,7 +124,7 @@ async fn a_rack_whose_disk_is_full_offers_nothing_says_so_and_goes_on_when_there
     fill(&filler);
     let disk = rack.facts.disk();
     let until_full = async {
-        // There is some room left in the last block of a file.
+        // A file's last block may still have room.
         while !disk.problem().is_some_and(|it| it.contains("leases")) {
             client.say(MessageType::Request).await;
             tokio::time::timeout(Duration::from_millis(100), client.hear()).await.ok();

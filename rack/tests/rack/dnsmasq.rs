@@ -1,10 +1,10 @@
-//! dnsmasq, somebody else's DHCP server, relay and router.
+//! dnsmasq as another DHCP server, relay or router.
 
 use std::path::Path;
 
 use super::namespace::{Host, Running, peer};
 
-/// dnsmasq on another host, for DHCP alone.
+/// dnsmasq on another host, with DHCP only.
 pub(crate) fn dnsmasq(dir: &Path, host: &Host, further: &[&str]) -> Running {
     let program = peer("dnsmasq");
     let libraries = program.join("usr/lib/x86_64-linux-gnu");
@@ -20,7 +20,7 @@ pub(crate) fn dnsmasq(dir: &Path, host: &Host, further: &[&str]) -> Running {
         "--keep-in-foreground",
         "--conf-file=/dev/null",
         "--user=root",
-        // Here it may not change its groups.
+        // In this namespace it may not change its groups.
         "--group=",
         "--port=0",
         "--interface=eth0",

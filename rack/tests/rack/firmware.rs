@@ -1,4 +1,4 @@
-//! Real firmware on a link of IPv4, by the ways that are not the usual one: UEFI by HTTP, and PXELINUX.
+//! Real firmware on an IPv4 link, with the less common ways to boot: UEFI HTTP boot, and PXELINUX.
 
 use basalt_proto::rack_v1::{BootAnswers, DhcpSubnet};
 
@@ -30,7 +30,7 @@ async fn a_uefi_machine_boots_by_http() {
     rack.stop().await;
 }
 
-/// Another DHCP server has machines boot PXELINUX from this rack.
+/// Another DHCP server makes machines boot PXELINUX from this rack.
 #[tokio::test(flavor = "multi_thread")]
 async fn pxelinux_obeys_its_configuration() {
     let [pxelinux, _] = ["pxelinux", "dnsmasq"].map(peer);

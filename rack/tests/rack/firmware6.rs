@@ -1,4 +1,5 @@
-//! Real firmware on a link without IPv4: it boots from the rack by DHCPv6, TFTP and HTTP. The router is somebody else's.
+//! Real firmware on a link without IPv4: it boots from the rack by DHCPv6, TFTP and HTTP. Another program is the
+//! router.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use super::dnsmasq::dnsmasq;
 use super::namespace::{Host, Running, is_inside, peer};
 use super::peers6::{start_with, subnet};
 
-/// What is reserved for the machine; there is nothing else.
+/// The address reserved for the machine. The rack has no others.
 const RESERVED: &str = "2001:db8::20";
 
 async fn start(dir: &Path) -> Daemon {
@@ -19,7 +20,8 @@ async fn start(dir: &Path) -> Daemon {
     start_with(dir, Dhcp6Subnet { reservations, dynamic: Vec::new(), ..subnet() }).await
 }
 
-/// A router that says that addresses come by DHCPv6, and gives none itself: iPXE goes by that.
+/// A router that announces the managed flag (addresses come by DHCPv6) and gives no addresses itself: iPXE obeys the
+/// flag.
 pub(super) fn router(dir: &Path) -> (Host, Running) {
     let host = Host::plug("router", "52:54:00:00:00:09");
     host.run(&["ip", "address", "add", "2001:db8::9/64", "dev", "eth0", "nodad"]);
@@ -28,7 +30,7 @@ pub(super) fn router(dir: &Path) -> (Host, Running) {
     (host, dnsmasq)
 }
 
-/// What the firmware tries: by itself everything, one after the other.
+/// Switches off one of the protocols; by default the firmware tries all of them, one after the other.
 fn without(support: &str) -> [String; 2] {
     ["-fw_cfg".to_owned(), format!("name=opt/org.tianocore/{support},string=no")]
 }

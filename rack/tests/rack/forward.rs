@@ -25,7 +25,7 @@ use super::support::{Client, DEADLINE, settings};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
-/// A rack that is linked to two regions of this API.
+/// A rack that is linked to two regions with this API.
 struct World {
     rack: Daemon,
     client: Client,
@@ -117,7 +117,7 @@ async fn any_living_region_will_do_and_without_one_the_client_is_told_which_were
     let none = async {
         loop {
             let answer = world.client.get("/api/v1/zones").await;
-            // Until its listener is gone, it takes connections.
+            // Until the region's listener is closed, it accepts connections.
             if answer.status != 502 {
                 return answer;
             }
@@ -176,7 +176,7 @@ async fn a_watch_is_heard_while_it_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_client_does_not_take_all_places_of_what_a_rack_forwards() {
-    // An eighth of the 256.
+    // An eighth of the 256 places.
     const SHARE: usize = 32;
     let endless = async || Body::from_stream(tokio_stream::pending::<Result<Bytes, std::io::Error>>());
     let api = Router::new().route("/api/v1/watch", get(endless)).fallback(echo);

@@ -1,11 +1,13 @@
-//! Tests that ask for more of a kernel than the one here may have: they run under Debian's, in an emulated machine.
+//! Tests that need kernel features which the host's kernel may lack: they run under Debian's kernel, in an emulated
+//! machine.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use super::namespace::{INSIDE, peer};
 
-/// Runs the test of this name again under a kernel with these modules, as root, beside nobody; true where it runs there already.
+/// Runs the test with this name again under a kernel with these modules, as root and alone; true if it already runs
+/// there.
 pub(crate) fn is_inside(name: &str, modules: &[&str]) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;

@@ -1,4 +1,4 @@
-//! Images over HTTP: a hall of machines at once, clients that hang up, and clients that hold still.
+//! Images over HTTP: a hall of machines at once, clients that disconnect, and clients that stop reading.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::support::DEADLINE;
 
-/// The HTTP server of a rack that has one blob.
+/// The HTTP server of a rack with one blob.
 struct Server {
     web: Arc<Web>,
     site: Site,
@@ -80,7 +80,7 @@ impl Server {
         Self { web, site, address, name, stop }
     }
 
-    /// Asks for the blob from this byte on. Answers the connection after the head of the answer, and its status.
+    /// Requests the blob from this byte on. Returns the connection, after the head of the answer, and the status.
     async fn ask(&self, client: u8, version: &str, from: usize) -> (TcpStream, u16) {
         let mut stream = connect(client, self.address).await;
         let request =
@@ -103,7 +103,7 @@ impl Drop for Server {
     }
 }
 
-/// What all clients share, and how much it carries in a second.
+/// The link that all clients share, and its rate in bytes a second.
 struct Link {
     rate: usize,
     free: Mutex<Instant>,
@@ -121,7 +121,7 @@ impl Link {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_machines_at_once_all_get_their_image_whatever_some_of_them_do() {
-    // More than a socket takes in at once.
+    // More than a socket buffers at once.
     const LENGTH: usize = 6 << 20;
     let dir = tempfile::tempdir().unwrap();
     let limits = Limits { places: 8, patience: Duration::from_millis(300), ..Limits::default() };
@@ -130,7 +130,7 @@ async fn two_hundred_machines_at_once_all_get_their_image_whatever_some_of_them_
     let turned_away = Arc::new(AtomicUsize::new(0));
     let machine = async |number: u8, server: &Server, link: &Link, turned_away: &AtomicUsize| {
         let (mut image, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
-        // Each fifth loses its connection on the way, once.
+        // Every fifth client loses its connection once.
         let mut breaks = number.is_multiple_of(5);
         while image.len() < LENGTH {
             let (mut stream, status) = server.ask(number, "HTTP/1.1", image.len()).await;
@@ -166,7 +166,7 @@ async fn two_hundred_machines_at_once_all_get_their_image_whatever_some_of_them_
     assert!(counts.sent_away > 0 && counts.sent_away == turned_away.load(Ordering::Relaxed) as u64);
 }
 
-/// A server with one place, and a client that has it: by the kernel's way, or by hyper's.
+/// A server with one place, and a client that holds it, through sendfile or through hyper.
 async fn taken(dir: &Path, version: &str, limits: Limits) -> (Server, TcpStream) {
     let server = Server::start(dir, 32 << 20, Limits { places: 1, ..limits }).await;
     let (stream, status) = server.ask(1, version, 0).await;
@@ -195,7 +195,7 @@ async fn a_client_that_takes_next_to_nothing_loses_its_place() {
         let (server, mut slow) = taken(dir.path(), version, limits).await;
         let (_stream, status) = tokio::time::timeout(DEADLINE, server.ask(2, version, 0)).await.unwrap();
         assert_eq!(status, 206, "{version}");
-        // What was on its way to it still comes, and no more.
+        // Bytes that are already in flight still arrive, and no others.
         let mut rest = Vec::new();
         slow.read_to_end(&mut rest).await.ok();
         assert!(rest.len() < 32 << 20, "{version}: {}", rest.len());
@@ -210,14 +210,14 @@ async fn what_is_small_waits_for_nobody() {
     let mut end = [0; 5];
     small.read_exact(&mut end).await.unwrap();
     assert_eq!((status, server.web.admission.counts().waiting), (206, 0));
-    // The connection is kept, also for what hyper answers.
+    // The connection stays open, also for requests that hyper answers.
     small.write_all(b"GET /loaders/none HTTP/1.1\r\nHost: rack\r\n\r\n").await.unwrap();
     let mut answer = [0; 12];
     small.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 404");
 }
 
-/// A region far away: its bytes come when the gate is opened.
+/// An origin whose bytes arrive when the gate is opened.
 struct Far {
     content: Vec<u8>,
     gate: Arc<Semaphore>,
@@ -255,7 +255,7 @@ async fn who_would_wait_long_for_a_fetch_is_told_when_to_come_back_and_it_goes_o
 
 #[tokio::test]
 async fn a_machine_that_opens_connections_and_says_nothing_keeps_nobody_out() {
-    // More than one address may have, and fewer than there may be.
+    // More than one address may have, and fewer than the total limit.
     const MANY: usize = 600;
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), 1 << 20, Limits::default()).await;
@@ -277,16 +277,16 @@ async fn a_machine_that_opens_connections_and_says_nothing_keeps_nobody_out() {
     assert_eq!(status, 206);
 }
 
-/// A connection of this client.
+/// Opens a connection from this client.
 async fn connect(client: u8, to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    // Little of a body is in flight.
+    // A small buffer, so that little of a body is in flight.
     socket.set_recv_buffer_size(64 << 10).unwrap();
     socket.bind((Ipv4Addr::new(127, 0, 1, client), 0).into()).unwrap();
     socket.connect(to).await.unwrap()
 }
 
-/// A request as it is written, on a connection of its own: the head of the answer, and its body.
+/// Sends a request as it is written, on its own connection. Returns the head and the body of the answer.
 async fn raw(server: &Server, request: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -309,7 +309,7 @@ async fn a_file_is_asked_for_in_parts_and_by_what_the_client_has_of_it() {
     for (path, content) in &files {
         let own = format!("etag: \"{}\"\r\n", hex::encode(sha256(content)));
         let etag = own["etag: ".len()..].trim_end().to_owned();
-        // By the kernel's way where that is for blobs, and by hyper's.
+        // Through sendfile if the request is for a blob, and through hyper.
         for version in WAYS {
             let ask = async |method: &str, headers: &str| {
                 let request =

@@ -1,4 +1,4 @@
-//! The link, against a region that is nothing but the protocol.
+//! The link, against a region that implements only the protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ const BLOB: &[u8] = b"a blob that only the region has";
 
 const DAY_MS: i64 = 86_400_000;
 
-/// A connection, and the certificate of our CA that its client proved to hold.
+/// A connection, and the client's certificate from the test's CA.
 struct Io(TlsStream<TcpStream>);
 
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl AsyncWrite for Io {
     }
 }
 
-/// The certificate authority.
+/// A certificate authority.
 struct Ca {
     der: Vec<u8>,
     key: KeyPair,
@@ -122,7 +122,7 @@ impl Ca {
     }
 }
 
-/// What the test holds of a link: messages from the rack, and a way to answer.
+/// The region's end of a link: messages from the rack, and a way to answer.
 pub(super) struct Linked {
     certificate: Vec<u8>,
     from_rack: Streaming<FromRack>,
@@ -144,7 +144,7 @@ impl Linked {
         self.welcome_to("inc-1", Vec::new()).await
     }
 
-    /// By a region that says that it is this time.
+    /// Welcomes the rack as a region with this time.
     pub(super) async fn welcome_at(&mut self, unix_ms: i64) {
         let from_rack::Message::Hello(_) = self.next().await else { panic!("no hello") };
         let welcome = Welcome { incarnation: "inc-1".into(), unix_ms, ..Welcome::default() };
@@ -177,7 +177,7 @@ impl Linked {
         }
     }
 
-    /// What the rack says of its certificate: what is wrong, or nothing. Every fact is acknowledged.
+    /// The next report about the rack's certificate: the fault, or an empty text. Every fact is acknowledged.
     async fn certificate_health(&mut self) -> String {
         loop {
             let from_rack::Message::Facts(batch) = self.next().await else { continue };
@@ -194,7 +194,7 @@ impl Linked {
         }
     }
 
-    /// Until the rack closes it.
+    /// Waits until the rack closes the link.
     async fn closed(mut self) {
         let end = async { while let Ok(Some(_)) = self.from_rack.message().await {} };
         tokio::time::timeout(DEADLINE, end).await.expect("the rack keeps the link");
@@ -205,23 +205,23 @@ impl Linked {
 pub(super) struct Region {
     ca: Arc<Ca>,
     enrolments: Arc<Mutex<Vec<String>>>,
-    /// When certificates end that enrolment gives.
+    /// When the certificates from enrolment expire.
     not_after: i64,
-    /// Those that were renewed; `None`: nothing is.
+    /// Renewed certificates; `None`: the region renews none.
     renewed: Option<Arc<Mutex<Vec<Vec<u8>>>>>,
-    /// Whether racks take the place of others.
+    /// True if an enrolling rack replaces another one.
     replaces: bool,
     links: mpsc::Sender<Linked>,
-    /// Lines of logs that it has stored.
+    /// The log lines that it has stored.
     pub(super) logs: Arc<watch::Sender<Vec<LogLine>>>,
-    /// Batches of lines that it will store and not acknowledge.
+    /// The number of batches of lines that it stores without acknowledging them.
     pub(super) loses_answers: Arc<AtomicUsize>,
-    /// What it answers to requests that are no call of the racks' protocol.
+    /// The answers to requests outside the racks' protocol.
     pub(super) api: axum::Router,
 }
 
 impl Region {
-    /// Is at an address again where it was before.
+    /// Serves again at an earlier address.
     pub(super) async fn serve_again(&self, address: SocketAddr, stop: CancellationToken) {
         let bound = async {
             loop {
@@ -317,7 +317,7 @@ impl RackLink for Region {
     }
 }
 
-/// Serves a region until the token is cancelled. Returns its address.
+/// Binds a listener for a region. Returns it with its address.
 async fn bound() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -415,7 +415,7 @@ async fn enrols_once_then_takes_concerns_delivers_facts_in_order_and_fetches_blo
         PowerCommand { machine_uid: "nobody".into(), command_id: "c1".into(), ..PowerCommand::default() };
     link.send(from_region::Message::Power(command)).await;
 
-    // Facts come in order; what is not acknowledged before the link breaks comes again on the next.
+    // Facts come in order. If the link breaks before some are acknowledged, they come again on the next link.
     drop(link);
     let mut link = next_link(&mut linked).await;
     assert_eq!(link.welcome().await.held.len(), 1);
@@ -441,7 +441,7 @@ async fn enrols_once_then_takes_concerns_delivers_facts_in_order_and_fetches_blo
     assert_eq!(client.get(&format!("/blobs/{}", "0".repeat(64))).await.status, 404);
     rack.stop().await;
 
-    // A restart needs no token, and does not enrol again.
+    // A restart needs no token and does not enrol again.
     let rack = Daemon::start(Settings { join: None, ..settings }).await.unwrap();
     let mut link = next_link(&mut linked).await;
     assert_eq!(link.welcome().await.rack_uid, "rack-uid");
@@ -467,7 +467,8 @@ async fn follows_a_recovered_region_and_tells_the_one_before_nothing_more() {
         PowerCommand { machine_uid: "nobody".into(), command_id: "c1".into(), ..PowerCommand::default() };
     old.send(from_region::Message::Power(command)).await;
 
-    // The database went back in time, and the region before lives on. What the rack says when it comes rests on what it has taken.
+    // The database went back to an earlier state, and the earlier region process lives on. The rack's hello depends on
+    // the concerns that it has accepted.
     serve_on(later, region.clone(), REGION_SERVER_NAME, stop.clone());
     let mut new = next_link(&mut linked).await;
     let hello = new.welcome_to("inc-2", Vec::new()).await;
@@ -486,7 +487,7 @@ async fn follows_a_recovered_region_and_tells_the_one_before_nothing_more() {
     }
     assert_eq!(new.offer(701, "inc-1").await, Outcome::RefusedOlder);
     assert_eq!(new.offer(1, "inc-2").await, Outcome::Applied);
-    // It dials the old one again, in case that begins anew too, and turns away.
+    // It dials the old region again, in case that one joins the new incarnation, and ends the link.
     let mut old = next_link(&mut linked).await;
     old.welcome_to("inc-1", Vec::new()).await;
     old.closed().await;
@@ -588,7 +589,7 @@ async fn a_certificate_that_cannot_be_renewed_is_told_and_one_that_has_ended_tak
     stop.cancel();
 }
 
-/// What a rack says of its leases, once it works by a region's blocks, after a fact of before.
+/// The rack's next report of its leases, once it uses a region's blocks, after the fact with number `after`.
 async fn in_force(settings: Settings, after: &mut u64) -> DhcpInForceFact {
     let concern = DhcpConcern { delegation: 1, ..DhcpConcern::default() };
     write_concern(&settings.data_dir, &version(Concern::Dhcp, 1, "local", &concern)).unwrap();

@@ -1,4 +1,4 @@
-//! Logs of machines: received by syslog from programs that nobody here wrote, and delivered to a region that comes and goes.
+//! Machine logs: received by syslog from other projects' programs, and delivered to a region that comes and goes.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,7 +18,7 @@ use super::link::{Region, SECRET, next_link, region, serve, token};
 use super::namespace::peer;
 use super::support::{DEADLINE, MAC, MACHINE, boot_concern, fact, settings};
 
-/// A rack that knows one machine, by its reserved address.
+/// A rack with one machine, known by its reserved address.
 async fn start(settings: &Settings) -> Daemon {
     let dir = &settings.data_dir;
     write_concern(dir, &version(Concern::Boot, 1, "local", &boot_concern(1))).unwrap();
@@ -36,7 +36,7 @@ async fn start(settings: &Settings) -> Daemon {
     let rack = Daemon::start(settings.clone()).await.unwrap();
     let port = settings.syslog_port[0];
     health(&rack, port, |it| it.ok).await;
-    // The facts of the start before are still there.
+    // The facts of the previous start are still there.
     let listens = async {
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             tokio::task::yield_now().await;
@@ -50,7 +50,7 @@ fn at(settings: &Settings) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, settings.syslog_port[0]).into()
 }
 
-/// Waits until the rack tells of its syslog like this.
+/// Waits until the rack reports this state of its syslog service.
 async fn health(rack: &Daemon, port: u16, wanted: impl Fn(&ServiceHealth) -> bool) -> String {
     let service = format!("syslog 127.0.0.1:{port}");
     let is_told = |fact: &basalt_proto::rack_v1::Fact| match &fact.body {
@@ -63,7 +63,7 @@ async fn health(rack: &Daemon, port: u16, wanted: impl Fn(&ServiceHealth) -> boo
     }
 }
 
-/// Waits until the rack has kept a line of this text, and answers all lines up to it.
+/// Waits until the rack has stored a line with this text. Returns all lines up to it.
 pub(super) async fn kept(rack: &Daemon, last: &str) -> Vec<LogLine> {
     let waited = async {
         let (mut durable, mut lines) = (rack.logs.durable(), Vec::<LogLine>::new());
@@ -115,7 +115,7 @@ async fn messages_of_all_kinds_are_kept_and_a_sender_is_known_by_its_address() {
         let text = format!("message {number}");
         logger(at, &[arguments, &tag[..], &[text.as_str()]].concat());
     }
-    // A sender may call itself anything.
+    // A sender may put any name into a message.
     send(at, b"<13>Nov 26 12:00:00 another-host app: of the machine");
     send(at, b"[   12.3] a panic, by netconsole\n");
     let lines = kept(&rack, "by netconsole").await;
@@ -140,14 +140,14 @@ async fn senders_that_are_no_machines_share_a_budget_and_leave_the_lines_of_mach
     let (at, rack) = (at(&settings), start(&settings).await);
     let message = [&b"<13>flood: "[..], &[b'x'; 8000]].concat();
     let mut senders = (1..=u16::MAX).map(|n| Ipv4Addr::new(127, 1, n.to_be_bytes()[0], n.to_be_bytes()[1]));
-    // A datagram that the kernel has no room for is lost, so nobody knows how many are needed.
+    // The kernel drops datagrams that do not fit its buffer, so the necessary number is unknown.
     let mut is_told = false;
     while !is_told {
         for from in senders.by_ref().take(200) {
             let socket = UdpSocket::bind((from, 0)).unwrap();
             (0..20).for_each(|_| drop(socket.send_to(&message, at)));
         }
-        // The rack tells once a second.
+        // The rack reports drops once a second.
         let told = "messages were dropped: senders that are no machines exceeded";
         let last = rack.logs.read(0, 64 << 20).await.unwrap();
         is_told = last.iter().any(|line| line.machine_uid.is_empty() && line.text.contains(told));
@@ -224,7 +224,7 @@ async fn long_and_strange_messages_cost_no_more_than_themselves() {
     let [long, strange, unfinished] = &lines[..] else { panic!("{}", lines.len()) };
     assert!(long.text.len() <= 8192 && long.text.ends_with('…'), "{}", long.text.len());
     assert_eq!((&*strange.text, &*unfinished.text), ("b<U+0000>c", "no end"));
-    // More than a machine may send at once: the log says how much it lacks.
+    // More than a machine may send at once: the log reports the missing lines.
     let sender = UdpSocket::bind((MACHINE, 0)).unwrap();
     let mut stopped = false;
     while !stopped {
@@ -249,7 +249,7 @@ async fn a_program_that_has_the_port_is_named_and_other_services_go_on() {
     rack.stop().await;
 }
 
-/// Waits until the region has a line of this text, and answers the texts of all that it has.
+/// Waits until the region has a line with this text. Returns the texts of all its lines.
 async fn delivered(region: &Region, last: &str) -> Vec<String> {
     let mut lines = region.logs.subscribe();
     let has_it = |lines: &Vec<LogLine>| lines.iter().any(|line| line.text == last);
@@ -270,7 +270,7 @@ async fn a_region_that_was_away_gets_each_line_once_also_when_the_rack_restarts_
     link.welcome().await;
     send(at, b"<13>a: 1");
     assert_eq!(delivered(&region, "1").await, ["1"]);
-    // The region is away, and the rack stops without a word to it.
+    // The region is away, and the rack stops without telling it.
     stop.cancel();
     drop(link);
     send(at, b"<13>a: 2");
@@ -284,7 +284,7 @@ async fn a_region_that_was_away_gets_each_line_once_also_when_the_rack_restarts_
     let mut link = next_link(&mut linked).await;
     link.welcome().await;
     assert_eq!(delivered(&region, "3").await, ["1", "2", "3"]);
-    // If the answer to a batch is lost, the rack asks how far the region is.
+    // If the answer to a batch is lost, the rack asks for the region's last number.
     region.loses_answers.store(1, std::sync::atomic::Ordering::Relaxed);
     send(at, b"<13>a: 4");
     delivered(&region, "4").await;

@@ -1,4 +1,4 @@
-//! A rack without a region, from files alone: a machine's way from DHCP to its result.
+//! A rack without a region, with files only: a machine's way from DHCP to its result.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -47,12 +47,12 @@ async fn boot_exchange(settings: &Settings) {
     boot_exchange_of(settings, MAC, MACHINE).await;
 }
 
-/// The same of any client, which gets this address.
+/// The same for any client, which gets this address.
 pub(super) async fn boot_exchange_of(settings: &Settings, mac: Mac, address: Ipv4Addr) {
     boot_exchange_through(settings, RELAY, mac, address).await;
 }
 
-/// The same, of the network that this relay stands in.
+/// The same in the network of this relay.
 pub(super) async fn boot_exchange_through(
     settings: &Settings,
     giaddr: Ipv4Addr,
@@ -62,7 +62,7 @@ pub(super) async fn boot_exchange_through(
     boot_exchange_on(settings, giaddr, (mac, address), None).await;
 }
 
-/// The same, where iPXE announces this architecture (option 93).
+/// The same with an iPXE that announces this architecture (option 93).
 async fn boot_exchange_on(
     settings: &Settings,
     giaddr: Ipv4Addr,
@@ -90,7 +90,7 @@ async fn boot_exchange_on(
                     tokio::time::timeout(Duration::from_millis(300), relay.recv_from(&mut buffer)).await;
                 let Ok(Ok((length, _))) = answer else { continue };
                 let packet = ingress::parse(&buffer[..length]).unwrap();
-                // What was asked twice is offered twice.
+                // A repeated DISCOVER may get two offers.
                 if kind == MessageType::Discover || packet.kind != MessageType::Offer {
                     return packet;
                 }
@@ -267,7 +267,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     let elsewhere = Client { from: Ipv4Addr::new(127, 0, 0, 66).into(), ..plain.clone() };
     let script_path = format!("/ipxe?mac={MAC}");
 
-    // Before DHCP nobody gets a token; after it, only the machine's address does.
+    // Before DHCP no client gets a token; after it, only the machine's address does.
     assert_eq!(plain.get(&script_path).await.status, 403);
     boot_exchange(&settings).await;
     assert_eq!(elsewhere.get(&script_path).await.status, 403);
@@ -298,7 +298,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert_eq!(plain.get("/loaders/undionly.kpxe").await.text(), "a loader");
     assert_eq!(plain.get("/loaders/passwd").await.status, 404);
 
-    // Claims: not in the clear, not from elsewhere, not with another MAC's token; then once, and again the same.
+    // Claims: refused without TLS, from elsewhere, or with another MAC's token; then granted once, and repeated.
     assert_eq!(plain.post("/agent/v1/claim", None, claim(&token, "a")).await.code(), "tls_required");
     let thief = Client { from: elsewhere.from, ..agent.clone() };
     assert_eq!(thief.post("/agent/v1/claim", None, claim(&token, "t")).await.code(), "wrong_address");
@@ -312,7 +312,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert_eq!(again.session, reply.session);
     assert_eq!(agent.post("/agent/v1/claim", None, claim(&token, "b")).await.code(), "taken");
 
-    // The task, only with the session.
+    // The task is given only with the session.
     let task = |bearer: String| {
         let request =
             http::Request::get("/agent/v1/task").header("authorization", format!("Bearer {bearer}"));
@@ -324,13 +324,13 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     let progress = r#"{"seq":1,"stage":"unpack","percent":50,"message":"half"}"#;
     assert_eq!(agent.post("/agent/v1/progress", session, progress).await.status, 204);
     assert_eq!(agent.post("/agent/v1/log?offset=0", session, "line\n").await.status, 204);
-    // A part that comes again is known already.
+    // A repeated part of the log is not stored twice.
     assert_eq!(agent.post("/agent/v1/log?offset=0", session, "line\nnext\x1b[1m\n").await.status, 204);
     let lines = kept(&rack, "[1m").await;
     let lines: Vec<_> = lines.iter().map(|it| (&*it.machine_uid, &*it.app, &*it.text)).collect();
     assert_eq!(lines, [("uid-1", "basalt-agent", "line"), ("uid-1", "basalt-agent", "next<U+001B>[1m")]);
 
-    // The result, after which the machine boots its disk though the concern has not changed.
+    // After the result the machine boots its disk, though the concern has not changed.
     let result = TaskResult {
         attempt: 17,
         outcome: Outcome::Succeeded,
@@ -351,7 +351,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert!(plain.get(&script_path).await.text().contains("has finished its task and boots its disk"));
     assert_eq!(task(reply.session.clone()).await.code(), "finished");
 
-    // All of it was counted, and machines cannot see it.
+    // All of it was counted, and machines cannot read the metrics.
     let metrics = Client { from: Ipv4Addr::LOCALHOST.into(), rack: settings.metrics.unwrap(), spki: None };
     let counted = metrics.get("/metrics").await;
     let value = |series: &str| {
@@ -368,7 +368,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert!(value("basalt_rack_spool_bytes") > 0);
     assert_eq!(plain.get("/metrics").await.status, 404);
 
-    // All of it can be read afterwards, with the reason of every refusal, and without what opens anything.
+    // All of it can be read afterwards: with the reason of every refusal, and without tokens.
     let traced = traced(&rack.facts, &MAC.to_string(), "/agent/v1/result").await;
     let told: Vec<_> =
         traced.iter().map(|it| (it.service.as_str(), it.asked.as_str(), it.reason.as_str())).collect();
@@ -396,7 +396,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     );
     rack.stop().await;
 
-    // The same after a restart; the installed system reports.
+    // The same after a restart. The installed system reports.
     let rack = Daemon::start(settings.clone()).await.unwrap();
     assert!(plain.get(&script_path).await.text().contains("has finished its task and boots its disk"));
     assert_eq!(agent.post("/agent/v1/result", session, result).await.status, 204);
@@ -467,7 +467,7 @@ async fn a_rom_fetches_its_loader_by_tftp() {
     rack.stop().await;
 }
 
-/// What a client at this address is sent for a file, which fits into one block; or the error's words.
+/// The content of a file that fits into one block, as this client receives it by TFTP; or the text of the error.
 async fn tftp(from: Ipv4Addr, settings: &Settings, file: &str) -> Result<String, String> {
     let client = UdpSocket::bind((from, 0)).await.unwrap();
     let request = [b"\0\x01", file.as_bytes(), b"\0octet\0blksize\x001428\0"].concat();
@@ -521,7 +521,7 @@ async fn grub_and_pxelinux_get_the_machines_token_by_the_rules_of_ipxe() {
         assert_eq!(token(&tftp), expected, "{grub}");
     }
     assert_eq!(token(&tftp(MACHINE, &settings, &pxelinux).await.unwrap()), expected);
-    // Debian's signed GRUB loads kernel and initrd by TFTP; nothing else comes that way.
+    // Debian's signed GRUB loads kernel and initrd by TFTP; no other blob is served there.
     let blob = |content: &str| format!("/blobs/{}", hex::encode(sha256(content.as_bytes())));
     assert_eq!(tftp(MACHINE, &settings, &blob("kernel")).await.as_deref(), Ok("kernel"));
     assert!(tftp(MACHINE, &settings, &blob("squashfs")).await.unwrap_err().contains("not found"));

@@ -1,5 +1,5 @@
-//! The whole rack on loopback: booting a machine without a region, and the link to one; and in network namespaces, with other
-//! people's clients.
+//! The whole rack: on loopback, booting a machine without a region, and linked to one; and in network namespaces, with
+//! other projects' clients.
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! The rack's DNS, asked by dig and over connections of our own.
+//! The rack's DNS, tested with dig and over the test's own connections.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -40,7 +40,7 @@ fn put(dir: &Path, generation: u64, concern: &DnsConcern) {
     write_concern(dir, &version(Concern::Dns, generation, "local", concern)).unwrap();
 }
 
-/// The answer of a server, as `dig +short` or in whole prints it.
+/// dig's output for a question to a server.
 fn dig(port: u16, question: &str) -> String {
     let root = peer("dig");
     let output = Command::new(root.join("usr/bin/dig"))
@@ -94,7 +94,7 @@ async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
     assert!(long.contains(" tc "), "it does not fit into a datagram: {long}");
     assert!(dig(port, "many.lab.example TXT").contains("xxx"), "dig asks again over TCP");
 
-    // Two queries in one packet, and both answers.
+    // Two queries in one packet get two answers.
     let query = |id: u8| {
         let head = [0, id, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         [&[0, 33], &head[..], b"\x02m1\x03lab\x07example\x00\x00\x01\x00\x01"].concat()
@@ -114,7 +114,7 @@ async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
         assert_eq!((reply[1], &reply[reply.len() - 4..]), (id, &[10, 77, 0, 9][..]));
     }
 
-    // Another version of the zone takes its place within the second in which files are looked at.
+    // A new version of the zone is used within a second, the interval at which files are checked.
     put(&data, 2, &concern(8, vec![record("m1", "A", "10.77.0.10")]));
     let began = std::time::Instant::now();
     while short("m1.lab.example A") != "10.77.0.10\n" {
@@ -124,7 +124,7 @@ async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
     rack.stop().await;
 }
 
-/// A server of another domain: every name has this address for an hour. It counts the queries that it answered.
+/// A DNS server for another domain: every name has this address for an hour. It counts the queries that it answered.
 fn other_server(at: &str, address: [u8; 4]) -> Arc<AtomicUsize> {
     let socket = UdpSocket::bind(at).unwrap();
     let answered = Arc::new(AtomicUsize::new(0));
@@ -165,7 +165,7 @@ fn other_names_are_asked_of_their_servers_once_and_private_addresses_are_taken_f
         put(&settings.data_dir, 1, &DnsConcern { forwards, upstream, ..concern(1, Vec::new()) });
         let rack = Daemon::start(settings).await.unwrap();
         let began = std::time::Instant::now();
-        // One socket is bound after the other.
+        // The sockets are bound one after the other, so one may answer before the other.
         let answers = || dig(port, "+short +notcp www.corp.example A") == "10.1.2.3\n";
         while TcpStream::connect(("127.0.0.1", port)).is_err() || !answers() {
             assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");

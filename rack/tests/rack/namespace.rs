@@ -1,5 +1,5 @@
-//! Network namespaces that end with their test. A user namespace with each of them makes the test root in there, and a process
-//! namespace ends whatever was started in there: a DHCP client likes to become a daemon.
+//! Network namespaces that end with their test. Each has a user namespace, in which the test is root, and a PID
+//! namespace, whose end kills all processes in it: some DHCP clients become daemons.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use rustix::thread::LinkNameSpaceType;
 
 pub(super) const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
 
-/// Runs the test of this name again in a namespace of its own; true where it runs there already.
+/// Runs the test with this name again in a new namespace; true if it already runs there.
 pub(crate) fn is_inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -29,7 +29,8 @@ pub(crate) fn is_inside(name: &str) -> bool {
     false
 }
 
-/// The root of a program that `tests/lab/peer` brings. Ask before [`is_inside`]: in there is no network.
+/// The root directory of a program that `tests/lab/peer` installs. Call it before [`is_inside`]: the namespace has no
+/// network.
 pub(crate) fn peer(name: &str) -> PathBuf {
     let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/lab/peer");
     let brought = Command::new(bring).arg(name).stderr(Stdio::inherit()).output().unwrap();
@@ -37,14 +38,14 @@ pub(crate) fn peer(name: &str) -> PathBuf {
     PathBuf::from(String::from_utf8(brought.stdout).unwrap().trim_end())
 }
 
-/// Runs `ip` here.
+/// Runs `ip` in this namespace.
 pub(crate) fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}: {status}");
 }
 
-/// Hides what the host has in these directories behind empty ones, for programs that keep their state in a fixed place, and its accounts:
-/// whom a program would become instead of root is root here, as nobody else exists.
+/// Hides the host's files in these directories behind empty ones, for programs that keep their state in a fixed place.
+/// Also hides the host's accounts: all names resolve to root, since the namespace has no other account.
 pub(crate) fn hide(directories: &[&str]) {
     let accounts = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(
@@ -56,17 +57,17 @@ pub(crate) fn hide(directories: &[&str]) {
     directories.iter().for_each(|directory| mount(&["-t", "tmpfs", "none", directory]));
 }
 
-/// Runs `mount` here.
+/// Runs `mount` in this namespace.
 pub(crate) fn mount(arguments: &[&str]) {
     let status = Command::new("mount").args(arguments).status().unwrap();
     assert!(status.success(), "mount {arguments:?}: {status}");
 }
 
-/// Makes a switch, and the interface `rack0` with these addresses plugged into it.
+/// Makes a switch, and an interface `rack0` with these addresses that is plugged into it.
 pub(crate) fn make_switch(addresses: &[&str]) {
     ip("link set lo up");
     ip("link add switch type bridge stp_state 0 forward_delay 0");
-    // It is no host: it would answer ARP for this namespace's addresses.
+    // The switch itself must not answer ARP for this namespace's addresses.
     ip("link set switch arp off up");
     ip("link add rack0 type veth peer name uplink");
     ip("link set uplink master switch up");
@@ -76,7 +77,7 @@ pub(crate) fn make_switch(addresses: &[&str]) {
     ip("link set rack0 up");
 }
 
-/// Another host, in a namespace of its own.
+/// Another host, in its own namespace.
 pub(crate) struct Host {
     life: Child,
     port: String,
@@ -91,7 +92,7 @@ impl Host {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // What cat repeats, it repeats in its namespace.
+        // When cat echoes a byte, its namespace exists.
         life.stdin.as_mut().unwrap().write_all(b"!").unwrap();
         life.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let (pid, port) = (life.id(), format!("{name}0"));
@@ -102,20 +103,20 @@ impl Host {
         host
     }
 
-    /// Whether broadcasts reach this host; its own leave in any case.
+    /// Sets if broadcasts reach this host. The host can always send them.
     pub(crate) fn hear_broadcasts(&self, hear: bool) {
         let flood = if hear { "on" } else { "off" };
         ip(&format!("link set {} type bridge_slave bcast_flood {flood}", self.port));
     }
 
-    /// A command in there.
+    /// A command in this host's namespace.
     pub(crate) fn command(&self, command: &[&str]) -> Command {
         let mut inside = Command::new("nsenter");
         inside.arg(format!("--net=/proc/{}/ns/net", self.life.id())).args(command);
         inside
     }
 
-    /// What is done in there by a thread of this test: sockets that it opens stay in there.
+    /// Runs a closure in a thread in this host's namespace: sockets that it opens stay there.
     pub(crate) fn within<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         let space = std::fs::File::open(format!("/proc/{}/ns/net", self.life.id())).unwrap();
         std::thread::scope(|scope| {
@@ -128,14 +129,14 @@ impl Host {
         })
     }
 
-    /// Gives it another interface, which is no port of the switch: its other end is here.
+    /// Adds an interface that is not connected to the switch: its other end is in this namespace.
     pub(crate) fn connect(&self, here: &str, there: &str) {
         ip(&format!("link add {here} type veth peer name {there} netns {}", self.life.id()));
         ip(&format!("link set {here} up"));
         self.run(&["ip", "link", "set", there, "up"]);
     }
 
-    /// Starts a program that runs until this is dropped.
+    /// Starts a program that runs until the result is dropped.
     pub(crate) fn spawn(&self, command: &[&str]) -> Running {
         Running::start(&mut self.command(command))
     }
@@ -155,7 +156,7 @@ impl Drop for Host {
     }
 }
 
-/// A program on another host.
+/// A running program on another host.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -169,7 +170,7 @@ impl Running {
         assert!(sent.success(), "SIG{name}: {sent}");
     }
 
-    /// Whether it has ended by itself.
+    /// True if the program has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.0.try_wait().unwrap().is_some()
     }

@@ -1,4 +1,4 @@
-//! A link that the kernel itself makes bad (tc-netem(8)), between a rack and clients that nobody here wrote.
+//! A link that the kernel impairs (tc-netem(8)), between a rack and other projects' clients.
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
@@ -11,32 +11,32 @@ use super::namespace::{Host, make_switch, peer};
 use super::peers::{Client, on_switch, start_with, subnet};
 use super::tftp::{LOADER, SIZE, content};
 
-/// How bad it is, each way.
+/// The impairment, in each direction.
 const NETEM: &str = "delay 3ms 2ms loss 20% duplicate 15% reorder 30%";
-/// Datagrams by which it is seen what becomes of them.
+/// The number of datagrams sent to measure the faults.
 const COUNTED: u16 = 300;
-/// Longer than one is on its way.
+/// Longer than a datagram is in flight.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Seconds: a client of others that heard nothing waits five.
+/// In seconds: other projects' clients wait five seconds after a lost answer.
 const PATIENCE: &str = "120";
 
-/// What became of datagrams.
+/// The counted faults.
 #[derive(Debug, Default)]
 struct Faults {
     lost: u32,
     repeated: u32,
-    /// Overtaken by a later one.
+    /// Datagrams that arrived after a later one.
     reordered: u32,
 }
 
-/// What becomes of numbered datagrams on their way from one socket to another.
+/// Counts the faults of numbered datagrams from one socket to another.
 fn count(from: &UdpSocket, to: &UdpSocket) -> Faults {
     let target = to.local_addr().unwrap();
     to.set_read_timeout(Some(SILENCE)).unwrap();
     for number in 0..COUNTED {
         from.send_to(&number.to_be_bytes(), target).unwrap();
-        // Apart by less than one is delayed, and slowly enough for the socket's buffer.
+        // The pause is shorter than the delay of a datagram, and long enough for the socket's buffer.
         std::thread::sleep(Duration::from_micros(500));
     }
     let mut faults = Faults::default();
@@ -51,14 +51,14 @@ fn count(from: &UdpSocket, to: &UdpSocket) -> Faults {
     faults
 }
 
-/// A client on another host, in another thread; one that does not end is killed (timeout(1)).
+/// Runs a client on another host, in another thread. timeout(1) kills it if it hangs.
 async fn run(host: &Host, command: &[&str]) -> Output {
     let mut command = host.command(&[&["timeout", "--signal=KILL", PATIENCE], command].concat());
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-/// Fetches the loader to a file of this name; FILE in the command stands for that. A client that gives up is started again, as firmware
-/// starts again.
+/// Fetches the loader to a file with this name; FILE in the command stands for it. A client that gives up is started
+/// again, as firmware starts again.
 async fn fetch(host: &Host, dir: &Path, name: &str, times: u32, command: Vec<&str>) {
     let file = dir.join(name);
     let command: Vec<String> =
@@ -78,10 +78,10 @@ async fn fetch(host: &Host, dir: &Path, name: &str, times: u32, command: Vec<&st
     panic!("{name} gave up {times} times: {gave_up:?}");
 }
 
-/// Fetches the loader with tftp-hpa, which is this program, atftp and curl, from a rack at 10.9.0.1.
+/// Fetches the loader with tftp-hpa (this program), atftp and curl, from a rack at 10.9.0.1.
 ///
-/// Two of them do not bear what this link does: atftp ends with "unexpected OACK" when the link repeats that, and curl answers whichever
-/// of two transfers spoke last when it repeats the request, until the rack has given up both.
+/// Two of them have faults on this link. atftp ends with "unexpected OACK" when the link repeats the OACK. When the
+/// link repeats curl's request, curl answers the transfer that it heard from last, until the rack has given up both.
 async fn fetch_with_all(host: &Host, dir: &Path, hpa: &str) {
     let url = format!("tftp://10.9.0.1/{LOADER}");
     let atftp = ["atftp", "--get", "--remote-file", LOADER, "--local-file", "FILE", "10.9.0.1"];
@@ -116,10 +116,10 @@ async fn clients_of_others_boot_over_a_link_that_netem_makes_bad() {
     let host = Host::plug("a", "52:54:00:00:00:01");
     host.run(&["ip", "address", "add", "10.9.0.50/24", "dev", "eth0"]);
     let fetch = ["curl", "-sS", "--fail", "--max-time", "60", &url];
-    // Who has which address is known before, too.
+    // This also makes sure that the hosts have resolved each other's addresses.
     assert!(host.run(&fetch).stdout == content(SIZE));
 
-    // What each end sends.
+    // The impairment applies to outgoing packets, so it is set on each end.
     for end in ["rack0", "uplink"] {
         let worse = format!("qdisc add dev {end} root netem {NETEM}");
         assert!(Command::new("tc").args(worse.split(' ')).status().unwrap().success(), "{worse}");
@@ -137,7 +137,7 @@ async fn clients_of_others_boot_over_a_link_that_netem_makes_bad() {
     for (at, host) in hosts.iter().enumerate() {
         let client = Client::new(host);
         let address = if at % 2 == 0 {
-            // It gives up when three of its requests get lost, as firmware does and begins again.
+            // It gives up when three of its requests are lost; firmware does so too, and starts again.
             let mut began_again = 0;
             while !client.udhcpc(&[]).await {
                 began_again += 1;

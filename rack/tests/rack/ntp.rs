@@ -1,5 +1,5 @@
-//! A rack's NTP: on the wire of loopback, and in namespaces with programs that nobody here wrote: chronyd as its server and as its client,
-//! ntpdig of NTPsec and systemd-timesyncd as clients.
+//! A rack's NTP: on the wire of loopback, and in namespaces with other projects' programs: chronyd as its server and as
+//! its client, ntpdig of NTPsec and systemd-timesyncd as clients.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::namespace::{Host, Running, hide, is_inside, make_switch, peer};
 use super::peers::on_switch;
 use super::support::{Client, DEADLINE, fact, settings};
 
-/// Addresses of the rack and of its NTP server on the switch.
+/// The addresses of the rack and of its NTP server on the switch.
 const RACK: &str = "10.9.0.1";
 const UPSTREAM: &str = "10.9.0.9";
 
@@ -29,7 +29,7 @@ async fn start(settings: Settings, servers: &[&str]) -> Daemon {
     Daemon::start(settings).await.unwrap()
 }
 
-/// Waits until the rack tells of a service like this.
+/// Waits until the rack reports this state of a service.
 async fn health(rack: &Daemon, service: &str, wanted: impl Fn(&ServiceHealth) -> bool) -> String {
     let is_told = |fact: &Fact| match &fact.body {
         Some(Body::Health(it)) => it.service == service && wanted(it),
@@ -49,7 +49,7 @@ fn wall() -> Timestamp {
     Timestamp::from_unix(SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
 }
 
-/// A client of the rack on a port of its own.
+/// A client of the rack, on its own port.
 fn client(at: Ipv4Addr, rack: SocketAddr) -> UdpSocket {
     let client = UdpSocket::bind((at, 0)).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -74,7 +74,7 @@ async fn clients_are_told_the_time_until_they_ask_too_often_and_control_messages
     health(&rack, "time", |it| it.ok).await;
 
     let asking = client(Ipv4Addr::new(127, 0, 0, 5), at);
-    // None of these is answered: the answer that comes first is the one to the request.
+    // None of these is answered: the first answer is the one to the request.
     for datagram in [&[0x16; 48][..], &[0x17; 200], &request(1)[..47], &[0x24; 48]] {
         asking.send(datagram).unwrap();
     }
@@ -128,7 +128,7 @@ fn chronyd(host: &Host, dir: &Path, directives: &[&str]) -> std::process::Comman
     command
 }
 
-/// ntpdig's answer about the rack, as JSON; `None`: it does not trust the rack.
+/// ntpdig's output about the rack, as JSON; `None`: it does not trust the rack.
 fn ntpdig(host: &Host) -> Option<serde_json::Value> {
     let root = peer("ntpdig");
     let program = root.join("usr/bin/ntpdig");
@@ -178,7 +178,7 @@ async fn clients_take_the_time_that_a_rack_has_from_chronyd() {
     rack.stop().await;
 }
 
-/// Waits until systemd-timesyncd says that it takes its time from the rack. In here it may not set the clock.
+/// Waits until systemd-timesyncd reports the rack as its server. In the namespace it may not set the clock.
 async fn timesyncd_takes_the_time(host: &Host, dir: &Path) {
     hide(&["/run", "/var/lib"]);
     std::fs::create_dir_all("/run/systemd/timesyncd.conf.d").unwrap();
@@ -186,7 +186,7 @@ async fn timesyncd_takes_the_time(host: &Host, dir: &Path) {
     std::fs::write("/run/systemd/timesyncd.conf.d/rack.conf", config).unwrap();
     let log = dir.join("timesyncd.log");
     let root = peer("timesyncd");
-    // Its place differs between releases.
+    // The path of the program differs between releases.
     let places = ["lib", "usr/lib"].map(|lib| root.join(lib).join("systemd/systemd-timesyncd"));
     let program = places.into_iter().find(|place| place.exists()).unwrap();
     let mut command = host.command(&[&program.to_string_lossy()]);
@@ -201,7 +201,7 @@ async fn timesyncd_takes_the_time(host: &Host, dir: &Path) {
     tokio::time::timeout(DEADLINE, contacted).await.unwrap_or_else(|_| panic!("timesyncd: {}", said()));
 }
 
-/// An NTP server that is ahead by so much, until the test ends.
+/// An NTP server whose clock is ahead by this much. It runs until the test ends.
 fn play_server(host: &Host, ahead: Duration) {
     let socket = Arc::new(host.within(|| UdpSocket::bind("0.0.0.0:123").unwrap()));
     std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! A rack's DHCP, and clients that nobody here wrote, on a switch in namespaces of their own: busybox udhcpc, ISC dhclient, dhcpcd and
-//! systemd-networkd.
+//! A rack's DHCP with other projects' clients, on a switch in network namespaces: busybox udhcpc, ISC dhclient, dhcpcd
+//! and systemd-networkd.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,18 +19,18 @@ use basalt_rack::settings::Settings;
 use super::namespace::{Host, Running, hide, ip, is_inside, make_switch, mount, peer};
 use super::support::{fact, settings};
 
-/// The longest that a client here takes for anything: it renews after half a minute.
+/// Longer than any client here takes for a step: a renewal comes after half a minute.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A host with a reservation.
 pub(super) const KNOWN: &str = "52:54:00:00:00:0a";
-/// Hosts without.
+/// Hosts without a reservation.
 const OTHERS: [&str; 4] =
     ["52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04"];
 
 const NETWORKD: &str = "[Match]\nName=eth0\n[Network]\nDHCP=ipv4\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n";
 
-/// Leaves what the client knows in a file named by the reason of its call, whole from the start, and configures the interface as little
-/// as it must.
+/// Writes the client's variables to a file named by the reason of the call, atomically, and configures only the
+/// necessary parts of the interface.
 const UDHCPC_SCRIPT: &str = r#"#!/bin/sh
 cd "$(dirname "$0")" && env > "new-$1" && mv "new-$1" "$1"
 [ "$1" != bound ] || ip address replace "$ip/$mask" dev "$interface"
@@ -68,7 +68,7 @@ pub(super) async fn start(dir: &Path, subnets: Vec<DhcpSubnet>) -> Daemon {
     start_with(on_switch(dir), subnets).await
 }
 
-/// Its settings.
+/// The settings of a rack at 10.9.0.1 on the switch.
 pub(super) fn on_switch(dir: &Path) -> Settings {
     Settings {
         interfaces: vec!["rack0".into()],
@@ -90,12 +90,12 @@ pub(super) async fn start_with(settings: Settings, subnets: Vec<DhcpSubnet>) -> 
     rack
 }
 
-/// Leases of the shortest time, which clients renew after half a minute.
+/// Leases with the shortest time; clients renew them after half a minute.
 fn shortest_leases() -> DhcpSubnet {
     DhcpSubnet { lease_seconds: 60, ..subnet("s1", "10.9.0", ("100", "101")) }
 }
 
-/// What was told last of a lease.
+/// The last reported lease.
 async fn last_lease(rack: &Daemon) -> LeaseFact {
     let mut last = None;
     let mut next = 1;
@@ -111,7 +111,7 @@ async fn last_lease(rack: &Daemon) -> LeaseFact {
     }
 }
 
-/// Waits until a lease was told of that is like this.
+/// Waits until a lease with this property is reported.
 async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> LeaseFact {
     let told =
         fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Lease(lease)) if wanted(lease))).await;
@@ -119,7 +119,7 @@ async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> LeaseFact 
     lease
 }
 
-/// One client's files.
+/// The files of one client.
 pub(super) struct Client<'a> {
     host: &'a Host,
     dir: tempfile::TempDir,
@@ -135,7 +135,7 @@ impl<'a> Client<'a> {
             let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(dir.path().join(name), executable).unwrap();
         }
-        // AppArmor confines dhclient by its path to files in other places than this.
+        // AppArmor confines dhclient by its path to files in other places than these.
         let dhclient =
             ["/sbin/dhclient", "/usr/sbin/dhclient"].map(PathBuf::from).into_iter().find(|it| it.exists());
         std::fs::copy(dhclient.expect("dhclient: see tests/lab/setup"), dir.path().join("client")).unwrap();
@@ -146,7 +146,7 @@ impl<'a> Client<'a> {
         self.dir.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Runs the client to its end in another thread, since it waits for the rack; whether it succeeded.
+    /// Runs the client to its end in another thread, since it waits for the rack. True if it succeeded.
     async fn run(&self, command: Vec<String>) -> bool {
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let mut command = self.host.command(&command);
@@ -166,7 +166,7 @@ impl<'a> Client<'a> {
         self.run([&command, further, &["eth0"]].concat().into_iter().map(str::to_owned).collect()).await
     }
 
-    /// Waits until the client has called its script for this reason.
+    /// Waits until the client has called its script with this reason.
     async fn wait_for(&self, reason: &str) {
         let called = async {
             while !self.dir.path().join(reason).exists() {
@@ -176,7 +176,7 @@ impl<'a> Client<'a> {
         tokio::time::timeout(PATIENCE, called).await.unwrap_or_else(|_| panic!("never {reason}"));
     }
 
-    /// What the client knew when it called its script for this reason, once.
+    /// The client's variables when it called its script with this reason, once.
     pub(super) fn knew(&self, reason: &str) -> HashMap<String, String> {
         let file = self.dir.path().join(reason);
         let text = std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("never {reason}"));
@@ -231,13 +231,13 @@ async fn udhcpc_is_told_everything_and_hears_it_by_unicast() {
         assert_eq!(knew.get(name).map(String::as_str), Some(value), "{name} of {knew:?}");
     }
     lease(&rack, |it| it.address == "10.9.0.10" && !it.released).await;
-    // A client that wants broadcasts gets them, and so hears nothing here.
+    // A client that asks for broadcasts gets them, so it receives nothing here.
     assert!(!client.udhcpc(&["-B", "-t", "2"]).await);
     host.hear_broadcasts(true);
     assert!(client.udhcpc(&["-B"]).await);
     client.knew("bound");
 
-    // It renews when it is told to, from its address to the rack's alone, and gives the address back.
+    // On a signal it renews, by unicast to the rack, and releases the address.
     let running = host.spawn(&["udhcpc", "-i", "eth0", "-f", "-s", &client.path("udhcpc")]);
     client.wait_for("bound").await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
@@ -318,7 +318,7 @@ async fn dhclient_reboots_where_it_was_and_is_called_back_from_elsewhere() {
     assert!(client.dhclient(&["-r"]).await);
     lease(&rack, |it| it.address == "10.9.0.100" && it.released).await;
 
-    // It comes from another network: it is refused that address, and asks for one of here.
+    // It comes from another network: the rack refuses that address, and the client asks for a new one.
     let leases = std::fs::read_to_string(client.path("leases")).unwrap();
     std::fs::write(client.path("leases"), leases.replace("10.9.0.", "192.168.7.")).unwrap();
     assert!(client.dhclient(&[]).await);
@@ -405,7 +405,7 @@ async fn dhcpcd_renews_comes_back_to_its_address_and_gives_it_back() {
     if !is_inside("peers::dhcpcd_renews_comes_back_to_its_address_and_gives_it_back") {
         return;
     }
-    // Its socket, and the leases that it remembers.
+    // Hide the directories of its socket and of its stored leases.
     hide(&["/run", "/var/lib"]);
     let dir = tempfile::tempdir().unwrap();
     make_switch(&["10.9.0.1/24"]);
@@ -442,7 +442,7 @@ async fn dhcpcd_renews_comes_back_to_its_address_and_gives_it_back() {
     client.wait_for("REBOOT").await;
     assert_eq!(client.knew("REBOOT")["new_ip_address"], "10.9.0.100");
     let rebooted = last_lease(&rack).await;
-    // By itself, to the rack alone, when half of its time is over.
+    // It renews by itself at half of the lease time, by unicast to the rack.
     client.wait_for("RENEW").await;
     lease(&rack, |it| it.expires_unix_ms >= rebooted.expires_unix_ms + 20_000 && !it.released).await;
     running.signal("ALRM");
@@ -456,7 +456,7 @@ async fn networkd_renews_comes_back_to_its_address_and_gives_it_back() {
     if !is_inside("peers::networkd_renews_comes_back_to_its_address_and_gives_it_back") {
         return;
     }
-    // Its configuration; and where nothing can be written to sysfs, it concludes that no udev will tell it of interfaces.
+    // Hide its configuration. With a read-only sysfs it assumes that there is no udev and does not wait for it.
     hide(&["/run", "/sys"]);
     mount(&["-o", "remount,ro", "/sys"]);
     std::fs::create_dir_all("/run/systemd/network").unwrap();
@@ -481,7 +481,7 @@ async fn networkd_renews_comes_back_to_its_address_and_gives_it_back() {
 
     says("DHCPv4 address 10.9.0.100/24, gateway 10.9.0.1 acquired from 10.9.0.1").await;
     let first = lease(&rack, |it| it.address == "10.9.0.100" && !it.released).await;
-    // By itself, to the rack alone, when half of its time is over.
+    // It renews by itself at half of the lease time, by unicast to the rack.
     says("REQUEST (renewing)").await;
     lease(&rack, |it| it.expires_unix_ms >= first.expires_unix_ms + 20_000 && !it.released).await;
     ip("link set a0 down");

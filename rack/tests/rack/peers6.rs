@@ -1,4 +1,5 @@
-//! A rack's DHCPv6, and clients that nobody here wrote, on a switch in namespaces of their own: ISC dhclient, dhcpcd and systemd-networkd.
+//! A rack's DHCPv6 with other projects' clients, on a switch in network namespaces: ISC dhclient, dhcpcd and
+//! systemd-networkd.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,15 +20,15 @@ use basalt_rack::settings::Settings;
 use super::namespace::{Host, Running, hide, is_inside, make_switch, mount, peer};
 use super::support::{fact, settings};
 
-/// The longest that a client here takes for anything: it renews after half a minute.
+/// Longer than any client here takes for a step: a renewal comes after half a minute.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// A host with a reservation.
 pub(super) const KNOWN: &str = "52:54:00:00:00:0a";
-/// A host without.
+/// A host without a reservation.
 const OTHER: &str = "52:54:00:00:00:01";
 
-/// Leaves what the client knows in a file named by the reason of its call, whole from the start, and configures the interface as little
-/// as it must.
+/// Writes the client's variables to a file named by the reason of the call, atomically, and configures only the
+/// necessary parts of the interface.
 const SCRIPT: &str = r#"#!/bin/sh
 cd "$(dirname "$0")" && env > "new-$reason" && mv "new-$reason" "$reason"
 case $reason in
@@ -35,7 +36,7 @@ BOUND6|REBIND6|RENEW6) ip -6 address replace "$new_ip6_address/128" dev "$interf
 esac
 "#;
 const DHCPCD: &str = "duid ll\nnoipv6rs\nia_na 1\noption dhcp6_name_servers\n";
-/// In networkd's log.
+/// A line of networkd's log.
 const RENEWING: &str = "DHCPv6 client: Timeout T1";
 const NETWORKD: &str =
     "[Match]\nName=eth0\n[Network]\nDHCP=ipv6\nIPv6AcceptRA=no\n[DHCPv6]\nWithoutRA=solicit\n";
@@ -64,7 +65,7 @@ pub(super) async fn start(dir: &Path) -> Daemon {
 }
 
 pub(super) async fn start_with(dir: &Path, subnet: Dhcp6Subnet) -> Daemon {
-    // Nobody else can have these addresses, so that nobody waits until that is found out.
+    // No other host can have these addresses, so switch off duplicate address detection, which takes time.
     for at in ["default", "all"] {
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{at}/accept_dad"), "0").unwrap();
     }
@@ -84,7 +85,7 @@ pub(super) async fn start_with(dir: &Path, subnet: Dhcp6Subnet) -> Daemon {
     rack
 }
 
-/// Waits until a lease was told of that is like this; whose it is, and what it says.
+/// Waits until a lease with this property is reported. Returns its MAC and the fact.
 pub(super) async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> (String, LeaseFact) {
     let told =
         fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Lease(lease)) if wanted(lease))).await;
@@ -92,7 +93,7 @@ pub(super) async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) ->
     (told.mac, lease)
 }
 
-/// One client's files, on a host whose link-local address can be used.
+/// The files of one client, on a host with a usable link-local address.
 struct Client<'a> {
     host: &'a Host,
     dir: tempfile::TempDir,
@@ -115,7 +116,7 @@ impl<'a> Client<'a> {
 
     /// Runs ISC dhclient to its end in another thread, since it waits for the rack.
     async fn dhclient(&self, further: &[&str]) {
-        // AppArmor confines dhclient by its path to files in other places than this.
+        // AppArmor confines dhclient by its path to files in other places than these.
         let own = self.dir.path().join("client");
         if !own.exists() {
             let installed = ["/sbin/dhclient", "/usr/sbin/dhclient"].map(PathBuf::from);
@@ -129,7 +130,7 @@ impl<'a> Client<'a> {
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     }
 
-    /// What the client knew when it called its script for this reason, once.
+    /// The client's variables when it called its script with this reason, once.
     async fn knew(&self, reason: &str) -> HashMap<String, String> {
         let file = self.dir.path().join(reason);
         let called = async {
@@ -177,10 +178,10 @@ async fn dhclient_is_told_everything_comes_back_and_gives_it_back() {
     let stranger = Client::new(&other);
     stranger.dhclient(&[]).await;
     told(&stranger.knew("BOUND6").await, &[("new_ip6_address", "2001:db8::100")]);
-    // By itself, when half of its time is over.
+    // It renews by itself at half of the lease time.
     client.knew("RENEW6").await;
     lease(&rack, |it| it.expires_unix_ms >= granted.expires_unix_ms + 20_000 && !it.released).await;
-    // It was away, and asks whether it still is where its address is of.
+    // It was away, and asks if it is still on the link of its address (CONFIRM).
     client.dhclient(&["-x"]).await;
     client.dhclient(&[]).await;
     told(&client.knew("BOUND6").await, &[("new_ip6_address", "2001:db8::10")]);
@@ -197,7 +198,7 @@ async fn dhcpcd_renews_and_gives_its_address_back() {
     if !is_inside("peers6::dhcpcd_renews_and_gives_its_address_back") {
         return;
     }
-    // Its socket, and the leases that it remembers.
+    // Hide the directories of its socket and of its stored leases.
     hide(&["/run", "/var/lib"]);
     let dir = tempfile::tempdir().unwrap();
     let rack = start(dir.path()).await;
@@ -210,7 +211,7 @@ async fn dhcpcd_renews_and_gives_its_address_back() {
     let knew = client.knew("BOUND6").await;
     told(&knew, &[("new_dhcp6_ia_na1_ia_addr1", "2001:db8::10"), ("new_dhcp6_name_servers", "2001:db8::53")]);
     let (_, granted) = lease(&rack, |it| it.address == "2001:db8::10" && !it.released).await;
-    // By itself, when half of its time is over.
+    // It renews by itself at half of the lease time.
     client.knew("RENEW6").await;
     lease(&rack, |it| it.expires_unix_ms >= granted.expires_unix_ms + 20_000 && !it.released).await;
     running.signal("ALRM");
@@ -224,7 +225,7 @@ async fn networkd_renews_its_address() {
     if !is_inside("peers6::networkd_renews_its_address") {
         return;
     }
-    // Its configuration; and where nothing can be written to sysfs, it concludes that no udev will tell it of interfaces.
+    // Hide its configuration. With a read-only sysfs it assumes that there is no udev and does not wait for it.
     hide(&["/run", "/sys"]);
     mount(&["-o", "remount,ro", "/sys"]);
     std::fs::create_dir_all("/run/systemd/network").unwrap();
@@ -238,7 +239,7 @@ async fn networkd_renews_its_address() {
     let running = Running::start(command.stderr(File::create(&log).unwrap()));
     let (mac, granted) = lease(&rack, |it| it.address == "2001:db8::10" && !it.released).await;
     assert_eq!(mac, KNOWN, "its DUID is of the machine's id; its source address says it");
-    // By itself, when half of its time is over.
+    // It renews by itself at half of the lease time.
     let said = || std::fs::read_to_string(&log).unwrap();
     let renewing = async {
         while !said().contains(RENEWING) {
@@ -251,7 +252,7 @@ async fn networkd_renews_its_address() {
     rack.stop().await;
 }
 
-/// A host that hides its hardware address: neither its link-local address nor its DUID, of a UUID, says it.
+/// A host that hides its hardware address: neither its link-local address nor its DUID, made of a UUID, contains it.
 fn hidden<'a>(host: &'a Host, uuid: u8) -> Client<'a> {
     let client = Client::new(host);
     host.run(&["ip", "-6", "address", "flush", "dev", "eth0", "scope", "link"]);
@@ -274,7 +275,7 @@ async fn dhclient_that_hides_its_hardware_address_gets_what_is_reserved_for_its_
         ..Dhcp6Reservation::default()
     });
     let rack = start_with(dir.path(), reserved).await;
-    // The hardware address of the first is one that something else is reserved for.
+    // The hardware address of the first host has a reservation by MAC.
     let (own, other) = (Host::plug("own", KNOWN), Host::plug("other", OTHER));
     let clients = [(hidden(&own, 0xa), "2001:db8::20"), (hidden(&other, 0xb), "2001:db8::100")];
     for (client, address) in &clients {
@@ -284,7 +285,7 @@ async fn dhclient_that_hides_its_hardware_address_gets_what_is_reserved_for_its_
         assert_eq!(mac, "", "nobody heard it");
     }
     for (client, address) in &clients {
-        // By itself, when half of its time is over.
+        // They renew by themselves at half of the lease time.
         client.knew("RENEW6").await;
         client.dhclient(&["-r"]).await;
         lease(&rack, |it| it.address == *address && it.released).await;
@@ -292,7 +293,7 @@ async fn dhclient_that_hides_its_hardware_address_gets_what_is_reserved_for_its_
     rack.stop().await;
 }
 
-/// A SOLICIT by hand, for one address.
+/// Sends a SOLICIT for one address.
 fn solicit(host: &Host, duid: &[u8]) {
     let mut message = vec![1, 1, 2, 3, 0, 1, 0, u8::try_from(duid.len()).unwrap()];
     message.extend(duid);

@@ -1,4 +1,5 @@
-//! Many clients at once, as perfdhcp plays them: an avalanche of them, clients that come, renew and go, and a flood of strangers.
+//! Many clients at once, simulated by perfdhcp: an avalanche, clients that come, renew and go, and a flood of
+//! strangers.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,14 +15,14 @@ use super::peers::{Client, KNOWN, start, subnet};
 use super::peers6::{start_with as start_on, subnet as subnet6};
 use super::tftp::memory;
 
-/// Far more than what is asked for here takes.
+/// Far longer than any test here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const CLIENTS: usize = 2_000;
 const STRANGERS: u64 = 100_000;
-/// What strangers may take of memory, MiB: records are bounded, whoever asks.
+/// The most memory that strangers may cause, in MiB: the number of records is bounded.
 const BOUND: u64 = 100;
 
-/// Clients that perfdhcp plays on another host.
+/// Runs perfdhcp on another host.
 async fn perfdhcp(host: &Host, arguments: &[&str]) -> Output {
     let root = peer("perfdhcp");
     let libraries = std::fs::read_dir(root.join("usr/lib")).unwrap().map(|entry| entry.unwrap().path());
@@ -41,7 +42,7 @@ async fn avalanche(host: &Host, arguments: &[&str]) -> Output {
     perfdhcp(host, &[&["--scenario", "avalanche", "-R", &count], arguments].concat()).await
 }
 
-/// What perfdhcp counted of each exchange, by its name: a line like `sent packets: 7`.
+/// perfdhcp's counters of each exchange, by its name: a line like `sent packets: 7`.
 fn counted(output: &Output, line: &str) -> Vec<(String, u64)> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut exchange = String::new();
@@ -72,7 +73,7 @@ async fn start_wide(dir: &Path) -> (Daemon, Host) {
     (rack, relay)
 }
 
-/// How many addresses a lease file has.
+/// The number of addresses in a lease file.
 fn leases_on_disk(file: &Path) -> usize {
     let file = std::fs::read_to_string(file).unwrap();
     let addresses: HashSet<&str> =
@@ -80,7 +81,7 @@ fn leases_on_disk(file: &Path) -> usize {
     addresses.len()
 }
 
-/// All clients got an address of their own, as perfdhcp saw it.
+/// Checks in perfdhcp's output that every client got its own address.
 fn all_are_served(output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);
     println!("{}", said.lines().find(|line| line.starts_with("It took")).unwrap_or_default());
@@ -101,7 +102,7 @@ async fn an_avalanche_of_clients_is_served_to_the_last_one() {
     let dir = tempfile::tempdir().unwrap();
     let (rack, relay) = start_wide(dir.path()).await;
 
-    // As a relay whose clients these are.
+    // perfdhcp as the relay of these clients.
     let output = avalanche(&relay, &["-4", "-l", "10.9.0.9", "10.9.0.1"]).await;
     all_are_served(&output);
     assert_eq!(leases_on_disk(&dir.path().join("data/leases")), CLIENTS, "each of them is durable");
@@ -136,7 +137,7 @@ async fn clients_that_come_renew_and_go_are_answered() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (rack, relay) = start_wide(dir.path()).await;
-    // Each second 200 come, 80 of those that came renew, and 80 go. Then it waits eight seconds for answers.
+    // Each second 200 clients come, 80 renew, and 80 go. Then perfdhcp waits eight seconds for answers.
     let mix = ["-r", "200", "-f", "80", "-F", "80", "-R", "5000", "-p", "8", "-d", "10", "-W", "8000000"];
     let output = perfdhcp(&relay, &[&["-4", "-l", "10.9.0.9"], &mix[..], &["10.9.0.1"]].concat()).await;
     let (sent, drops) = (counted(&output, "sent packets"), counted(&output, "drops"));
@@ -145,7 +146,7 @@ async fn clients_that_come_renew_and_go_are_answered() {
     assert_eq!(names, ["DISCOVER-OFFER", "REQUEST-ACK", "REQUEST-ACK (renewal)", "RELEASE"]);
     assert!(sent.iter().all(|(_, sent)| *sent > 100), "{sent:?}");
     for ((exchange, drops), (_, sent)) in drops[..3].iter().zip(&sent) {
-        // perfdhcp asks once, and may itself be kept from listening on a busy host.
+        // perfdhcp asks once, and may lose answers itself on a busy host.
         assert!(drops * 100 <= *sent, "{exchange}: {}", String::from_utf8_lossy(&output.stdout));
     }
     rack.stop().await;
@@ -164,7 +165,7 @@ async fn a_flood_of_a_hundred_thousand_strangers_takes_no_more_memory_and_keeps_
     let known = Host::plug("known", KNOWN);
     let (before, _) = memory();
     let count = STRANGERS.to_string();
-    // Nobody of them goes on after an offer.
+    // None of them goes on after the offer.
     let output =
         perfdhcp(&flood, &["-4", "-l", "eth0", "-i", "-B", "-R", &count, "-n", &count, "-r", "10000"]).await;
     let (_, most) = memory();

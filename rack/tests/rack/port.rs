@@ -1,4 +1,5 @@
-//! A port of the switch that many DHCP clients are behind, each with a hardware address of its own: frames, since none of them is a host.
+//! A port of the switch with many DHCP clients behind it, each with its own hardware address. They are frames only, not
+//! hosts.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,31 +12,31 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::namespace::ip;
 
-/// linux/if_ether.h: ETH_P_ALL.
+/// ETH_P_ALL of linux/if_ether.h.
 const EVERY_PROTOCOL: u16 = 3;
-/// How long is waited for a frame.
+/// How long to wait for a frame.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Ethernet, IPv4 without options, UDP.
+/// The length of the Ethernet, IPv4 (without options) and UDP headers.
 const HEADERS: usize = 42;
 
-/// What came for the clients.
+/// A frame for one of the clients.
 pub(crate) enum Heard {
-    /// From the server port to the client port.
+    /// A DHCP message to the client port.
     Dhcp(Vec<u8>),
-    /// A host asks by ARP who has this address, in order to send there.
+    /// An ARP request for this address, by a host that wants to send to it.
     WhoHas(Ipv4Addr, Asker),
-    /// Something else.
+    /// A frame of any other kind.
     Other,
 }
 
-/// Hardware and IPv4 address of who asks by ARP.
+/// The hardware and IPv4 address of the sender of an ARP request.
 pub(crate) struct Asker([u8; 10]);
 
-/// The port.
+/// The packet socket of the port.
 pub(crate) struct Port(UdpSocket);
 
 impl Port {
-    /// The interface that hears what is for the clients; nothing else uses it.
+    /// Opens the interface that receives the clients' frames. No other program uses it.
     pub(crate) fn open(interface: &str) -> Self {
         ip(&format!("link set {interface} promisc on arp off"));
         let every = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
@@ -46,14 +47,14 @@ impl Port {
         Self(UdpSocket::from(OwnedFd::from(socket)))
     }
 
-    /// Sends a client's message to a server, or to all.
+    /// Sends a client's message to a server, or by broadcast.
     pub(crate) fn send(&self, from: (Mac, Option<Ipv4Addr>), to: Option<(Mac, Ipv4Addr)>, message: &[u8]) {
         let from = (from.0, SocketAddrV4::new(from.1.unwrap_or(Ipv4Addr::UNSPECIFIED), CLIENT_PORT));
         let (mac, server) = to.unwrap_or((Mac([0xff; 6]), Ipv4Addr::BROADCAST));
         self.0.send(&frame::udp(from, (mac, SocketAddrV4::new(server, SERVER_PORT)), message)).unwrap();
     }
 
-    /// The next frame; `None`: there is none. Probes ask in nobody's name and are not told of.
+    /// The next frame; `None` if there is none. ARP probes, which have no sender address, are ignored.
     pub(crate) fn hear(&self) -> Option<Heard> {
         let mut buffer = [0; 2048];
         let length = self.0.recv(&mut buffer).ok()?;
@@ -70,7 +71,7 @@ impl Port {
         }
     }
 
-    /// Tells who asks that a client has the address.
+    /// Answers an ARP request: a client has the address.
     pub(crate) fn answer(&self, asker: &Asker, holder: Mac, address: Ipv4Addr) {
         let arp = [&[0, 1, 8, 0, 6, 4, 0, 2], &holder.0[..], &address.octets(), &asker.0].concat();
         self.0.send(&[&asker.0[..6], &holder.0, &[8, 6], &arp].concat()).unwrap();

@@ -1,4 +1,4 @@
-//! A rack's caching proxy: Squid of Debian between apt-get and a signed repository of packages, in namespaces.
+//! A rack's caching proxy: Debian's Squid between apt-get and a signed package repository, in namespaces.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,12 +65,12 @@ async fn a_rack_without_squid_names_the_package_and_serves_everything_else() {
     rack.stop().await;
 }
 
-/// Squid, installed in this namespace alone. Nobody but root is here, and Squid refuses to run as root: a namespace of its own has it be
-/// somebody else.
+/// Installs Squid in this namespace only. Root is the only account here, and Squid refuses to run as root, so it runs
+/// in its own user namespace under another id.
 fn install_squid(dir: &Path) -> PathBuf {
     let root = peer("squid");
     mount(&["-t", "overlay", "none", "-o", &format!("lowerdir={}/usr:/usr", root.display()), "/usr"]);
-    // A Squid that is killed leaves shared memory.
+    // A killed Squid leaves shared memory.
     hide(&["/dev/shm"]);
     let program = dir.join("squid");
     fs::write(&program, "#!/bin/sh\nexec unshare -U --map-user=13 --map-group=13 /usr/sbin/squid \"$@\"\n")
@@ -99,7 +99,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A web server that counts what it is asked for.
+/// A web server that counts its requests.
 struct Origin {
     asked: Arc<Mutex<BTreeMap<String, u32>>>,
     is_over: Arc<AtomicBool>,
@@ -129,7 +129,7 @@ impl Origin {
         self.asked.lock().unwrap().get(path).copied().unwrap_or_default()
     }
 
-    /// From now on, its port is closed.
+    /// Closes its port.
     fn stop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -164,7 +164,7 @@ fn answer(mut stream: TcpStream, root: &Path, counts: &Mutex<BTreeMap<String, u3
     stream.write_all(&body).ok();
 }
 
-/// The status of the proxy's answer; `None`: nobody answers.
+/// The status of the proxy's answer; `None` without an answer.
 fn ask(host: &Host, request: &str) -> Option<u16> {
     let mut answer = String::new();
     host.within(|| {
@@ -185,7 +185,7 @@ fn ask(host: &Host, request: &str) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
-/// Runs a command that must succeed; its output.
+/// Runs a command that must succeed. Returns its output.
 fn run(command: &mut Command) -> Vec<u8> {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = [&output.stdout[..], &output.stderr].concat();
@@ -193,7 +193,7 @@ fn run(command: &mut Command) -> Vec<u8> {
     output.stdout
 }
 
-/// A repository of one package, signed with a key of its own; the key.
+/// Makes a repository of one package, signed with a new key. Returns the key.
 fn make_repository(root: &Path, home: &Path) -> PathBuf {
     let package = home.join("package");
     fs::create_dir_all(package.join("DEBIAN")).unwrap();
@@ -234,7 +234,7 @@ fn make_repository(root: &Path, home: &Path) -> PathBuf {
     key
 }
 
-/// Fetches the lists and the package by the proxy, as a system of its own.
+/// Fetches the lists and the package through the proxy, as a separate system.
 fn fetch(host: &Host, dir: &Path, key: &Path) {
     let root = dir.join("root");
     for part in [
@@ -326,7 +326,7 @@ async fn packages_are_fetched_once_and_served_while_squid_or_the_origin_fails() 
     }
     assert_eq!(ask(&one, "CONNECT 10.9.0.9:443"), Some(503), "it may, and nobody is there");
 
-    // A change is followed by the Squid that runs.
+    // The running Squid adopts a change.
     let squid = processes(&configuration);
     assert_eq!(squid.len(), 1);
     tell(&data_dir, 2, &concern(&["10.9.0.0/24", "10.10.0.0/24"]));
@@ -351,7 +351,7 @@ async fn packages_are_fetched_once_and_served_while_squid_or_the_origin_fails() 
     rack.stop().await;
     assert_eq!(processes(&configuration), [0; 0], "it ends with the rack");
 
-    // The rack as a program of its own, without the origin; then it is killed.
+    // Runs the rack as a separate program, without the origin, and then kills it.
     origin.stop();
     let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-rack"));
     command.args(["--data-dir", data_dir.to_str().unwrap(), "--name", "rack-1", "--interface", "rack0"]);

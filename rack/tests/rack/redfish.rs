@@ -1,5 +1,6 @@
-//! The arbiter, driving sushy-emulator: OpenStack's BMC that speaks Redfish and shares no code with us (`tests/redfish`). It moves
-//! power with a delay, closes every connection behind its answer, and redirects from names of systems to their paths.
+//! The arbiter with sushy-emulator, OpenStack's Redfish BMC, which shares no code with Basalt (`tests/redfish`). It
+//! changes power with a delay, closes every connection after its answer, and redirects from names of systems to their
+//! paths.
 
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
@@ -23,12 +24,12 @@ use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair, SanType};
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// `admin:secret`.
+/// The account `admin:secret`.
 const ACCOUNT: &str = "admin:$2b$04$L3bpIIHQi8bt8MyAiFrnuu3xWmJ.0zMGkfU/P3BI0/LdxE.o2qrSe\n";
 const ONE: &str = "c0ffee00-0000-4000-8000-000000000001";
 const TWO: &str = "c0ffee00-0000-4000-8000-000000000002";
 
-/// A certificate for 127.0.0.1, and the authority that signed it.
+/// A certificate for 127.0.0.1, and the CA that signed it.
 struct Certified {
     dir: tempfile::TempDir,
     sha256: [u8; 32],
@@ -66,14 +67,14 @@ struct Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Emulator {
-    /// With these systems, all of them off. Port 0: any that is free.
+    /// Starts it with these systems, all powered off. Port 0: any free port.
     fn start(dir: &Path, port: u16, systems: &[&str], certified: &Certified) -> Self {
         let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python-tools");
         let tools = Command::new(setup).arg("redfish").output().expect("the tools");
@@ -86,7 +87,7 @@ impl Emulator {
             (dir.join("account"), dir.join("configuration"), dir.join("state"));
         std::fs::create_dir_all(&state).unwrap();
         std::fs::write(&account, ACCOUNT).unwrap();
-        // How many seconds power takes is drawn from 1 to 11; from this seed on it is 1 five times.
+        // The emulator draws the delay of a power change, 1 to 11 seconds. This seed gives 1 five times in a row.
         let text = format!(
             "import random\nrandom.seed(424679)\nSUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\n\
              SUSHY_EMULATOR_STATE_DIR = {state:?}\nSUSHY_EMULATOR_AUTH_FILE = {account:?}\nSUSHY_EMULATOR_FAKE_SYSTEMS = [{}]\n",
@@ -107,19 +108,19 @@ impl Emulator {
             said.push(line);
             port
         });
-        // Whoever logs into a pipe that nobody reads stops one day.
+        // Somebody must read the pipe, or the emulator blocks when it is full.
         let requests = std::thread::spawn(move || lines.filter(|line| line.contains("HTTP/1.1")).collect());
         let port = port.unwrap_or_else(|| panic!("it does not listen: {said:?}"));
         Self { process, port, requests: Some(requests) }
     }
 
-    /// Ends it: what it was asked.
+    /// Ends it and returns its requests.
     fn stop(mut self) -> Vec<String> {
         self.process.kill().unwrap();
         self.requests.take().map(|reader| reader.join().unwrap()).unwrap_or_default()
     }
 
-    /// A property of a system, as curl reads it.
+    /// A property of a system, read with curl.
     fn says(&self, system: &str, pointer: &str) -> String {
         let url = format!("https://127.0.0.1:{}/redfish/v1/Systems/{system}", self.port);
         let output =
@@ -162,7 +163,7 @@ impl Lab {
         Power::new(view, epochs, Arc::new(Certificates::open(dir).unwrap()), facts.clone(), PACE)
     }
 
-    /// The rack starts again: it knows what is in its files.
+    /// Restarts the rack's arbiter: it keeps only the state in its files.
     fn restart(&mut self) {
         self.power = Self::arbiter(self.dir.path(), self.concern.subscribe(), &self.facts);
     }

@@ -20,7 +20,7 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 const SOLICITATION: [u8; 8] = [133, 0, 0, 0, 0, 0, 0, 0];
 
-/// The other end of the link.
+/// The peer's end of the link.
 struct Peer {
     socket: UdpSocket,
     link: Link,
@@ -41,7 +41,7 @@ impl Peer {
         self.send(&message, ALL_NODES, hops).await;
     }
 
-    /// The next advertisement, without its checksum. The socket hears none that came over a router.
+    /// The next advertisement, without its checksum. The socket receives none that a router forwarded.
     async fn hear(&self, within: Duration) -> Option<(Ipv6Addr, Vec<u8>)> {
         let mut buffer = [0; 1500];
         let advertisement = async {
@@ -58,11 +58,11 @@ impl Peer {
     }
 }
 
-/// Makes the link, and waits until the kernel has given both ends their addresses.
+/// Makes the link, and waits until both ends have their link-local addresses.
 async fn make_link() -> (Link, Link) {
     ip("link add rack0 type veth peer name peer0");
     for end in ["rack0", "peer0"] {
-        // Nobody else is on this link who could have the address already.
+        // No other host on this link can have the address, so it is not probed.
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{end}/accept_dad"), "0").unwrap();
         ip(&format!("link set {end} up"));
     }
@@ -80,7 +80,7 @@ async fn make_link() -> (Link, Link) {
     tokio::time::timeout(DEADLINE, both).await.expect("no link-local addresses")
 }
 
-/// Opens the socket as soon as the kernel lets the address be used: even where it probes nothing it takes a moment.
+/// Opens the socket as soon as the address may be used. Even without a probe this takes a moment.
 async fn open_when_probed(link: &Link) -> UdpSocket {
     let opened = async {
         loop {
@@ -105,7 +105,7 @@ async fn ipxe_is_told_that_no_router_is_there_unless_one_is() {
     let stop = CancellationToken::new();
     let running = tokio::spawn(run(rack.clone(), stop.clone()));
 
-    // As iPXE does, the peer asks again until there is an answer.
+    // The peer repeats its solicitation until there is an answer, as iPXE does.
     let asking = async {
         loop {
             peer.send(&SOLICITATION, ALL_ROUTERS, 255).await;
@@ -117,7 +117,8 @@ async fn ipxe_is_told_that_no_router_is_there_unless_one_is() {
     let heard = tokio::time::timeout(DEADLINE, asking).await.expect("no answer");
     assert_eq!(heard, (rack.address, NO_ROUTER.to_vec()));
 
-    // An advertisement from beyond the link, which a hop limit below 255 betrays, does not silence the rack; a router does.
+    // An advertisement with a hop limit below 255, so from beyond the link, does not silence the rack; one from a
+    // router on the link does.
     let soon = ADVERTISEMENT_INTERVAL + 2 * ANSWER_DELAY;
     peer.advertise(64).await;
     peer.send(&SOLICITATION, ALL_ROUTERS, 255).await;

@@ -1,4 +1,4 @@
-//! Servers of other programs hold copies of the rack's zones: BIND, Knot and NSD.
+//! Secondaries that copy the rack's zones: BIND, Knot and NSD.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,19 +17,19 @@ use base64::engine::general_purpose::STANDARD;
 use super::namespace::{Running, ip, is_inside, peer};
 use super::support::settings;
 
-/// Peers look at their files and clocks as they like; refresh is after ten minutes.
+/// The peers check files and clocks at their own intervals; the refresh time is ten minutes.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SECRET: [u8; 32] = [7; 32];
-/// BIND, Knot and NSD.
+/// The addresses of BIND, Knot and NSD.
 const PEERS: [&str; 3] = ["127.0.0.11", "127.0.0.12", "127.0.0.13"];
 
-/// The zone that each peer is configured with.
+/// The zone in the configuration of each peer.
 const ZONE: &str = "lab.example";
-/// The zone that BIND and Knot read of the names of others, and a zone that is named there.
+/// The catalog zone that BIND and Knot read, and a zone that it names.
 const CATALOG: &str = "catalog.basalt.internal";
 const MEMBER: &str = "0.77.10.in-addr.arpa";
 
-/// Owner, type and data.
+/// Each record's owner, type and data.
 type Records = BTreeSet<(String, String, String)>;
 
 fn zone(origin: &str, serial: u32, records: &Records) -> DnsZone {
@@ -62,7 +62,7 @@ fn concern(serial: u32, records: &Records) -> DnsConcern {
     DnsConcern { zones: vec![zone(ZONE, serial, records)], secondaries, ..DnsConcern::default() }
 }
 
-/// The same with a catalog, which names another zone or none, for all peers but NSD, which reads none.
+/// The same with a catalog, which names another zone or none, for all peers except NSD, which reads no catalogs.
 fn with_catalog(mut concern: DnsConcern, serial: u32, is_named: bool) -> DnsConcern {
     let record = |(owner, rtype, data): (&str, &str, &str)| (owner.into(), rtype.into(), data.into());
     let pointers = [("@", "NS", "ns.basalt.internal."), ("9", "PTR", "m1.lab.example.")].map(record);
@@ -101,7 +101,7 @@ fn dig(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A zone as a server gives it, a line for each record, with the SOA once.
+/// The zone as a server sends it: a line for each record, with the SOA once.
 fn dump(zone: &str, arguments: &[&str]) -> BTreeSet<String> {
     let all = [arguments, &[zone, "AXFR", "+onesoa", "+nocmd", "+nostats", "+nocomments"]].concat();
     let lines = dig(&all);
@@ -113,7 +113,7 @@ fn fields(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The lines of [`dump`] that these records have.
+/// The lines of [`dump`] for these records.
 fn expected(serial: u32, records: &Records) -> BTreeSet<String> {
     let line = |(owner, rtype, data): &(String, String, String)| {
         let owner = if owner == "@" { String::new() } else { format!("{owner}.") };
@@ -242,7 +242,7 @@ zone:
     start("nsd", "nsd", dir, &["-d", "-c", &file.to_string_lossy()])
 }
 
-/// Numbers that are the same each time.
+/// A generator that gives the same numbers each time.
 struct Numbers(u64);
 
 impl Numbers {
@@ -288,7 +288,7 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
         return;
     }
     ip("link set lo up");
-    // BIND listens at addresses of interfaces alone. The rack has lo, and not these.
+    // BIND listens only on addresses of interfaces. The rack uses lo, which does not have these.
     ip("link add peers type veth peer name uplink");
     PEERS.iter().for_each(|at| ip(&format!("address add {at}/32 dev peers")));
     ip("link set peers up");
@@ -320,7 +320,7 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
             assert_eq!(dump(ZONE, &ours), wanted, "our own copy of serial {serial}");
             PEERS.iter().zip(&homes).for_each(|(at, home)| until(ZONE, at, home.path(), &wanted));
             numbers.change(&mut records);
-            // Past the largest number: RFC 1982 takes 1 for a rise.
+            // The serial passes its largest number: by RFC 1982, 1 is then newer.
             serial = serial.wrapping_add(3).max(1);
             put(&data, generation, &concern(serial, &records));
             let began = Instant::now();
@@ -331,7 +331,7 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
             }
         }
 
-        // A server that reads the catalog needs no configuration for further zones.
+        // A server that reads the catalog needs no further configuration for other zones.
         let mut dumped = BTreeSet::new();
         for (generation, catalog_serial, is_named) in [(9, 1, true), (10, 2, false)] {
             put(&data, generation, &with_catalog(concern(serial, &records), catalog_serial, is_named));
@@ -350,7 +350,7 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
             }
         }
 
-        // Nobody else gets the zone.
+        // Other clients do not get the zone.
         let other_secret = key("basalt.example", &[8; 32]);
         let other_key = key("other.example", &SECRET);
         let refused = |from: &str, signed: &[&str]| {

@@ -1,4 +1,4 @@
-//! Firmware with Secure Boot on and Microsoft's keys: it starts Debian's shim and GRUB from the rack, and refuses iPXE.
+//! Firmware with Secure Boot and Microsoft's keys: it starts Debian's shim and GRUB from the rack, and refuses iPXE.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use super::namespace::{Host, Running, hide, is_inside, make_switch, peer};
 use super::peers::{on_switch, start_with, subnet};
 use super::support::{fact, traced};
 
-/// OVMF that enforces Secure Boot keeps its variables where only its own system management mode writes.
+/// OVMF that enforces Secure Boot; its variables can only be written in system management mode.
 const CODE: &str = "if=pflash,format=raw,unit=0,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
 const VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.ms.fd";
 
-/// The loaders of Debian, by the names that a rack's directory has.
+/// Installs Debian's loaders under the names in a rack's loader directory.
 fn install(dir: &Path, shim: &Path) {
     let loaders = dir.join("loaders");
     std::fs::create_dir_all(&loaders).unwrap();
@@ -36,7 +36,7 @@ fn install(dir: &Path, shim: &Path) {
     }
 }
 
-/// A rack on which the machine is to be off, and whose DHCP names this loader.
+/// A rack whose action for the machine is power off, and whose DHCP names this loader.
 async fn start(dir: &Path, loader: BootLoader) -> Daemon {
     make_switch(&["10.9.0.1/24"]);
     serving(dir, DhcpSubnet { loader: loader.into(), ..subnet("s1", "10.9.0", ("100", "101")) }).await
@@ -57,7 +57,7 @@ pub(super) async fn serving(dir: &Path, served: DhcpSubnet) -> Daemon {
     start_with(settings, vec![served]).await
 }
 
-/// A machine whose firmware lets nothing run that Microsoft has not signed for.
+/// A machine whose firmware only runs programs that Microsoft signed.
 fn secure(dir: &Path, further: &[&str]) -> Running {
     let variables = dir.join("vars.fd");
     std::fs::copy(VARIABLES, &variables).unwrap();
@@ -67,7 +67,7 @@ fn secure(dir: &Path, further: &[&str]) -> Running {
     machine(dir, &[&firmware, &drives[..], further].concat(), ",romfile=")
 }
 
-/// Waits until this is so.
+/// Waits until the condition is true.
 pub(super) async fn until(dir: &Path, what: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
@@ -82,12 +82,12 @@ pub(super) fn console(dir: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(dir.join("serial.log")).unwrap_or_default()).into_owned()
 }
 
-/// A trace in one line each.
+/// The entries of a trace, one line each.
 fn lines(traced: &[BootTraceEntry]) -> Vec<String> {
     traced.iter().map(|it| format!("{} {}: {}", it.service, it.asked, it.answered)).collect()
 }
 
-/// What is traced of a DISCOVER of x86-64 UEFI.
+/// The trace of a DISCOVER from x86-64 UEFI.
 async fn discovers(rack: &Daemon, dir: &Path) -> Vec<String> {
     let machine = Host::plug("machine", MACHINE);
     machine.run(&["ip", "address", "add", "10.9.0.50/24", "dev", "eth0"]);
@@ -164,7 +164,8 @@ async fn ipxe_is_refused_by_the_same_firmware() {
     fetched(&rack, dir.path(), "snponly.efi").await;
     until(dir.path(), "refused", || console(dir.path()).contains("failed to load Boot")).await;
     until(dir.path(), "denied", || console(dir.path()).contains("Access Denied")).await;
-    // All of it was sent, and nothing was asked for after it: that is how `loader_is_silent` is told from other faults.
+    // The loader was sent completely, and there was no request after it: that distinguishes `loader_is_silent` from
+    // other faults.
     let lines = lines(&traced(&rack.facts, MACHINE, "snponly.efi").await);
     assert!(lines.iter().any(|line| line.starts_with("tftp snponly.efi: ")), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains("iPXE")), "{lines:#?}");
@@ -185,7 +186,7 @@ async fn shim_loads_grub_by_http_from_beside_itself() {
     let _machine = secure(dir.path(), &["-fw_cfg", &four, "-fw_cfg", &six, "-fw_cfg", &no("IPv6Support")]);
     let rom = asked(&rack, dir.path(), "dhcp", "ROM").await;
     assert!(rom.answer.ends_with("/loaders/shimx64.efi"), "{rom:?}");
-    // Debian 12's GRUB does not learn from HTTP boot what its network is, and goes no further.
+    // Debian 12's GRUB does not get its network settings from HTTP boot, so it stops there.
     until(dir.path(), "welcomed", || console(dir.path()).contains("Welcome to GRUB!")).await;
     let lines = lines(&traced(&rack.facts, MACHINE, "/grubx64.efi").await);
     assert!(lines.iter().any(|line| line.starts_with("http GET /loaders//grubx64.efi: 200")), "{lines:#?}");

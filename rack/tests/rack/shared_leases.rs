@@ -1,4 +1,4 @@
-//! A rack lets clients of others keep their addresses, as a region tells it.
+//! A rack lets clients of other racks keep their addresses, after a region reported the leases.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,5 @@
-//! A boot storm on a link with three racks that are killed meanwhile. They do not see each other, and there is no region.
+//! A boot storm on a link with three racks that are killed meanwhile. The racks cannot reach each other, and there is
+//! no region.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,21 +20,22 @@ use super::port::{Heard, Port};
 
 const SEED: u64 = 2026;
 const CLIENTS: u16 = 300;
-/// The first of them have reservations, which every rack knows.
+/// The first clients have reservations, which every rack knows.
 const RESERVED: u16 = 30;
-/// As short as they can be.
+/// The shortest lease time.
 const LEASE_SECONDS: u32 = 60;
-/// Clients' clocks are so much faster: they renew their leases, and give them up, early.
+/// The clients' clocks are faster by this factor, so clients renew leases, and give them up, early.
 const HASTE: u32 = 8;
-/// Longer on a slow machine, until all that it is about has happened.
+/// On a slow machine the storm lasts longer, until all tested events have happened.
 const STORM: Duration = Duration::from_secs(40);
-/// For all to have an address after it: a client waits up to 64 s before it asks again (RFC 2131, section 4.1).
+/// The longest wait until all clients have an address: a client waits up to 64 s before it repeats its message (RFC
+/// 2131 §4.1).
 const PATIENCE: Duration = Duration::from_secs(180);
-/// The one that loses its lease file, and when; later it is killed once more.
+/// The rack that loses its lease file, and when. Later it is killed once more.
 const FORGETFUL: usize = 2;
 const FORGETS: [Duration; 2] = [Duration::from_secs(12), Duration::from_secs(22)];
 
-/// splitmix64.
+/// The state of a splitmix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -65,14 +67,14 @@ fn reserved(client: u16) -> Option<Ipv4Addr> {
     (client < RESERVED).then(|| Ipv4Addr::new(10, 9, 200, low))
 }
 
-/// A rack on a host of its own.
+/// A rack on its own host.
 struct Rack {
     host: Host,
     address: Ipv4Addr,
     mac: Mac,
     data: PathBuf,
     program: Option<Running>,
-    /// When it is started again, and hears broadcasts again.
+    /// When it is started again, and when it receives broadcasts again.
     starts: Option<Instant>,
     hears: Option<Instant>,
 }
@@ -84,7 +86,7 @@ impl Rack {
         let name = format!("rack-{number}");
         let host = Host::plug(&name, &mac.to_string());
         host.run(&["ip", "address", "add", &format!("{address}/16"), "dev", "eth0"]);
-        // No rack sees another.
+        // The racks are isolated from each other.
         ip(&format!("link set {name}0 type bridge_slave isolated on"));
         let mut served = DhcpSubnet {
             cidr: "10.9.0.0/16".into(),
@@ -119,7 +121,7 @@ impl Rack {
         fs::metadata(self.data.join("leases")).is_ok_and(|file| file.len() > 0)
     }
 
-    /// What its lease file says last of an address.
+    /// The last record of an address in its lease file.
     fn on_disk(&self, address: Ipv4Addr) -> Option<Lease> {
         let file = fs::read_to_string(self.data.join("leases")).unwrap();
         let mut leases =
@@ -131,29 +133,29 @@ impl Rack {
 struct Machine {
     client: Client,
     wake: Time,
-    /// Its address before, and whose.
+    /// Its previous address, and the rack that gave it.
     last: Option<(Ipv4Addr, Ipv4Addr)>,
 }
 
-/// How often that happened which the test is about.
+/// The number of times that the tested events happened.
 #[derive(Debug, Default)]
 struct Counts {
     kills: u64,
     boots: u64,
-    /// Broadcasts that a rack did not hear, though it ran.
+    /// Broadcasts that a running rack did not receive.
     undelivered: u64,
-    /// An address of another rack than the one before.
+    /// An address from another rack than the previous one.
     takeovers: u64,
     /// The same address again, after a boot or a renewal.
     kept: u64,
     /// A reserved address from another rack than before.
     kept_by_another: u64,
-    /// Answers of the rack that lost its lease file, since then.
+    /// Answers of the rack that lost its lease file, after the loss.
     from_forgetful: u64,
 }
 
 impl Counts {
-    /// What has not happened yet.
+    /// The events that have not happened yet.
     fn missing(&self) -> Vec<&'static str> {
         let counted = [
             (self.kills, "kill"),
@@ -174,7 +176,7 @@ struct Storm {
     port: Port,
     racks: Vec<Rack>,
     machines: Vec<Machine>,
-    /// Whose an address is, and until when.
+    /// The client of each address, and the end of its lease.
     granted: HashMap<Ipv4Addr, (u16, Instant)>,
     forgotten: bool,
     counts: Counts,
@@ -198,7 +200,7 @@ impl Storm {
         }
     }
 
-    /// The clients' clock.
+    /// The time of the clients' clock.
     fn now(&self) -> Time {
         Time(0) + self.began.elapsed() * HASTE
     }
@@ -244,7 +246,7 @@ impl Storm {
         self.port.send((client_mac(number), own), rack.map(|rack| (rack.mac, rack.address)), bytes);
     }
 
-    /// Takes what racks have sent to clients. Their probes are not answered: leases alone keep addresses apart here.
+    /// Takes the racks' messages to clients. ARP probes are not answered: only leases keep addresses apart here.
     fn hear(&mut self) {
         for heard in std::iter::from_fn(|| self.port.hear()).take(1000).collect::<Vec<_>>() {
             match heard {
@@ -268,7 +270,7 @@ impl Storm {
         }
     }
 
-    /// Whether a rack may say that.
+    /// Checks that the rack may send this answer.
     fn judge(&mut self, number: u16, packet: &ingress::Packet) {
         let server = packet.options.ipv4(OptionCode::ServerIdentifier).unwrap();
         let address = packet.yiaddr;
@@ -314,7 +316,7 @@ impl Storm {
         }
     }
 
-    /// What is due.
+    /// Carries out all steps that are due.
     fn go_on(&mut self, all: bool) {
         let now = Instant::now();
         for rack in &mut self.racks {
@@ -355,7 +357,7 @@ impl Storm {
                 self.kill(FORGETFUL, Duration::from_millis(100));
                 if !self.forgotten {
                     fs::remove_file(self.racks[FORGETFUL].data.join("leases")).unwrap();
-                    // What it sent before is heard first, also by a slow kernel.
+                    // First receive what the rack has sent, even if the kernel is slow.
                     let heard = Instant::now() + Duration::from_millis(50);
                     while Instant::now() < heard {
                         self.hear();

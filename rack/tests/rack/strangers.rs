@@ -1,4 +1,5 @@
-//! Strangers: how much anybody on a link can make a rack tell a region, by each of its protocols. Rows, bytes and names are bounded.
+//! Strangers: the facts that any host on a link can cause through each of a rack's protocols. Rows, bytes and names are
+//! bounded.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -29,9 +30,9 @@ use super::attacks::{RACK6, RELAY6, solicit};
 use super::namespace::{ip, is_inside};
 use super::support::{Client, MAC, boot_concern, fact, settings};
 
-/// Packets by each way in.
+/// The number of packets sent by each protocol.
 const PACKETS: u32 = 600;
-/// A name with what a terminal obeys, and a line that looks like another.
+/// A name with a terminal escape sequence, and a line that imitates another one.
 const HOSTILE: &str = "a\u{1b}[2J\n12:00:00  rack-1  the agent took its task";
 
 fn write_concerns(data_dir: &Path) {
@@ -64,7 +65,7 @@ fn made_up(number: u32) -> Mac {
     Mac([6, 0, 0, b, c, d])
 }
 
-/// DISCOVERs and REQUESTs in made-up names, with a host name of the stranger's choice.
+/// DISCOVERs and REQUESTs with invented MACs and a host name of the stranger's choice.
 async fn dhcp(settings: &Settings) {
     let relay = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 3), settings.dhcp_port)).await.unwrap();
     for number in 0..PACKETS {
@@ -82,7 +83,7 @@ async fn dhcp(settings: &Settings) {
     }
 }
 
-/// SOLICITs with rapid commit in made-up names.
+/// SOLICITs with rapid commit and invented MACs.
 async fn dhcp6() {
     let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).unwrap();
     socket.set_freebind_v6(true).unwrap();
@@ -94,19 +95,20 @@ async fn dhcp6() {
     }
 }
 
-/// Requests for files that nobody has; each is answered before the next.
+/// Requests for files that do not exist; each is answered before the next.
 async fn tftp(settings: &Settings, from: Ipv4Addr) {
     let client = UdpSocket::bind((from, 0)).await.unwrap();
     let mut buffer = [0; 600];
     for number in 0..PACKETS {
         let request = [b"\0\x01", HOSTILE.as_bytes(), number.to_string().as_bytes(), b"\0octet\0"].concat();
         client.send_to(&request, (Ipv4Addr::LOCALHOST, settings.tftp_port)).await.unwrap();
-        // Some are lost: no answer is waited for in vain.
+        // Some requests are lost, so the wait is short.
         tokio::time::timeout(Duration::from_millis(50), client.recv_from(&mut buffer)).await.ok();
     }
 }
 
-/// Requests for scripts in made-up names and in a machine's, for loaders and blobs, claims and reports with made-up tokens.
+/// Requests for scripts with invented MACs and with a machine's, for loaders and blobs; claims and reports with
+/// invented tokens.
 async fn http(settings: &Settings, spki: &str, from: IpAddr) {
     let plain = Client { from, rack: (Ipv4Addr::LOCALHOST, settings.http_port).into(), spki: None };
     let agent = Client { spki: Some(spki.to_owned()), ..plain.clone() };
@@ -128,7 +130,7 @@ async fn http(settings: &Settings, spki: &str, from: IpAddr) {
     }
 }
 
-/// Queries for made-up names, by datagrams and by connections, and octets that are none.
+/// Queries for invented names, over UDP and TCP, and malformed messages.
 async fn dns(settings: &Settings, from: Ipv4Addr) {
     let rack = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.dns_port));
     let client = UdpSocket::bind((from, 0)).await.unwrap();
@@ -149,7 +151,7 @@ async fn dns(settings: &Settings, from: Ipv4Addr) {
     }
 }
 
-/// Questions for the time, and packets of modes that nobody answers.
+/// NTP requests, and packets of modes that are not answered.
 async fn ntp(settings: &Settings, from: Ipv4Addr) {
     let client = UdpSocket::bind((from, 0)).await.unwrap();
     for number in 0..PACKETS {
@@ -159,7 +161,7 @@ async fn ntp(settings: &Settings, from: Ipv4Addr) {
     }
 }
 
-/// Messages of a sender that is no machine, by datagrams and by connections.
+/// Messages of a sender that is no machine, over UDP and TCP.
 async fn syslog(settings: &Settings, from: Ipv4Addr) {
     let rack = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.syslog_port[0]));
     let client = UdpSocket::bind((from, 0)).await.unwrap();
@@ -174,7 +176,7 @@ async fn syslog(settings: &Settings, from: Ipv4Addr) {
     }
 }
 
-/// The log of this process, limited as the rack's program limits its own.
+/// The log of this process, with the same limit as that of the rack's program.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -188,7 +190,7 @@ impl Log {
         log
     }
 
-    /// How many lines each place in the code has logged.
+    /// The number of lines that each place in the code has logged.
     fn lines_by_place(&self) -> BTreeMap<String, usize> {
         let mut places = BTreeMap::new();
         for line in String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines() {
@@ -209,7 +211,7 @@ impl Write for Log {
     }
 }
 
-/// The bytes of the files in a directory.
+/// The size of the files in a directory, in bytes.
 fn files(dir: &Path) -> u64 {
     std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
 }
@@ -288,13 +290,13 @@ async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bound
     }
     let of = |kind| rows.get(kind).copied().unwrap_or_default();
     assert!((8..=9).contains(&of("refusal")), "in a machine's name: {rows:?}");
-    // Each of sixteen addresses is granted, and may have come back once.
+    // Each of the sixteen addresses is granted, and may have been released once.
     assert!(of("lease") > 0 && of("lease") <= 2 * 16, "{rows:?}");
-    // The names share 1,024 entries, and four more each second.
+    // The invented MACs share 1,024 entries, and four more each second.
     assert!(lines <= 1_024 + 128 + 400, "{lines} lines");
     assert!(bytes < 600_000, "{bytes} bytes in {rows:?}");
     let places = log.lines_by_place();
     let loudest = places.values().copied().max().unwrap_or_default();
-    // Each place in the code has 128 lines, and one more each second.
+    // Each place in the code may log 128 lines, and one more each second.
     assert!((128..=128 + 60).contains(&loudest), "the packets are more than a place may log: {places:?}");
 }

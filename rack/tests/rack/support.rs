@@ -1,4 +1,4 @@
-//! A rack on free ports of loopback, and a client that can choose its address.
+//! A rack on free ports of loopback, and a client that can choose its source address.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
@@ -25,7 +25,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
-/// Reserved for the machine.
+/// The address reserved for the machine.
 pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 77);
 pub(crate) const KEY: [u8; 32] = [9; 32];
 
@@ -81,12 +81,12 @@ pub(crate) fn boot_concern(attempt: u64) -> BootConcern {
     BootConcern { machines: vec![machine], enlist: None }
 }
 
-/// Waits until a fact like this was told.
+/// Waits until a fact with this property is reported.
 pub(crate) async fn fact(facts: &Facts, wanted: impl Fn(&Fact) -> bool) -> Fact {
     tokio::time::timeout(DEADLINE, fact_in_time(facts, wanted)).await.expect("no such fact was told")
 }
 
-/// Waits for one without a deadline of its own.
+/// Waits for such a fact without a deadline.
 pub(crate) async fn fact_in_time(facts: &Facts, wanted: impl Fn(&Fact) -> bool) -> Fact {
     let mut durable = facts.durable();
     let mut next = 1;
@@ -102,7 +102,7 @@ pub(crate) async fn fact_in_time(facts: &Facts, wanted: impl Fn(&Fact) -> bool) 
     }
 }
 
-/// What was told of a machine's boot, up to something that it asked.
+/// The trace of a machine's boot, up to a certain request.
 pub(crate) async fn traced(facts: &Facts, mac: &str, until: &str) -> Vec<BootTraceEntry> {
     let mut entries = Vec::new();
     let (mut durable, mut next) = (facts.durable(), 1);
@@ -141,12 +141,12 @@ impl Answer {
     }
 }
 
-/// A client at an address of its own.
+/// A client with its own source address.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) from: IpAddr,
     pub(crate) rack: SocketAddr,
-    /// Speak TLS to the holder of this key.
+    /// Use TLS, and accept only a server with this key.
     pub(crate) spki: Option<String>,
 }
 
@@ -172,7 +172,7 @@ impl Client {
         tokio::time::timeout(DEADLINE, exchange).await.expect("no answer in time")
     }
 
-    /// The answer as soon as it begins.
+    /// The answer as soon as its head has arrived.
     pub(crate) async fn open(&self, mut request: http::Request<Full<Bytes>>) -> http::Response<Incoming> {
         request.headers_mut().insert("host", "rack".parse().unwrap());
         let stream = self.connect().await;
@@ -221,7 +221,7 @@ where
     sender.send_request(request).await.unwrap()
 }
 
-/// Accepts one public key, as an agent does.
+/// Accepts a server by its public key only, as an agent does.
 #[derive(Debug)]
 struct Pinned(String);
 

@@ -1,4 +1,5 @@
-//! The rack's TFTP under a hall of machines at once. Clients that nobody here wrote are in `netem.rs`, on a bad link, and in `vlans.rs`.
+//! The rack's TFTP with a hall of machines at once. Other projects' clients are in `netem.rs`, on a bad link, and in
+//! `vlans.rs`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -14,12 +15,12 @@ use super::namespace::{ip, is_inside};
 use super::support::settings;
 
 pub(super) const LOADER: &str = "undionly.kpxe";
-/// Twenty blocks of the smallest size.
+/// Twenty blocks of the default size, 512 bytes.
 pub(super) const SIZE: usize = 10_000;
-/// A client of others that heard nothing waits five seconds.
+/// Other projects' clients wait five seconds after a lost answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a loader holds: nothing that repeats by blocks.
+/// The content of a loader. No block of it repeats.
 pub(super) fn content(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -27,7 +28,7 @@ pub(super) fn content(size: usize) -> Vec<u8> {
 const CROWD: usize = 2_000;
 const BLKSIZE: usize = 1468;
 
-/// Asks for the loader and compares what comes with what it holds; all of the crowd are in the middle of it at once.
+/// Fetches the loader and compares its content. All clients wait for each other in the middle of their transfers.
 async fn one_of_the_crowd(at: SocketAddr, server: SocketAddr, content: &[u8], all_began: &Barrier) {
     let socket = UdpSocket::bind(at).await.unwrap();
     let options = [("blksize", BLKSIZE.to_string()), ("windowsize", "64".to_owned())];
@@ -59,7 +60,7 @@ async fn one_of_the_crowd(at: SocketAddr, server: SocketAddr, content: &[u8], al
         let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
         let Ok(Packet::Data { block, data }) = Packet::parse(&buffer[..length]) else { continue };
         if from != transfer || usize::from(block) != received + 1 {
-            // What was lost in between comes again when the timer of the rack is due.
+            // A lost block comes again when the rack's timer fires.
             continue;
         }
         assert!(data == &content[received * BLKSIZE..content.len().min((received + 1) * BLKSIZE)], "{block}");
@@ -70,7 +71,7 @@ async fn one_of_the_crowd(at: SocketAddr, server: SocketAddr, content: &[u8], al
     }
 }
 
-/// What this process needs of memory now and needed at most, in MiB.
+/// The memory of this process in MiB: now, and at most so far.
 pub(super) fn memory() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let of = |name: &str| {

@@ -1,4 +1,4 @@
-//! A relay that is asked by one way and answered by another: racks with two uplinks, and routes that do not go back as they came.
+//! A relay with different ways for requests and answers: racks with two uplinks, and asymmetric routes.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -21,7 +21,7 @@ const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const RELAY6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 1);
 const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 0x77]);
 
-/// A relay whose requests come by `rack0`, and to whose network the rack's routes lead by `back0`.
+/// A relay whose requests come through `rack0`. The rack's route to its network leads through `back0`.
 fn make_relay() -> Host {
     make_switch(&["10.9.0.1/24", "2001:db8:9::1/64 nodad"]);
     let relay = Host::plug("relay", "52:54:00:00:00:05");
@@ -39,7 +39,8 @@ fn make_relay() -> Host {
     ] {
         relay.run(&command.split(' ').collect::<Vec<_>>());
     }
-    // By ARP it names on each link the addresses of that interface alone; and it takes what comes by another way than its own would go.
+    // It answers ARP on each link only for that interface's addresses, and accepts packets that arrive on another
+    // interface than the route's.
     for setting in
         ["all/arp_ignore=1", "all/arp_announce=2", "all/rp_filter=0", "eth0/rp_filter=0", "eth1/rp_filter=0"]
     {
@@ -71,7 +72,7 @@ async fn start(dir: &Path) -> Daemon {
     Daemon::start(settings).await.unwrap()
 }
 
-/// Sends from the relay's own address to the rack's until an answer comes, and answers with who sent it.
+/// Sends from the relay's address to the rack's until an answer comes. Returns the answer and its sender.
 async fn exchange(relay: &Host, from: SocketAddr, to: SocketAddr, message: Vec<u8>) -> (Vec<u8>, SocketAddr) {
     let socket = relay.within(|| UdpSocket::bind(from).unwrap());
     socket.set_nonblocking(true).unwrap();

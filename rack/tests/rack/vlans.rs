@@ -1,5 +1,5 @@
-//! A rack on a trunk: one cable, and a VLAN sub-interface (802.1Q) for each VLAN but the native one. Machines stand at ports of a switch that
-//! tags for them, as firmware knows nothing of VLANs.
+//! A rack on a trunk: one cable, and a VLAN sub-interface (802.1Q) for each VLAN except the native one. The switch tags
+//! the machines' frames, since firmware does not use VLANs.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -12,13 +12,13 @@ use super::namespace::{Host, ip, make_switch};
 use super::peers::{Client, on_switch, start_with, subnet};
 use super::tftp::{LOADER, SIZE, content};
 
-/// Runs `bridge` here.
+/// Runs `bridge` in this namespace.
 fn bridge(arguments: &str) {
     let status = Command::new("bridge").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "bridge {arguments}: {status}");
 }
 
-/// A host at a port that belongs to this VLAN.
+/// A host at a port of this VLAN.
 fn at_port_of(vid: u16) -> Host {
     let host = Host::plug(&format!("h{vid}"), &mac(vid));
     bridge(&format!("vlan delete dev h{vid}0 vid 1"));
@@ -42,7 +42,7 @@ async fn a_rack_on_a_trunk_answers_each_vlan_in_it_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     make_switch(&["10.9.1.1/24"]);
     ip("link set switch type bridge vlan_filtering 1");
-    // The trunk carries 300 too, of which the rack has no interface.
+    // The trunk also carries VLAN 300, for which the rack has no interface.
     for vid in [100, 200, 300] {
         bridge(&format!("vlan add dev uplink vid {vid}"));
     }
@@ -58,7 +58,7 @@ async fn a_rack_on_a_trunk_answers_each_vlan_in_it_and_no_other() {
     let rack = start_with(settings, subnets.to_vec()).await;
     std::fs::write(dir.path().join("loaders").join(LOADER), content(SIZE)).unwrap();
 
-    // An address of VLAN 200 that nobody leases is taken: only who asks there can find that out.
+    // An unleased address of VLAN 200 is in use. Only a probe in that VLAN can detect this.
     let squatter = Host::plug("squatter", "52:54:00:00:00:ff");
     bridge("vlan delete dev squatter0 vid 1");
     bridge("vlan add dev squatter0 vid 200 pvid untagged");
@@ -66,7 +66,7 @@ async fn a_rack_on_a_trunk_answers_each_vlan_in_it_and_no_other() {
 
     for (vid, address) in [(1, "10.9.1.50"), (100, "10.9.100.50"), (200, "10.9.200.51")] {
         let host = at_port_of(vid);
-        // What it has no address for yet comes as a frame to its hardware address.
+        // Before the client has an address, the answer is a frame to its hardware address.
         host.hear_broadcasts(false);
         let client = Client::new(&host);
         assert!(client.udhcpc(&[]).await, "VLAN {vid}");
@@ -94,7 +94,7 @@ async fn a_rack_on_a_trunk_answers_each_vlan_in_it_and_no_other() {
             _ => None,
         }));
     }
-    // A tagged frame, which also passes by the interface of the cable, was taken for no other VLAN's.
+    // A tagged frame also passes the interface of the cable; it was not counted for another VLAN.
     assert_eq!(leased, BTreeSet::from([1, 100, 200].map(|vid| (mac(vid), format!("s{vid}")))));
     rack.stop().await;
 }
