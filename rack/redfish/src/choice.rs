@@ -1,4 +1,4 @@
-//! The ResetType and the boot override that are asked for, of those that a BMC allows.
+//! The choice of the ResetType and of the boot override among those that a BMC allows.
 
 use serde_json::{Value, json};
 
@@ -6,23 +6,23 @@ use crate::core::{Boot, Device, Reset};
 use crate::error::{Failure, told};
 use crate::resource::{BootNow, Objection};
 
-/// What does each, the best first. Where a BMC does not say what it allows, the first is tried.
+/// The ResetTypes for each action, the best first. If a BMC does not list the allowed ones, the first is tried.
 const RESETS: [(Reset, &str, &[&str]); 4] = [
     (Reset::On, "power the system on", &["On", "ForceOn"]),
     (Reset::Off, "power the system off", &["ForceOff"]),
-    // A button that is pressed for a moment asks the operating system, as ACPI has it.
+    // A short press of the button asks the operating system to shut down, by ACPI.
     (Reset::SoftOff, "shut the system down", &["GracefulShutdown", "PushPowerButton"]),
-    // All BMCs have ForceRestart; PowerCycle is of ComputerSystem 1.8, and also takes power from cards that hang.
+    // All BMCs have ForceRestart. PowerCycle comes from ComputerSystem 1.8; it also cuts the power of cards that hang.
     (Reset::Cycle, "power-cycle the system", &["PowerCycle", "ForceRestart"]),
 ];
 
-/// The ResetType that does this.
+/// The ResetType for an action.
 pub(crate) fn reset_type(reset: Reset, allowed: Option<&[String]>) -> Result<&'static str, Failure> {
     let row = RESETS.iter().find(|(of, ..)| *of == reset);
     let (what, choices) = row.map_or(("reset the system", &[][..]), |(_, what, choices)| (*what, *choices));
     let chosen = match allowed {
         Some(allowed) => choices.iter().find(|choice| allowed.iter().any(|it| it == *choice)),
-        // Not every BMC that lists nothing has PowerCycle.
+        // Not every BMC that lists no allowed types has PowerCycle.
         None if reset == Reset::Cycle => choices.last(),
         None => choices.first(),
     };
@@ -31,7 +31,7 @@ pub(crate) fn reset_type(reset: Reset, allowed: Option<&[String]>) -> Result<&'s
         .ok_or_else(|| Failure::Unsupported { what, allowed: allowed.unwrap_or_default().to_vec() })
 }
 
-/// Boot targets that start the network, the best first. The rack serves UEFI HTTP boot as it serves PXE.
+/// Boot targets that start the network, the best first. The rack serves UEFI HTTP boot as well as PXE.
 const NETWORK: [&str; 2] = ["Pxe", "UefiHttp"];
 /// The property whose rules differ most between BMCs.
 const MODE: &str = "BootSourceOverrideMode";
@@ -55,8 +55,8 @@ pub(crate) struct Override {
 }
 
 impl Override {
-    /// The override that has the system boot this once. The mode is named only where it has to change: BMCs refuse unknown
-    /// properties, and some refuse a mode that is set already.
+    /// The override with which the system boots this once. It names the mode only if the mode must change: BMCs refuse
+    /// unknown properties, and some refuse a mode that is set already.
     pub(crate) fn choose(boot: Boot, now: &BootNow) -> Result<Self, Failure> {
         let allows =
             |target: &&str| now.targets.as_ref().is_none_or(|allowed| allowed.iter().any(|it| it == *target));
@@ -70,7 +70,7 @@ impl Override {
                 }
             },
             Device::Disk if allows(&"Hdd") => ("Once", "Hdd"),
-            // The system's own boot order then: the disk comes first, or a rack sends the machine on to its disk.
+            // With the system's own boot order the disk comes first, or a rack makes the machine go on to its disk.
             Device::Disk => ("Disabled", "None"),
         };
         let mut it = Self { boot, enabled, target, mode: None };
@@ -88,13 +88,13 @@ impl Override {
         json!({ "Boot": body })
     }
 
-    /// The override to set after the BMC refused this one for these reasons. `None`: another request does not help.
+    /// The override to try after the BMC refused this one for these reasons. `None`: another request does not help.
     ///
-    /// | it says | about | then |
+    /// | reason | about | next try |
     /// | --- | --- | --- |
     /// | PropertyMissing | the mode | the mode is named |
-    /// | that it has no such property or value | the mode | the mode is left out |
-    /// | that it has no such value | the target, of which it lists none | the next target that starts the network |
+    /// | no such property or value | the mode | the mode is left out |
+    /// | no such value | the target, if the BMC lists none | the next target that starts the network |
     pub(crate) fn mended(&self, objections: &[Objection], now: &BootNow) -> Option<Self> {
         let missing = |it: &Objection| it.id == "PropertyMissing" && it.names(MODE);
         let refused = |it: &Objection, property| REFUSED.contains(&it.id.as_str()) && it.names(property);
@@ -110,12 +110,12 @@ impl Override {
         (other != *self).then_some(other)
     }
 
-    /// The other override that the system reads, if it reads one. A missing property contradicts nothing.
+    /// The override that the system has instead, if it has another one. A missing property is no contradiction.
     pub(crate) fn contradicted(&self, now: &BootNow) -> Option<String> {
         let reads = |property: Option<&String>, wanted: &[&str]| {
             property.is_none_or(|it| wanted.contains(&it.as_str()))
         };
-        // An override that stays starts the network next time as well.
+        // A continuous override starts the network next time as well.
         let kept = match self.enabled {
             "Once" => {
                 reads(now.enabled.as_ref(), &["Once", "Continuous"])
@@ -127,7 +127,7 @@ impl Override {
         (!kept).then(|| format!("target {}, enabled {}", word(&now.target), word(&now.enabled)))
     }
 
-    /// The mode to name where one has to be named.
+    /// The mode to use if the override must name one.
     fn mode_by(&self, now: &BootNow) -> String {
         let allows = |mode: &str| now.modes.as_ref().is_none_or(|modes| modes.iter().any(|it| it == mode));
         let present = now.mode.clone().filter(|_| !self.by_uefi());

@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection to the web server of a BMC, over TLS or without. [`Session`](crate::Session) is made of it, and so are drivers
-//! that speak another protocol over HTTP.
+//! One HTTP/1.1 connection to the web server of a BMC, with or without TLS. [`Session`](crate::Session) uses it, and so
+//! do drivers for other protocols over HTTP.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,31 +20,31 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
 
-/// A web server, and the TLS with it.
+/// A web server, and its TLS settings.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Its host name or address; IPv6 without brackets.
     pub host: String,
-    /// The address to connect to. `None`: as the host name is resolved.
+    /// The address to connect to. `None`: resolve the host name.
     pub at: Option<IpAddr>,
     /// The TCP port of the web server.
     pub port: u16,
-    /// The certificates that are believed. `None`: HTTP without TLS.
+    /// The TLS settings, with the trusted certificates. `None`: HTTP without TLS.
     pub tls: Option<Arc<rustls::ClientConfig>>,
 }
 
-/// A connection that did not come about.
+/// The reason why no connection was made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// No connection, or no TLS.
+    /// The TCP connection or the TLS handshake failed.
     #[error("{0}")]
     Unreachable(String),
-    /// The verifier refuses the certificate; it says why.
+    /// The verifier refuses the certificate, for this reason.
     #[error("{0}")]
     Certificate(String),
 }
 
-/// An answer that did not come to its end.
+/// The reason why an answer is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The connection broke.
@@ -62,7 +62,7 @@ impl Endpoint {
         authority(&self.host, self.port, if self.tls.is_some() { 443 } else { 80 })
     }
 
-    /// Connects, with TLS where the endpoint has it. No request is sent.
+    /// Connects, with TLS if the endpoint has it. Sends no request.
     ///
     /// # Errors
     /// [`ConnectError`], after `within` at the latest.
@@ -110,7 +110,7 @@ where
     Ok(link)
 }
 
-/// The verifier's refusal, if it ended the handshake.
+/// The verifier's reason, if its refusal ended the handshake.
 fn refused(error: &std::io::Error) -> Option<ConnectError> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     match error {
@@ -122,7 +122,7 @@ fn refused(error: &std::io::Error) -> Option<ConnectError> {
     }
 }
 
-/// Sends a request. The answer's head has arrived then.
+/// Sends a request. Returns when the head of the answer has arrived.
 ///
 /// # Errors
 /// [`AnswerError::Connection`].
@@ -135,7 +135,7 @@ pub async fn send(
     link.send_request(request).await.map_err(broken)
 }
 
-/// Reads the body of an answer, of up to `most` bytes.
+/// Reads the body of an answer, up to `most` bytes.
 ///
 /// # Errors
 /// [`AnswerError`].

@@ -9,8 +9,8 @@
 //!                                                               --> (confirm) compare the boot override
 //! ```
 //!
-//! The system is found once; each operation begins with reading it, since what it allows, its ETag and its power change. Redirects
-//! are followed on the BMC itself.
+//! The system is looked up once. Each operation begins with reading it, since its allowed values, its ETag and its
+//! power change. Redirects are followed only on the BMC itself.
 
 use serde_json::{Value, json};
 
@@ -21,83 +21,83 @@ use crate::resource::{BootNow, System, is_lasting, link, members, objections, re
 
 /// The service root (DSP0266 §6.2).
 const ROOT: &str = "/redfish/v1/";
-/// An operation takes four or five requests; with pages and redirects never this many.
+/// The most requests of an operation. It takes four or five; pages and redirects add a few.
 const MAX_REQUESTS: u32 = 32;
-/// A refused boot override is mended so often: its mode, and its target.
+/// How often a refused boot override is changed and sent again: once for its mode, once for its target.
 const MENDS: u8 = 2;
-/// Of so many systems the names are told.
+/// The most systems that an error names.
 const NAMES: usize = 64;
 
-/// What is to be done.
+/// The operation to carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Say whether the system is on.
+    /// Read the power state of the system.
     Read,
-    /// Move its power.
+    /// Change the power state.
     Reset(Reset),
-    /// Choose what it boots next.
+    /// Choose the next boot device.
     Boot(Boot),
-    /// See whether it has the boot override that was chosen last.
+    /// Check that the system has the boot override that was set last.
     Confirm,
 }
 
-/// A move of the power.
+/// A change of the power state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
-    /// On; nothing is sent to a system that is on, since BMCs refuse that.
+    /// Power on. Nothing is sent to a system that is on, since BMCs refuse that.
     On,
-    /// Off, at once; nothing is sent to a system that is off.
+    /// Power off at once. Nothing is sent to a system that is off.
     Off,
-    /// Off, as its operating system does it.
+    /// Ask the operating system to shut down.
     SoftOff,
-    /// Off and on again, or a reset where that is all it can.
+    /// Power off and on again, or reset if the BMC supports only that.
     Cycle,
 }
 
-/// What a system boots next, once.
+/// The override of the next boot, for one boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Boot {
-    /// From where.
+    /// The device to boot from.
     pub device: Device,
-    /// By UEFI, where the BMC boots it otherwise. `false`: as the BMC has it.
+    /// Boot by UEFI, even if the BMC's mode is another one. `false`: keep the BMC's mode.
     pub uefi: bool,
 }
 
-/// What is booted.
+/// A device to boot from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
     /// The network, by PXE.
     Network,
-    /// The disk.
+    /// The default disk.
     Disk,
 }
 
-/// The power of a system.
+/// The power state of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     /// The system is on.
     On,
     /// The system is off.
     Off,
-    /// Not yet on.
+    /// The system is powering on.
     PoweringOn,
-    /// Not yet off.
+    /// The system is powering off.
     PoweringOff,
 }
 
-/// How something is asked.
+/// The HTTP method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Changes nothing.
+    /// Reads a resource.
     Get,
-    /// Changes a resource; with an ETag, once.
+    /// Changes a resource; with an ETag, at most once.
     Patch,
-    /// Has something done.
+    /// Starts an action.
     Post,
 }
 
 impl Method {
-    /// Its name.
+    /// The method's name in HTTP.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -111,13 +111,13 @@ impl Method {
 /// A request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// How.
+    /// The HTTP method.
     pub method: Method,
-    /// What of; begins with `/`, and is a valid target of a request (RFC 9112 §3.2.1).
+    /// The path. It begins with `/` and is a valid request target (RFC 9112 §3.2.1).
     pub path: String,
-    /// The JSON to send.
+    /// The JSON body.
     pub body: Option<Value>,
-    /// The ETag that must still hold, as the BMC gave it.
+    /// The ETag for If-Match, as the BMC sent it.
     pub if_match: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl std::fmt::Display for Request {
     }
 }
 
-/// An answer that came.
+/// A received answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer<'a> {
     /// The HTTP status.
@@ -146,16 +146,16 @@ pub struct Answer<'a> {
     pub body: &'a [u8],
 }
 
-/// What an answer led to.
+/// The result of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send this.
+    /// Send this request next.
     Send(Request),
-    /// The operation has ended; this was the power when it began.
+    /// The operation has ended. The value is the power state when it began.
     Done(Power),
 }
 
-/// What the outstanding request is for.
+/// The purpose of the outstanding request.
 #[derive(Debug, Clone)]
 enum Stage {
     Root,
@@ -173,9 +173,9 @@ pub struct ClientCore {
     origin: Origin,
     username: String,
     wanted: Option<String>,
-    /// Where the system is, once it was found.
+    /// The path of the system, once it is known.
     system: Option<String>,
-    /// The boot override that the BMC took last.
+    /// The boot override that the BMC accepted last.
     set: Option<Override>,
     operation: Operation,
     stage: Stage,
@@ -184,8 +184,8 @@ pub struct ClientCore {
 }
 
 impl ClientCore {
-    /// A client of the BMC at this host and port. `system` names the one that is meant, by the last segment of its path, where the
-    /// BMC has several. `username` is for errors alone.
+    /// A client of the BMC at this host and port. If the BMC has several systems, `system` selects one by the last
+    /// segment of its path. `username` is only used in errors.
     #[must_use]
     pub fn new(host: &str, port: u16, username: &str, system: Option<&str>) -> Self {
         Self {
@@ -201,13 +201,13 @@ impl ClientCore {
         }
     }
 
-    /// What the header Host says.
+    /// The value of the header Host.
     #[must_use]
     pub fn authority(&self) -> String {
         self.origin.authority()
     }
 
-    /// Begins an operation: the request to send first. One that was under way is forgotten.
+    /// Starts an operation and returns its first request. An operation in progress is abandoned.
     pub fn begin(&mut self, operation: Operation) -> Request {
         self.operation = operation;
         self.requests = 1;
@@ -225,10 +225,10 @@ impl ClientCore {
         self.outstanding.clone()
     }
 
-    /// Takes the answer to the request that was sent last.
+    /// Takes the answer to the latest request.
     ///
     /// # Errors
-    /// [`Failure`]; the operation has ended then.
+    /// [`Failure`]; the operation has ended.
     pub fn receive(&mut self, answer: &Answer<'_>) -> Result<Step, Failure> {
         let next = match answer.status {
             301 | 302 | 307 | 308 => self.redirected(answer)?,
@@ -294,7 +294,7 @@ impl ClientCore {
         Ok(Step::Send(Request::get(path)))
     }
 
-    /// The system was read: what is done to it follows.
+    /// Handles the system's properties, and continues with the operation.
     fn read(&mut self, answer: &Answer<'_>, again: bool) -> Result<Step, Failure> {
         let system = System::read(&self.json(answer)?);
         let power = match system.power.as_deref() {
@@ -332,10 +332,10 @@ impl ClientCore {
             Operation::Boot(boot) => {
                 let set = Override::choose(boot, &system.boot)?;
                 let body = Some(set.body());
-                // The header is what If-Match compares with; some BMCs have the property alone.
+                // If-Match is compared with this header. Some BMCs only have the property.
                 let etag = answer.etag.map(str::to_owned).or(system.etag);
                 let if_match = etag.filter(|etag| is_etag(etag)).map(|etag| match again {
-                    // If-Match never holds for a weak tag (RFC 9110 §13.1.1), though some BMCs give no other.
+                    // If-Match never matches a weak tag (RFC 9110 §13.1.1), but some BMCs have no other.
                     true => etag.trim_start_matches("W/").to_owned(),
                     false => etag,
                 });
@@ -353,9 +353,9 @@ impl ClientCore {
         Ok(Step::Send(Request { method: Method::Post, path, body, if_match: None }))
     }
 
-    /// The same request, where the BMC says.
+    /// The same request at the place that the BMC named.
     fn redirected(&self, answer: &Answer<'_>) -> Result<Request, Failure> {
-        // What changes something is sent again only where that is certain to be meant (RFC 9110 §15.4).
+        // A request with effects is only repeated if the status clearly demands it (RFC 9110 §15.4).
         if self.outstanding.method != Method::Get && matches!(answer.status, 301 | 302) {
             return Err(self.refused(answer));
         }
@@ -367,7 +367,7 @@ impl ClientCore {
         Ok(Request { path, ..self.outstanding.clone() })
     }
 
-    /// The system has changed since it was read: it is read again, once.
+    /// The system has changed since it was read: reads it again, once.
     fn outdated(&mut self, answer: &Answer<'_>) -> Result<Request, Failure> {
         let (Stage::Patched { again: false, .. }, Some(path)) = (&self.stage, &self.system) else {
             return Err(self.refused(answer));
@@ -377,7 +377,7 @@ impl ClientCore {
         Ok(Request::get(path))
     }
 
-    /// A boot override that was refused, changed as the refusal says.
+    /// A refused boot override, changed according to the reasons of the refusal.
     fn mended(&mut self, answer: &Answer<'_>) -> Option<Request> {
         let Stage::Patched { mends, set, now, .. } = &mut self.stage else { return None };
         let mended = set.mended(&objections(answer.body), now).filter(|_| *mends < MENDS)?;

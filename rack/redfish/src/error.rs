@@ -1,29 +1,29 @@
-//! What can go wrong between a rack and a BMC that speaks Redfish, in the words an operator reads.
+//! The errors between a rack and a Redfish BMC, with messages for operators.
 
 use std::time::Duration;
 
-/// Of what a BMC says, so many characters are told.
+/// The most characters of a BMC's text that are shown.
 const TOLD: usize = 400;
 
 /// A failed operation on one BMC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("BMC {place}: {failure}")]
 pub struct RedfishError {
-    /// The BMC asked: host and port.
+    /// The host and port of the BMC.
     pub place: String,
-    /// What went wrong.
+    /// The reason for the failure.
     pub failure: Failure,
 }
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// No connection, or none with TLS.
+    /// The TCP connection or the TLS handshake failed.
     #[error(
         "unreachable: {0}; check its address and port, its cable, and that Redfish over HTTPS is enabled"
     )]
     Unreachable(String),
-    /// A connection, and then no answer.
+    /// The connection was made, but there was no answer.
     #[error(
         "stopped answering during {during} ({reason}), and {:.1} s have passed; what was asked may or may not have been done: look at the power before trying again",
         .waited.as_secs_f64()
@@ -31,119 +31,119 @@ pub enum Failure {
     StoppedAnswering {
         /// The request that got no answer.
         during: String,
-        /// What became of the connection.
+        /// The error of the connection.
         reason: String,
         /// How long this request took.
         waited: Duration,
     },
-    /// Its certificate is not one to believe; whoever judged it says why, and what to do.
+    /// The certificate is not trusted. The text comes from the verifier: the reason, and the remedy.
     #[error("its certificate is refused: {0}")]
     Certificate(String),
-    /// 401: it does not know user and password together.
+    /// 401: the user name or the password is wrong.
     #[error(
         "wrong user name or password for user {username:?}; where they are right, enable HTTP Basic authentication on the BMC{said}"
     )]
     WrongPassword {
         /// The user name sent.
         username: String,
-        /// What it says about that, or nothing.
+        /// The BMC's message, or an empty text.
         said: String,
     },
-    /// 403: the account may not do that.
+    /// 403: the account lacks a privilege.
     #[error("refused {request} to user {username:?}; give the account the role Operator on the BMC{said}")]
     RefusedPrivilege {
-        /// What was asked.
+        /// The method and path of the request.
         request: String,
         /// The user name sent.
         username: String,
-        /// What it says about that, or nothing.
+        /// The BMC's message, or an empty text.
         said: String,
     },
-    /// It has several systems, and nobody said which.
+    /// The BMC has several systems, and none was selected.
     #[error("has {} systems; say in bmc.options.system which one the machine is: {}", .names.len(), .names.join(", "))]
     SeveralSystems {
-        /// Their names.
+        /// The names of the systems.
         names: Vec<String>,
     },
-    /// It has no system, or none of that name.
+    /// The BMC has no system, or none with that name.
     #[error(
         "has no system {}; it has: {}",
         .wanted.as_deref().map(|it| format!("{it:?}")).unwrap_or_else(|| "at all".to_owned()),
         if .names.is_empty() { "none".to_owned() } else { .names.join(", ") }
     )]
     NoSystem {
-        /// The one that was asked for.
+        /// The selected name, if there was one.
         wanted: Option<String>,
-        /// Those that it has.
+        /// The names of the BMC's systems.
         names: Vec<String>,
     },
-    /// It cannot do this.
+    /// The BMC does not support the operation.
     #[error("cannot {what}; it allows: {}", if .allowed.is_empty() { "nothing".to_owned() } else { .allowed.join(", ") })]
     Unsupported {
-        /// What was wanted.
+        /// The operation.
         what: &'static str,
-        /// What it names instead.
+        /// The values that the BMC allows.
         allowed: Vec<String>,
     },
-    /// It says neither on nor off.
+    /// The power state is neither on nor off.
     #[error(
         "says PowerState {0} of the system, which is neither on nor off; it may be starting: look again later"
     )]
     NoPowerState(String),
-    /// It refuses the request now; later it may not.
+    /// The BMC refuses the request at the moment.
     #[error("answered {status} to {request}{said}")]
     Refused {
-        /// What was asked.
+        /// The method and path of the request.
         request: String,
         /// The HTTP status.
         status: u16,
-        /// What it says about that, or nothing.
+        /// The BMC's message, or an empty text.
         said: String,
     },
-    /// It refuses the request for good.
+    /// The BMC refuses the request in every state.
     #[error("answered {status} to {request}, and would again{said}")]
     Rejected {
         /// Method and path of the refused request.
         request: String,
         /// The HTTP status.
         status: u16,
-        /// The reason that it gives, or nothing.
+        /// The BMC's message, or an empty text.
         said: String,
     },
-    /// It took a boot override, and reads another one.
+    /// The BMC accepted a boot override, but shows another one.
     #[error(
         "took the boot override ({wanted}) and reads another one ({reads}), so that the machine would boot something else; update its firmware, or put the network first in the machine's boot order"
     )]
     NotKept {
         /// The override that was set.
         wanted: String,
-        /// The override that the system reads.
+        /// The override that the system shows.
         reads: String,
     },
-    /// It sends its clients elsewhere.
+    /// The BMC redirects to another host or port.
     #[error(
         "redirects {request} to {to:?}, which is not the BMC itself; passwords are sent nowhere else: correct bmc.address and bmc.port"
     )]
     Elsewhere {
-        /// What was asked.
+        /// The method and path of the request.
         request: String,
-        /// Where to.
+        /// The target of the redirect.
         to: String,
     },
-    /// What it sent makes no sense.
+    /// The answer is malformed.
     #[error("sent a malformed answer to {request}: {reason}")]
     Malformed {
-        /// What was asked.
+        /// The method and path of the request.
         request: String,
-        /// What is wrong with it.
+        /// The fault in the answer.
         reason: String,
     },
-    /// One answer leads to the next without end.
+    /// The requests form a loop. The number is that of the requests sent.
     #[error("led {0} requests in a circle; its firmware has to be updated, or use another driver")]
     Endless(u32),
 }
 
-/// A text of a BMC, as it can be told: printable, and not long.
+/// A BMC's text made fit for display: printable, and of limited length.
 #[must_use]
 pub fn told(text: &str) -> String {
     let mut told: String = text.chars().filter(|c| !c.is_control()).take(TOLD).collect();

@@ -1,7 +1,7 @@
-//! Redfish (DMTF DSP0266) as a rack needs it: to power machines, and to choose what they boot.
+//! A Redfish client (DMTF DSP0266) for the power and the boot device of machines.
 //!
-//! [`ClientCore`] is the protocol without I/O: answers go in, requests come out, and nothing panics on what a BMC says. Around it
-//! stands a thin tokio shell, [`Session`], over HTTPS alone.
+//! [`ClientCore`] is the protocol without I/O: answers go in, requests come out, and no answer of a BMC causes a panic.
+//! Around it is a thin tokio shell, [`Session`], over HTTPS only.
 //!
 //! ```no_run
 //! # async fn example(tls: std::sync::Arc<rustls::ClientConfig>) -> Result<(), Box<dyn std::error::Error>> {
@@ -13,16 +13,17 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
 //! | [`core`] | which request follows which answer: service root, systems, the system, what is done to it |
 //! | `resource` | what is read of resources (service root, ComputerSystem, ActionInfo) and of errors |
 //! | `choice` | tables: which ResetType and which boot override, of those that a BMC allows |
 //! | `reference` | what BMCs refer to, on themselves alone |
 //! | [`session`] | the tokio shell |
-//! | [`connection`] | one connection to a web server, which a driver without Redfish can use as well |
+//! | [`connection`] | one connection to a web server, which drivers for other protocols use as well |
 //!
-//! A session speaks HTTPS alone, and to the named host alone. It does not log in to Redfish sessions: docs/decisions/063-redfish.md says why.
+//! A session only uses HTTPS, and only connects to the configured host. It does not log in to Redfish sessions, for the
+//! reasons in docs/decisions/063-redfish.md.
 
 #![cfg_attr(
     not(test),

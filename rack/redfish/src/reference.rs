@@ -1,11 +1,11 @@
-//! What BMCs refer to (`@odata.id`, targets, Location): only ever a path on themselves.
+//! References in a BMC's answers (`@odata.id`, targets, Location). They may only lead to paths on the BMC itself.
 
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 
-/// Paths longer than this are none that a BMC has.
+/// The longest path accepted, in bytes; BMCs have shorter ones.
 const MAX: usize = 2048;
 
-/// Who the BMC is, as its clients name it.
+/// The host and port of the BMC, as its clients know them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// A host name or an address; IPv6 without brackets.
@@ -14,14 +14,15 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// As in the Host header: the port where it is not 443.
+    /// The value of the header Host: the port is named if it is not 443.
     pub(crate) fn authority(&self) -> String {
         crate::connection::authority(&self.host, self.port, 443)
     }
 
-    /// The path of a reference, if it is one on this BMC (RFC 3986 §4.2; DSP0266 has absolute paths, some BMCs send whole URIs).
+    /// The path of a reference, if it is on this BMC (RFC 3986 §4.2). DSP0266 has absolute paths; some BMCs send whole
+    /// URIs.
     pub(crate) fn path(&self, reference: &str) -> Option<String> {
-        // What is behind a # is within the resource.
+        // The fragment selects a part of the resource.
         let reference = reference.split('#').next().unwrap_or_default();
         if reference.len() > MAX {
             return None;
@@ -43,7 +44,7 @@ impl Origin {
     }
 }
 
-/// The last segment of a path: what a resource is called in its collection.
+/// The last segment of a path: the resource's name in its collection.
 pub(crate) fn name(path: &str) -> &str {
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
     path.rsplit('/').next().unwrap_or_default()

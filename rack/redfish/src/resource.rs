@@ -1,33 +1,34 @@
-//! What is read of resources, and of errors. Properties that are missing, null or of another type count as absent: BMCs differ.
+//! The properties that are read from resources and errors. A property that is missing, null or of another type counts
+//! as absent, because BMCs differ.
 
 use serde_json::Value;
 
 use crate::error::told;
 
-/// Members of a collection beyond these are not looked at.
+/// The most members of a collection that are read.
 const MEMBERS: usize = 1024;
-/// Allowable values beyond these are none.
+/// The most allowable values that are read.
 const VALUES: usize = 64;
-/// Of an error, so many messages are told.
+/// The most messages of an error that are shown.
 const MESSAGES: usize = 3;
 
-/// Of a ComputerSystem (DSP2046).
+/// The properties read from a ComputerSystem (DSP2046).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct System {
     /// `PowerState`: On, Off, PoweringOn, PoweringOff, Paused.
     pub(crate) power: Option<String>,
-    /// Where `#ComputerSystem.Reset` is posted to.
+    /// The target of the action `#ComputerSystem.Reset`.
     pub(crate) reset: Option<String>,
     /// `ResetType@Redfish.AllowableValues`.
     pub(crate) resets: Option<Vec<String>>,
-    /// `@Redfish.ActionInfo`: where the allowable values are said otherwise.
+    /// `@Redfish.ActionInfo`: the resource that lists the allowable values, if the action does not.
     pub(crate) info: Option<String>,
     pub(crate) boot: BootNow,
     /// `@odata.etag`.
     pub(crate) etag: Option<String>,
 }
 
-/// Of its `Boot`.
+/// The properties read from its `Boot`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BootNow {
     /// `BootSourceOverrideTarget@Redfish.AllowableValues`.
@@ -65,31 +66,31 @@ impl System {
     }
 }
 
-/// A page of a collection (DSP0266 §7.2): the members, and where the next page is.
+/// A page of a collection (DSP0266 §7.2): its members, and the path of the next page.
 pub(crate) fn members(body: &Value) -> Option<(Vec<String>, Option<String>)> {
     let members = body.get("Members")?.as_array()?;
     let members = members.iter().take(MEMBERS).filter_map(|member| text(member.get("@odata.id")));
     Some((members.collect(), text(body.get("Members@odata.nextLink"))))
 }
 
-/// Where a property of a resource refers to.
+/// The reference in a property of a resource.
 pub(crate) fn link(body: &Value, property: &str) -> Option<String> {
     text(body.get(property)?.get("@odata.id"))
 }
 
-/// The allowable values of the parameter `ResetType`, of an ActionInfo.
+/// The allowable values of the parameter `ResetType` in an ActionInfo.
 pub(crate) fn reset_types(info: &Value) -> Option<Vec<String>> {
     let parameters = info.get("Parameters")?.as_array()?;
     let named = |it: &&Value| it.get("Name").and_then(Value::as_str) == Some("ResetType");
     words(parameters.iter().find(named)?.get("AllowableValues"))
 }
 
-/// A reason that a BMC gives for a refusal.
+/// A BMC's reason for a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Objection {
     /// The message's name without its registry and version: `PropertyMissing`.
     pub(crate) id: String,
-    /// The properties and values that it is about, and its words.
+    /// The properties and values in question, and the message.
     pub(crate) text: String,
 }
 
@@ -136,7 +137,7 @@ fn extended(body: &Value) -> &[Value] {
     }
 }
 
-/// The words of an error (DSP0266 §8.6), which begin with ": "; nothing where it says nothing.
+/// The text of an error (DSP0266 §8.6), after ": "; empty if the error has no text.
 pub(crate) fn said(body: &[u8]) -> String {
     let Ok(body) = serde_json::from_slice::<Value>(body) else { return String::new() };
     let (error, all) = (body.get("error").unwrap_or(&body), extended(&body));
@@ -149,7 +150,7 @@ pub(crate) fn said(body: &[u8]) -> String {
         })
     };
     let mut messages: Vec<String> = all.iter().filter_map(message).take(MESSAGES).collect();
-    // With nothing but a MessageId the general message says more.
+    // If the messages only have a MessageId, the general message is more helpful.
     if !all.iter().any(|it| it.get("Message").is_some())
         && let Some(general) = text(error.get("message"))
     {
@@ -162,7 +163,7 @@ fn text(value: Option<&Value>) -> Option<String> {
     value.and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Words that can be told; an empty list says nothing.
+/// A list of texts fit for display; `None` for an empty list.
 fn words(value: Option<&Value>) -> Option<Vec<String>> {
     let words = value?.as_array()?.iter().filter_map(Value::as_str).take(VALUES);
     Some(words.map(told).collect::<Vec<_>>()).filter(|words| !words.is_empty())

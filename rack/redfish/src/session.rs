@@ -1,8 +1,8 @@
 //! The tokio shell around [`ClientCore`]: connections, limits, and deadlines.
 //!
-//! Many BMCs close a connection behind each answer, whether they say so or not; the next request makes another then, with TLS that
-//! has to satisfy the same [`rustls::ClientConfig`]. What changes something always gets a new one: on one that is closed just then
-//! nobody would know whether it was done. A request is never sent twice but for reading.
+//! Many BMCs close a connection after each answer, with or without announcing it. The next request then makes a new
+//! connection, whose TLS must satisfy the same [`rustls::ClientConfig`]. A request with effects always gets a new
+//! connection: if an old one were closed at that moment, its effect would be unknown. Only reads are ever sent twice.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::connection::{self, AnswerError, ConnectError, Endpoint};
 use crate::core::{Answer, Boot, ClientCore, Method, Operation, Power, Request, Reset, Step};
 use crate::error::{Failure, RedfishError};
 
-/// Answers larger than this are none that a client of power needs; a ComputerSystem has some 20 KiB.
+/// The longest answer accepted, in bytes; a ComputerSystem has some 20 KiB.
 const MAX_BODY: usize = 1 << 20;
-/// The version of the protocol that is spoken (DSP0266 §6.5).
+/// The OData version of the protocol (DSP0266 §6.5).
 const ODATA_VERSION: HeaderName = HeaderName::from_static("odata-version");
 
-/// Who a BMC's clients are.
+/// The user name and password of the client.
 #[derive(Clone)]
 pub struct Account {
     username: String,
@@ -39,7 +39,7 @@ impl Account {
         Self { username: username.to_owned(), password: Zeroizing::new(password.to_owned()) }
     }
 
-    /// HTTP Basic authentication (RFC 7617), which DSP0266 §13.3.4 has every service support.
+    /// The header of HTTP Basic authentication (RFC 7617). DSP0266 §13.3.4 demands that every service supports it.
     fn authorization(&self) -> Result<HeaderValue, Failure> {
         connection::basic(&self.username, &self.password)
             .ok_or_else(|| Failure::Unreachable("the account cannot be sent in a header".to_owned()))
@@ -52,16 +52,16 @@ impl std::fmt::Debug for Account {
     }
 }
 
-/// How long to wait for a BMC. BMCs are slow: seconds are usual, with TLS alone taking one.
+/// The waits for a BMC. BMCs are slow: an answer often takes seconds, and TLS alone takes one.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// For a connection, TLS included.
+    /// The longest time to connect, including TLS.
     pub connect: Duration,
-    /// For the answer to a request, connection included.
+    /// The longest time for the answer to a request, including the connection.
     pub request: Duration,
-    /// For a boot override to show in the system, after the BMC took it.
+    /// The longest time until the system shows a boot override that the BMC accepted.
     pub confirm: Duration,
-    /// Between two looks for it.
+    /// The pause between two checks for it.
     pub pause: Duration,
 }
 
@@ -76,29 +76,30 @@ impl Default for Timing {
     }
 }
 
-/// A BMC and how to talk to it.
+/// A BMC, and the settings to access it.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its host name or address; IPv6 without brackets.
+    /// The host name or address of the BMC; IPv6 without brackets.
     pub host: String,
-    /// The address to connect to. `None`: as the host name is resolved.
+    /// The address to connect to. `None`: resolve the host name.
     pub at: Option<IpAddr>,
-    /// Its port; usually 443.
+    /// The port; usually 443.
     pub port: u16,
-    /// Who we are.
+    /// The user name and password.
     pub account: Account,
-    /// The system that is meant, by the last segment of its path. `None`: the only one.
+    /// The system, by the last segment of its path. `None`: the only one.
     pub system: Option<String>,
-    /// Which certificate is believed.
+    /// The TLS settings, with the trusted certificates.
     pub tls: Arc<rustls::ClientConfig>,
-    /// How long to wait.
+    /// The waits and deadlines.
     pub timing: Timing,
-    /// How many requests the BMC may have at once. Sessions with the same BMC share it: its systems have one small processor.
+    /// The number of requests that the BMC may have at once. Sessions with the same BMC share it: its systems share one
+    /// small processor.
     pub turns: Arc<Semaphore>,
 }
 
 impl Config {
-    /// The only system of a BMC, one request at a time, usual timing.
+    /// The settings for a BMC with one system: one request at a time, default waits.
     #[must_use]
     pub fn new(host: &str, port: u16, account: Account, tls: Arc<rustls::ClientConfig>) -> Self {
         Self {
@@ -114,7 +115,7 @@ impl Config {
     }
 }
 
-/// A conversation with one BMC. It leaves nothing behind there, however it ends.
+/// A session with one BMC. It leaves no state on the BMC, however it ends.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
@@ -124,7 +125,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects, with TLS; nothing is asked yet, and the account is not shown.
+    /// Connects, with TLS. It sends no request, and so no password.
     ///
     /// # Errors
     /// [`RedfishError`], within [`Timing::connect`].
@@ -142,7 +143,7 @@ impl Session {
         }
     }
 
-    /// Whether the system is on.
+    /// The power state of the system.
     ///
     /// # Errors
     /// [`RedfishError`]; each request within [`Timing::request`].
@@ -150,7 +151,7 @@ impl Session {
         self.run(Operation::Read).await
     }
 
-    /// Moves the power. A BMC answers when it has begun; ask [`Session::power`] for the effect.
+    /// Changes the power state. A BMC answers when it has begun; [`Session::power`] shows the effect.
     ///
     /// # Errors
     /// As [`Session::power`].
@@ -158,10 +159,10 @@ impl Session {
         self.run(Operation::Reset(reset)).await.map(drop)
     }
 
-    /// Chooses what the system boots next, once, and waits until the system says so.
+    /// Chooses the device of the next boot, for one boot, and waits until the system shows it.
     ///
     /// # Errors
-    /// As [`Session::power`]; [`Failure::NotKept`] if the system reads another override than the BMC took, for as long as
+    /// As [`Session::power`]; [`Failure::NotKept`] if the system still shows another override after
     /// [`Timing::confirm`].
     pub async fn boot_once(&mut self, boot: Boot) -> Result<(), RedfishError> {
         self.run(Operation::Boot(boot)).await?;
@@ -221,7 +222,7 @@ impl Session {
                         reason: error.to_string(),
                     });
                 }
-                // The BMC may have closed it just then.
+                // The BMC may have closed a kept connection at that moment.
                 Ok(Err(AnswerError::Connection(_))) if is_kept => {}
                 Ok(Err(AnswerError::Connection(reason))) => return Err(stopped(reason)),
                 Err(_) => return Err(stopped("no answer in time".to_owned())),
@@ -255,7 +256,7 @@ impl Session {
     }
 }
 
-/// An answer, read to its end.
+/// A complete answer.
 struct Owned {
     status: u16,
     location: Option<String>,
@@ -296,7 +297,7 @@ async fn connect(config: &Config) -> Result<SendRequest<Full<Bytes>>, Failure> {
     })
 }
 
-/// True if the system may say another time that the override is set: some BMCs are busy after a change.
+/// True if the system may show the override later: some BMCs are busy after a change.
 fn may_be_confirmed(failure: &Failure) -> bool {
     matches!(failure, Failure::NotKept { .. } | Failure::Refused { .. } | Failure::StoppedAnswering { .. })
 }

@@ -1,4 +1,4 @@
-//! The shell, before BMCs that nobody sells: what they do with connections, how much they say, and how long they take.
+//! The shell against BMCs with unusual behaviour: with connections, with the length of answers, and with time.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,28 +12,28 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// What a BMC does with a request.
+/// The behaviour of a BMC.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Habit {
     /// Answers, and keeps the connection.
     Keeps,
-    /// Answers, and closes the connection without having said so.
+    /// Answers, and closes the connection without announcing it.
     Closes,
-    /// Answers a reset with more than anybody wants to hear.
+    /// Answers a reset with more bytes than the client accepts.
     Floods,
-    /// Hears resets, and says nothing.
+    /// Receives resets and does not answer.
     HangsAtResets,
-    /// Takes a boot override, and shows it from the so-many-th read on.
+    /// Accepts a boot override, and shows it from this read on.
     ShowsBoots { after: usize },
 }
 
-/// A read that no test comes to.
+/// A number of reads that no test reaches.
 const NEVER: usize = usize::MAX;
 
 struct Bmc {
     config: Config,
     connections: Arc<AtomicUsize>,
-    /// Connection and request line of each request.
+    /// The number of the connection, and the request line, of each request.
     heard: Arc<Mutex<Vec<(usize, String)>>>,
 }
 
@@ -64,7 +64,7 @@ impl Bmc {
                 let (acceptor, heard) = (acceptor.clone(), Arc::clone(&heard));
                 tokio::spawn(async move {
                     let stream = acceptor.accept(stream).await.unwrap();
-                    // Whoever hangs up is what these tests are about.
+                    // Disconnecting clients are the subject of these tests.
                     let _ = serve(stream, habit, number, &heard).await;
                 });
             }
@@ -77,7 +77,7 @@ impl Bmc {
     }
 }
 
-/// The boot overrides that the system knows.
+/// The system's properties for boot overrides.
 const BOOT: &str = r#""BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd"], "BootSourceOverrideMode": "UEFI""#;
 
 async fn serve(
@@ -136,7 +136,7 @@ async fn serve(
     }
 }
 
-/// Requests since the last PATCH; zero before the first one.
+/// The number of requests since the last PATCH; zero before the first one.
 fn reads_since_patch(heard: &[(usize, String)]) -> usize {
     let last = heard.iter().rposition(|(_, request)| request.starts_with("PATCH"));
     last.map_or(0, |last| heard.len() - 1 - last)

@@ -23,7 +23,7 @@ fn collection(names: &[&str]) -> Value {
     json!({"Members": members.collect::<Vec<_>>()})
 }
 
-/// A BMC of one system, as a table of what it answers: method and path, status, ETag, body.
+/// The answers of a BMC with one system: method and path, status, ETag, body.
 type Table<'a> = Vec<(&'a str, u16, Option<&'a str>, Value)>;
 
 fn plain(system: Value) -> Table<'static> {
@@ -36,7 +36,8 @@ fn plain(system: Value) -> Table<'static> {
     ]
 }
 
-/// Runs an operation against a table: each row answers until another row of the same request stands below it and is used up.
+/// Runs an operation against a table. A row answers repeatedly, unless a later row has the same request; then each row
+/// is used once.
 fn run(
     client: &mut ClientCore,
     operation: Operation,
