@@ -439,7 +439,7 @@ impl Attempts {
         })
     }
 
-    /// True if the boot that holds the claim took it over from an earlier boot.
+    /// Whether the boot that holds the attempt's claim took it over from an earlier one.
     pub fn is_claimed_again(&self, id: &AttemptId) -> bool {
         self.with(|_, entries| {
             entries.get(id).and_then(|entry| entry.claim.as_ref()).is_some_and(|claim| claim.again)

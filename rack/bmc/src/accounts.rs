@@ -150,7 +150,7 @@ impl Accounts {
         self
     }
 
-    /// The number of slots.
+    /// How many slots there are.
     pub(crate) fn count(&self) -> usize {
         self.slots.len()
     }

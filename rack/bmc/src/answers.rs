@@ -50,7 +50,7 @@ pub(crate) struct Served {
     pub(crate) action: Action,
 }
 
-/// Every command that a BMC serves.
+/// Every command a BMC serves.
 static COMMANDS: [Served; 24] = [
     serve(command::GET_DEVICE_ID, Privilege::User, Action::DeviceId),
     serve(command::GET_SYSTEM_GUID, Privilege::User, Action::Guid),

@@ -35,7 +35,7 @@ use crate::token::{BootToken, Session, boot_id_digest, report};
 const SMALL: usize = 16 << 10;
 /// The most bytes of a piece of log.
 const LOG: usize = 256 << 10;
-/// The most bytes of a result with its inventory.
+/// A result with its inventory.
 const RESULT: usize = 2 << 20;
 /// The most bytes of a result of an undeclared machine: any host on a machine network can send one.
 const STRANGER: usize = 256 << 10;
