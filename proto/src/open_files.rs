@@ -12,7 +12,8 @@ const LEAST: u64 = 16;
 
 /// Raises the limit as far as this process may.
 ///
-/// # Errors `io::Error`: the kernel refuses.
+/// # Errors
+/// `io::Error`: the kernel refuses.
 pub fn raise_limit() -> std::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)

@@ -136,14 +136,16 @@ impl<K: Clone + Eq + Hash> Places<K> {
 
     /// Takes a place. Waits for one if all are taken.
     ///
-    /// # Errors `Full::Client`: the client has its share; it does not wait.
+    /// # Errors
+    /// `Full::Client`: the client has its share; it does not wait.
     pub async fn take(&self, client: Option<K>) -> Result<Place<K>, Full> {
         self.take_within(client, self.0.limits.of_one).await
     }
 
     /// Like [`Places::take`], for a client with its own limit of `most` places.
     ///
-    /// # Errors `Full::Client`: the client has that many; it does not wait.
+    /// # Errors
+    /// `Full::Client`: the client has that many; it does not wait.
     pub async fn take_within(&self, client: Option<K>, most: usize) -> Result<Place<K>, Full> {
         let share = self.share(client, most)?;
         let room = Arc::clone(&self.0.room).acquire_owned().await.map_err(|_| Full::All)?;
@@ -152,7 +154,8 @@ impl<K: Clone + Eq + Hash> Places<K> {
 
     /// Takes a place if one is free now.
     ///
-    /// # Errors `Full`: no place is free, or the client has its share.
+    /// # Errors
+    /// `Full`: no place is free, or the client has its share.
     pub fn try_take(&self, client: Option<K>) -> Result<Place<K>, Full> {
         let share = self.share(client, self.0.limits.of_one)?;
         let room = Arc::clone(&self.0.room).try_acquire_owned().map_err(|_| Full::All)?;

@@ -250,7 +250,8 @@ pub struct Attempts {
 impl Attempts {
     /// Reads `DIR/attempts`.
     ///
-    /// # Errors `io::Error`: the file cannot be read or written.
+    /// # Errors
+    /// `io::Error`: the file cannot be read or written.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let (mut journal, found) = Journal::open(&data_dir.join("attempts"))?;
         let mut entries = BTreeMap::new();
@@ -296,7 +297,8 @@ impl Attempts {
 
     /// Starts an attempt over if it has ended. Its earlier sessions stay refused, since the boot counter continues.
     ///
-    /// # Errors `io::Error`: the file cannot be written; the attempt stays ended.
+    /// # Errors
+    /// `io::Error`: the file cannot be written; the attempt stays ended.
     pub fn renew(&self, id: &AttemptId) -> io::Result<()> {
         self.with(|journal, entries| {
             if !entries.get(id).is_some_and(|entry| entry.fenced || entry.finished.is_some()) {
@@ -320,7 +322,8 @@ impl Attempts {
 
     /// Decides about a claim and stores the decision durably.
     ///
-    /// # Errors `io::Error`: the file cannot be written; nothing was granted.
+    /// # Errors
+    /// `io::Error`: the file cannot be written; nothing was granted.
     pub fn claim(&self, id: &AttemptId, claimant: &Claimant) -> io::Result<ClaimDecision> {
         self.with(|journal, entries| {
             let entry = entries.entry(id.clone()).or_default();
@@ -347,7 +350,8 @@ impl Attempts {
     /// Allows a session with a verified key to act, or returns the reason why not. A session that another rack granted
     /// is stored as a claim.
     ///
-    /// # Errors `io::Error`: the file cannot be written.
+    /// # Errors
+    /// `io::Error`: the file cannot be written.
     pub fn session(&self, id: &AttemptId, session: &Session) -> io::Result<Result<(), Refusal>> {
         self.with(|journal, entries| {
             let entry = entries.entry(id.clone()).or_default();
@@ -373,7 +377,8 @@ impl Attempts {
     /// Stores the report token of every machine that the boot concern arms, so that reports are recognised after the
     /// concern has dropped the machine.
     ///
-    /// # Errors `io::Error`: the file cannot be written; tokens that were not stored are tried again with the next concern.
+    /// # Errors
+    /// `io::Error`: the file cannot be written; tokens that were not stored are tried again with the next concern.
     pub fn remember_reports(&self, table: &BootTable) -> io::Result<()> {
         self.with(|journal, entries| {
             let mut new = Vec::new();
@@ -395,7 +400,8 @@ impl Attempts {
 
     /// Ends the attempt: its result is durable in the spool. `session` and `report` are the key and the token as text.
     ///
-    /// # Errors `io::Error`: the file cannot be written; the result must not be acknowledged.
+    /// # Errors
+    /// `io::Error`: the file cannot be written; the result must not be acknowledged.
     pub fn finish(&self, id: &AttemptId, session: &str, report: &str) -> io::Result<()> {
         self.with(|journal, entries| {
             if entries.get(id).is_some_and(|entry| entry.finished.is_some()) {

@@ -259,7 +259,8 @@ fn ephemeral(machine: &BootMachine) -> Option<&EphemeralBoot> {
 
 /// Checks that all MACs of a machine can be parsed and belong to one machine only.
 ///
-/// # Errors A MAC that cannot be parsed, or that belongs to another machine too.
+/// # Errors
+/// A MAC that cannot be parsed, or that belongs to another machine too.
 pub(crate) fn check_macs(machine: &BootMachine, owners: &HashMap<Mac, Vec<String>>) -> Result<(), String> {
     for mac in &machine.macs {
         let mac: Mac = mac.parse().map_err(|error| format!("machine {:?}: {error}", machine.name))?;
@@ -272,7 +273,8 @@ pub(crate) fn check_macs(machine: &BootMachine, owners: &HashMap<Mac, Vec<String
 
 /// Checks an ephemeral boot: its hashes, and options that a boot loader would interpret.
 ///
-/// # Errors The first fault, as text.
+/// # Errors
+/// The first fault, as text.
 pub fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
     let hashes = [
         ("kernel", &boot.kernel_sha256),

@@ -33,7 +33,8 @@ struct Inner {
 impl Certificates {
     /// Reads `DIR/certificates`.
     ///
-    /// # Errors `io::Error`: the file cannot be read or written.
+    /// # Errors
+    /// `io::Error`: the file cannot be read or written.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let (mut journal, found) = Journal::open(&data_dir.join("certificates"))?;
         let mut known = BTreeMap::new();
@@ -66,7 +67,8 @@ impl Certificates {
 
     /// Stores a certificate durably. True if it differs from the stored one.
     ///
-    /// # Errors `io::Error`: the file cannot be written; nothing has changed.
+    /// # Errors
+    /// `io::Error`: the file cannot be written; nothing has changed.
     pub fn keep(&self, bmc: &str, sha256: [u8; 32]) -> io::Result<bool> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, known } = &mut *inner;

@@ -161,7 +161,8 @@ impl Clock {
 
     /// Continues from `DIR/clock`, or begins with the wall clock.
     ///
-    /// # Errors `io::Error`: the file cannot be read.
+    /// # Errors
+    /// `io::Error`: the file cannot be read.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let path = data_dir.join("clock");
         let kept = match fs::read(&path) {
@@ -217,7 +218,8 @@ impl Clock {
 
     /// Moves the time forward to `earliest`, a time that this clock itself wrote down earlier, if it is behind.
     ///
-    /// # Errors `io::Error`: the file cannot be written.
+    /// # Errors
+    /// `io::Error`: the file cannot be written.
     pub fn not_before(&self, earliest: Time) -> io::Result<()> {
         let earliest = i64::try_from(earliest.unix_millis()).unwrap_or(i64::MAX);
         let was_earlier = self.offsets().not_before(earliest, (self.0.since_boot)());
@@ -251,7 +253,8 @@ impl Clock {
 
     /// The state of this host's wall clock; `None` until a region has sent its time.
     ///
-    /// # Errors The wall clock is wrong: a message for people.
+    /// # Errors
+    /// The wall clock is wrong: a message for people.
     #[must_use]
     pub fn is_right(&self) -> Option<Result<(), String>> {
         let offsets = self.offsets();

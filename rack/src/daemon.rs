@@ -148,7 +148,8 @@ struct Services {
 impl Daemon {
     /// Starts the rack: reads its files, enrols if it has a join token and has not enrolled, and starts all services.
     ///
-    /// # Errors The data directory or the join token cannot be used. Services that cannot start now are tried again later.
+    /// # Errors
+    /// The data directory or the join token cannot be used. Services that cannot start now are tried again later.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let dir = settings.data_dir.clone();
         let files = |error| StartError::DataDir(dir.clone(), error);
@@ -316,7 +317,8 @@ impl Daemon {
 
     /// Stops, and erases the data that a deleted rack must not keep ([`forget`]).
     ///
-    /// # Errors `io::Error`: a file cannot be erased.
+    /// # Errors
+    /// `io::Error`: a file cannot be erased.
     pub async fn forget(self) -> io::Result<()> {
         let dir = self.data_dir.clone();
         let _lock = self.end().await;

@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 
 /// Makes a directory and its parents, readable by this account only.
 ///
-/// # Errors `io::Error`: a directory cannot be made.
+/// # Errors
+/// `io::Error`: a directory cannot be made.
 pub fn private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Replaces a whole file (mode 0600): writes a new one beside it, syncs it, renames it, syncs the directory.
 ///
-/// # Errors `io::Error`: the old file is unchanged.
+/// # Errors
+/// `io::Error`: the old file is unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = beside(path, "new");
     write_synced(&temporary, bytes)?;
@@ -24,7 +26,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Like [`replace`], and keeps the previous file as `PATH.old`.
 ///
-/// # Errors `io::Error`: the old file is unchanged.
+/// # Errors
+/// `io::Error`: the old file is unchanged.
 pub fn replace_keeping_old(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = beside(path, "new");
     write_synced(&temporary, bytes)?;
@@ -50,7 +53,8 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Makes renames, links and new files in the path's directory durable.
 ///
-/// # Errors `io::Error`: the directory cannot be synced.
+/// # Errors
+/// `io::Error`: the directory cannot be synced.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),

@@ -124,7 +124,8 @@ pub struct Epochs {
 impl Epochs {
     /// Reads `DIR/epochs`.
     ///
-    /// # Errors `io::Error`: the file cannot be read or written.
+    /// # Errors
+    /// `io::Error`: the file cannot be read or written.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let (mut journal, found) = Journal::open(&data_dir.join("epochs"))?;
         let mut state = State::default();
@@ -156,7 +157,8 @@ impl Epochs {
     /// Puts the incarnation of a region in force and retires earlier ones. The region's link must have been
     /// authenticated.
     ///
-    /// # Errors `io::Error`: the file cannot be written; nothing has changed.
+    /// # Errors
+    /// `io::Error`: the file cannot be written; nothing has changed.
     pub fn enter(&self, incarnation: &str) -> io::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (journal, state) = &mut *inner;
@@ -171,7 +173,8 @@ impl Epochs {
 
     /// Decides about a command and stores the decision durably before the command may run.
     ///
-    /// # Errors `io::Error`: the file cannot be written; the command must not run.
+    /// # Errors
+    /// `io::Error`: the file cannot be written; the command must not run.
     pub fn admit(&self, bmc: &str, incarnation: &str, epoch: u64, id: &str) -> io::Result<Admission> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (journal, state) = &mut *inner;
@@ -211,7 +214,8 @@ impl Epochs {
 
     /// Notes that the command's result is durable in the spool.
     ///
-    /// # Errors `io::Error`: the file cannot be written; a repeat after a restart would run again.
+    /// # Errors
+    /// `io::Error`: the file cannot be written; a repeat after a restart would run again.
     pub fn finished(&self, bmc: &str, incarnation: &str, epoch: u64, id: &str) -> io::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (journal, state) = &mut *inner;

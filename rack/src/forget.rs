@@ -17,7 +17,8 @@ const ERASED: [&str; 8] =
 
 /// Erases the secrets in the data directory of a deleted rack. No task may use these files any more.
 ///
-/// # Errors `io::Error` with the path; files that are not erased yet stay for another try.
+/// # Errors
+/// `io::Error` with the path; files that are not erased yet stay for another try.
 pub fn erase(data_dir: &Path) -> io::Result<()> {
     for name in ERASED {
         let path = data_dir.join(name);

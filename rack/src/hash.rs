@@ -18,7 +18,8 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 /// The SHA-256 of a file from its current position on, in hexadecimal.
 ///
-/// # Errors `io::Error`: the file cannot be read.
+/// # Errors
+/// `io::Error`: the file cannot be read.
 pub fn of_file(mut file: &File) -> io::Result<String> {
     let (mut hash, mut buffer) = (digest::Context::new(&digest::SHA256), vec![0; CHUNK]);
     loop {

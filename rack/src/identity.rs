@@ -76,7 +76,8 @@ pub struct Identity {
 impl Identity {
     /// Reads `DIR/identity`, and makes the key if there is none.
     ///
-    /// # Errors `IdentityError`: a file cannot be read or written, or the key is damaged.
+    /// # Errors
+    /// `IdentityError`: a file cannot be read or written, or the key is damaged.
     pub fn open(data_dir: &Path) -> Result<Self, IdentityError> {
         let dir = data_dir.join("identity");
         durable::private_dir(&dir).map_err(|error| IdentityError::File(dir.clone(), error))?;
@@ -99,7 +100,8 @@ impl Identity {
 
     /// The TLS settings of the agent endpoint.
     ///
-    /// # Errors `IdentityError::Crypto`: the certificate cannot be made.
+    /// # Errors
+    /// `IdentityError::Crypto`: the certificate cannot be made.
     pub fn agent_tls(&self) -> Result<rustls::ServerConfig, IdentityError> {
         let params = CertificateParams::new(vec!["basalt-rack".to_owned()]).map_err(crypto)?;
         let certificate = params.self_signed(&self.key).map_err(crypto)?;
@@ -115,7 +117,8 @@ impl Identity {
 
     /// A certificate request, DER (PKCS#10).
     ///
-    /// # Errors `IdentityError::Crypto`: the request cannot be made.
+    /// # Errors
+    /// `IdentityError::Crypto`: the request cannot be made.
     pub fn certificate_request(&self, name: &str) -> Result<Vec<u8>, IdentityError> {
         let params = CertificateParams::new(vec![name.to_owned()]).map_err(crypto)?;
         Ok(params.serialize_request(&self.key).map_err(crypto)?.der().to_vec())
@@ -123,7 +126,8 @@ impl Identity {
 
     /// Stores the answer to the enrolment.
     ///
-    /// # Errors `IdentityError`: a file cannot be written.
+    /// # Errors
+    /// `IdentityError`: a file cannot be written.
     pub fn join(&self, membership: &Membership, certificate: &[u8], ca: &[u8]) -> Result<(), IdentityError> {
         self.write("certificate.der", certificate)?;
         self.write("ca.der", ca)?;
@@ -138,7 +142,8 @@ impl Identity {
 
     /// Stores a renewed certificate for the same key from the same CA.
     ///
-    /// # Errors `IdentityError`: a file cannot be written.
+    /// # Errors
+    /// `IdentityError`: a file cannot be written.
     pub fn renew(&self, membership: &Membership, certificate: &[u8]) -> Result<(), IdentityError> {
         self.write("certificate.der", certificate)?;
         self.keep(membership)
@@ -146,7 +151,8 @@ impl Identity {
 
     /// Stores a changed membership.
     ///
-    /// # Errors `IdentityError`: the file cannot be written.
+    /// # Errors
+    /// `IdentityError`: the file cannot be written.
     pub fn keep(&self, membership: &Membership) -> Result<(), IdentityError> {
         self.write("rack.json", &serde_json::to_vec_pretty(membership).map_err(crypto)?)
     }
@@ -159,7 +165,8 @@ impl Identity {
 
     /// The membership, if this rack has enrolled.
     ///
-    /// # Errors `IdentityError`: a file is damaged or cannot be read.
+    /// # Errors
+    /// `IdentityError`: a file is damaged or cannot be read.
     pub fn membership(&self) -> Result<Option<Membership>, IdentityError> {
         let Some(json) = self.read("rack.json")? else { return Ok(None) };
         let damaged =
@@ -169,7 +176,8 @@ impl Identity {
 
     /// The TLS settings towards regions, with this rack's certificate.
     ///
-    /// # Errors `IdentityError`: the rack has not enrolled, or its files are damaged.
+    /// # Errors
+    /// `IdentityError`: the rack has not enrolled, or its files are damaged.
     pub fn region_tls(&self) -> Result<rustls::ClientConfig, IdentityError> {
         let missing = |name: &str| IdentityError::Damaged(self.dir.join(name), "missing".to_owned());
         let ca = self.read("ca.der")?.ok_or_else(|| missing("ca.der"))?;

@@ -121,7 +121,8 @@ pub fn vrf(interface: &str) -> Option<String> {
 /// itself, so the routing table decides the way. It receives nothing: datagrams from other interfaces must not be
 /// served.
 ///
-/// # Errors `io::Error`: the socket cannot be opened or bound.
+/// # Errors
+/// `io::Error`: the socket cannot be opened or bound.
 pub fn routed(interface: &str, from: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(from), Type::DGRAM, Some(Protocol::UDP))?;
     if from.is_ipv6() {
@@ -142,7 +143,8 @@ const DROP: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
 /// Every interface with its addresses, for the rack's hello.
 ///
-/// # Errors `io::Error`: the interfaces cannot be listed.
+/// # Errors
+/// `io::Error`: the interfaces cannot be listed.
 pub fn describe() -> io::Result<Vec<Interface>> {
     let describe = |(name, it): (String, Found)| Interface {
         name,
@@ -159,7 +161,8 @@ pub fn describe() -> io::Result<Vec<Interface>> {
 
 /// The current addresses of the named interfaces, without link-local ones. The flag is true if each interface has one.
 ///
-/// # Errors `io::Error`: the interfaces cannot be listed.
+/// # Errors
+/// `io::Error`: the interfaces cannot be listed.
 pub fn addresses(interfaces: &[String]) -> io::Result<(Vec<IpAddr>, bool)> {
     let found = list()?;
     let of = |name: &String| {
@@ -176,7 +179,8 @@ pub fn addresses(interfaces: &[String]) -> io::Result<(Vec<IpAddr>, bool)> {
 /// The reason why machines on a named interface cannot be served now, and the remedy. Interfaces without a problem are
 /// left out.
 ///
-/// # Errors `io::Error`: the interfaces cannot be listed.
+/// # Errors
+/// `io::Error`: the interfaces cannot be listed.
 pub fn problems(interfaces: &[String]) -> io::Result<BTreeMap<String, String>> {
     let found = list()?;
     let problem = |name: &String| {
@@ -205,7 +209,8 @@ pub fn problems(interfaces: &[String]) -> io::Result<BTreeMap<String, String>> {
 
 /// The named interfaces that have an IPv4 address now.
 ///
-/// # Errors `io::Error`: the interfaces cannot be listed.
+/// # Errors
+/// `io::Error`: the interfaces cannot be listed.
 pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
     let mut served = BTreeSet::new();
     for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
@@ -220,7 +225,8 @@ pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
 
 /// The named interfaces that have an IPv6 address now other than a link-local one.
 ///
-/// # Errors `io::Error`: the interfaces cannot be listed.
+/// # Errors
+/// `io::Error`: the interfaces cannot be listed.
 pub fn served6(interfaces: &[String]) -> io::Result<BTreeSet<Served6>> {
     let mut served = BTreeSet::new();
     for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
@@ -236,7 +242,8 @@ pub fn served6(interfaces: &[String]) -> io::Result<BTreeSet<Served6>> {
 
 /// The hardware address and index of an interface, as packet sockets need them for binding.
 ///
-/// # Errors `io::Error`: the interfaces cannot be listed, or the interface does not exist.
+/// # Errors
+/// `io::Error`: the interfaces cannot be listed, or the interface does not exist.
 pub fn link_address(interface: &str) -> io::Result<LinkAddr> {
     let mut all = getifaddrs()?.filter(|entry| entry.interface_name == interface);
     let found = all.find_map(|entry| entry.address?.as_link_addr().copied());
@@ -245,7 +252,8 @@ pub fn link_address(interface: &str) -> io::Result<LinkAddr> {
 
 /// The current link-local addresses of the named interfaces: one for each interface that has any and is served.
 ///
-/// # Errors `io::Error`: the interfaces cannot be listed.
+/// # Errors
+/// `io::Error`: the interfaces cannot be listed.
 pub fn links(interfaces: &[String]) -> io::Result<BTreeSet<Link>> {
     let mut links = BTreeSet::new();
     for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {

@@ -44,7 +44,8 @@ pub struct Recovered<T> {
 impl<T: Serialize + DeserializeOwned> Journal<T> {
     /// Opens or creates the file and reads its content.
     ///
-    /// # Errors `io::Error`: the file cannot be read or written.
+    /// # Errors
+    /// `io::Error`: the file cannot be read or written.
     pub fn open(path: &Path) -> io::Result<(Self, Recovered<T>)> {
         let existed = path.exists();
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
@@ -72,7 +73,8 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
 
     /// Appends records and makes them durable with one sync.
     ///
-    /// # Errors `io::Error`: the file is as it was before.
+    /// # Errors
+    /// `io::Error`: the file is as it was before.
     pub fn append(&mut self, records: &[T]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for record in records {
@@ -118,7 +120,8 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
 
     /// Replaces the content by these records.
     ///
-    /// # Errors `io::Error`: the file has either its old or its new content.
+    /// # Errors
+    /// `io::Error`: the file has either its old or its new content.
     pub fn rewrite(&mut self, records: &[T]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for record in records {
@@ -186,7 +189,8 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Lines<T> {
 
 /// The line of a record.
 ///
-/// # Errors `io::Error`: the record cannot be encoded as JSON.
+/// # Errors
+/// `io::Error`: the record cannot be encoded as JSON.
 pub fn line<T: Serialize>(record: &T) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     render(&mut bytes, record)?;

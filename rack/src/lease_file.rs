@@ -53,7 +53,8 @@ pub fn unsure(lost_at: Option<Time>, longest_seconds: Option<u32>, now: Time) ->
 
 /// Notes that this data directory lacks leases: its rack replaces another one and leases that one's addresses.
 ///
-/// # Errors `io::Error`: the note cannot be written.
+/// # Errors
+/// `io::Error`: the note cannot be written.
 pub fn note_loss(data_dir: &Path, now: Time) -> io::Result<()> {
     [V4, V6].iter().try_for_each(|file| note(&data_dir.join(file), now))
 }
@@ -65,7 +66,8 @@ fn note(file: &Path, now: Time) -> io::Result<()> {
 /// Opens a lease file. `used`: leases were stored in it, so if it is absent, they are lost. `granted` returns the time
 /// when a record was made; the clock is moved forward to the latest of them.
 ///
-/// # Errors `io::Error`: a file cannot be read or written.
+/// # Errors
+/// `io::Error`: a file cannot be read or written.
 pub fn open<T>(path: &Path, used: bool, clock: &Clock, granted: impl Fn(&T) -> Time) -> io::Result<Opened<T>>
 where
     T: Serialize + DeserializeOwned,

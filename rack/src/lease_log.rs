@@ -31,7 +31,8 @@ pub(crate) struct Kept(oneshot::Receiver<Result<(), NotKept>>);
 impl Kept {
     /// Waits until the leases are on disk, or cannot be written.
     ///
-    /// # Errors The I/O error; the leases are not in the file.
+    /// # Errors
+    /// The I/O error; the leases are not in the file.
     pub(crate) async fn wait(&mut self) -> Result<(), NotKept> {
         let ended = |_| Err(Arc::new(io::Error::other("the thread that writes leases has ended")));
         (&mut self.0).await.unwrap_or_else(ended)
@@ -70,7 +71,8 @@ where
     /// Starts the thread, which reports the result of each write to `disk`. `all` returns the records to keep when the
     /// file is rewritten; they must include everything passed to [`LeaseLog::keep`] before.
     ///
-    /// # Errors `io::Error`: the thread cannot be started.
+    /// # Errors
+    /// `io::Error`: the thread cannot be started.
     pub(crate) fn start(
         mut journal: Journal<T>,
         (disk, name): (Arc<Disk>, &'static str),

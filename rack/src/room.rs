@@ -20,7 +20,8 @@ const ROOM: u64 = 64 << 20;
 
 /// Removes images from a full disk so that a rack can start on it. Images that are to be prefetched are removed last.
 ///
-/// # Errors `io::Error`: a file cannot be read or removed.
+/// # Errors
+/// `io::Error`: a file cannot be read or removed.
 pub(crate) fn make(dir: &Path) -> io::Result<()> {
     let images = match read_concern(dir, Concern::Images) {
         Ok(Some((_, Content::Images(images)))) => images.blobs,

@@ -246,7 +246,8 @@ async fn reached(due: Option<Instant>) {
 /// A socket that receives solicitations and advertisements on a link, and sends from the link-local address. The kernel
 /// checks and writes checksums. tokio has no type for raw sockets; `UdpSocket` makes the same calls.
 ///
-/// # Errors `io::Error` with the interface; `AddrNotAvailable` while the kernel still probes the address.
+/// # Errors
+/// `io::Error` with the interface; `AddrNotAvailable` while the kernel still probes the address.
 pub fn open(link: &Link) -> io::Result<UdpSocket> {
     let named = |what: &str, error: io::Error| {
         io::Error::new(error.kind(), format!("cannot {what} on interface {}: {error}", link.interface))

@@ -167,7 +167,8 @@ impl std::error::Error for BadSetting {}
 
 /// Reads a TOML file.
 ///
-/// # Errors The file cannot be read, or has an unknown key.
+/// # Errors
+/// The file cannot be read, or has an unknown key.
 pub fn file(path: &Path) -> Result<Given, BadSetting> {
     let bad =
         |problem: String| BadSetting { key: "config", problem: format!("{}: {problem}", path.display()) };
@@ -210,7 +211,8 @@ impl Given {
 
     /// Fills in defaults and checks all settings.
     ///
-    /// # Errors The first setting that cannot be used.
+    /// # Errors
+    /// The first setting that cannot be used.
     pub fn settle(self) -> Result<Settings, BadSetting> {
         let data_dir = self.data_dir()?;
         let name = self.name.unwrap_or_else(host_name);
@@ -313,7 +315,8 @@ impl Given {
 
     /// The data directory only.
     ///
-    /// # Errors The setting is missing.
+    /// # Errors
+    /// The setting is missing.
     pub fn data_dir(&self) -> Result<PathBuf, BadSetting> {
         let missing = || BadSetting { key: "data_dir", problem: "it is needed; name a directory".to_owned() };
         self.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()).ok_or_else(missing)

@@ -108,7 +108,8 @@ const OPENING: Duration = Duration::from_secs(30);
 
 /// Serves one address until cancelled.
 ///
-/// # Errors `io::Error`: the address cannot be bound.
+/// # Errors
+/// `io::Error`: the address cannot be bound.
 pub async fn run(
     address: IpAddr,
     port: u16,

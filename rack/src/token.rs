@@ -55,7 +55,8 @@ impl BootToken {
 
     /// Reads a token without verifying it, to find the attempt and its key.
     ///
-    /// # Errors `BadToken::Malformed`: the text is no token.
+    /// # Errors
+    /// `BadToken::Malformed`: the text is no token.
     pub fn peek(text: &str) -> Result<Self, BadToken> {
         let (fields, _) = open::<30>(text)?;
         let (attempt, rest) = take::<8>(&fields)?;
@@ -72,7 +73,8 @@ impl BootToken {
 
     /// Reads a token and verifies its tag. The caller checks the expiry.
     ///
-    /// # Errors `BadToken`: the token is malformed or forged.
+    /// # Errors
+    /// `BadToken`: the token is malformed or forged.
     pub fn verify(text: &str, attempt_key: &[u8]) -> Result<Self, BadToken> {
         let token = Self::peek(text)?;
         check::<30>(text, attempt_key, BOOT_LABEL, &[])?;
@@ -129,7 +131,8 @@ impl Session {
 
     /// Reads a key without verifying it.
     ///
-    /// # Errors `BadToken::Malformed`: the text is no session key.
+    /// # Errors
+    /// `BadToken::Malformed`: the text is no session key.
     pub fn peek(text: &str) -> Result<Self, BadToken> {
         let (fields, _) = open::<38>(text)?;
         let (attempt, rest) = take::<8>(&fields)?;
@@ -146,7 +149,8 @@ impl Session {
 
     /// Reads a key and verifies its tag.
     ///
-    /// # Errors `BadToken`: the key is malformed or forged.
+    /// # Errors
+    /// `BadToken`: the key is malformed or forged.
     pub fn verify(text: &str, attempt_key: &[u8]) -> Result<Self, BadToken> {
         let session = Self::peek(text)?;
         check::<38>(text, attempt_key, SESSION_LABEL, &[])?;
@@ -166,7 +170,8 @@ pub mod report {
 
     /// Reads the attempt number in a token without verifying it.
     ///
-    /// # Errors `BadToken::Malformed`: the text is no report token.
+    /// # Errors
+    /// `BadToken::Malformed`: the text is no report token.
     pub fn peek(text: &str) -> Result<u64, BadToken> {
         let (fields, _) = open::<8>(text)?;
         Ok(u64::from_be_bytes(take::<8>(&fields)?.0))
@@ -174,7 +179,8 @@ pub mod report {
 
     /// Verifies a token and returns its attempt number.
     ///
-    /// # Errors `BadToken`: the token is malformed or forged.
+    /// # Errors
+    /// `BadToken`: the token is malformed or forged.
     pub fn verify(text: &str, attempt_key: &[u8], machine_uid: &str) -> Result<u64, BadToken> {
         check::<8>(text, attempt_key, REPORT_LABEL, machine_uid.as_bytes())?;
         peek(text)

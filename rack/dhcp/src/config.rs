@@ -310,7 +310,8 @@ pub enum ConfigError {
 impl Config {
     /// Checks the whole configuration.
     ///
-    /// # Errors The first contradiction found.
+    /// # Errors
+    /// The first contradiction found.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.client_options.values().try_for_each(|options| check_options(options))?;
         for (index, subnet) in self.subnets.iter().enumerate() {

@@ -340,7 +340,8 @@ impl Server {
     /// the address goes to no other client before the lease ends. The actions come from reports that arrived before
     /// their subnet was configured ([`Server::learn`]).
     ///
-    /// # Errors The configuration contradicts itself; the old one stays.
+    /// # Errors
+    /// The configuration contradicts itself; the old one stays.
     pub fn set_config(&mut self, now: Time, config: Config) -> Result<Vec<Action>, ConfigError> {
         config.check()?;
         self.scopes = config.subnets.iter().map(Scope::new).collect();

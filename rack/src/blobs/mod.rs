@@ -161,7 +161,8 @@ impl std::fmt::Debug for BlobStore {
 /// Removes images from the cache of a data directory if its disk is full, so that a rack can start there: images can be
 /// fetched again. Blobs for which `kept` is true stay.
 ///
-/// # Errors `io::Error`: a file cannot be read or removed.
+/// # Errors
+/// `io::Error`: a file cannot be read or removed.
 pub fn make_room(data_dir: &Path, bytes: u64, kept: impl Fn(&str) -> bool) -> io::Result<()> {
     let blobs = data_dir.join("blobs");
     if blobs.exists() && lacks_room(data_dir) {
@@ -185,7 +186,8 @@ impl BlobStore {
     /// Opens `DIR/blobs` with this limit in bytes. Without a limit it is 50 GiB or half of the disk's free space,
     /// whichever is less.
     ///
-    /// # Errors `io::Error`: the directory cannot be created or read.
+    /// # Errors
+    /// `io::Error`: the directory cannot be created or read.
     pub fn open(
         data_dir: &Path,
         limit: Option<u64>,
@@ -219,7 +221,8 @@ impl BlobStore {
 
     /// Opens a blob, and fetches it first if it is absent.
     ///
-    /// # Errors The reason why the blob cannot be served.
+    /// # Errors
+    /// The reason why the blob cannot be served.
     pub async fn get(self: &Arc<Self>, sha256: &str) -> Result<Blob, BlobError> {
         if !is_sha256_hex(sha256) {
             return Err(BlobError::Name(sha256.chars().take(80).collect()));
@@ -238,7 +241,8 @@ impl BlobStore {
 
     /// Fetches a blob before a machine asks for it. Fetches that machines wait for go first.
     ///
-    /// # Errors The reason why the blob is not here.
+    /// # Errors
+    /// The reason why the blob is not here.
     pub async fn prefetch(self: &Arc<Self>, sha256: &str) -> Result<(), BlobError> {
         if !is_sha256_hex(sha256) {
             return Err(BlobError::Name(sha256.chars().take(80).collect()));

@@ -75,7 +75,8 @@ impl Concern {
 
     /// Decodes a body. Leaves out the parts that cannot be carried out, and returns the reason for each.
     ///
-    /// # Errors The body cannot be decoded.
+    /// # Errors
+    /// The body cannot be decoded.
     pub fn read(self, body: &[u8]) -> Result<(Content, Vec<String>), BadBody> {
         Ok(match self {
             Self::Dhcp => {
@@ -226,7 +227,8 @@ pub struct Understood {
 
 /// Checks a version by itself: its concern's name, its hash and its body.
 ///
-/// # Errors The first fault, as text.
+/// # Errors
+/// The first fault, as text.
 pub fn verify(version: &ConcernVersion) -> Result<Understood, String> {
     let Some(concern) = Concern::named(&version.concern) else {
         return Err(format!("this rack does not know the concern {:?}; upgrade it", version.concern));

@@ -81,7 +81,8 @@ pub struct Damaged {
 impl ConcernStore {
     /// Reads `DIR/concerns`. Also returns the damaged files; their previous versions are used instead.
     ///
-    /// # Errors `io::Error`: the directory cannot be made or read.
+    /// # Errors
+    /// `io::Error`: the directory cannot be made or read.
     pub fn open(data_dir: &Path, epochs: Arc<Epochs>) -> io::Result<(Self, Vec<Damaged>)> {
         let dir = data_dir.join("concerns");
         durable::private_dir(&dir)?;
@@ -284,7 +285,8 @@ fn load(path: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content
 /// Writes a concern into a rack's data directory without a region, as `basalt-rack concern put` and tests do. A running
 /// rack applies it within a second if it is newer than the rack's version.
 ///
-/// # Errors `io::Error`: the version is not usable (kind `InvalidInput`), or the file cannot be written.
+/// # Errors
+/// `io::Error`: the version is not usable (kind `InvalidInput`), or the file cannot be written.
 pub fn write_concern(data_dir: &Path, version: &ConcernVersion) -> io::Result<()> {
     let invalid = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
     let Understood { concern, left_out, .. } = verify(version).map_err(invalid)?;
@@ -299,7 +301,8 @@ pub fn write_concern(data_dir: &Path, version: &ConcernVersion) -> io::Result<()
 
 /// Reads a concern from a rack's data directory.
 ///
-/// # Errors The file is damaged; the text says how.
+/// # Errors
+/// The file is damaged; the text says how.
 pub fn read_concern(data_dir: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content)>, String> {
     load(&path(&data_dir.join("concerns"), concern), concern)
 }

@@ -43,7 +43,8 @@ pub enum BadConcern {
 
 /// Converts and checks a concern. Scripts and HTTP loaders are announced on `http_port`.
 ///
-/// # Errors The first fault found.
+/// # Errors
+/// The first fault found.
 pub fn config(concern: &DhcpConcern, http_port: u16) -> Result<Config, BadConcern> {
     let subnets = concern.subnets.iter().map(|it| subnet(it, http_port)).collect::<Result<_, _>>()?;
     let mut client_options = BTreeMap::new();

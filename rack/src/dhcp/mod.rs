@@ -104,7 +104,8 @@ impl Dhcp {
     /// Reads and compacts `DIR/leases`. If leases were lost, dynamic addresses are withheld until those leases must
     /// have ended.
     ///
-    /// # Errors `io::Error`: the file cannot be read or written.
+    /// # Errors
+    /// `io::Error`: the file cannot be read or written.
     pub fn open(
         data_dir: &Path,
         ran_before: bool,
@@ -285,7 +286,8 @@ impl Dhcp {
 
     /// Answers on one interface until cancelled.
     ///
-    /// # Errors `io::Error`: a socket cannot be opened or read.
+    /// # Errors
+    /// `io::Error`: a socket cannot be opened or read.
     pub async fn serve(
         self: &Arc<Self>,
         at: &Served,

@@ -38,7 +38,8 @@ pub enum BadConcern {
 
 /// Converts and checks a concern. Scripts and HTTP loaders are announced on `http_port`.
 ///
-/// # Errors The first fault found.
+/// # Errors
+/// The first fault found.
 pub fn config(concern: &DhcpConcern, http_port: u16) -> Result<Config, BadConcern> {
     let subnets = concern.subnets6.iter().map(|it| subnet(it, http_port)).collect::<Result<_, _>>()?;
     let config = Config { subnets, serve_unknown: concern.serve_unknown, ..Config::default() };

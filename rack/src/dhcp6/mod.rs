@@ -74,7 +74,8 @@ impl Dhcp6 {
     /// Reads `DIR/duid`, and reads and compacts `DIR/leases6`. If leases were lost, dynamic addresses are withheld
     /// until those leases must have ended.
     ///
-    /// # Errors `io::Error`: a file cannot be read or written.
+    /// # Errors
+    /// `io::Error`: a file cannot be read or written.
     pub fn open(
         data_dir: &Path,
         ran_before: bool,
@@ -195,7 +196,8 @@ impl Dhcp6 {
 
     /// Answers on one interface until cancelled.
     ///
-    /// # Errors `io::Error`: a socket cannot be opened or read.
+    /// # Errors
+    /// `io::Error`: a socket cannot be opened or read.
     pub async fn serve(
         self: &Arc<Self>,
         at: &Served6,

@@ -121,7 +121,8 @@ impl Admission {
 
     /// Waits for a place.
     ///
-    /// # Errors `Busy`: no place became free in time.
+    /// # Errors
+    /// `Busy`: no place became free in time.
     pub async fn place(self: &Arc<Self>, client: IpAddr) -> Result<Place, Busy> {
         self.place_within(client, self.limits.patience).await
     }

@@ -89,7 +89,8 @@ fn plain(text: String) -> Response {
 
 /// Renders a script, and reports the request.
 ///
-/// # Errors The code of the refusal.
+/// # Errors
+/// The code of the refusal.
 pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let Asks { mac, rack, language, service, .. } = asks;
     let table = web.boot.borrow().clone().unwrap_or_default();

@@ -38,7 +38,8 @@ const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// Answers blob requests until another request comes, and returns the stream for that one. `None`: the connection has
 /// ended.
 ///
-/// # Errors `io::Error`: the connection broke, or the client was too slow.
+/// # Errors
+/// `io::Error`: the connection broke, or the client was too slow.
 pub async fn blobs(
     stream: TcpStream,
     web: &Arc<Web>,

@@ -192,7 +192,8 @@ async fn in_time(request: axum::extract::Request, next: axum::middleware::Next) 
 
 /// Serves one address until cancelled, then lets running requests continue for up to 5 seconds.
 ///
-/// # Errors `io::Error`: the address cannot be bound.
+/// # Errors
+/// `io::Error`: the address cannot be bound.
 pub async fn serve(
     bind: SocketAddr,
     site: Site,

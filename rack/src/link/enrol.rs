@@ -44,7 +44,8 @@ pub enum EnrolError {
 
 /// Enrols, and stores the answer.
 ///
-/// # Errors `EnrolError`: no region enrolled the rack, or the answer cannot be stored.
+/// # Errors
+/// `EnrolError`: no region enrolled the rack, or the answer cannot be stored.
 pub async fn enrol(
     identity: &Identity,
     name: &str,

@@ -39,7 +39,8 @@ pub(super) async fn ready(settings: &Settings) {
 
 /// The hello of this rack at this moment.
 ///
-/// # Errors `io::Error`: the interfaces cannot be listed; then no hello is sent.
+/// # Errors
+/// `io::Error`: the interfaces cannot be listed; then no hello is sent.
 pub(super) fn of(context: &Context, me: &Me) -> io::Result<Hello> {
     Ok(Hello {
         rack_uid: me.rack_uid.clone(),

@@ -41,7 +41,8 @@ pub enum BadJoinToken {
 impl JoinToken {
     /// Parses a token.
     ///
-    /// # Errors `BadJoinToken`: the first fault found.
+    /// # Errors
+    /// `BadJoinToken`: the first fault found.
     pub fn parse(text: &str) -> Result<Self, BadJoinToken> {
         let text = text.trim();
         let json = URL_SAFE_NO_PAD
@@ -69,7 +70,8 @@ impl JoinToken {
 
 /// The `HOST:PORT` of a region, in any of its forms.
 ///
-/// # Errors `BadJoinToken::Url`: the text is no address.
+/// # Errors
+/// `BadJoinToken::Url`: the text is no address.
 pub fn address(url: &str) -> Result<String, BadJoinToken> {
     basalt_proto::region::address(url).ok_or_else(|| BadJoinToken::Url(url.to_owned()))
 }

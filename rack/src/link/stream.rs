@@ -74,7 +74,8 @@ pub enum LinkError {
 
 /// Dials a region and serves the link until it ends.
 ///
-/// # Errors `LinkError`: the reason for the end.
+/// # Errors
+/// `LinkError`: the reason for the end.
 pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infallible, LinkError> {
     let config = Arc::new(context.identity.region_tls()?);
     let channel = tls::connect(address, config)

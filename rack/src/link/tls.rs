@@ -25,7 +25,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Dials a region.
 ///
-/// # Errors The region does not answer, or its certificate is not a region's.
+/// # Errors
+/// The region does not answer, or its certificate is not a region's.
 pub async fn connect(address: &str, config: Arc<ClientConfig>) -> Result<Channel, tonic::transport::Error> {
     // The scheme is only used for HTTP/2's pseudo-header; the connection is TLS.
     let endpoint = Endpoint::from_shared(format!("http://{address}"))?
@@ -65,7 +66,8 @@ async fn open(host: &str, port: u16, connector: TlsConnector) -> std::io::Result
 /// The TLS settings for enrolment: the server must present the CA with this fingerprint and a region's certificate from
 /// it.
 ///
-/// # Errors `Error`: TLS cannot be set up with this provider.
+/// # Errors
+/// `Error`: TLS cannot be set up with this provider.
 pub fn pinned(ca_sha256: &str) -> Result<ClientConfig, Error> {
     let verifier = Arc::new(Pinned { ca_sha256: ca_sha256.to_owned() });
     let mut config = ClientConfig::builder_with_provider(provider())

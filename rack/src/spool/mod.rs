@@ -91,7 +91,8 @@ pub struct Spool {
 impl Spool {
     /// Opens or creates the spool. Partial records from a crash are removed.
     ///
-    /// # Errors `io::Error`: a file cannot be read or written.
+    /// # Errors
+    /// `io::Error`: a file cannot be read or written.
     pub fn open(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<Self> {
         let dir = data_dir.join("spool");
         durable::private_dir(&dir)?;
@@ -172,7 +173,8 @@ impl Spool {
 
     /// Makes all numbered facts durable.
     ///
-    /// # Errors `io::Error`: the facts since the last sync are lost, and their numbers are used again.
+    /// # Errors
+    /// `io::Error`: the facts since the last sync are lost, and their numbers are used again.
     pub fn sync(&mut self) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -211,7 +213,8 @@ impl Spool {
     /// Durable facts from this number on, in order, up to about this many bytes. Starts at the oldest fact if the
     /// number is lower.
     ///
-    /// # Errors `io::Error`: a segment cannot be read.
+    /// # Errors
+    /// `io::Error`: a segment cannot be read.
     pub fn read(&mut self, from: u64, max_facts: usize, max_bytes: usize) -> io::Result<Vec<Fact>> {
         let mut facts = Vec::new();
         let mut seq = from;
@@ -244,7 +247,8 @@ impl Spool {
 
     /// Notes that a region has stored all facts of this numbering up to `through`.
     ///
-    /// # Errors `io::Error`: a segment cannot be removed or replaced.
+    /// # Errors
+    /// `io::Error`: a segment cannot be removed or replaced.
     pub fn acknowledge(&mut self, uid: &str, through: u64) -> io::Result<()> {
         if uid != self.uid || through >= self.durable {
             tracing::warn!(

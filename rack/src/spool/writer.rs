@@ -65,7 +65,8 @@ pub struct SpoolThread {
 
 /// Opens the spool and starts its thread.
 ///
-/// # Errors `io::Error`: the spool cannot be opened, or the thread cannot be started.
+/// # Errors
+/// `io::Error`: the spool cannot be opened, or the thread cannot be started.
 pub fn start(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<(Facts, SpoolThread)> {
     let spool = Spool::open(data_dir, limits, clock.clone())?;
     let (commands, queue) = mpsc::channel(QUEUE);
@@ -117,7 +118,8 @@ impl Facts {
 
     /// Reports a fact and returns when it is durable. Returns at once if its [budget](crate::gate) is used up.
     ///
-    /// # Errors `NotKept`: the fact is not durable.
+    /// # Errors
+    /// `NotKept`: the fact is not durable.
     pub async fn record(&self, fact: Fact) -> Result<(), NotKept> {
         let Some(fact) = self.admitted(fact) else { return Ok(()) };
         let (reply, answer) = oneshot::channel();
@@ -141,7 +143,8 @@ impl Facts {
 
     /// Durable facts from this number on: at most one batch.
     ///
-    /// # Errors `io::Error`: a segment cannot be read, or the rack is stopping.
+    /// # Errors
+    /// `io::Error`: a segment cannot be read, or the rack is stopping.
     pub async fn read(&self, from: u64) -> io::Result<Vec<Fact>> {
         let closed = || io::Error::other("the spool is closed");
         let (reply, answer) = oneshot::channel();

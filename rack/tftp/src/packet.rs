@@ -127,7 +127,8 @@ pub enum Packet<'a> {
 impl<'a> Packet<'a> {
     /// Decodes a datagram.
     ///
-    /// # Errors `Malformed`: the fault in the datagram.
+    /// # Errors
+    /// `Malformed`: the fault in the datagram.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let incomplete = Malformed::Incomplete(datagram.len());
         let (operation, body) = split_u16(datagram).ok_or_else(|| incomplete.clone())?;

@@ -183,7 +183,8 @@ pub enum ConfigError {
 impl Config {
     /// Checks the whole configuration.
     ///
-    /// # Errors The first contradiction found.
+    /// # Errors
+    /// The first contradiction found.
     pub fn check(&self) -> Result<(), ConfigError> {
         for (index, subnet) in self.subnets.iter().enumerate() {
             subnet.check()?;
