@@ -1,4 +1,5 @@
-//! Delivery of lines to one region, beside its link. Each region of the database gets all lines: a person reads a machine's log at any of them.
+//! Delivery of lines to one region, beside its link. Every region process of the database gets all lines, so that
+//! people can read a machine's log at any of them.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -9,18 +10,19 @@ use tonic::transport::Channel;
 
 use super::Logs;
 
-/// Bytes of a batch, without its last line: little, so that a fact on the same connection waits for little.
+/// The most bytes of a batch without its last line. It is small, so that a fact on the same connection does not wait
+/// long.
 const BATCH: usize = 128 << 10;
-/// How long a region may take to store one.
+/// The longest time for a region to store a batch.
 const STORE: Duration = Duration::from_secs(60);
-/// Before a region that did not take a batch is asked again.
+/// The pause before a region that did not store a batch is asked again.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Delivers until the link ends. Its trouble never ends a link.
+/// Delivers until the link ends. An error here never ends the link.
 pub async fn deliver(logs: &Logs, region: &str, channel: Channel) -> Infallible {
     let linked = Linked { logs, region };
     let mut client = RackLinkClient::new(channel);
-    // A region says by itself how far it is.
+    // The region itself says which lines it has.
     let mut next: Option<u64> = None;
     let mut durable = logs.durable();
     loop {
@@ -38,7 +40,7 @@ pub async fn deliver(logs: &Logs, region: &str, channel: Channel) -> Infallible 
         };
         if next.is_some() && lines.is_empty() {
             if durable.changed().await.is_err() {
-                // The rack stops.
+                // The rack is stopping.
                 std::future::pending::<()>().await;
             }
             continue;
@@ -63,7 +65,7 @@ pub async fn deliver(logs: &Logs, region: &str, channel: Channel) -> Infallible 
     }
 }
 
-/// Says that the region is not linked any more, however the delivery ends.
+/// Notes that the region is no longer linked, however the delivery ends.
 struct Linked<'a> {
     logs: &'a Logs,
     region: &'a str,

@@ -1,7 +1,8 @@
-//! Logs of machines: received by syslog ([`serve`]), kept on disk ([`spool`]), delivered to the regions ([`deliver`]). The agent's log, which
-//! has the words of its scripts, comes here too.
+//! Logs of machines: received by syslog ([`serve`]), stored on disk ([`spool`]), delivered to the regions
+//! ([`deliver`]). The agent's log, with the output of its scripts, is stored here too.
 //!
-//! Nothing here waits for a region, and no fact waits for a line. Lines that cannot be kept are counted, and the count is a line of the same log.
+//! Nothing here waits for a region, and no fact waits for a line. Lines that cannot be stored are counted, and the
+//! count becomes a line of the same log.
 
 pub mod deliver;
 pub mod senders;
@@ -36,19 +37,19 @@ use writer::{Command, LogThread};
 const USER_INFO: u32 = 14;
 /// Facility `syslog`, severity `warning`.
 const SYSLOG_WARNING: u32 = 44;
-/// How often dropped messages are told of.
+/// How often dropped messages are reported.
 const TELL: Duration = Duration::from_secs(1);
 /// The budget of an agent, in KiB: 16 MiB at once, then 10 KiB a second.
 const AGENT: Budget = Budget { most: 16_384, every_ms: 100 };
-/// The budget of all senders together that are no machines, in [`UNIT`]s: 16 MiB at once, then 125 KiB a second. The address of a datagram is
-/// easily forged, so a budget for each address bounds nobody.
+/// The budget of all senders together that are not machines, in [`UNIT`]s: 16 MiB at once, then 125 KiB a second.
+/// Datagrams with forged addresses are easy to send, so a budget per address would not limit them.
 const OTHERS: Budget = Budget { most: 131_072, every_ms: 1 };
 /// Octets that the budget of other senders counts in.
 const UNIT: usize = 128;
-/// Agents whose budgets are remembered.
+/// The most agents whose budgets are remembered.
 const AGENTS: usize = 4096;
 
-/// Follows a number of lines.
+/// The end of the line that reports lost lines; their number stands before it.
 pub(crate) const LOST: &str = "lines of this log were lost: the rack had no room to keep them";
 
 /// Takes lines of logs. Cheap to clone.
@@ -65,24 +66,24 @@ struct Inner {
     started: Instant,
     machines: Mutex<Limiter>,
     others: Mutex<Others>,
-    /// Lines that the queue did not take, by machine.
+    /// Lines that the queue could not take, by machine.
     lost: Mutex<spool::Lost>,
     agents: Mutex<HashMap<String, Spent>>,
-    /// How far each linked region is, by its address.
+    /// The last number that each linked region has stored, by its address.
     regions: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Senders that are no machines: each by itself, and all of them.
+/// Senders that are not machines: limits for each of them, and for all together.
 #[derive(Debug, Default)]
 struct Others {
     limiter: Limiter,
     all: Spent,
-    /// Messages that were too many for all.
+    /// The number of messages that exceeded the common limit.
     dropped: u64,
 }
 
 impl Others {
-    /// Counts a line of so many octets. `false`: drop it.
+    /// Counts a line with this many octets. `false`: drop it.
     fn admit(&mut self, octets: usize, now_ms: i64) -> bool {
         let units = i64::try_from(octets.div_ceil(UNIT)).unwrap_or(i64::MAX);
         let admitted = self.all.take_units(OTHERS, units, now_ms);
@@ -99,7 +100,7 @@ fn millis(since_start: Duration) -> i64 {
     i64::try_from(since_start.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A line that the rack itself says.
+/// A line from the rack itself.
 fn own_line(machine_uid: String, address: String, text: String, at_unix_ms: i64) -> LogLine {
     LogLine {
         at_unix_ms,
@@ -116,7 +117,7 @@ impl Logs {
     /// Opens the spool and starts its thread.
     ///
     /// # Errors
-    /// The file system's.
+    /// `io::Error`: the spool cannot be opened, or the thread cannot be started.
     pub fn start(
         data_dir: &Path,
         limits: Limits,
@@ -155,7 +156,7 @@ impl Logs {
         }
     }
 
-    /// Takes a message of a stream. Answers how long its sender is to wait before its next one.
+    /// Takes a message of a stream. Returns the time that its sender must wait before its next one.
     fn frame(&self, frame: Frame<'_>, from: IpAddr) -> Duration {
         let (machine, now) = (self.0.senders.machine(from), self.0.started.elapsed());
         let message = Message::parse(frame);
@@ -167,7 +168,7 @@ impl Logs {
         wait
     }
 
-    /// Keeps a message, if it is a machine's or all others have not sent too much.
+    /// Stores a message if it comes from a machine, or if all other senders are within their limit.
     fn keep(&self, message: Message, machine: Option<String>, from: IpAddr, now: Duration) {
         let is_machine = machine.is_some();
         if message.text.is_empty() {
@@ -193,7 +194,7 @@ impl Logs {
         }
     }
 
-    /// Takes whole lines that a machine's agent says.
+    /// Takes complete lines from a machine's agent.
     pub fn agent(&self, about: &About, from: IpAddr, octets: &[u8]) {
         let now = self.0.clock.unix_now();
         let kibibytes = i64::try_from(octets.len().div_ceil(1024)).unwrap_or(i64::MAX);
@@ -236,7 +237,7 @@ impl Logs {
         }
     }
 
-    /// Tells, until the rack stops, of messages that were dropped.
+    /// Reports dropped messages until the rack stops.
     pub async fn tell_dropped(self, stop: CancellationToken) {
         let mut timer = tokio::time::interval(TELL);
         loop {
@@ -274,10 +275,10 @@ impl Logs {
         }
     }
 
-    /// Durable lines from this number on, of about so many bytes.
+    /// Durable lines from this number on, about this many bytes.
     ///
     /// # Errors
-    /// The file system's, or the rack is stopping.
+    /// `io::Error`: a segment cannot be read, or the rack is stopping.
     pub async fn read(&self, from: u64, bytes: usize) -> io::Result<Vec<LogLine>> {
         let closed = || io::Error::other("the spool of logs is closed");
         let (reply, answer) = oneshot::channel();
@@ -287,19 +288,19 @@ impl Logs {
         answer.await.map_err(|_| closed())?
     }
 
-    /// Changes when lines become durable: the number after the last one.
+    /// A watch on durable lines: its value is the number after the last one.
     #[must_use]
     pub fn durable(&self) -> watch::Receiver<u64> {
         self.0.durable.clone()
     }
 
-    /// Names the numbering.
+    /// The name of the numbering.
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.0.uid
     }
 
-    /// A linked region has everything up to here; `None`: the link has ended.
+    /// Notes that a linked region has everything up to here; `None`: the link has ended.
     fn stored(&self, region: &str, through: Option<u64>) {
         let mut regions = lock(&self.0.regions);
         match through {

@@ -1,10 +1,11 @@
-//! Whose address a message comes from, as things are when it arrives: the host name in a message is whatever its sender likes.
+//! The machine that a message comes from, by the sender's address at its arrival. The host name in a message is not
+//! reliable.
 //!
-//! | asked in this order | knows |
+//! | source, in this order | knows |
 //! | --- | --- |
 //! | leases and boot exchanges of this rack | machines with addresses by DHCP |
-//! | addresses of concern `dhcp` | addresses that are declared or given for one MAC, also those that a system sets by itself |
-//! | the kernel's neighbours | hosts on a link of this rack, whatever their addresses are |
+//! | addresses of concern `dhcp` | addresses that are reserved for or given to one MAC, also those that a system sets itself |
+//! | the kernel's neighbour table | hosts on a link of this rack, with any address |
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,10 +21,10 @@ use crate::clock::Clock;
 use crate::neighbours;
 use crate::presence::Presence;
 
-/// How often the kernel is asked, at most.
+/// The least time between two readings of the kernel's table.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Knows which machine has an address.
+/// Finds the machine that has an address.
 #[derive(Debug)]
 pub struct Senders {
     presence: Arc<Presence>,
@@ -35,7 +36,7 @@ pub struct Senders {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The concern that `reserved` is of: addresses of one MAC each.
+    /// The concern that `reserved` was made from. `reserved`: addresses that belong to one MAC each.
     concern: Option<Arc<DhcpConcern>>,
     reserved: HashMap<IpAddr, Mac>,
     neighbours: HashMap<IpAddr, Mac>,
@@ -43,7 +44,7 @@ struct Known {
 }
 
 impl Senders {
-    /// Looks at these.
+    /// A lookup in these sources.
     #[must_use]
     pub fn new(
         presence: Arc<Presence>,

@@ -21,26 +21,27 @@ use crate::holder::{self, Protocol};
 
 /// Messages that wait while others are read, in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// The largest datagram.
+/// The largest datagram, in bytes.
 const LARGEST: usize = 65_536;
-/// Datagrams that are read before other tasks get their turn.
+/// The number of datagrams that are read before other tasks run.
 const IN_ONE_GO: usize = 64;
-/// Connections of one address at once. Further senders wait to be accepted.
+/// The most connections of one address. Further senders wait to be accepted.
 const CONNECTIONS: usize = 1024;
-/// Connections of one sender at once. Further ones are closed.
+/// The most connections of one sender. Further ones are closed.
 const OF_ONE: usize = 64;
-/// A sender that is gone is noticed after so long without a word.
+/// How long a silent connection stays unprobed.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// After a connection could not be accepted: this process has no file left for it.
+/// The pause after a connection could not be accepted, because this process has no free file descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Another remedy, besides the end of the program that has the port.
+/// Another remedy, besides ending the program that holds the port.
 const ADVICE: &str = "or have it listen on other addresses (rsyslog: `address` of imudp and imtcp)";
 
 impl Logs {
     /// Serves one address and port until cancelled.
+    /// Serves one address and port until cancelled.
     ///
     /// # Errors
-    /// The address cannot be bound, or the socket fails.
+    /// `io::Error`: the address cannot be bound, or the socket fails.
     pub async fn serve(&self, at: SocketAddr, health: &Health, stop: &CancellationToken) -> io::Result<()> {
         let taken = |protocol, error: &io::Error| holder::refused("syslog", protocol, at, error, ADVICE);
         let socket = bind(at).map_err(|error| taken(Protocol::Udp, &error))?;
@@ -91,7 +92,8 @@ impl Logs {
         }
     }
 
-    /// Takes the messages of a connection. A sender of too many is read more slowly: TCP lets it wait.
+    /// Takes the messages of a connection. If its sender sends too many, they are read more slowly: TCP makes the
+    /// sender wait.
     async fn connection(&self, mut stream: TcpStream, from: IpAddr) -> io::Result<()> {
         SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
         let (mut frames, mut buffer) = (Frames::default(), vec![0; 16 << 10]);

@@ -5,7 +5,7 @@
 //!
 //! | a segment goes | when |
 //! | --- | --- |
-//! | in order | each linked region has it, and it is an hour old: a region that was away for less catches up |
+//! | in order | each linked region has it, and it is an hour old: a region that was away for less receives the lines later |
 //! | the oldest | the spool is full, or the disk has little room left |
 //!
 //! Lines that no region has and that cannot be kept are counted for each machine. The count becomes a line of the machine's log.
@@ -22,16 +22,16 @@ use basalt_proto::rack_v1::LogLine;
 use crate::durable;
 use crate::spool::record;
 
-/// How large the spool may become.
+/// The limits of the spool's size.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// All segments together, bytes. A twentieth of the disk, if that is less.
+    /// The size of all segments together, in bytes. At most a twentieth of the disk.
     pub total: u64,
-    /// One segment, bytes.
+    /// The size of one segment, in bytes.
     pub segment: u64,
-    /// Bytes of the disk that stay free for facts and leases.
+    /// The bytes of the disk that stay free for facts and leases.
     pub reserve: u64,
-    /// For how long a segment is kept that the linked regions have.
+    /// How long a segment is kept after the linked regions have it.
     pub kept: Duration,
 }
 
@@ -41,15 +41,15 @@ impl Default for Limits {
     }
 }
 
-/// Machines whose lost lines are counted one by one.
+/// The most machines whose lost lines are counted separately.
 const COUNTED: usize = 4096;
-/// Readers whose places are remembered.
+/// The most readers whose positions are remembered.
 const CURSORS: usize = 8;
 
 #[derive(Debug)]
 struct Segment {
     first: u64,
-    /// The number after its last line.
+    /// The number of the line after its last one.
     next: u64,
     bytes: u64,
     path: PathBuf,
@@ -63,7 +63,7 @@ struct Cursor {
     offset: u64,
 }
 
-/// Lines that were lost, by machine. Those of unknown senders are counted together.
+/// The number of lost lines, by machine. Those of unknown senders are counted together.
 pub type Lost = BTreeMap<String, u64>;
 
 /// The spool. Blocks on the disk; [`super::writer`] gives it a thread.
@@ -79,17 +79,17 @@ pub struct LogSpool {
     writers: Lost,
     next: u64,
     durable: u64,
-    /// A region has everything up to here.
+    /// A region has all lines up to here.
     stored: u64,
     cursors: Vec<Cursor>,
     lost: Lost,
 }
 
 impl LogSpool {
-    /// Opens or creates the spool. Half of a line, which a crash leaves, is removed.
+    /// Opens or creates the spool. The part of a line that a crash left is removed.
     ///
     /// # Errors
-    /// The file system's.
+    /// `io::Error`: a file cannot be read or written.
     pub fn open(data_dir: &Path, mut limits: Limits) -> io::Result<Self> {
         let dir = data_dir.join("logs");
         durable::private_dir(&dir)?;
@@ -137,25 +137,25 @@ impl LogSpool {
         })
     }
 
-    /// Names this numbering.
+    /// The name of this numbering.
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Lines before this number are durable.
+    /// All lines before this number are durable.
     #[must_use]
     pub const fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// Bytes of lines that wait for [`LogSpool::sync`].
+    /// The bytes of lines that wait for [`LogSpool::sync`].
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
 
-    /// Numbers a line. It is durable, and delivered, after the next [`LogSpool::sync`].
+    /// Gives a line its number. It is durable, and delivered, after the next [`LogSpool::sync`].
     pub fn push(&mut self, mut line: LogLine) {
         line.seq = self.next;
         if record::encode(&mut self.pending, &line) {
@@ -169,15 +169,16 @@ impl LogSpool {
         count(&mut self.lost, machine, lines);
     }
 
-    /// Takes the counts of lines that were lost. [`LogSpool::sync`] has to succeed first.
+    /// Returns the counts of lost lines and resets them. [`LogSpool::sync`] has to succeed first.
     pub fn take_lost(&mut self) -> Lost {
         std::mem::take(&mut self.lost)
     }
 
-    /// Makes everything numbered so far durable.
+    /// Makes all numbered lines durable.
     ///
     /// # Errors
-    /// The file system's, or too little room: the lines since the last sync are lost, and their numbers are given again.
+    /// `io::Error`: a file cannot be written, or the disk has too little room. The lines since the last sync are lost,
+    /// and their numbers are used again.
     pub fn sync(&mut self) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -200,7 +201,7 @@ impl LogSpool {
         Ok(())
     }
 
-    /// Sees to it that facts have room on the disk before a line has.
+    /// Makes sure that the disk keeps room for facts after the lines are written.
     fn make_room(&mut self, bytes: u64) -> io::Result<()> {
         while disk(&self.dir)?.free < self.limits.reserve.saturating_add(bytes) {
             if self.segments.len() < 2 {
@@ -224,10 +225,11 @@ impl LogSpool {
         Ok(())
     }
 
-    /// Durable lines from this number on, in order, up to about this many bytes; from the oldest there is, when the number is lower.
+    /// Durable lines from this number on, in order, up to about this many bytes. Starts at the oldest line if the
+    /// number is lower.
     ///
     /// # Errors
-    /// The file system's.
+    /// `io::Error`: a segment cannot be read.
     pub fn read(&mut self, from: u64, max_bytes: usize) -> io::Result<Vec<LogLine>> {
         let (mut lines, mut seq, mut bytes) = (Vec::new(), from, 0);
         let known = self.cursors.iter().position(|cursor| cursor.seq == from);
@@ -263,10 +265,11 @@ impl LogSpool {
         Ok(lines)
     }
 
-    /// Some region has everything up to `any`, and each linked one up to `all`: old segments of it go.
+    /// Notes that some region has everything up to `any`, and each linked region everything up to `all`. Removes old
+    /// segments that are no longer needed.
     ///
     /// # Errors
-    /// The file system's.
+    /// `io::Error`: a segment cannot be removed.
     pub fn stored(&mut self, any: u64, all: u64) -> io::Result<()> {
         self.stored = self.stored.max(any.min(self.durable.saturating_sub(1)));
         while self.segments.len() > 1
@@ -279,7 +282,7 @@ impl LogSpool {
         Ok(())
     }
 
-    /// Bytes on disk and about to be.
+    /// The bytes on disk and in memory.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum::<u64>() + self.pending.len() as u64
@@ -306,7 +309,7 @@ fn count(lost: &mut Lost, machine: String, lines: u64) {
     *lost.entry(if is_counted { machine } else { String::new() }).or_default() += lines;
 }
 
-/// A file system's size and its free room, bytes.
+/// The size of a file system and its free room, in bytes.
 struct Disk {
     size: u64,
     free: u64,
@@ -317,7 +320,7 @@ fn disk(dir: &Path) -> io::Result<Disk> {
     Ok(Disk { size: it.f_blocks.saturating_mul(it.f_frsize), free: it.f_bavail.saturating_mul(it.f_frsize) })
 }
 
-/// How long ago the file was written. A clock that was set back makes it new.
+/// The time since the file was written. After the clock was set back, it is zero.
 fn age(path: &Path) -> io::Result<Duration> {
     Ok(SystemTime::now().duration_since(fs::metadata(path)?.modified()?).unwrap_or_default())
 }
@@ -346,7 +349,7 @@ fn create(dir: &Path, first: u64) -> io::Result<(Segment, File)> {
     Ok((Segment { first, next: first, bytes: 0, path }, file))
 }
 
-/// Reads a segment and cuts off what is not a record, or not the record that belongs there.
+/// Reads a segment and cuts it off at the first damaged record or wrong number.
 fn recover(path: PathBuf) -> io::Result<Segment> {
     let first = first_of(&path).unwrap_or(1);
     let content = fs::read(&path)?;

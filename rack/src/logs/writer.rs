@@ -1,4 +1,4 @@
-//! The thread of the spool of logs. It syncs the disk at most once a second, however many lines come.
+//! The thread of the log spool. It syncs the disk at most once a second, however many lines arrive.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -14,16 +14,16 @@ use crate::clock::Clock;
 use crate::disk::is_full;
 use crate::health::Health;
 
-/// Lines that wait for the thread.
+/// The most lines that wait for the thread.
 const QUEUE: usize = 16_384;
 /// The shortest time between two syncs.
 const SYNC: Duration = Duration::from_secs(1);
-/// Bytes of pending lines that are written before their second is over.
+/// The number of pending bytes that are written before their second is over.
 const PENDING: usize = 8 << 20;
 
 pub(super) enum Command {
     Push(Box<LogLine>),
-    /// So many lines of this machine could not be taken.
+    /// This many lines of the machine could not be queued.
     Lose(String, u64),
     Read {
         from: u64,
@@ -45,7 +45,7 @@ pub struct LogThread {
 }
 
 impl LogThread {
-    /// Makes durable what has come, and ends the thread.
+    /// Makes the queued lines durable, and ends the thread.
     pub async fn stop(self) {
         let stopped = tokio::task::spawn_blocking(move || {
             self.commands.send(Command::Stop).ok();
@@ -103,7 +103,7 @@ impl Writer {
         }
     }
 
-    /// When the pending lines are to be durable.
+    /// The time by which the pending lines must be durable.
     fn due(&self) -> Option<Instant> {
         let now = Instant::now();
         let due =

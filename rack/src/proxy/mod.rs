@@ -1,11 +1,12 @@
 //! The caching HTTP proxy: concern `proxy`, served by Squid as a child of the rack.
 //!
-//! | module | is |
+//! | module | content |
 //! | --- | --- |
-//! | [`squid_conf`] | the configuration that a concern asks for |
-//! | [`squid`] | the child |
+//! | [`squid_conf`] | the configuration for a concern |
+//! | [`squid`] | the child process |
 //!
-//! The concern knows no word of Squid's. The package of Squid may be missing: then the rack says so, and does everything else.
+//! The concern does not depend on Squid. If the package of Squid is missing, the rack reports that, and all other
+//! services run.
 
 pub mod squid;
 pub mod squid_conf;
@@ -31,17 +32,17 @@ use crate::spool::writer::Facts;
 use squid::{Running, Squid};
 use squid_conf::{Upstream, Wanted};
 
-/// How often the host's addresses, the program and the logs are looked at.
+/// How often to check the host's addresses, the program and the logs.
 const LOOK: Duration = Duration::from_secs(30);
 /// How long changes are gathered: the region may send several concerns at once.
 const GATHER: Duration = Duration::from_millis(200);
-/// How long Squid may take until it listens. It reads the index of its cache later.
+/// The longest wait until Squid listens. It reads the index of its cache later.
 const LISTEN: Duration = Duration::from_secs(20);
-/// Before Squid is started again: at first, and at most.
+/// The wait before Squid is started again: the first and the longest.
 const RESTART: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// After so many starts in vain, the cache may be the cause, and is emptied.
+/// After this many failed starts the cache may be the cause; it is emptied.
 const IN_VAIN: u32 = 3;
-/// Another remedy, besides the end of the program that has the port.
+/// Another remedy, besides ending the program that holds the port.
 const ADVICE: &str = "or turn the proxy off (proxy.enabled of Settings)";
 
 /// The proxy's settings.
@@ -49,11 +50,11 @@ const ADVICE: &str = "or turn the proxy off (proxy.enabled of Settings)";
 pub struct Options {
     /// The port on each served address.
     pub port: u16,
-    /// Squid; `None`: where packages install it.
+    /// Squid's program; `None`: where packages install it.
     pub program: Option<PathBuf>,
-    /// The directory of cache, logs and configuration.
+    /// The directory for cache, logs and configuration.
     pub dir: PathBuf,
-    /// The size of the cache, in bytes; `None`: by the disk.
+    /// The size of the cache, in bytes; `None`: decided by the free disk.
     pub cache_bytes: Option<u64>,
     /// The rack's name.
     pub name: String,
@@ -68,7 +69,7 @@ pub struct Proxy {
     told: Mutex<State>,
 }
 
-/// How the proxy is, for people.
+/// The state of the proxy, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Off,
@@ -76,7 +77,7 @@ enum State {
     Lacks(String),
 }
 
-/// A Squid that runs, and its configuration.
+/// A running Squid, and its configuration.
 #[derive(Debug)]
 struct Served {
     running: Running,
@@ -86,13 +87,13 @@ struct Served {
 }
 
 impl Proxy {
-    /// Serves nothing yet.
+    /// A proxy that serves nothing yet.
     #[must_use]
     pub fn new(options: Options, facts: Facts) -> Self {
         Self { options, served: watch::Sender::default(), facts, told: Mutex::new(State::Off) }
     }
 
-    /// Names the addresses that this rack serves.
+    /// Sets the addresses that this rack serves.
     pub fn set_own(&self, own: BTreeSet<IpAddr>) {
         self.served.send_if_modified(|served| {
             let is_news = *served != own;
@@ -101,7 +102,7 @@ impl Proxy {
         });
     }
 
-    /// Tells people, if it is news.
+    /// Reports the state if it has changed.
     fn tell(&self, state: State) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if *told == state {
@@ -118,7 +119,7 @@ impl Proxy {
         *told = state;
     }
 
-    /// Follows concern `proxy` until cancelled. `power` names BMCs, to which nobody is connected.
+    /// Follows concern `proxy` until cancelled. `power` names the BMCs, which the proxy must not connect to.
     pub async fn follow(
         self: Arc<Self>,
         mut view: watch::Receiver<Option<Arc<ProxyConcern>>>,
@@ -186,7 +187,7 @@ impl Proxy {
         }
     }
 
-    /// The configuration that is to be in force.
+    /// The configuration that should be in force.
     fn wanted(
         &self,
         concern: Option<&ProxyConcern>,
@@ -231,7 +232,7 @@ impl Proxy {
         Ok(served)
     }
 
-    /// Has a Squid that runs follow another configuration, and looks after its logs.
+    /// Makes a running Squid follow another configuration, and rotates its logs.
     async fn adapt(&self, served: &mut Served, wanted: Wanted) -> Result<(), String> {
         if served.squid.put_logs_aside() {
             served.running.reopen_logs();
@@ -261,7 +262,7 @@ impl Proxy {
     }
 }
 
-/// Waits until Squid ends, if one runs.
+/// Waits until the running Squid ends. Without one, waits for ever.
 async fn ended(served: &mut Option<Served>) -> String {
     match served {
         Some(served) => served.running.ended().await,
@@ -300,7 +301,7 @@ fn bmcs(power: Option<&PowerConcern>) -> Vec<IpNet> {
     networks.chain(addresses.map(IpNet::from)).collect()
 }
 
-/// A tenth of what is free on the disk, and at most 10 GiB.
+/// A tenth of the free disk, at most 10 GiB.
 fn by_disk(dir: &std::path::Path) -> u64 {
     let free = rustix::fs::statvfs(dir).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     (free / 10).clamp(64 << 20, 10 << 30)

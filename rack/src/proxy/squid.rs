@@ -1,8 +1,9 @@
-//! Squid as a child: found, given an account, started, told of a new configuration, ended.
+//! Squid as a child process: finding the program, its account, start, reconfiguration, end.
 //!
-//! Squid refuses to run as root. If the rack is root, the child gets the account that Squid's package made. `setpriv` (util-linux) takes the
-//! rack's capabilities away from it, and has the kernel kill it when the rack is killed. The kernel kills a child when the thread that started
-//! the child ends. So each child has a thread of its own, which waits.
+//! Squid refuses to run as root. If the rack is root, the child gets the account that Squid's package created.
+//! `setpriv` (util-linux) drops the rack's capabilities for it, and makes the kernel kill it when the rack is killed.
+//! The kernel also kills a child when the thread that started it ends. So each child has its own thread, which waits
+//! for it.
 
 use std::fs;
 use std::io;
@@ -18,9 +19,9 @@ use tokio::sync::watch;
 
 use crate::hash::sha256;
 
-/// The program, as packages install it. An account has no `sbin` in its PATH.
+/// The paths where packages install the program. An account has no `sbin` in its PATH.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/squid", "/usr/bin/squid"];
-/// Accounts that packages of Squid make: Debian's, Fedora's.
+/// The accounts that packages of Squid create: Debian's, Fedora's.
 const ACCOUNTS: [&str; 2] = ["proxy", "squid"];
 /// Advice for a host without Squid.
 pub const INSTALL: &str = "Squid is not installed: install the package `squid`, and disable its own service, which a rack does not use";
@@ -28,13 +29,13 @@ pub const INSTALL: &str = "Squid is not installed: install the package `squid`, 
 const PROFILES: &str = "/sys/kernel/security/apparmor/profiles";
 /// How long Squid may take to end.
 const END: Duration = Duration::from_secs(5);
-/// The size at which a log is put aside, in bytes.
+/// The size at which a log is rotated, in bytes.
 const LOG: u64 = 16 << 20;
 
-/// The program, or why there is none.
+/// The program, or the reason why there is none.
 ///
 /// # Errors
-/// Words about what to install.
+/// The package to install, as text.
 pub fn program(given: Option<&Path>) -> Result<PathBuf, String> {
     match given {
         Some(path) if path.is_file() => Ok(path.to_owned()),
@@ -47,7 +48,7 @@ pub fn program(given: Option<&Path>) -> Result<PathBuf, String> {
     }
 }
 
-/// Squid of this host, with a directory of its own.
+/// The host's Squid, with its own directory.
 #[derive(Debug, Clone)]
 pub struct Squid {
     program: PathBuf,
@@ -58,10 +59,10 @@ pub struct Squid {
 }
 
 impl Squid {
-    /// Makes the directory for the account that Squid is to run as.
+    /// Makes the directory for the account that Squid will run as.
     ///
     /// # Errors
-    /// The file system's; or the rack is root, and no other account is there for Squid.
+    /// `io::Error`: the directory cannot be made; or the rack is root, and there is no account for Squid.
     pub fn prepare(program: PathBuf, dir: &Path) -> io::Result<Self> {
         let account = match geteuid().is_root() {
             true => other_than_root(account()?),
@@ -75,7 +76,7 @@ impl Squid {
         Ok(Self { program, dir: dir.to_owned(), account, service: service(dir, uid) })
     }
 
-    /// The configuration in force.
+    /// The path of the configuration in force.
     fn file(&self) -> PathBuf {
         self.dir.join("squid.conf")
     }
@@ -96,23 +97,23 @@ impl Squid {
         command
     }
 
-    /// Puts a configuration in place, if Squid can read it.
+    /// Installs a configuration, if Squid can read it.
     ///
     /// # Errors
-    /// Squid's complaint, or the file system's.
+    /// `io::Error`: Squid's message, or the file cannot be written.
     pub fn configure(&self, text: &str) -> io::Result<()> {
         let new = self.dir.join("squid.conf.new");
         fs::write(&new, text)?;
-        // Squid's account reads it. Nothing in it is secret.
+        // Squid's account must read it. It contains no secrets.
         fs::set_permissions(&new, fs::Permissions::from_mode(0o644))?;
         run(&mut self.command(&new, &["-k", "parse"]))?;
         fs::rename(new, self.file())
     }
 
-    /// Makes the directories of the cache that are missing. `anew`: what is in it goes.
+    /// Makes the missing directories of the cache. `anew`: empties it first.
     ///
     /// # Errors
-    /// Squid's complaint, or the file system's.
+    /// `io::Error`: Squid's message, or a directory cannot be made or removed.
     pub fn make_cache(&self, anew: bool) -> io::Result<()> {
         if anew {
             match fs::remove_dir_all(self.dir.join("cache")) {
@@ -126,7 +127,7 @@ impl Squid {
     /// Starts Squid in the foreground.
     ///
     /// # Errors
-    /// The operating system's.
+    /// `io::Error`: the process or its thread cannot be started.
     pub fn start(&self) -> io::Result<Running> {
         let (tell, ended) = watch::channel(None);
         let (give, process) = std::sync::mpsc::channel();
@@ -147,7 +148,7 @@ impl Squid {
         Ok(Running { process, ended })
     }
 
-    /// Puts logs aside that have grown. True: Squid is to open them anew.
+    /// Rotates logs that have grown too large. True: Squid has to reopen them.
     #[must_use]
     pub fn put_logs_aside(&self) -> bool {
         let aside = |name: &&str| {
@@ -158,7 +159,7 @@ impl Squid {
         ["access.log", "cache.log"].iter().filter(|name| aside(name)).count() > 0
     }
 
-    /// The last complaint in its log, and a profile that may be the cause.
+    /// The last error in Squid's log, and an AppArmor profile that may be its cause.
     #[must_use]
     pub fn complaint(&self) -> String {
         let log = fs::read(self.dir.join("cache.log")).unwrap_or_default();
@@ -181,8 +182,8 @@ fn process_of(child: &Child) -> io::Result<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// The name that distinguishes this Squid from others of the host: letters and digits, 32 at most. Segments of shared memory have it. A killed
-/// Squid leaves them, and only its account can remove them.
+/// The name that distinguishes this Squid from others on the host: letters and digits, at most 32. Its shared memory
+/// segments have this name. A killed Squid leaves them, and only its account can remove them.
 fn service(dir: &Path, uid: u32) -> String {
     let hash = hex::encode(sha256(format!("{uid} {}", dir.display()).as_bytes()));
     format!("basalt{}", hash.get(..16).unwrap_or_default())
@@ -204,12 +205,12 @@ fn account() -> io::Result<(u32, u32)> {
     })
 }
 
-/// In a container, the account may be the one that runs already.
+/// In a container, Squid's account may be the one that the rack runs as.
 fn other_than_root(account: (u32, u32)) -> Option<(u32, u32)> {
     (account.0 != 0).then_some(account)
 }
 
-/// Runs Squid for a task that it ends after.
+/// Runs Squid for one task, after which it exits.
 fn run(command: &mut Command) -> io::Result<()> {
     let output = command.output().map_err(without_setpriv)?;
     match output.status.success() {
@@ -226,14 +227,14 @@ fn without_setpriv(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("setpriv (package util-linux) cannot be run: {error}"))
 }
 
-/// The last line of a log that says what is wrong, without its time.
+/// The last line of a log with an error, without its time.
 fn complaint(log: &str) -> String {
     let bad = log.lines().rev().find(|line| ["FATAL", "ERROR"].iter().any(|word| line.contains(word)));
     let line = bad.or_else(|| log.lines().last()).unwrap_or("it said nothing");
     line.split_once("| ").map_or(line, |(_, words)| words).to_owned()
 }
 
-/// A Squid that runs, until this is dropped.
+/// A running Squid. Dropping this ends it.
 #[derive(Debug)]
 pub struct Running {
     process: OwnedFd,
@@ -242,16 +243,16 @@ pub struct Running {
 
 impl Running {
     fn signal(&self, signal: Signal) {
-        // It has ended, or it gets the signal.
+        // The process has ended, or it gets the signal.
         pidfd_send_signal(&self.process, signal).ok();
     }
 
-    /// Has it read its configuration again. Clients that are connected stay so.
+    /// Makes it read its configuration again. Connected clients stay connected.
     pub fn reconfigure(&self) {
         self.signal(Signal::HUP);
     }
 
-    /// Has it open its logs again.
+    /// Makes it reopen its logs.
     pub fn reopen_logs(&self) {
         self.signal(Signal::USR1);
     }
@@ -264,10 +265,10 @@ impl Running {
         }
     }
 
-    /// Waits until it listens at all of these, or ends.
+    /// Waits until it listens at all of these addresses, or ends.
     ///
     /// # Errors
-    /// How it ended.
+    /// The way it ended, as text.
     pub async fn listens(&mut self, at: &[SocketAddr]) -> Result<(), String> {
         for &at in at {
             loop {

@@ -1,4 +1,4 @@
-//! The configuration of Squid for a rack's proxy: a pure function, so that the same wishes have the same text.
+//! The configuration of Squid for a rack's proxy. It is a pure function, so equal settings give equal text.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use basalt_proto::rack_v1::ProxyConcern;
 use ipnet::IpNet;
 
-/// Networks that the proxy connects to for nobody: this host, its links, and groups.
+/// Networks that the proxy never connects to: this host, its links, and multicast groups.
 const NEVER: [&str; 9] = [
     "0.0.0.0/8",
     "127.0.0.0/8",
@@ -20,10 +20,12 @@ const NEVER: [&str; 9] = [
     "ff00::/8",
 ];
 
-/// How long answers are kept, the first pattern that fits. Minutes at least, percent of the age, minutes at most.
+/// How long answers are kept; the first matching pattern counts. The numbers are: least minutes, percent of the age,
+/// most minutes.
 ///
-/// A path by hash or a package has one content for ever. The lists of a repository change together: each use asks the server whether they
-/// have changed, else a new list of files would name old packages. Archives that are no packages may change under their name.
+/// A path by hash, or a package, never changes its content. The lists of a repository change together, so each use asks
+/// the server if they have changed; otherwise a new list of files could name old packages. Archives that are not
+/// packages may change under the same name.
 const FRESHNESS: [&str; 4] = [
     r"-i /by-hash/ 129600 100% 129600",
     r"/(InRelease|Release(\.gpg)?|repomd\.xml|(Packages|Sources|Contents-[^/]*|Translation-[^/]*)(\.(gz|xz|bz2|zst))?)$ 0 0% 0 refresh-ims",
@@ -31,10 +33,10 @@ const FRESHNESS: [&str; 4] = [
     r". 0 20% 4320",
 ];
 
-/// Ports of destinations. TLS tunnels lead to the first alone.
+/// Ports of destinations. TLS tunnels may only go to the first one.
 const PORTS: &str = "443 80 1024-65535";
 
-/// The proxy that a rack's proxy asks.
+/// The proxy that this proxy forwards to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
     host: String,
@@ -42,7 +44,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Reads `http://HOST:PORT`. `None`: this is no such URL.
+    /// Parses `http://HOST:PORT`. `None`: the text is no such URL.
     #[must_use]
     pub fn parse(url: &str) -> Option<Self> {
         let authority = url.strip_prefix("http://")?.trim_end_matches('/');
@@ -60,27 +62,28 @@ impl Upstream {
     }
 }
 
-/// Everything that a configuration depends on.
+/// All inputs of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The name that errors are signed with.
+    /// The name that error pages show.
     pub name: String,
-    /// Addresses and port that clients connect to.
+    /// The addresses and port that clients connect to.
     pub listen: Vec<SocketAddr>,
     /// Networks whose hosts are served.
     pub clients: Vec<IpNet>,
-    /// Networks that are no destinations.
+    /// Networks that are forbidden as destinations.
     pub denied: Vec<IpNet>,
     /// The proxy that is asked instead of the servers.
     pub upstream: Option<Upstream>,
-    /// The directory of cache and logs.
+    /// The directory for cache and logs.
     pub dir: PathBuf,
     /// The size of the cache on disk, in MiB.
     pub cache_mib: u64,
 }
 
 impl Wanted {
-    /// Clients and forbidden destinations. `None`: no proxy is to run. `own` are this host's addresses, `bmcs` those of BMCs.
+    /// The clients and forbidden destinations. `None`: no proxy should run. `own` are this host's addresses, `bmcs`
+    /// those of BMCs.
     #[must_use]
     pub fn of(concern: &ProxyConcern, own: &[IpAddr], bmcs: &[IpNet]) -> Option<(Vec<IpNet>, Vec<IpNet>)> {
         let clients: Vec<IpNet> = concern.clients.iter().filter_map(|it| it.parse().ok()).collect();
@@ -98,7 +101,7 @@ impl Wanted {
         let dir = dir.display();
         let mut text = String::from("# Written by basalt-rack, which replaces it.\n");
         let mut line = |words: &dyn std::fmt::Display| {
-            // A String takes everything.
+            // Writing into a String cannot fail.
             let _ = writeln!(text, "{words}");
         };
         line(&format_args!("visible_hostname {name}"));
@@ -112,7 +115,7 @@ impl Wanted {
             line(&format_args!("acl inside dst {net}"));
         }
         line(&format_args!("acl web port {PORTS}\nacl tls port 443\nacl tunnel method CONNECT"));
-        // The lookup of a destination's name comes after what needs none.
+        // Rules that need the lookup of a destination's name come last.
         for rule in
             ["deny !clients", "deny manager", "deny !web", "deny tunnel !tls", "deny inside", "allow clients"]
         {
@@ -124,7 +127,7 @@ impl Wanted {
                 "cache_peer {host} parent {port} 0 no-query no-digest default connect-timeout=3 connect-fail-limit=3\nnever_direct allow all"
             ));
         }
-        // The size of objects counts for the cache_dir lines below it alone.
+        // The largest object size only applies to cache_dir lines below it.
         line(&format_args!(
             "maximum_object_size 8 GB\ncache_dir aufs {dir}/cache {cache_mib} 16 256\ncache_mem 64 MB\nmaximum_object_size_in_memory 1 MB"
         ));
