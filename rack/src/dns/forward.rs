@@ -1,14 +1,14 @@
-//! Questions of machines for names of others, asked of upstream servers (docs/decisions/087-dns-forwarder.md).
+//! Queries for names outside the rack's zones, sent to upstream servers (docs/decisions/087-dns-forwarder.md).
 //!
-//! [`Forward::ask`] answers at once from kept answers, or later, after a query. `basalt_dns::Forwarder` decides which; here are the
-//! clock, the sockets and the choice of servers:
+//! [`Forward::ask`] answers at once from the cache, or later, after a query. `basalt_dns::Forwarder` decides which.
+//! This module adds the clock, the sockets and the choice of servers:
 //!
 //! 1. Names below a delegation in our own zones go to its servers.
 //! 2. Names of a conditional forward go to its servers. The longest suffix counts.
 //! 3. All other names go to the upstream servers.
 //!
-//! The first server that answers counts. After a second without an answer the next server is asked as well. A server that failed twice
-//! is asked last for a while.
+//! The first server that answers is used. After a second without an answer the next server is asked as well. A server
+//! that failed twice is asked last for a while.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,7 +35,7 @@ pub use servers::{ServerState, nameservers};
 /// The port of DNS.
 pub const PORT: u16 = 53;
 
-/// Upstream servers, and the names that are asked of others.
+/// The upstream servers, and the names that other servers are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// Servers for all names without servers of their own. Empty: such questions are answered SERVFAIL.
@@ -46,8 +46,8 @@ pub struct Config {
     pub private: Private,
 }
 
-/// Names of the upstream servers that may have private addresses. A page of the internet could otherwise reach machines inside by
-/// giving its own name their addresses (DNS rebinding).
+/// The names from upstream servers that may have private addresses. Otherwise an internet page could reach internal
+/// machines by giving its own name their addresses (DNS rebinding).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Private {
     /// All names, for sites whose upstream servers have private names.
@@ -62,14 +62,14 @@ impl Default for Private {
     }
 }
 
-/// How long servers are waited for.
+/// The waits for upstream servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// Until the next server is asked as well.
+    /// The wait until the next server is asked as well.
     pub next: Duration,
-    /// Until clients are answered from an answer past its time (RFC 8767 §5).
+    /// The wait until clients are answered with an expired answer (RFC 8767 §5).
     pub stale: Duration,
-    /// Until the question has failed. Clients wait for five seconds themselves.
+    /// The wait until the question fails. Clients themselves wait five seconds.
     pub patience: Duration,
 }
 
@@ -108,10 +108,10 @@ impl Forward {
     /// A forwarder that sends its queries from the runtime of the caller.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// `io::Error`: the system has no random numbers.
     ///
     /// # Panics
-    /// The caller runs outside a runtime.
+    /// If the caller runs outside a tokio runtime.
     pub fn new(config: Config, limits: Limits, timing: Timing) -> io::Result<Arc<Self>> {
         let number = u64::from_be_bytes(exchange::random()?);
         Ok(Arc::new(Self {
@@ -123,7 +123,7 @@ impl Forward {
         }))
     }
 
-    /// Asks other servers from now on. A change drops all kept answers: other servers may know other names.
+    /// Sets the servers to ask. A change empties the cache: other servers may know other names.
     pub fn configure(&self, config: Config) {
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         if **current != config {
@@ -132,8 +132,8 @@ impl Forward {
         }
     }
 
-    /// Answers a question of a client: at once from what is kept, or when a server has answered. It may be called from any thread, and
-    /// `reply` is called from any.
+    /// Answers a client's question: at once from the cache, or when a server has answered. It may be called from any
+    /// thread, and calls `reply` in any thread.
     pub fn ask(
         self: &Arc<Self>,
         client: IpAddr,
@@ -148,19 +148,19 @@ impl Forward {
         }
     }
 
-    /// Figures since the start.
+    /// The counters since the start.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.core().counts()
     }
 
-    /// Kept answers, and the octets that they take, about.
+    /// The number of cached answers, and about how many octets they take.
     #[must_use]
     pub fn kept(&self) -> (usize, usize) {
         self.core().kept()
     }
 
-    /// The servers that were asked, with what is known of them.
+    /// The servers that were asked, with their states.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerState> {
         self.servers.states()
@@ -191,7 +191,7 @@ impl Forward {
     async fn query(&self, upstream: &Upstream, deadline: Instant) -> Outcome {
         let config = Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner));
         let route = Route::new(&config, upstream);
-        // At a site without the internet, each name would take its clients five seconds.
+        // At a site without internet access, each name would otherwise take its clients five seconds.
         let deadline = match self.servers.all_rest(&route.servers) {
             true => deadline.min(Instant::now() + self.timing.next),
             false => deadline,
@@ -227,11 +227,11 @@ impl Forward {
                     self.silent(late.map(|(server, _)| *server));
                     return route.judge(&upstream.key().name(), response);
                 }
-                // The server is there, and does not know this name.
+                // The server works, but does not know this name.
                 Err(Failure::Bad(_)) => self.servers.answered(server),
                 Err(Failure::Io(error)) => self.servers.failed(server, &error.to_string()),
             }
-            // The same question would have the same answer.
+            // The server would give the same answer again.
             order.retain(|other| *other != server);
             next = Instant::now();
         }
@@ -242,7 +242,7 @@ impl Forward {
     }
 }
 
-/// The clock of kept answers.
+/// The clock of the cache.
 fn now() -> std::time::Instant {
     Instant::now().into_std()
 }

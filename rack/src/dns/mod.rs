@@ -1,6 +1,8 @@
-//! DNS for machines (RFC 1034, 1035): the zones of the region are answered from memory, whether or not a region is there.
+//! DNS for machines (RFC 1034, 1035): the region's zones are answered from memory, whether or not a region is
+//! connected.
 //!
-//! Other names are asked of other servers ([`forward`]). [`Dns`] is shared by all addresses. [`Dns::serve`] answers at one address, by UDP and TCP (RFC 7766).
+//! Other names are forwarded to other servers ([`forward`]). All addresses share one [`Dns`]. [`Dns::serve`] answers at
+//! one address, by UDP and TCP (RFC 7766).
 
 pub mod forward;
 mod secondaries;
@@ -29,14 +31,14 @@ use forward::{Config, Forward, PORT, Timing, nameservers};
 use secondaries::Notifier;
 use zones::Held;
 
-/// The file that names the servers of this host (resolv.conf(5)).
+/// The file with the name servers of this host (resolv.conf(5)).
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// How often it is looked which servers the host names.
+/// How often that file is read.
 const HOST: Duration = Duration::from_secs(60);
-/// Zones that are copied at once.
+/// The most zones that are copied at once.
 const TRANSFERS: usize = 16;
-/// Another remedy, besides the end of the program that has the port.
+/// Another remedy, besides ending the program that holds the port.
 const ADVICE: &str = "or have it leave this address alone (dnsmasq: `except-interface`)";
 
 /// The DNS service of a rack.
@@ -46,17 +48,18 @@ pub struct Dns {
     others: Arc<Forward>,
     /// The addresses that this rack answers at.
     own: ArcSwap<BTreeSet<IpAddr>>,
-    /// A place for each zone that is copied.
+    /// A permit for each zone transfer.
     transfers: Semaphore,
     notifier: Notifier,
     telling: Mutex<()>,
 }
 
 impl Dns {
-    /// A service without zones, which asks the servers of this host. It tells facts of secondaries. Its queries are sent from the runtime that this is called in.
+    /// A service without zones, which asks the servers of this host. It reports facts about secondaries. Queries run in
+    /// the runtime of the caller.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// `io::Error`: the system has no random numbers.
     pub fn new(facts: Facts) -> io::Result<Self> {
         let others = Forward::new(of_host(&BTreeSet::new()), Limits::default(), Timing::default())?;
         let (transfers, notifier) = (Semaphore::new(TRANSFERS), Notifier::new(facts));
@@ -64,7 +67,7 @@ impl Dns {
         Ok(Self { held: ArcSwap::default(), others, own: ArcSwap::default(), transfers, notifier, telling })
     }
 
-    /// Names the addresses at which this rack answers.
+    /// Sets the addresses at which this rack answers.
     pub fn set_own(&self, own: BTreeSet<IpAddr>) {
         if **self.own.load() != own {
             self.own.store(Arc::new(own));
@@ -73,7 +76,7 @@ impl Dns {
         }
     }
 
-    /// Follows concern `dns`, and looks now and then at the servers that this host names.
+    /// Follows concern `dns`, and reads this host's name servers now and then.
     pub async fn follow(
         self: Arc<Self>,
         mut view: watch::Receiver<Option<Arc<DnsConcern>>>,
@@ -91,7 +94,7 @@ impl Dns {
             };
             let concern = view.borrow_and_update().clone().filter(|_| is_new);
             let dns = Arc::clone(&self);
-            // A large zone takes a while to be made.
+            // A large zone takes some time to build.
             let configured = tokio::task::spawn_blocking(move || match concern {
                 Some(concern) => dns.configure(&concern),
                 None => dns.choose_servers(),
@@ -101,7 +104,7 @@ impl Dns {
         }
     }
 
-    /// Answers from these zones from now on, and asks these servers.
+    /// Sets the zones to answer from and the servers to ask.
     fn configure(&self, concern: &DnsConcern) {
         let (held, left_out) = Held::new(concern, &self.held.load());
         for why in left_out {
@@ -111,16 +114,16 @@ impl Dns {
         self.choose_servers();
     }
 
-    /// Asks the servers of the concern from now on, or the servers that this host names now.
+    /// Sets the servers to ask: those of the concern, or else those of this host.
     fn choose_servers(&self) {
         let (held, own) = (self.held.load(), self.own.load());
         self.others
             .configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, &own) });
     }
 
-    /// Has the secondaries told of the zones that are held now. A rack that answers nowhere has nothing to copy.
+    /// Starts notifying the secondaries of the current zones. A rack without addresses has none that could be copied.
     fn tell_secondaries(&self) {
-        // Both callers load the view in their turn, so the last one has the newest.
+        // Both callers load the view under the lock, so the last one has the newest.
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, own) = (self.held.load(), self.own.load());
         self.notifier.keep(if own.is_empty() { &[] } else { &held.copies });
@@ -129,7 +132,7 @@ impl Dns {
     /// Serves one address until cancelled.
     ///
     /// # Errors
-    /// The address cannot be bound.
+    /// `io::Error`: the address cannot be bound.
     pub async fn serve(
         self: &Arc<Self>,
         at: SocketAddr,
@@ -147,30 +150,31 @@ impl Dns {
         }
     }
 
-    /// The answer to a query, if it needs nobody else; else the question to ask others.
+    /// The answer to a query, or the question to forward.
     fn answer(&self, query: &[u8], peer: IpAddr, transport: Transport) -> Answer {
         let held = self.held.load();
         answer(&held.zones, query, transport, held.may_recurse(peer))
     }
 
-    /// The answer to a query that is signed, or asks for a whole zone.
+    /// The answer to a query that is signed, or that asks for a whole zone.
     fn answer_secondary(&self, query: &[u8], peer: IpAddr, transport: Transport) -> Served {
         let held = self.held.load();
         held.secondaries.answer(&held.zones, query, peer, transport, unix())
     }
 
-    /// Has others answer a question of this client. `reply` is called with the answer, now or within some seconds.
+    /// Forwards a client's question. `reply` is called with the answer, at once or within some seconds.
     fn forward(&self, question: Question, peer: IpAddr, reply: impl FnOnce(Vec<u8>) + Send + 'static) {
         self.others.ask(peer, question, reply);
     }
 }
 
-/// Seconds since 1970, as secondaries count them.
+/// Seconds since 1970, as in the signatures of secondaries.
 fn unix() -> u64 {
     u64::try_from(wall_ms() / 1000).unwrap_or(0)
 }
 
-/// The servers for names of no domain: the declared servers, else the servers of this host. A rack that asks itself gets no answer.
+/// The servers for names of no domain: the declared servers, or else those of this host. A rack that asks itself gets
+/// no answer.
 fn upstream(declared: &[IpAddr], own: &BTreeSet<IpAddr>) -> Config {
     if declared.is_empty() {
         return of_host(own);

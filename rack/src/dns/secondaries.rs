@@ -1,7 +1,8 @@
-//! Tells secondaries that a zone has changed (RFC 1996), and looks whether they hold it.
+//! Notifies secondaries of changed zones (RFC 1996), and checks that they copy them.
 //!
-//! A task for each secondary and zone: NOTIFY is sent a second after a change, and again until it is acknowledged. Then the secondary is asked
-//! for its serial until it has that of the zone. From then on it is asked now and then, and a secondary that is behind is told again.
+//! There is a task for each secondary and zone. It sends NOTIFY a second after a change, and again until it is
+//! acknowledged. Then it asks the secondary for its serial until that is the zone's. From then on it asks now and then;
+//! a secondary that is behind is notified again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -22,16 +23,16 @@ use super::zones::Copy;
 use crate::facts::{health, remark};
 use crate::spool::writer::Facts;
 
-/// How long things take.
+/// The waits and intervals.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
-    /// Changes within this time are told together.
+    /// Changes within this time are notified together.
     coalesce: Duration,
-    /// For how long an answer is waited for, try by try (RFC 1996 §3.6).
+    /// The wait for an answer, try by try (RFC 1996 §3.6).
     patience: [Duration; 5],
     /// Pauses before a secondary that has acknowledged is asked for its serial.
     copying: [Duration; 6],
-    /// How often a secondary is looked at that nobody has news for.
+    /// How often a secondary is checked while its zone does not change.
     look: Duration,
 }
 
@@ -54,13 +55,13 @@ const PACE: Pace = Pace {
     ],
     look: Duration::from_secs(300),
 };
-/// Questions to one secondary at once. A silent secondary holds up no other.
+/// The most questions to one secondary at once. A silent secondary does not delay others.
 const AT_ONCE: usize = 8;
-/// Datagrams that are read in search of an answer. Others are strangers' guesses.
+/// The most datagrams read while waiting for an answer. Others are guesses of strangers.
 const MAX_GUESSES: usize = 16;
-/// The word about a secondary that is not behind.
+/// The message about a secondary that is not behind.
 const HOLDS: &str = "it holds the zones as they are";
-/// The longest answer that is read.
+/// The longest answer that is read, in bytes.
 const DATAGRAM: usize = 4096;
 
 /// The tasks of all secondaries.
@@ -96,7 +97,7 @@ impl Notifier {
         Self { servers: Mutex::default(), facts, pace: PACE }
     }
 
-    /// Has exactly these copies told of changes from now on.
+    /// Sets the copies whose changes are notified.
     pub(super) fn keep(&self, copies: &[Copy]) {
         let mut by_server: BTreeMap<&str, Vec<&Copy>> = BTreeMap::new();
         for copy in copies {
@@ -108,7 +109,7 @@ impl Notifier {
             let new =
                 || Server { state: Arc::new(State::new(name, self.facts.clone())), zones: HashMap::new() };
             let Server { state, mut zones } = before.remove(name).unwrap_or_else(new);
-            // Before any task can tell of a zone.
+            // Before any task can report about a zone.
             state.hold(copies.iter().map(|copy| copy.origin.clone()).collect());
             let told = copies.into_iter().map(|copy| {
                 let told = zones.remove(&copy.origin).unwrap_or_else(|| self.begin(copy, &state));
@@ -135,7 +136,7 @@ impl Notifier {
     }
 }
 
-/// How the copies of one secondary are, and the last word about it.
+/// The states of one secondary's copies, and the last report about it.
 #[derive(Debug)]
 struct State {
     server: String,
@@ -146,13 +147,13 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Zones {
-    /// The zones that it copies, and how each copy is. `None`: nobody has looked.
+    /// The zones that it copies, and the state of each copy. `None`: not checked yet.
     copies: BTreeMap<Name, Option<Result<(), String>>>,
     told: Option<Result<(), String>>,
 }
 
 impl Zones {
-    /// The word for all zones. `None`: nobody has looked at some of them, and the others are as they should be.
+    /// The report for all zones. `None`: some of them are not checked yet, and the others are current.
     fn word(&self) -> Option<Result<(), String>> {
         let mut behind =
             self.copies.iter().filter_map(|(zone, copy)| Some((zone, copy.as_ref()?.as_ref().err()?)));
@@ -173,7 +174,7 @@ impl State {
         Self { server: server.to_owned(), facts, places, zones: Mutex::default() }
     }
 
-    /// The secondary copies exactly these zones from now on. If it copies none, all that was said of it is taken back.
+    /// Sets the zones that the secondary copies. If there are none, the reports about it are withdrawn.
     fn hold(&self, zones: BTreeSet<Name>) {
         self.change(|before| {
             let kept = |zone: Name| {
@@ -184,7 +185,7 @@ impl State {
         });
     }
 
-    /// Notes how the copy of a zone is. A zone that is copied no more may end late.
+    /// Notes the state of a zone's copy. A task of a zone that is no longer copied may end late.
     fn note(&self, zone: &Name, state: Result<(), String>) {
         self.change(|zones| {
             if let Some(copy) = zones.copies.get_mut(zone) {
@@ -193,7 +194,7 @@ impl State {
         });
     }
 
-    /// Tells of the secondary if there is something new.
+    /// Reports about the secondary if its state has changed.
     fn change(&self, change: impl FnOnce(&mut Zones)) {
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut zones);
@@ -237,13 +238,13 @@ async fn follow(mut copy: watch::Receiver<Copy>, server: Arc<State>, pace: Pace)
     }
 }
 
-/// Tells a secondary until it holds the zone. `look`: it is asked first, for it may hold it.
+/// Notifies a secondary until it has the zone. `look`: asks it first, because it may have the zone already.
 ///
 /// # Errors
-/// Why it does not hold it, in words.
+/// The reason why it does not have the zone, as text.
 async fn bring(copy: &Copy, places: &Semaphore, pace: &Pace, look: bool) -> Result<(), String> {
     let serial = copy.serial;
-    // A rack that is away from its region is behind itself.
+    // A rack without its region may itself be behind.
     let holds = |held: Option<u32>| held.is_some_and(|held| held == serial || is_newer(held, serial));
     if look && holds(ask(copy, places, pace, Asked::serial).await.unwrap_or_default()) {
         return Ok(());
@@ -258,7 +259,7 @@ async fn bring(copy: &Copy, places: &Semaphore, pace: &Pace, look: bool) -> Resu
         }
     }
     match last? {
-        // Without the numbers: each change of the zone would be a fact.
+        // Without the serial numbers: with them, each change of the zone would be a new fact.
         Some(held) => {
             tracing::debug!(server = copy.server, held, serial, "a secondary is behind");
             Err("it holds an older version of the zone".to_owned())
@@ -270,10 +271,10 @@ async fn bring(copy: &Copy, places: &Semaphore, pace: &Pace, look: bool) -> Resu
 /// Makes a question.
 type Make = fn(&Name, &TsigKey, u16, u64) -> Asked;
 
-/// Sends a question until it is answered. Returns the serial of the answer, if it has one.
+/// Sends a question until it is answered. Returns the serial in the answer, if there is one.
 ///
 /// # Errors
-/// There is no answer, or one that is of no use: why, in words.
+/// The reason why there is no usable answer, as text.
 async fn ask(copy: &Copy, places: &Semaphore, pace: &Pace, make: Make) -> Result<Option<u32>, String> {
     let mut problem = "it does not answer".to_owned();
     for patience in pace.patience {
@@ -285,7 +286,7 @@ async fn ask(copy: &Copy, places: &Semaphore, pace: &Pace, make: Make) -> Result
             Ok(Err(error)) => problem = format!("it does not answer: {error}"),
             Err(_) => {}
         }
-        // The place is free again while nothing is waited for but time.
+        // Release the permit before a wait that needs no socket.
         drop(place);
         sleep_until(deadline).await;
     }
@@ -328,7 +329,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(50);
 
-    /// Waits until this is the last word about the secondary.
+    /// Waits until this is the last report about the secondary.
     async fn until(facts: &Facts, ok: bool, words: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -359,7 +360,7 @@ mod tests {
         let zones = Zones::from_iter([Arc::new(zone)]);
         let mut allowed = Secondaries::default();
         allowed.allow(&origin, vec![secondary.clone()]);
-        // It answers NOTIFY with NOTIMP, and holds serial 7.
+        // It answers NOTIFY with NOTIMP, and has serial 7.
         let played = tokio::spawn(async move {
             let mut query = [0; 512];
             while let Ok((length, peer)) = socket.recv_from(&mut query).await {

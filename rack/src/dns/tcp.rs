@@ -15,15 +15,15 @@ use tokio::task::JoinSet;
 
 use super::{Dns, unix};
 
-/// Connections of one address at once. Further clients wait to be accepted.
+/// The most connections of one address. Further clients wait to be accepted.
 const CONNECTIONS: usize = 256;
-/// Connections of one client at once. Further ones are closed.
+/// The most connections of one client. Further ones are closed.
 const OF_ONE: usize = 16;
-/// A connection on which nothing is said for so long is closed (RFC 7766 §6.2.3).
+/// A connection is closed after this time without a query (RFC 7766 §6.2.3).
 const IDLE: Duration = Duration::from_secs(10);
-/// A zone is copied within this time, or the connection is closed. Each message of it has [`IDLE`].
+/// The longest time for a zone transfer. Each message of it has [`IDLE`].
 const WHOLE: Duration = Duration::from_secs(600);
-/// After a connection could not be accepted: this process has no file left for it.
+/// The pause after a connection could not be accepted, because this process has no free file descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers connections for ever.
@@ -78,7 +78,7 @@ impl Drop for Own {
     }
 }
 
-/// Answers the queries of one connection, in their order.
+/// Answers the queries of one connection in their order.
 async fn talk(dns: &Dns, mut stream: TcpStream, peer: IpAddr) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (reader, mut writer) = stream.split();
@@ -114,7 +114,7 @@ async fn talk(dns: &Dns, mut stream: TcpStream, peer: IpAddr) -> io::Result<()> 
     }
 }
 
-/// Sends a zone. Too many others that copy at once are waited for as long as for a slow client.
+/// Sends a zone. It waits for a permit only as long as for a slow client.
 async fn copy(dns: &Dns, mut transfer: Transfer, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     let _place = tokio::time::timeout(IDLE, dns.transfers.acquire()).await?.map_err(io::Error::other)?;
     let mut messages = transfer.messages();

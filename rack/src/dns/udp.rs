@@ -12,23 +12,25 @@ use tokio::task::JoinSet;
 
 use super::Dns;
 
-/// Queries that wait while others are answered, in bytes.
+/// The receive buffer for waiting queries, in bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
 /// The largest query that is read. A query is one question and an OPT record.
 const LARGEST: usize = 4096;
-/// Queries that are answered before other tasks get their turn.
+/// The number of queries that are answered before other tasks run.
 const IN_ONE_GO: usize = 64;
 
-/// Sockets of one address, at most.
+/// The most sockets of one address.
 const SOCKETS: usize = 4;
 
-/// A socket for each processor. The kernel gives all queries of one client's port to the same one (SO_REUSEPORT, socket(7)).
+/// A socket for each processor. The kernel sends all queries from one client port to the same one (SO_REUSEPORT,
+/// socket(7)).
 pub(super) fn bind(at: SocketAddr) -> io::Result<Vec<UdpSocket>> {
     let count = available_parallelism().map_or(1, |it| it.get().min(SOCKETS));
     (0..count).map(|number| socket(at, number > 0)).collect()
 }
 
-/// The first socket is bound unshared, so that it gets no port that another program has. The others join it.
+/// The first socket is bound without sharing, so that it cannot take a port of another program. The others share its
+/// port.
 fn socket(at: SocketAddr, joins: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -60,7 +62,7 @@ async fn answer(dns: &Arc<Dns>, socket: &Arc<UdpSocket>) -> io::Result<()> {
             match socket.try_recv_from(&mut buffer) {
                 Ok((length, peer)) => take(dns, socket, buffer.get(..length).unwrap_or_default(), peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // An answer met a port that is closed: the error is the one before, of no query.
+                // An earlier answer reached a closed port. The error belongs to that answer, not to a query.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error),
             }

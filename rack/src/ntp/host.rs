@@ -1,4 +1,4 @@
-//! The NTP servers in the files of this host's own NTP daemon. The rack asks them if Settings name none.
+//! The NTP servers in the configuration of this host's own NTP daemon. The rack asks them if the Settings name none.
 //!
 //! | daemon | files | servers |
 //! | --- | --- | --- |
@@ -10,7 +10,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Servers that are asked at most.
+/// The most servers that are asked.
 const MOST: usize = 8;
 
 /// The servers of the first daemon in the table that has some.
@@ -41,7 +41,7 @@ fn found(etc: &Path) -> Vec<String> {
     servers
 }
 
-/// Servers of chrony and ntpd. A reference clock of ntpd has an address of 127.127.0.0/16.
+/// The servers of chrony and ntpd. A reference clock of ntpd has an address in 127.127.0.0/16.
 fn directives(text: &str) -> Vec<String> {
     let server = |line: &str| {
         let mut words = line.split_whitespace();
@@ -52,7 +52,7 @@ fn directives(text: &str) -> Vec<String> {
     text.lines().filter_map(server).collect()
 }
 
-/// Servers of systemd-timesyncd. An empty assignment forgets those before it.
+/// The servers of systemd-timesyncd. An empty assignment clears the earlier ones.
 fn keys(text: &str) -> Vec<String> {
     let of = |key: &str| {
         let mut servers: Vec<String> = Vec::new();

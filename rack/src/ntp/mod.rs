@@ -25,30 +25,30 @@ use crate::holder::{self, Protocol};
 use crate::spool::writer::Facts;
 use wire::{Socket, wall};
 
-/// For how long a report counts: the wall clock may be set at any moment.
+/// How long a report is used: the wall clock may be set at any moment.
 const REPORT: Duration = Duration::from_secs(1);
-/// How often people are told of the clock.
+/// How often the state of the clock is reported.
 const TELL: Duration = Duration::from_secs(5);
-/// How often people are told other figures of a server.
+/// How often changed figures of a server are reported.
 const AGAIN: Duration = Duration::from_secs(600);
-/// Another remedy, besides the end of the program that has the port.
+/// Another remedy, besides ending the program that holds the port.
 const ADVICE: &str = "or have it serve no time (chrony: `port 0`)";
 /// How often the host's own files are read.
 const HOST: Duration = Duration::from_secs(60);
 
-/// Counts since the start.
+/// The counters since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Datagrams by what became of them: `answered`, `warned`, or why they were dropped.
+    /// Datagrams by result: `answered`, `warned`, or the reason for dropping them.
     pub requests: BTreeMap<&'static str, u64>,
 }
 
-/// Time for machines. It is shared by all addresses.
+/// The NTP service. All addresses share it.
 #[derive(Debug)]
 pub struct Ntp {
     monitor: Mutex<Monitor>,
     responder: Mutex<Responder>,
-    /// The last report, and when it was made.
+    /// The last report, and the time when it was made.
     report: Mutex<Option<(Duration, Report)>>,
     counts: Mutex<Counts>,
     /// Settings declare that there is no NTP server.
@@ -58,7 +58,7 @@ pub struct Ntp {
     told: Mutex<BTreeMap<String, Told>>,
 }
 
-/// The last words about a server.
+/// The last report about a server.
 #[derive(Debug)]
 struct Told {
     state: Discriminant<SourceState>,
@@ -71,7 +71,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ntp {
-    /// Knows no server yet.
+    /// A service without servers.
     #[must_use]
     pub fn new(facts: Facts) -> Self {
         let health = Health::new("time".to_owned(), facts.clone());
@@ -87,7 +87,7 @@ impl Ntp {
         }
     }
 
-    /// Names the addresses at which this rack answers.
+    /// Sets the addresses at which this rack answers.
     pub fn set_own(&self, own: BTreeSet<IpAddr>) {
         lock(&self.monitor).set_own(own);
     }
@@ -98,7 +98,7 @@ impl Ntp {
         lock(&self.counts).clone()
     }
 
-    /// The NTP servers, as they are now.
+    /// The NTP servers, with their current states.
     #[must_use]
     pub fn sources(&self) -> Vec<SourceReport> {
         lock(&self.monitor).sources(wire::now())
@@ -110,7 +110,7 @@ impl Ntp {
         self.look(Report::clone)
     }
 
-    /// Looks at a report that is new enough.
+    /// Passes a recent report to a closure.
     fn look<T>(&self, take: impl FnOnce(&Report) -> T) -> T {
         let now = wire::now();
         let mut known = lock(&self.report);
@@ -120,7 +120,7 @@ impl Ntp {
             return take(report);
         }
         let mut report = lock(&self.monitor).report(now);
-        // A region's word is a minute's guess, and better than no server's.
+        // The region's time is only a rough reference, but better than none.
         if matches!(self.facts.clock().is_right(), Some(Err(_))) {
             report.distrust();
         }
@@ -128,13 +128,13 @@ impl Ntp {
         take(report)
     }
 
-    /// Forgets the report after a new measurement, and tells people.
+    /// Drops the report after a new measurement, and reports the new state.
     fn renew(&self) {
         *lock(&self.report) = None;
         self.tell();
     }
 
-    /// Tells people how the clock is, once each server has been asked.
+    /// Reports the state of the clock, once each server has been asked.
     fn tell(&self) {
         let sources = self.sources();
         self.tell_of_sources(&sources);
@@ -149,7 +149,7 @@ impl Ntp {
         }
     }
 
-    /// Tells people how each server is: at once if its state is another, else seldom, as its figures always change.
+    /// Reports the state of each server: at once if it changes, otherwise rarely, since the figures always change.
     fn tell_of_sources(&self, sources: &[SourceReport]) {
         let (mut told, now) = (lock(&self.told), wire::now().since_boot);
         told.retain(|name, _| {
@@ -172,7 +172,7 @@ impl Ntp {
         }
     }
 
-    /// Follows concern `time`: asks its servers, or the servers of this host.
+    /// Follows concern `time`: asks its servers, or those of this host.
     pub async fn follow(
         self: Arc<Self>,
         mut view: watch::Receiver<Option<Arc<TimeConcern>>>,
@@ -205,7 +205,7 @@ impl Ntp {
         }
     }
 
-    /// Asks these servers and no others from now on.
+    /// Sets the servers to ask.
     fn ask(
         self: &Arc<Self>,
         servers: &[String],
@@ -261,7 +261,7 @@ impl Ntp {
                     };
                     *lock(&self.counts).requests.entry(outcome).or_default() += 1;
                     if let Some(reply) = reply {
-                        // A client whose answer is lost asks again.
+                        // If the answer is lost, the client asks again.
                         socket.send(from, |sent| reply.sent_at(sent));
                     }
                 },
@@ -276,7 +276,7 @@ mod tests {
     use crate::clock::{Clock, wall_ms};
     use crate::spool::{Limits, writer};
 
-    /// NTP without servers, and the facts that it tells.
+    /// A service without servers, and the facts that it reports.
     fn alone(dir: &std::path::Path) -> (Ntp, Facts) {
         let (facts, _) = writer::start(dir, Limits::default(), Clock::default()).unwrap();
         (Ntp::new(facts.clone()), facts)

@@ -1,4 +1,4 @@
-//! Asks one NTP server again and again.
+//! Asks one NTP server repeatedly.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::wire::{self, Socket};
 use super::{Ntp, lock};
 
-/// The longest that a name may take to be resolved.
+/// The longest time to resolve a name.
 const LOOKUP: Duration = Duration::from_secs(10);
-/// The longest that an answer may take: a later one would measure nothing.
+/// The longest wait for an answer: a later one would measure nothing.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// Asks a server until cancelled, or until it refuses.
 pub(super) async fn poll(ntp: Arc<Ntp>, name: String, stop: CancellationToken) {
-    // After a failure, the next address of the name is asked.
+    // After a failure, the next address of the name is used.
     let mut failures = 0;
     loop {
         let asked = tokio::select! {
@@ -39,7 +39,7 @@ pub(super) async fn poll(ntp: Arc<Ntp>, name: String, stop: CancellationToken) {
     }
 }
 
-/// Asks once, at the address of this number.
+/// Asks once, at the address with this number.
 async fn ask(ntp: &Ntp, name: &str, number: usize) -> Result<(), SourceState> {
     let unreachable = |error: io::Error| SourceState::Unreachable(error.to_string());
     let address = resolve(name, number).await?;
@@ -48,7 +48,7 @@ async fn ask(ntp: &Ntp, name: &str, number: usize) -> Result<(), SourceState> {
     aws_lc_rs::rand::fill(&mut nonce).map_err(|_| unreachable(io::Error::other("no random numbers")))?;
     let nonce = u64::from_ne_bytes(nonce);
     let request = lock(&ntp.monitor).ask(name, address.ip(), nonce, wire::now());
-    // It is a server no more: this task is about to be cancelled.
+    // The server was removed: this task is about to be cancelled.
     let Some(request) = request else { return Ok(()) };
     socket.ask(&request).await.map_err(unreachable)?;
     let answer = async {
@@ -63,7 +63,7 @@ async fn ask(ntp: &Ntp, name: &str, number: usize) -> Result<(), SourceState> {
     tokio::time::timeout(ANSWER, answer).await.unwrap_or(Err(SourceState::Silent))
 }
 
-/// An address of a server.
+/// The address of a server with this number, modulo the number of its addresses.
 async fn resolve(name: &str, number: usize) -> Result<SocketAddr, SourceState> {
     let unreachable = |why: &str| SourceState::Unreachable(format!("its name cannot be resolved: {why}"));
     let found = tokio::time::timeout(LOOKUP, tokio::net::lookup_host((name, PORT))).await;

@@ -1,4 +1,5 @@
-//! Sockets whose datagrams come with the moment of their arrival (SO_TIMESTAMPNS, socket(7)): a task that is scheduled late makes no error in it.
+//! Sockets that deliver datagrams with their arrival times (SO_TIMESTAMPNS, socket(7)): a late task causes no
+//! measurement error.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,14 +14,14 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Datagrams that are read before the first of them is answered.
+/// The most datagrams that are read before the first one is answered.
 const BATCH: usize = 64;
-/// Octets that are read of one: authentication and extension fields are not.
+/// The number of octets read of each: authentication and extension fields are not needed.
 const DATAGRAM: usize = 128;
-/// A datagram that arrived longer ago, or later than now, came while the clock was set.
+/// A datagram that seems to be older than this, or from the future, arrived while the clock was set.
 const WAITED: i64 = 1_000_000_000;
 
-/// A datagram: when it arrived, from where, and its first octets.
+/// A datagram: its arrival time, its sender, and its first octets.
 pub(super) type Arrived = (Now, SocketAddr, Vec<u8>);
 
 fn since(zero: Timespec) -> Duration {
@@ -43,7 +44,7 @@ pub(super) fn now() -> Now {
 pub(super) struct Socket(UdpSocket);
 
 impl Socket {
-    /// A socket of this address. Call it within a runtime.
+    /// A socket with this address. It must be called within a runtime.
     pub(super) fn bind(at: SocketAddr) -> io::Result<Self> {
         let socket = std::net::UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
@@ -51,7 +52,7 @@ impl Socket {
         UdpSocket::from_std(socket).map(Self)
     }
 
-    /// A socket of any port, which hears this peer alone.
+    /// A socket on any port that only receives from this peer.
     pub(super) async fn connect(to: SocketAddr) -> io::Result<Self> {
         let any: IpAddr = match to {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -71,7 +72,7 @@ impl Socket {
                 match self.0.try_io(Interest::READABLE, || self.read()) {
                     Ok(arrived) => batch.push(arrived),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // An ICMP error of an earlier answer is told here. On a socket of one peer it is the peer's.
+                    // The error is an ICMP message about an earlier answer. On a connected socket it is about the peer.
                     Err(error) if self.0.peer_addr().is_ok() => return Err(error),
                     Err(error) => tracing::debug!(%error, "a client of NTP cannot be reached"),
                 }
@@ -102,7 +103,7 @@ impl Socket {
         Ok((arrival(stamp.map(Timestamp::from_unix), now()), from, datagram))
     }
 
-    /// Sends to a client what is made of the moment of sending.
+    /// Sends octets to a client. They are made from the time of sending.
     pub(super) fn send(&self, to: SocketAddr, octets: impl FnOnce(Timestamp) -> [u8; LENGTH]) {
         if let Err(error) = self.0.try_send_to(&octets(wall()), to) {
             tracing::debug!(client = %to, %error, "an NTP answer could not be sent");
@@ -120,7 +121,7 @@ fn address(from: &SockaddrStorage) -> Option<SocketAddr> {
     v4.or_else(|| from.as_sockaddr_in6().map(|it| std::net::SocketAddrV6::from(*it).into()))
 }
 
-/// Both clocks at the moment `stamp` of the wall clock, which was just before `now`.
+/// Converts a kernel timestamp `stamp` of the wall clock, just before `now`, to a reading of both clocks.
 fn arrival(stamp: Option<Timestamp>, now: Now) -> Now {
     let waited = stamp.map(|stamp| now.wall.since(stamp)).filter(|waited| (0..WAITED).contains(waited));
     let (Some(wall), Some(waited)) = (stamp, waited) else { return now };
@@ -136,7 +137,8 @@ mod tests {
     async fn a_datagram_comes_with_the_moment_of_its_arrival() {
         let socket = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        // The kernel begins to stamp arrivals a moment after the first socket asks for it. Until then it stamps what is read.
+        // The kernel starts to timestamp arrivals a moment after the first socket asks for it. Until then the
+        // timestamps are those of the reading.
         for _ in 0..10_000 {
             let before = wall();
             client.send_to(b"hello", socket.0.local_addr().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! Streams of messages (RFC 6587): counted octets (section 3.4.1), or messages that end with a line feed (section 3.4.2). The first octet of a
-//! connection tells which: a count begins with a digit, and nothing else does.
+//! Streams of messages (RFC 6587): with octet counts (section 3.4.1), or with a line feed at the end of each message
+//! (section 3.4.2). The first octet of a connection shows which: a count begins with a digit, and a message does not.
 
 use crate::message::MAX_OCTETS;
 
@@ -8,26 +8,26 @@ use crate::message::MAX_OCTETS;
 pub struct Frame<'a> {
     /// The octets, at most [`MAX_OCTETS`].
     pub octets: &'a [u8],
-    /// The message is longer.
+    /// The message was longer and has been cut.
     pub is_cut: bool,
 }
 
-/// Digits of a count: a message of a gigabyte is no message.
+/// The most digits of a count: a message of a gigabyte is not accepted.
 const DIGITS: usize = 9;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing has come.
+    /// Nothing has been received.
     Fresh,
-    /// The count of the next message, as far as it came.
+    /// The part of the next message's count that has been received.
     Count { value: usize, digits: usize },
-    /// A counted message, of which so many octets are still to come.
+    /// A counted message; this many octets of it are missing.
     Counted { left: usize },
     /// Messages that end with a line feed.
     Lines,
 }
 
-/// Takes one connection's stream apart. It keeps at most [`MAX_OCTETS`] octets; the rest of a longer message is passed over.
+/// Splits one connection's stream. It holds at most [`MAX_OCTETS`] octets; the rest of a longer message is skipped.
 #[derive(Debug)]
 pub struct Frames {
     state: State,
@@ -42,7 +42,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Takes octets that have arrived, and hands over each message that ends in them.
+    /// Takes received octets, and passes on each message that ends in them.
     pub fn push(&mut self, mut octets: &[u8], mut each: impl FnMut(Frame<'_>)) {
         while let Some((&first, rest)) = octets.split_first() {
             match self.state {
@@ -89,7 +89,7 @@ impl Frames {
         }
     }
 
-    /// The connection has ended: what came of a message without its end is a message too.
+    /// Ends the stream: an incomplete message counts as a message too.
     pub fn end(mut self, mut each: impl FnMut(Frame<'_>)) {
         self.is_cut |= matches!(self.state, State::Counted { left: 1.. });
         self.hand_over(&mut each);
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The messages of a stream that comes in pieces of this length.
+    /// The messages of a stream that is received in pieces of this length.
     fn messages(stream: &[u8], piece: usize) -> Vec<(Vec<u8>, bool)> {
         let (mut frames, mut messages) = (Frames::default(), Vec::new());
         for octets in stream.chunks(piece) {

@@ -1,14 +1,15 @@
-//! Messages of each sender: so many at once, and so many a second. Dropped messages are counted, so that the log says how much it lacks.
+//! A limit on the messages of each sender: a burst, and a rate. Dropped messages are counted, so that the log can
+//! report their number.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A sender gains a message in this time: 200 a second.
+/// A sender may send one more message after this time: 200 a second.
 pub const INTERVAL: Duration = Duration::from_millis(5);
-/// Messages that a sender may send at once. A kernel that starts has a thousand and more.
+/// The most messages that a sender may send at once. A booting kernel sends over a thousand.
 pub const BURST: u32 = 4000;
-/// Senders that are known at once. One more is dropped while all of them have sent just now.
+/// The most senders known at once. While all of them have sent recently, a new one is dropped.
 pub const SENDERS: usize = 16_384;
 
 #[derive(Debug, Default)]

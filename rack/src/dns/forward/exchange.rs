@@ -1,4 +1,4 @@
-//! One query to one server: over UDP, then over TCP if that is needed (RFC 5452, RFC 7766).
+//! One query to one server: over UDP, then over TCP if necessary (RFC 5452, RFC 7766).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,23 +7,24 @@ use basalt_dns::{BadResponse, Response, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// Datagrams with another id or question are strangers' guesses. After so many, the query goes over TCP, where nobody can guess.
+/// Datagrams with another id or question are guesses of strangers. After this many, the query goes over TCP, where
+/// guessing is impossible.
 const MAX_GUESSES: u32 = 16;
-/// The longest datagram that we read.
+/// The longest datagram that is read, in bytes.
 const DATAGRAM: usize = 4096;
 
-/// A server did not answer.
+/// The reason why a server gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// It cannot be reached.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Its answer is of no use.
+    /// The answer is not usable.
     #[error("{0}")]
     Bad(BadResponse),
 }
 
-/// Asks a server. It waits until the server answers: the caller has the clock.
+/// Asks a server. It has no deadline of its own; the caller sets one.
 pub(super) async fn ask(server: SocketAddr, upstream: &Upstream) -> Result<Response, Failure> {
     match udp(server, upstream).await? {
         Some(response) => Ok(response),
@@ -33,7 +34,7 @@ pub(super) async fn ask(server: SocketAddr, upstream: &Upstream) -> Result<Respo
 
 /// `None`: ask over TCP.
 async fn udp(server: SocketAddr, upstream: &Upstream) -> Result<Option<Response>, Failure> {
-    // A port of its own for each query, which the kernel chooses: a stranger must guess it as well.
+    // Each query has its own port, chosen by the kernel: a stranger must guess it too.
     let any = match server {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -57,7 +58,7 @@ async fn udp(server: SocketAddr, upstream: &Upstream) -> Result<Option<Response>
 
 async fn tcp(server: SocketAddr, upstream: &Upstream) -> Result<Response, Failure> {
     let mut stream = TcpStream::connect(server).await?;
-    // No random letters: a server that changes them is asked over TCP for that reason.
+    // The case of the letters is not varied here: a server that changes it is asked over TCP for that reason.
     let sent = upstream.query(u16::from_be_bytes(random()?), &[0; 32]);
     let length = u16::try_from(sent.len()).map_err(io::Error::other)?;
     stream.write_all(&[&length.to_be_bytes()[..], &sent].concat()).await?;
@@ -67,7 +68,7 @@ async fn tcp(server: SocketAddr, upstream: &Upstream) -> Result<Response, Failur
     Response::read(&sent, &message).map_err(Failure::Bad)
 }
 
-/// Octets that nobody can guess.
+/// Unpredictable octets.
 pub(in crate::dns) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut octets = [0; N];
     aws_lc_rs::rand::fill(&mut octets).map_err(|_| io::Error::other("the system has no random numbers"))?;

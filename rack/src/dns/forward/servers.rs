@@ -1,4 +1,4 @@
-//! Upstream servers, and which of them answer.
+//! Upstream servers, and their recent failures.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use super::PORT;
 
-/// A server that did not answer so many times in a row is asked last.
+/// A server that failed this many times in a row is asked last.
 const FAILURES: u32 = 2;
-/// Until it is asked in its turn again.
+/// How long such a server is asked last.
 const REST: Duration = Duration::from_secs(10);
-/// Servers that are remembered. Those of delegations come and go.
+/// The most servers remembered. Those of delegations come and go.
 const REMEMBERED: usize = 1_000;
 
-/// A server as it was found.
+/// The state of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerState {
     /// Its address and port.
     pub server: SocketAddr,
-    /// Why it is asked last, if it is.
+    /// The reason why it is asked last, if it is.
     pub problem: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Servers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The servers in their order, those that rest after all others.
+    /// The servers in their order; those with recent failures come after all others.
     pub(super) fn in_order(&self, servers: &[SocketAddr]) -> Vec<SocketAddr> {
         let known = self.lock();
         let (last, mut first): (Vec<SocketAddr>, Vec<SocketAddr>) =
@@ -48,7 +48,7 @@ impl Servers {
         first
     }
 
-    /// True if each of them has failed lately.
+    /// True if all of the servers have failed recently.
     pub(super) fn all_rest(&self, servers: &[SocketAddr]) -> bool {
         let known = self.lock();
         servers.iter().all(|server| rests(&known, server))
@@ -89,12 +89,12 @@ impl Servers {
     }
 }
 
-/// True if a server has failed lately.
+/// True if the server has failed recently.
 fn rests(known: &HashMap<SocketAddr, Health>, server: &SocketAddr) -> bool {
     known.get(server).and_then(|it| it.rests_until).is_some_and(|until| Instant::now() < until)
 }
 
-/// The servers of a resolv.conf(5), without addresses of our own: those would be asked by asking ourselves.
+/// The servers in a resolv.conf(5), without this rack's own addresses: the rack would ask itself.
 #[must_use]
 pub fn nameservers(resolv_conf: &str, own: &BTreeSet<IpAddr>) -> Vec<SocketAddr> {
     let address = |line: &str| {

@@ -1,4 +1,4 @@
-//! A forwarder against servers that are dead, slow, or lie.
+//! A forwarder against servers that are dead, slow, or send false answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// Servers here answer at once or never, so that nothing has to be waited for long.
+/// Servers here answer at once or never, so the waits can be short.
 const TIMING: Timing = Timing {
     next: Duration::from_millis(200),
     stale: Duration::from_millis(300),
     patience: Duration::from_millis(1000),
 };
 
-/// Messages that a server sends for a query. The flag says that it came over TCP.
+/// The messages that a server sends for a query. The flag is true for TCP.
 type Behaviour = Box<dyn Fn(&Message, bool) -> Vec<Message> + Send + Sync>;
 
 /// A server on a port of loopback, over UDP and TCP.
@@ -137,7 +137,7 @@ async fn a_dead_server_is_passed_over_and_soon_asked_last() {
     for number in 0..4 {
         assert_eq!(ask(&forward, &format!("host{number}.example.com.")).await, found("192.0.2.1"));
     }
-    // Twice it was asked first.
+    // It was asked first twice.
     assert_eq!((dead.queries(), alive.queries()), ((2, 0), (4, 0)));
     let problems: Vec<_> = forward
         .servers()
@@ -194,7 +194,7 @@ async fn guesses_of_strangers_are_not_believed() {
     assert_eq!(ask(&forward(&[honest.address]), "www.example.com.").await, found("192.0.2.1"));
     assert_eq!(honest.queries(), (1, 0));
 
-    // So many guesses that one may come true: over TCP there are none.
+    // With this many guesses one may be right. Over TCP there are no guesses.
     let flooded = Played::new(move |query, tcp| {
         if tcp { vec![respond(query, "192.0.2.1")] } else { (0..10).flat_map(|_| lies(query)).collect() }
     })
@@ -250,7 +250,7 @@ async fn a_denial_is_passed_on_and_kept() {
 
 #[tokio::test]
 async fn an_old_answer_serves_when_the_server_dies() {
-    // The answer counts for no time, so the next question is asked again.
+    // The answer's TTL is 0, so the next question causes a new query.
     let mut server = Played::new(|query, _| {
         let mut message = respond(query, "192.0.2.1");
         message.answers[0].ttl = 0;
@@ -285,7 +285,7 @@ async fn clients_of_a_slow_server_get_the_old_answer_in_time() {
 async fn a_hundred_clients_cost_one_query() {
     let server = Played::with("192.0.2.1").await;
     let forward = forward(&[server.address]);
-    // None of these lets the forwarder's tasks run before all have asked.
+    // Without an await in between, the forwarder's tasks run only after all have asked.
     let waiting: Vec<_> = (0..100).map(|_| begin(&forward, "www.example.com.")).collect();
     for reply in waiting {
         assert_eq!(reply.await.unwrap().answers.len(), 1);
