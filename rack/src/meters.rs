@@ -135,7 +135,7 @@ pub async fn count(State(meters): State<Meters>, request: Request, next: Next) -
     response
 }
 
-/// The routes of `/metrics` for one rack.
+/// `/metrics`, of one rack.
 pub fn router(web: Arc<Web>, dhcp: Arc<Dhcp>, ntp: Arc<Ntp>, connections: Places<IpAddr>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state((web, dhcp, ntp, connections))
 }

@@ -154,7 +154,7 @@ impl Forward {
         self.core().counts()
     }
 
-    /// The number of cached answers, and about how many octets they take.
+    /// Kept answers, and the octets that they take, about.
     #[must_use]
     pub fn kept(&self) -> (usize, usize) {
         self.core().kept()

@@ -17,22 +17,22 @@ use crate::hash::sha256;
 /// The longest string of a text (RFC 1035 §3.3). A longer text is several strings.
 const LONGEST_STRING: usize = 255;
 
-/// The content of the concern, in the form that answers need.
+/// The concern, ready to answer from.
 #[derive(Debug, Default)]
 pub struct Held {
     /// The zones that are answered from.
     pub zones: Zones,
-    /// Networks whose hosts may ask for names outside the zones.
+    /// Networks whose hosts may ask about names in no zone.
     pub recursion: Vec<IpNet>,
-    /// Domains with their own servers.
+    /// Domains of other servers.
     pub forwards: Vec<(Name, Vec<SocketAddr>)>,
-    /// The servers for all other names; empty: those of this host.
+    /// Servers for all other names; none: those of this host.
     pub upstream: Vec<IpAddr>,
     /// Servers that may copy zones.
     pub secondaries: Secondaries,
-    /// The same servers with their names, for the notification of changes.
+    /// The same servers with their names: who is told of changes.
     pub copies: Vec<Copy>,
-    /// Each zone with the hash of its concern.
+    /// Each zone with the hash of what it was made of.
     made_of: HashMap<String, ([u8; 32], Arc<Zone>)>,
 }
 
@@ -43,15 +43,14 @@ pub struct Copy {
     pub origin: Name,
     /// The serial of the zone here.
     pub serial: u32,
-    /// The name of the server, for people.
+    /// The name of the server, as people write it.
     pub server: String,
     /// The server that holds the copy.
     pub secondary: Secondary,
 }
 
 impl Held {
-    /// Reads the concern. Also returns the reason for each part that cannot be used. Zones that have not changed are
-    /// taken from `before`.
+    /// The concern, and for each part that cannot be used, the reason. Zones that have not changed since `before` are taken from there.
     #[must_use]
     pub fn new(concern: &DnsConcern, before: &Self) -> (Self, Vec<String>) {
         let (mut made_of, mut left_out) = (HashMap::new(), Vec::new());
@@ -120,17 +119,17 @@ impl Held {
         (held, left_out)
     }
 
-    /// True if a host may ask for names outside the zones.
+    /// True if a host may ask about names in no zone.
     #[must_use]
     pub fn may_recurse(&self, peer: IpAddr) -> bool {
         peer.is_loopback() || self.recursion.iter().any(|network| network.contains(&peer))
     }
 }
 
-/// A secondary's copy of a zone.
+/// A copy of a zone that a secondary holds.
 ///
 /// # Errors
-/// The reason why there is none, as text.
+/// Why it has none, in words.
 fn copy(zone: &str, declared: &DnsSecondary, secondary: &Secondary, zones: &Zones) -> Result<Copy, String> {
     let origin = name(zone)?;
     let serial = zones.get(&origin).ok_or_else(|| format!("zone {zone} is not served"))?.serial();
@@ -140,7 +139,7 @@ fn copy(zone: &str, declared: &DnsSecondary, secondary: &Secondary, zones: &Zone
 /// A secondary of the concern.
 ///
 /// # Errors
-/// The reason why it is not usable, as text.
+/// Why it cannot be one, in words.
 fn secondary(declared: &DnsSecondary) -> Result<Secondary, String> {
     let DnsSecondary { address, port, key, secret, .. } = declared;
     let address: IpAddr = address.parse().map_err(|error| format!("{address:?}: {error}"))?;
@@ -154,7 +153,7 @@ fn secondary(declared: &DnsSecondary) -> Result<Secondary, String> {
 /// A zone of the concern.
 ///
 /// # Errors
-/// The reason why it is not usable, as text.
+/// Why it cannot be one, in words.
 fn make(zone: &DnsZone) -> Result<Zone, String> {
     let origin = name(&zone.origin)?;
     let records = zone.records.iter().map(|it| record(it, &origin)).collect::<Result<Vec<_>, _>>()?;
@@ -220,7 +219,7 @@ fn rdata_of(kind: RecordType, data: RecordData) -> Result<RData, String> {
             RData::SRV(rdata::SRV::new(priority, weight, port, name(&target)?))
         }
         RecordData::Caa { flags, tag, value } => {
-            // RFC 8659 §4.1. The codec only writes tags and values that it understands; this writes all.
+            // RFC 8659 §4.1. The codec writes only tags and values that it understands, and this writes all.
             let mut bytes = vec![flags, u8::try_from(tag.len()).unwrap_or(u8::MAX)];
             bytes.extend(tag.bytes().chain(value.bytes()));
             RData::Unknown { code: basalt_dns::RecordType::CAA, rdata: rdata::NULL::with(bytes) }

@@ -69,7 +69,7 @@ pub struct Proxy {
     told: Mutex<State>,
 }
 
-/// The state of the proxy, for people.
+/// How the proxy is, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Off,
