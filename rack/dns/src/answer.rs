@@ -1,4 +1,4 @@
-//! From a query to what is done about it (RFC 1034 §4.3.2).
+//! The action for a query (RFC 1034 §4.3.2).
 
 use std::net::IpAddr;
 
@@ -14,10 +14,10 @@ use crate::zones::Zones;
 const PLAIN_UDP: u16 = 512;
 /// The longest message over TCP (RFC 1035 §4.2.2).
 const TCP_SIZE: u16 = u16::MAX;
-/// Aliases that are followed for one query.
+/// The most aliases that are followed for one query.
 const MAX_ALIASES: usize = 16;
 
-/// How a query came.
+/// The transport that a query came by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// In a datagram: the answer has 512 octets at most, or as many as the client's EDNS says, up to 1232.
@@ -31,24 +31,25 @@ pub enum Transport {
 pub enum Answer {
     /// Send this message back.
     Reply(Vec<u8>),
-    /// Another server knows. The question makes the reply of what that server says.
+    /// Another server has the answer. The question turns that server's response into the reply.
     Forward(Box<Question>),
-    /// The query is signed, or asks for a whole zone: [`Secondaries::answer`](crate::Secondaries::answer) has the keys.
+    /// The query is signed, or asks for a whole zone: pass it to [`Secondaries::answer`](crate::Secondaries::answer),
+    /// which has the keys.
     Secondary,
-    /// Send nothing: it is no query.
+    /// Send nothing: the message is no query.
     Drop,
 }
 
 /// Answers a query from zones.
 ///
-/// `may_recurse`: the client may have other servers asked. Its questions for names outside the zones are forwarded if it sets RD;
-/// every other question for such names is answered REFUSED.
+/// `may_recurse`: other servers may be asked for this client. Its questions for names outside the zones are forwarded
+/// if it sets RD; every other question for such names is answered REFUSED.
 #[must_use]
 pub fn answer(zones: &Zones, query: &[u8], transport: Transport, may_recurse: bool) -> Answer {
     answer_within(zones, query, transport, may_recurse, 0)
 }
 
-/// As [`answer`]; the reply leaves so many octets of its limit free, for a signature.
+/// Like [`answer`]; this many octets of the reply's limit stay free for a signature.
 pub(crate) fn answer_within(
     zones: &Zones,
     query: &[u8],
@@ -112,7 +113,7 @@ fn resolve(zones: &Zones, query: &Query<'_>, mut reply: Reply, forward: bool) ->
         };
         let found = zone.lookup(&name, query.rtype);
         if aliases.is_empty() && !matches!(found, Found::Cut(..)) {
-            // AA speaks of the first owner name (RFC 1035 §4.1.1).
+            // AA refers to the first owner name (RFC 1035 §4.1.1).
             reply.set(AA);
         }
         match found {
@@ -149,8 +150,8 @@ fn resolve(zones: &Zones, query: &Query<'_>, mut reply: Reply, forward: bool) ->
     }
 }
 
-/// A negative answer with the SOA, which says for how long it counts (RFC 2308 §3). The code speaks of the last name of a chain
-/// (RFC 6604 §3).
+/// A negative answer with the SOA, which says how long it may be cached (RFC 2308 §3). The code refers to the last name
+/// of a chain (RFC 6604 §3).
 fn deny(zone: &Zone, reply: &mut Reply, code: Code) {
     reply.set_code(code);
     reply.add(Section::Authority, zone.key(), zone.negative(), zone.negative().ttl, 0);
@@ -170,7 +171,7 @@ fn refer(zone: &Zone, cut: &[u8], servers: &RrSet, reply: &mut Reply) {
     }
 }
 
-/// Addresses of the servers of a delegated zone, as far as our zones have them.
+/// The addresses of a delegated zone's servers, as far as this server's zones have them.
 fn addresses(zones: &Zones, zone: &Zone, servers: &RrSet) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     for server in servers.rdatas() {

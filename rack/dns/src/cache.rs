@@ -1,4 +1,4 @@
-//! Answers of other servers, for as long as they count, and longer while nobody gives newer ones (RFC 2308, RFC 8767).
+//! Answers of other servers: used until they expire, and for longer while there are no newer ones (RFC 2308, RFC 8767).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use crate::query::Code;
 use crate::question::Key;
 use crate::response::Response;
 
-/// A failure is remembered so long (RFC 2308 §7.1).
+/// How long a failure is remembered (RFC 2308 §7.1).
 const FAILURE: Duration = Duration::from_secs(5);
-/// Old answers serve so long after their time (RFC 8767 §5).
+/// How long an expired answer may still be used (RFC 8767 §5).
 const STALE: Duration = Duration::from_secs(86_400);
-/// The upstream servers are left alone so long after they failed to renew an answer (RFC 8767 §5).
+/// The pause after the upstream servers failed to renew an answer (RFC 8767 §5).
 const RECHECK: Duration = Duration::from_secs(30);
-/// Octets of an entry beside its key and records, about.
+/// The approximate octets of an entry besides its key and records.
 const OVERHEAD: usize = 200;
 
-/// The answer to a question, as it is kept.
+/// A cached answer to a question.
 #[derive(Debug, Clone)]
 pub(crate) enum Kept {
     Response(Arc<Response>),
@@ -28,26 +28,26 @@ pub(crate) enum Kept {
 struct Entry {
     kept: Kept,
     stored: Instant,
-    /// It counts until then.
+    /// When the entry expires.
     until: Instant,
-    /// An answer past its time is not renewed before then.
+    /// An expired answer is not renewed before this time.
     recheck: Instant,
     size: usize,
 }
 
-/// A kept answer.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Hit {
-    /// It counts. Its records are so many seconds old.
+    /// A valid answer. Its records are this many seconds old.
     Fresh(Kept, u32),
-    /// Its time is over, but the servers failed a moment ago.
+    /// An expired answer. The servers failed a moment ago, so use it.
     Stale(Arc<Response>),
-    /// Its time is over: ask, and use it if nobody answers.
+    /// An expired answer: ask the servers, and use it if they fail.
     Expired,
 }
 
-/// Answers by question, in two generations. A used entry moves to the young generation. When the young generation has half of the room,
-/// it becomes the old one, and the old one is dropped. So entries that nobody uses are dropped first.
+/// Answers by question, in two generations. A used entry moves to the young generation. When the young generation fills
+/// half of the room, it becomes the old one, and the previous old one is dropped. So unused entries are dropped first.
 #[derive(Debug)]
 pub(crate) struct Cache {
     young: HashMap<Key, Entry>,
@@ -62,7 +62,7 @@ impl Cache {
         Self { young: HashMap::new(), old: HashMap::new(), young_size: 0, old_size: 0, limit }
     }
 
-    /// Octets that it takes, about.
+    /// The approximate size, in octets.
     pub(crate) fn size(&self) -> usize {
         self.young_size + self.old_size
     }
@@ -81,18 +81,18 @@ impl Cache {
         Some(if now < entry.recheck { Hit::Stale(response) } else { Hit::Expired })
     }
 
-    /// The answer to use while nobody gives a newer one.
+    /// The expired answer to use while there is no newer one.
     pub(crate) fn stale(&mut self, now: Instant, key: &Key) -> Option<Arc<Response>> {
         self.refresh(key)?.stale(now)
     }
 
-    /// Keeps an answer, also with a TTL of 0: it may serve when it cannot be renewed.
+    /// Stores an answer, even with a TTL of 0: it may be used when it cannot be renewed.
     pub(crate) fn insert(&mut self, now: Instant, key: Key, response: Arc<Response>) {
         let (size, until) = (response.size(), now + response.ttl());
         self.put(key, Entry { kept: Kept::Response(response), stored: now, until, recheck: until, size });
     }
 
-    /// Remembers that nobody answered. An older answer takes its place, if there is one.
+    /// Notes that no server answered. Returns an older answer to use instead, if there is one.
     pub(crate) fn fail(&mut self, now: Instant, key: Key, code: Code) -> Option<Arc<Response>> {
         if let Some(entry) = self.refresh(&key)
             && let Some(response) = entry.stale(now)
@@ -105,7 +105,7 @@ impl Cache {
         None
     }
 
-    /// Remembers that the answer must not reach clients. No older one takes its place.
+    /// Notes that the answer must not reach clients. No older one replaces it.
     pub(crate) fn refuse(&mut self, now: Instant, key: Key) {
         let until = now + FAILURE;
         self.put(
@@ -114,7 +114,7 @@ impl Cache {
         );
     }
 
-    /// Finds an entry, and moves it to the young ones.
+    /// Finds an entry, and moves it to the young generation.
     fn refresh(&mut self, key: &Key) -> Option<&mut Entry> {
         if let Some((key, entry)) = self.old.remove_entry(key) {
             let size = cost(&key, &entry);

@@ -1,7 +1,8 @@
-//! Names that are made of addresses when they are asked: `ip-10-77-0-12` is 10.77.0.12, `ip-fd00--1` is fd00::1.
+//! Names that are computed from addresses: `ip-10-77-0-12` is 10.77.0.12, `ip-fd00--1` is fd00::1.
 //!
-//! The label is `ip-` and the address with a hyphen for each dot or colon; IPv6 as RFC 5952 writes it. A zero follows where it would
-//! end with a hyphen: `ip-fd00--0` is fd00::. Each address has one name, so other spellings do not exist.
+//! The label is `ip-` and the address with a hyphen for each dot or colon; IPv6 in the form of RFC 5952. If it would
+//! end with a hyphen, a zero follows: `ip-fd00--0` is fd00::. Each address has exactly one name; other spellings do not
+//! exist.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -16,13 +17,13 @@ const PREFIX: &str = "ip-";
 const IN_ADDR_ARPA: &[u8] = b"\x07in-addr\x04arpa\x00";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\x00";
 
-/// Names of addresses in a domain. The zone of that domain has A or AAAA records for the names. Reverse zones have PTR records for the
-/// addresses.
+/// Computed names in a domain. The domain's zone has A or AAAA records for the names; reverse zones have PTR records
+/// for the addresses.
 #[derive(Debug, Clone)]
 pub struct Computed {
     domain: Name,
     key: Box<[u8]>,
-    /// First and last addresses, in order and apart from each other.
+    /// The first and last addresses of the ranges, in order and disjoint.
     v4: Vec<(u128, u128)>,
     v6: Vec<(u128, u128)>,
     ttl: u32,
@@ -56,8 +57,8 @@ impl Computed {
         self.domain.prepend_label(label.as_bytes()).ok()
     }
 
-    /// The record of the name of the last `labels` labels of `name`. `None`: there is no such name. `Some(None)`: it has no records,
-    /// but names below it have.
+    /// The record of the name that the last `labels` labels of `name` form. `None`: there is no such name.
+    /// `Some(None)`: it has no records, but names below it have.
     #[expect(clippy::option_option, reason = "a name without records is not a missing name")]
     pub(crate) fn find(&self, zone: &Zone, name: &WireName, labels: usize) -> Option<Option<RrSet>> {
         let first = name.labels().checked_sub(labels)?;
@@ -99,13 +100,13 @@ fn in_order(mut ranges: Vec<(u128, u128)>) -> Vec<(u128, u128)> {
     ranges
 }
 
-/// True if one of the ranges has an address of the block.
+/// True if one of the ranges overlaps the block.
 fn meets(ranges: &[(u128, u128)], first: u128, last: u128) -> bool {
     let at = ranges.partition_point(|range| range.1 < first);
     ranges.get(at).is_some_and(|range| range.0 <= last)
 }
 
-/// The label of an address. IPv4 addresses that are mapped into IPv6 have none.
+/// The label of an address. IPv4-mapped IPv6 addresses have none.
 fn label(address: IpAddr) -> Option<String> {
     let text = match address {
         IpAddr::V4(address) => address.to_string(),
@@ -115,7 +116,7 @@ fn label(address: IpAddr) -> Option<String> {
     Some(format!("{PREFIX}{}{zero}", text.replace(['.', ':'], "-")))
 }
 
-/// The address that a label in lower case is the name of.
+/// The address for a label in lower case.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let rest = text.strip_prefix(PREFIX)?;

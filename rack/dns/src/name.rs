@@ -1,16 +1,16 @@
-//! Names as the wire has them (RFC 1035 §3.1).
+//! Names in wire format (RFC 1035 §3.1).
 
 use hickory_proto::rr::Name;
 use hickory_proto::serialize::binary::BinDecodable;
 
-/// The longest name, with its lengths (RFC 1035 §2.3.4).
+/// The longest name, in octets, with the lengths of its labels (RFC 1035 §2.3.4).
 const MAX_NAME: usize = 255;
-/// The most labels that fit.
+/// The most labels of a name.
 const MAX_LABELS: usize = 128;
 /// The name of the root.
 pub(crate) const ROOT: &[u8] = &[0];
 
-/// A name in wire form, without a pointer, on the stack.
+/// A name in wire format without pointers, on the stack.
 #[derive(Clone)]
 pub(crate) struct WireName {
     bytes: [u8; MAX_NAME],
@@ -20,8 +20,8 @@ pub(crate) struct WireName {
 }
 
 impl WireName {
-    /// Reads a name of `message` at `at`, and where the rest begins. Pointers (RFC 1035 §4.1.4) must lead towards the beginning.
-    /// `None`: no name.
+    /// Reads the name at `at` in `message`. Also returns the offset after it. Pointers (RFC 1035 §4.1.4) must lead
+    /// backwards. `None`: there is no valid name.
     pub(crate) fn read(message: &[u8], at: usize) -> Option<(Self, usize)> {
         let mut name = Self { bytes: [0; MAX_NAME], length: 0, starts: [0; MAX_LABELS], labels: 0 };
         let (mut at, mut lowest, mut end) = (at, at, None);
@@ -58,7 +58,7 @@ impl WireName {
         Self::read(wire, 0).map(|(name, _)| name)
     }
 
-    /// Adds a label with its length before it. One octet stays free for the root.
+    /// Adds a label after its length. One octet stays free for the root.
     fn push(&mut self, label: &[u8]) -> Option<()> {
         let end = self.length + label.len();
         if end >= MAX_NAME {
@@ -76,12 +76,12 @@ impl WireName {
         self.bytes.make_ascii_lowercase();
     }
 
-    /// All of it.
+    /// The bytes of the name.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or(ROOT)
     }
 
-    /// How many labels it has, without the root.
+    /// The number of labels without the root.
     pub(crate) fn labels(&self) -> usize {
         self.labels
     }
@@ -94,7 +94,7 @@ impl WireName {
         self.bytes.get(start..self.length).unwrap_or(ROOT)
     }
 
-    /// Offsets of its labels.
+    /// The offsets of its labels.
     pub(crate) fn starts(&self) -> &[u8] {
         self.starts.get(..self.labels).unwrap_or(&[])
     }
@@ -118,7 +118,7 @@ pub(crate) fn to_wire(name: &Name) -> Vec<u8> {
     wire
 }
 
-/// The wire form in lower case, as keys of maps have it.
+/// The wire format in lower case, for keys of maps.
 pub(crate) fn to_key(name: &Name) -> Box<[u8]> {
     let mut wire = to_wire(name);
     wire.make_ascii_lowercase();
@@ -136,14 +136,14 @@ pub(crate) fn parent(wire: &[u8]) -> &[u8] {
     if length == 0 { wire } else { wire.get(1 + usize::from(length)..).unwrap_or(ROOT) }
 }
 
-/// How many labels a name has.
+/// The number of labels of a name.
 pub(crate) fn count_labels(wire: &[u8]) -> usize {
     std::iter::successors(Some(wire), |name| Some(parent(name)))
         .take_while(|name| name.first().is_some_and(|length| *length > 0))
         .count()
 }
 
-/// The name as people write it, with its dot at the end and with other octets as `\DDD` (RFC 1035 §5.1).
+/// The name as text, with its final dot and with other octets as `\DDD` (RFC 1035 §5.1).
 pub(crate) fn display(wire: &[u8]) -> String {
     let mut text = String::new();
     let mut rest = wire;

@@ -13,21 +13,21 @@ pub(crate) const OPCODE: u16 = 0x7800;
 pub(crate) const AA: u16 = 0x0400;
 /// The answer is cut.
 pub(crate) const TC: u16 = 0x0200;
-/// The client wishes that other servers be asked.
+/// The client asks for recursion: other servers may be asked.
 pub(crate) const RD: u16 = 0x0100;
-/// Other servers may be asked.
+/// Recursion is available.
 pub(crate) const RA: u16 = 0x0080;
-/// The data are authentic (RFC 4035 §3.2.3).
+/// The data were verified as authentic (RFC 4035 §3.2.3).
 pub(crate) const AD: u16 = 0x0020;
 /// The client checks signatures itself (RFC 4035 §3.2.2).
 pub(crate) const CD: u16 = 0x0010;
-/// DNSSEC records are welcome, in the flags of EDNS (RFC 3225).
+/// DNSSEC records are wanted; a flag of EDNS (RFC 3225).
 pub(crate) const DO: u16 = 0x8000;
 /// The class of the internet (RFC 1035 §3.2.4).
 pub(crate) const IN: u16 = 1;
-/// The EDNS option in which forwarders of this kind name themselves; a number for local use (RFC 6891 §9).
+/// The EDNS option in which these forwarders add their numbers. The code is for local use (RFC 6891 §9).
 pub(crate) const FORWARDER_OPTION: u16 = 65_299;
-/// So many forwarders in a row are a loop.
+/// This many forwarders in a row count as a loop.
 pub(crate) const MAX_FORWARDERS: usize = 8;
 
 /// Response codes (RFC 1035 §4.1.1, RFC 6891 §9).
@@ -43,10 +43,10 @@ pub(crate) enum Code {
     BadVers = 16,
 }
 
-/// EDNS as the client asks for it.
+/// The EDNS fields of a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Edns {
-    /// The longest datagram that the client takes.
+    /// The longest datagram that the client accepts, in octets.
     pub(crate) size: u16,
     pub(crate) version: u8,
     pub(crate) dnssec_ok: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Edns {
 pub(crate) struct Query<'a> {
     pub(crate) id: u16,
     pub(crate) flags: u16,
-    /// The question as it came. Without it the query cannot be read.
+    /// The bytes of the question, as received.
     pub(crate) question: &'a [u8],
     /// The name in lower case.
     pub(crate) name: WireName,
@@ -71,12 +71,12 @@ pub(crate) struct Query<'a> {
     pub(crate) authority: Option<usize>,
 }
 
-/// Why a message is not answered as a query.
+/// The reason why a message is not answered as a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// No header, or a response: two servers must not answer each other for ever.
+    /// There is no header, or it is a response: two servers must not answer each other for ever.
     Ignore,
-    /// A header, and the code that answers it.
+    /// There is a header. The code is the answer.
     Answer { id: u16, flags: u16, code: Code },
 }
 
@@ -100,7 +100,7 @@ impl<'a> Query<'a> {
         }
         let read = || {
             let (mut name, end) = WireName::read(message, HEADER)?;
-            // There is nothing before the question that a pointer could lead to.
+            // There is no earlier name that a pointer could lead to.
             (end == HEADER + name.as_bytes().len()).then_some(())?;
             name.make_lowercase();
             let (rtype, class) = (u16_at(message, end)?, u16_at(message, end + 2)?);
@@ -123,7 +123,7 @@ impl<'a> Query<'a> {
                 }
                 at = field.end;
                 if field.rtype == rtype::OPT {
-                    // RFC 6891 §6.1.1: one, of the root.
+                    // RFC 6891 §6.1.1: at most one OPT record, with the root as owner.
                     (field.owner_is_root && edns.is_none()).then_some(())?;
                     edns = Some(field.edns()?);
                 }

@@ -1,4 +1,4 @@
-//! Questions for other servers, and the replies that become of them.
+//! Questions for other servers, and the replies made from the responses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,29 +12,29 @@ use crate::records::{RrSet, type_name};
 use crate::reply::{Reply, Section};
 use crate::response::Response;
 
-/// Seconds for which a client may keep an answer past its time (RFC 8767 §4).
+/// How long a client may cache an expired answer, in seconds (RFC 8767 §4).
 const STALE_TTL: u32 = 30;
 
 /// Questions with the same key have the same answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// In wire form and lower case.
+    /// The name in wire format and lower case.
     pub(crate) name: Box<[u8]>,
     pub(crate) rtype: u16,
-    /// The client takes DNSSEC records (RFC 3225).
+    /// The client wants DNSSEC records (RFC 3225).
     pub(crate) dnssec_ok: bool,
-    /// The client checks signatures itself: it is given data that the upstream server knows to be forged (RFC 4035 §3.2.2).
+    /// The client checks signatures itself: it also gets data that the upstream server found forged (RFC 4035 §3.2.2).
     pub(crate) checking_disabled: bool,
 }
 
 impl Key {
-    /// The name that is asked.
+    /// The name in the question.
     #[must_use]
     pub fn name(&self) -> Name {
         crate::name::to_name(&self.name)
     }
 
-    /// The type that is asked.
+    /// The type in the question.
     #[must_use]
     pub fn record_type(&self) -> RecordType {
         self.rtype.into()
@@ -47,13 +47,13 @@ impl fmt::Display for Key {
     }
 }
 
-/// A question that another server answers, and the reply to the client as far as it is made. The reply has the aliases of our zones that
-/// led to this question.
+/// A question that another server must answer, and the beginning of the reply to the client: the aliases in this
+/// server's zones that led to the question.
 pub struct Question {
     key: Key,
     servers: Vec<IpAddr>,
     passed: Vec<u64>,
-    /// The client reads AD (RFC 6840 §5.7).
+    /// The client evaluates AD (RFC 6840 §5.7).
     wants_authentic: bool,
     reply: Reply,
 }
@@ -85,24 +85,25 @@ impl Question {
         }
     }
 
-    /// The question without its asker.
+    /// The question without its client.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The name is in a zone that one of ours delegates to these servers. Empty: ask the upstream servers.
+    /// The servers to ask, if a zone here delegates the name to them. Empty: the upstream servers.
     #[must_use]
     pub fn servers(&self) -> &[IpAddr] {
         &self.servers
     }
 
-    /// Forwarders of this kind that the question has passed. A forwarder that finds its own number here has asked itself.
+    /// The forwarders of this kind that the question has passed. A forwarder that finds its own number here is in a
+    /// loop.
     pub(crate) fn passed(&self) -> &[u64] {
         &self.passed
     }
 
-    /// The reply when nobody answers: SERVFAIL.
+    /// The reply if no server answers: SERVFAIL.
     #[must_use]
     pub fn fail(self) -> Vec<u8> {
         self.fail_with(Code::ServFail)
@@ -114,13 +115,14 @@ impl Question {
         self.reply.finish()
     }
 
-    /// The reply that another server's answer makes.
+    /// The reply with the response of another server.
     pub(crate) fn reply(mut self, response: &Response, age: Age) -> Vec<u8> {
         let ttl = |set: &RrSet| match age {
             Age::Seconds(age) => set.ttl.saturating_sub(age),
             Age::Stale => set.ttl.min(STALE_TTL),
         };
-        // Our own zones are not signed: an answer that begins in them is not authentic as a whole (RFC 4035 §3.2.3).
+        // This server's own zones are not signed. An answer that begins in them is not authentic as a whole (RFC 4035
+        // §3.2.3).
         if response.authentic && self.wants_authentic && self.reply.is_empty() {
             self.reply.set(AD);
         }

@@ -1,10 +1,10 @@
-//! RRsets as bytes of the wire (RFC 2181 §5).
+//! RRsets in wire format (RFC 2181 §5).
 
 use std::net::IpAddr;
 
 use hickory_proto::rr::RecordType;
 
-/// Types by number that this crate treats in a way of their own.
+/// The numbers of the types that this crate treats specially.
 pub(crate) mod rtype {
     pub(crate) const A: u16 = 1;
     pub(crate) const NS: u16 = 2;
@@ -26,12 +26,12 @@ pub(crate) mod rtype {
     pub(crate) const ANY: u16 = 255;
 }
 
-/// Records of one name and type.
+/// The records of one name and type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RrSet {
     pub(crate) rtype: u16,
     pub(crate) ttl: u32,
-    /// Each RDATA after its length, names in it without pointers.
+    /// Each RDATA after its length. Names in it have no pointers.
     data: Box<[u8]>,
 }
 
@@ -39,7 +39,7 @@ impl RrSet {
     pub(crate) fn new<'a>(rtype: u16, ttl: u32, rdatas: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut data = Vec::new();
         for rdata in rdatas {
-            // An RDATA that is too long is refused before it comes here.
+            // Longer RDATA has been refused before.
             let length = u16::try_from(rdata.len()).unwrap_or(u16::MAX);
             data.extend_from_slice(&length.to_be_bytes());
             data.extend_from_slice(rdata.get(..usize::from(length)).unwrap_or(rdata));
@@ -64,12 +64,12 @@ impl RrSet {
         })
     }
 
-    /// Octets of its data.
+    /// The size of its data, in octets.
     pub(crate) fn size(&self) -> usize {
         self.data.len()
     }
 
-    /// Addresses, if it has addresses.
+    /// The addresses, if the records are addresses.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let rtype = self.rtype;
         self.rdatas().filter_map(move |rdata| match rtype {
@@ -80,7 +80,7 @@ impl RrSet {
     }
 }
 
-/// The type as people write it (RFC 3597 §5).
+/// The name of the type, for people (RFC 3597 §5).
 pub(crate) fn type_name(rtype: u16) -> String {
     match RecordType::from(rtype) {
         RecordType::Unknown(_) => format!("TYPE{rtype}"),

@@ -4,11 +4,11 @@ use crate::name::{ROOT, WireName, parent};
 use crate::query::{AD, CD, Code, DO, HEADER, IN, OPCODE, QR, RD, TC};
 use crate::records::{RrSet, names_in, rtype};
 
-/// Octets of an OPT record without options.
+/// The length of an OPT record without options.
 const OPT: usize = 11;
-/// The longest datagram that we send and take: it passes every network unfragmented (RFC 9715 §3).
+/// The longest datagram that is sent or accepted, in octets. It passes every network unfragmented (RFC 9715 §3).
 pub(crate) const UDP_SIZE: u16 = 1232;
-/// Names that later ones may point to.
+/// The most names that later names may point to.
 const MAX_TARGETS: usize = 48;
 
 /// Sections after the question.
@@ -19,32 +19,33 @@ pub(crate) enum Section {
     Additional = 2,
 }
 
-/// A reply in the making.
+/// A reply under construction.
 #[derive(Clone)]
 pub(crate) struct Reply {
     bytes: Vec<u8>,
-    /// Octets that it may have, without EDNS.
+    /// The most octets, without EDNS.
     limit: usize,
     question: usize,
     counts: [u16; 3],
     flags: u16,
     code: Code,
-    /// `Some`: with EDNS. True: with DO.
+    /// `Some`: the client uses EDNS. True: with DO.
     edns: Option<bool>,
-    /// Offsets of labels that pointers may lead to.
+    /// The offsets of labels that pointers may lead to.
     targets: [u16; MAX_TARGETS],
     known: usize,
 }
 
 impl Reply {
-    /// A reply without question: the query could not be read. The flags are those of the query.
+    /// A reply without a question, for a query that could not be read. The flags are the query's.
     pub(crate) fn bare(id: u16, flags: u16, code: Code) -> Vec<u8> {
         let mut reply = Self::new(id, flags, &[], None, usize::from(UDP_SIZE));
         reply.set_code(code);
         reply.finish()
     }
 
-    /// A reply with the question as it came. RD and CD of the query's `flags` come back. `limit` counts all octets of the message.
+    /// A reply with the question as received. RD and CD of the query's `flags` are copied. `limit` counts all octets of
+    /// the message.
     pub(crate) fn new(id: u16, flags: u16, question: &[u8], edns: Option<bool>, limit: usize) -> Self {
         let mut bytes = Vec::with_capacity(512);
         bytes.extend_from_slice(&id.to_be_bytes());
@@ -83,7 +84,7 @@ impl Reply {
         self.code = code;
     }
 
-    /// Takes all records out again.
+    /// Removes all records.
     pub(crate) fn clear(&mut self) {
         self.bytes.truncate(self.question);
         self.counts = [0; 3];
@@ -91,8 +92,8 @@ impl Reply {
         self.flags &= !(TC | AD);
     }
 
-    /// Adds an RRset, beginning with the record of number `first`. Sets do not come in parts: TC says that one was left out
-    /// (RFC 2181 §9), except in the additional section.
+    /// Adds an RRset, starting with the record number `first`. Sets are not split: TC says that one was left out (RFC
+    /// 2181 §9), except in the additional section.
     pub(crate) fn add(
         &mut self,
         section: Section,
@@ -133,15 +134,15 @@ impl Reply {
         true
     }
 
-    /// One message of several: what did not fit is in the next, so nothing is cut.
+    /// One message of several: the rest is in the next one, so TC is not set.
     pub(crate) fn finish_whole(mut self) -> Vec<u8> {
         self.flags &= !TC;
         self.finish()
     }
 
-    /// The message, with EDNS if the client has it.
+    /// The message, with EDNS if the client uses it.
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        // The low four bits of a code stand in the header, the others in the OPT record (RFC 6891 §6.1.3).
+        // The low four bits of a code are in the header, the others in the OPT record (RFC 6891 §6.1.3).
         let code = self.code as u8;
         let (extended, code) = (code >> 4, u16::from(code & 0xf));
         if let Some(dnssec_ok) = self.edns {
@@ -186,7 +187,7 @@ impl Reply {
         }
     }
 
-    /// Writes a name, as much of it as possible as a pointer to one that stands before.
+    /// Writes a name. The longest possible part of it becomes a pointer to an earlier name.
     fn write_name(&mut self, name: &[u8]) {
         let mut suffix = name;
         let before = self.known;
@@ -204,7 +205,7 @@ impl Reply {
         self.bytes.push(0);
     }
 
-    /// True if the message has this name at this place.
+    /// True if the message has this name at this offset.
     fn is_at(&self, target: u16, name: &[u8]) -> bool {
         let (mut at, mut name) = (usize::from(target), name);
         loop {
@@ -231,7 +232,7 @@ impl Reply {
     }
 
     fn remember(&mut self, offset: usize) {
-        // A pointer has 14 bits.
+        // A pointer has 14 bits for the offset.
         if let Ok(offset) = u16::try_from(offset)
             && offset < 0x4000
             && let Some(place) = self.targets.get_mut(self.known)

@@ -7,31 +7,31 @@ use crate::name::WireName;
 use crate::query::{AD, Code, Field, HEADER, IN, OPCODE, QR, TC, u16_at};
 use crate::records::{RrSet, names_in, rtype};
 
-/// No answer counts longer, whatever its TTL says (RFC 8767 §4).
+/// The longest time that an answer is cached, in seconds, whatever its TTL is (RFC 8767 §4).
 const MAX_TTL: u32 = 86_400;
-/// Denials count no longer.
+/// The longest time that a negative answer is cached, in seconds.
 const MAX_NEGATIVE_TTL: u32 = 300;
 
-/// Octets of a SOA after its names (RFC 1035 §3.3.13).
+/// The length of a SOA after its names, in octets (RFC 1035 §3.3.13).
 const SOA_NUMBERS: usize = 20;
 
-/// The message is no usable response to the query.
+/// The reason why a message is no usable response to the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadResponse {
-    /// It answers another query: it may be forged, and the true one may still come (RFC 5452 §9.1).
+    /// It answers another query: it may be forged, and the true response may still come (RFC 5452 §9.1).
     #[error("the message answers another query")]
     Mismatch,
-    /// It answers the query, but the letters of the name have another case. Ask over TCP, where no stranger can answer.
+    /// It answers the query, but the name came back in another case. Ask over TCP, where a stranger cannot answer.
     #[error("the name came back in other letters")]
     Case,
-    /// It did not fit: ask over TCP.
+    /// It was cut to fit a datagram: ask over TCP.
     #[error("the answer did not fit into a datagram")]
     Truncated,
-    /// It cannot be read.
+    /// It is malformed.
     #[error("the answer cannot be read")]
     Malformed,
-    /// The server does not answer this question.
+    /// The server refuses the question with this code.
     #[error("the server answered with code {0}")]
     Code(u8),
 }
@@ -54,7 +54,7 @@ impl Response {
     /// Reads the response to a query that [`crate::Upstream::query`] wrote.
     ///
     /// # Errors
-    /// The message does not answer this query, or says nothing.
+    /// The message does not answer this query, or is not usable.
     pub fn read(sent: &[u8], message: &[u8]) -> Result<Self, BadResponse> {
         let (Some(id), Some(flags)) = (u16_at(message, 0), u16_at(message, 2)) else {
             return Err(BadResponse::Mismatch);
@@ -93,18 +93,19 @@ impl Response {
         Ok(Self { code, authentic: flags & AD != 0, answers, authorities, ttl })
     }
 
-    /// An address that no name of the internet should have, for whoever gives it out means to reach inside (DNS rebinding).
+    /// A private address in the answer. A name on the internet should have none: it could give access to internal hosts
+    /// (DNS rebinding).
     #[must_use]
     pub fn private_address(&self) -> Option<IpAddr> {
         self.answers.iter().flat_map(|(_, set)| set.addresses()).find(|address| is_private(*address))
     }
 
-    /// How long the answer counts.
+    /// How long the answer may be cached.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_secs(self.ttl.into())
     }
 
-    /// Octets that it takes, about.
+    /// The approximate size, in octets.
     pub(crate) fn size(&self) -> usize {
         let sets = self.answers.iter().chain(&self.authorities);
         sets.map(|(owner, set)| owner.len() + set.size() + 64).sum()
@@ -124,7 +125,7 @@ fn section(message: &[u8], mut at: usize, count: u16) -> Option<(Vec<Owned>, usi
         let (owner, _) = WireName::read(message, at)?;
         let field = Field::read(message, at)?;
         at = field.end;
-        // OPT and the types of signed messages speak of the message, not of names.
+        // OPT and the types for signing are about the message, not about names.
         if field.class != IN || matches!(field.rtype, rtype::OPT | rtype::TKEY | rtype::TSIG) {
             continue;
         }
@@ -132,7 +133,7 @@ fn section(message: &[u8], mut at: usize, count: u16) -> Option<(Vec<Owned>, usi
         let ttl = if field.ttl > i32::MAX.unsigned_abs() { 0 } else { field.ttl };
         let rdata = rdata(message, &field)?;
         let owner = owner.as_bytes();
-        // Records of a set stand together: servers write them so.
+        // The records of a set are adjacent: servers write them so.
         match sets.last_mut() {
             Some(set) if set.rtype == field.rtype && set.owner.eq_ignore_ascii_case(owner) => {
                 set.ttl = set.ttl.min(ttl);
@@ -148,8 +149,8 @@ fn section(message: &[u8], mut at: usize, count: u16) -> Option<(Vec<Owned>, usi
     Some((sets.collect(), at))
 }
 
-/// The RDATA with its names written out. `None`: the RDATA does not have the form of its type. Types that this crate does not
-/// read are passed on as they are (RFC 3597).
+/// The RDATA with its names written out. `None`: it does not have the form of its type. Unknown types are passed on
+/// unchanged (RFC 3597).
 fn rdata(message: &[u8], field: &Field<'_>) -> Option<Vec<u8>> {
     let (before, names) = names_in(field.rtype);
     let length = match field.rtype {
@@ -173,7 +174,7 @@ fn rdata(message: &[u8], field: &Field<'_>) -> Option<Vec<u8>> {
     (rest.len() == if field.rtype == rtype::SOA { SOA_NUMBERS } else { 0 }).then_some(rdata)
 }
 
-/// Seconds for which an answer counts. A denial without SOA counts for nobody else (RFC 2308 §5).
+/// How long an answer may be cached, in seconds. A negative answer without a SOA is not cached (RFC 2308 §5).
 fn ttl(rtype: u16, code: Code, answers: &[Owned], authorities: &[Owned]) -> u32 {
     let positive = answers.iter().map(|(_, set)| set.ttl).min();
     let has_type = answers.iter().any(|(_, set)| set.rtype == rtype || rtype == rtype::ANY);

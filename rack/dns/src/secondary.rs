@@ -1,4 +1,5 @@
-//! Servers that hold copies of zones: their questions (RFC 5936, RFC 1995 §4), and what they are told and asked (RFC 1996).
+//! Servers that have copies of zones: their queries (RFC 5936, RFC 1995 §4), notifications to them and questions about
+//! their serials (RFC 1996).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,38 +16,38 @@ use crate::transfer::Transfer;
 use crate::tsig::{Signature, Signer, TsigKey, check};
 use crate::zones::Zones;
 
-/// NOTIFY (RFC 1996 §3.3), at its place in the flags.
+/// The opcode NOTIFY (RFC 1996 §3.3), at its position in the flags.
 const NOTIFY: u16 = 4 << 11;
 
 /// A server that may copy a zone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Secondary {
-    /// The address and port that NOTIFY goes to. Its own questions come from this address, and from any port.
+    /// The address and port that NOTIFY is sent to. The server's own queries come from this address, and from any port.
     pub at: SocketAddr,
-    /// The key that signs its questions, and ours.
+    /// The key for signatures in both directions.
     pub key: TsigKey,
 }
 
 /// The secondaries of zones.
 #[derive(Debug, Default)]
 pub struct Secondaries {
-    /// By zone, in wire form and lower case.
+    /// By zone name, in wire format and lower case.
     of: HashMap<Box<[u8]>, Vec<Secondary>>,
 }
 
-/// The answer to a question of a secondary.
+/// The answer to a query of a secondary.
 #[derive(Debug)]
 pub enum Served {
     /// Send this message back.
     Reply(Vec<u8>),
     /// Send these messages back.
     Transfer(Box<Transfer>),
-    /// Send nothing back: it is no query.
+    /// Send nothing: the message is no query.
     Drop,
 }
 
 impl Secondaries {
-    /// Allows these to copy a zone.
+    /// Sets the servers that may copy a zone.
     pub fn allow(&mut self, origin: &Name, secondaries: Vec<Secondary>) {
         self.of.insert(to_key(origin), secondaries);
     }
@@ -59,8 +60,8 @@ impl Secondaries {
 
     /// Answers a query that is [`Answer::Secondary`]. `now` is in seconds since 1970.
     ///
-    /// A whole zone is for its secondaries alone, by address and by key; all others are REFUSED. The signature of other queries is checked, and
-    /// their answer signed.
+    /// Only the zone's secondaries, known by address and key, may copy it; others are REFUSED. For other queries the
+    /// signature is checked, and the answer is signed.
     #[must_use]
     pub fn answer(
         &self,
@@ -112,7 +113,7 @@ impl Secondaries {
                 }
                 rtype::AXFR => true,
                 _ => match query.authority.and_then(|at| soa_serial(&message, at)) {
-                    // RFC 1995 §4: whoever asks by datagrams is told of the new serial, and asks again by TCP.
+                    // RFC 1995 §4: over UDP the answer is the new serial; the secondary then asks again over TCP.
                     Some(held) => transport == Transport::Tcp && is_newer(zone.serial(), held),
                     None => return Served::Reply(signed(code(&query, Code::FormErr), signer, now)),
                 },
@@ -148,7 +149,7 @@ fn code(query: &Query<'_>, code: Code) -> Vec<u8> {
     reply.finish()
 }
 
-/// True if a serial comes after the other (RFC 1982 §3.2).
+/// True if the first serial is newer than the other (RFC 1982 §3.2).
 #[must_use]
 pub fn is_newer(serial: u32, than: u32) -> bool {
     matches!(serial.wrapping_sub(than), 1..=0x7fff_ffff)
@@ -164,7 +165,7 @@ fn soa_serial(message: &[u8], at: usize) -> Option<u32> {
     message.get(serial..field.end)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// A question to a secondary, and what its answer is checked with.
+/// A question to a secondary, and the data to check its answer.
 #[derive(Debug)]
 pub struct Asked {
     /// The message to send.
@@ -176,13 +177,13 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Tells that a zone has changed (RFC 1996 §3.7).
+    /// A notification that a zone has changed (RFC 1996 §3.7).
     #[must_use]
     pub fn notify(origin: &Name, key: &TsigKey, id: u16, now: u64) -> Self {
         Self::new(origin, key, id, NOTIFY | AA, now)
     }
 
-    /// Asks for the serial that the secondary has.
+    /// A question for the serial that the secondary has.
     #[must_use]
     pub fn serial(origin: &Name, key: &TsigKey, id: u16, now: u64) -> Self {
         Self::new(origin, key, id, 0, now)
@@ -196,10 +197,10 @@ impl Asked {
         Self { message, id, flags, signature, key: key.clone() }
     }
 
-    /// Reads an answer. `Ok(None)`: it answers something else. The serial is that of a SOA, if the answer has one.
+    /// Reads an answer. `Ok(None)`: it answers another question. The serial comes from a SOA, if the answer has one.
     ///
     /// # Errors
-    /// The secondary does not do it: why, and what to do.
+    /// The secondary refuses: the reason and the remedy, as text.
     pub fn read(&self, answer: &[u8], now: u64) -> Result<Option<Option<u32>>, String> {
         let (Some(id), Some(flags)) = (u16_at(answer, 0), u16_at(answer, 2)) else { return Ok(None) };
         if id != self.id || flags & QR == 0 || flags & OPCODE != self.flags & OPCODE {
@@ -217,7 +218,7 @@ impl Asked {
     }
 }
 
-/// The words for a code (RFC 1035 §4.1.1).
+/// The text for a code (RFC 1035 §4.1.1).
 fn refused(code: u16) -> String {
     let word = match code {
         2 => "SERVFAIL: it has no valid copy of the zone yet",

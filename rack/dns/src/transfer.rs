@@ -1,4 +1,4 @@
-//! Whole zones, as a sequence of messages (RFC 5936).
+//! Zone transfers as a sequence of messages (RFC 5936).
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::reply::{Reply, Section};
 use crate::tsig::Signer;
 use crate::zone::Zone;
 
-/// Octets that a message has, unless one record is larger. Pointers of names reach so far (RFC 1035 §4.1.4).
+/// The size of a message in octets, unless one record is larger. Pointers reach this far (RFC 1035 §4.1.4).
 const MESSAGE: usize = 16 << 10;
 /// The longest message over TCP (RFC 1035 §4.2.2).
 const LONGEST: usize = 65_535;
 
-/// A zone that is about to be copied.
+/// A zone transfer that has not started.
 #[derive(Debug)]
 pub struct Transfer {
     pub(crate) zone: Arc<Zone>,
     pub(crate) id: u16,
     pub(crate) flags: u16,
-    /// As it came.
+    /// The bytes of the question, as received.
     pub(crate) question: Vec<u8>,
     pub(crate) signer: Signer,
 }
@@ -32,7 +32,7 @@ impl Transfer {
         self.zone.serial()
     }
 
-    /// The messages, each made when it is asked for. The copy stays one of the same version.
+    /// The messages, each made when it is requested. All are of the same version of the zone.
     #[must_use]
     pub fn messages(&mut self) -> Messages<'_> {
         let zone = &*self.zone;
@@ -52,7 +52,7 @@ impl Transfer {
     }
 }
 
-/// Records, each with its owner.
+/// Records with their owners.
 type Records<'a> = Box<dyn Iterator<Item = (&'a [u8], RrSet)> + Send + 'a>;
 
 /// The messages of a transfer.
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Messages<'_> {
 }
 
 impl Messages<'_> {
-    /// The next message, signed at `now`, in seconds since 1970. `None`: the copy is whole.
+    /// The next message, signed at `now`, in seconds since 1970. `None`: the transfer is complete.
     pub fn next(&mut self, now: u64) -> Option<Vec<u8>> {
         self.records.peek()?;
         let mut reply = self.reply(MESSAGE);
@@ -81,7 +81,7 @@ impl Messages<'_> {
                 if !reply.is_empty() {
                     break;
                 }
-                // A zone has no record that does not fit.
+                // Every record of a zone fits into this size.
                 reply = self.reply(LONGEST);
                 let (owner, record) = self.records.next()?;
                 reply.add(Section::Answer, owner, &record, record.ttl, 0);

@@ -1,4 +1,4 @@
-//! Signatures of messages by a shared secret (RFC 8945), by HMAC-SHA256 alone.
+//! Message signatures with a shared secret (RFC 8945), with HMAC-SHA256 only.
 
 use std::fmt;
 
@@ -9,23 +9,24 @@ use crate::name::{WireName, to_key};
 use crate::query::{Code, Field, HEADER, QR, u16_at};
 use crate::records::rtype;
 
-/// Seconds by which the clocks of two servers may differ (RFC 8945 §10).
+/// The allowed difference between the clocks of two servers, in seconds (RFC 8945 §10).
 const FUDGE: u16 = 300;
-/// Octets of a signature.
+/// The length of a signature, in octets.
 const MAC: usize = 32;
-/// The shortest cut signature that RFC 8945 §5.2.2.1 has.
+/// The shortest truncated signature that RFC 8945 §5.2.2.1 allows.
 const SHORTEST: usize = MAC / 2;
 /// The name of the algorithm (RFC 8945 §6).
 const ALGORITHM: &[u8] = b"\x0bhmac-sha256\x00";
 /// The class of the record.
 const ANY: u16 = 255;
-/// Octets of the record without the name of the key: fixed fields, algorithm, times, signature, and the time of [`Fault::Time`].
+/// The length of the record without the key's name: fixed fields, algorithm, times, signature, and the time of
+/// [`Fault::Time`].
 const RECORD: usize = 10 + ALGORITHM.len() + 10 + MAC + 6 + 6;
 
 /// A shared secret and its name.
 #[derive(Clone)]
 pub struct TsigKey {
-    /// In wire form and lower case.
+    /// The name in wire format and lower case.
     name: Box<[u8]>,
     secret: hmac::Key,
 }
@@ -36,7 +37,7 @@ impl fmt::Debug for TsigKey {
     }
 }
 
-/// Equal by name and secret.
+/// Two keys are equal if name and secret are.
 impl PartialEq for TsigKey {
     fn eq(&self, other: &Self) -> bool {
         let sign = |key: &Self| hmac::sign(&key.secret, &key.name);
@@ -57,17 +58,17 @@ impl TsigKey {
         self.name.len() + RECORD
     }
 
-    /// Signs a message that begins an exchange. Returns the signature, with which the answer is checked.
+    /// Signs the first message of an exchange. Returns the signature, which is needed to check the answer.
     pub(crate) fn sign_request(&self, message: &mut Vec<u8>, now: u64) -> Vec<u8> {
         let mut signer = Signer { key: self.clone(), before: None, is_first: true };
         signer.sign(message, now);
         signer.before.unwrap_or_default()
     }
 
-    /// Checks the answer to a request with this signature. Returns it without the record.
+    /// Checks the answer to a request with this signature. Returns the answer without the record.
     ///
     /// # Errors
-    /// Why it is not taken, in words.
+    /// The reason why it is not accepted, as text.
     pub(crate) fn check_answer(
         &self,
         message: &[u8],
@@ -124,23 +125,23 @@ impl TsigKey {
     }
 }
 
-/// Why a signed message is not taken.
+/// The reason why a signed message is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The record itself cannot be read.
+    /// The record is malformed.
     Form,
-    /// BADSIG: another secret made the signature.
+    /// BADSIG: the signature was made with another secret.
     Signature,
-    /// BADKEY: the peer has no key of this name.
+    /// BADKEY: the peer has no key with this name.
     Key,
-    /// BADTIME: the clocks differ by too much.
+    /// BADTIME: the clocks differ too much.
     Time,
-    /// BADTRUNC: a part of the signature is missing.
+    /// BADTRUNC: the signature is cut too short.
     Cut,
 }
 
 impl Fault {
-    /// Its code in the record (RFC 8945 §3).
+    /// The code in the record (RFC 8945 §3).
     fn code(self) -> u16 {
         match self {
             Self::Form => 0,
@@ -155,7 +156,7 @@ impl Fault {
         [Self::Signature, Self::Key, Self::Time, Self::Cut].into_iter().find(|fault| fault.code() == code)
     }
 
-    /// A peer that answers with this code, in words.
+    /// The text for a peer that answers with this code.
     fn of_peer(self) -> &'static str {
         match self {
             Self::Key => "it has no key of this name (BADKEY)",
@@ -176,14 +177,14 @@ pub(crate) struct Signature {
     mac: Vec<u8>,
     error: u16,
     other: Vec<u8>,
-    /// The id that the message came with: a forwarder may have changed it.
+    /// The id that the message was signed with: a forwarder may have changed it since.
     id: [u8; 2],
-    /// The message as it was signed: with its first id, and without the record.
+    /// The message as it was signed: with its original id, and without the record.
     unsigned: Vec<u8>,
 }
 
 impl Signature {
-    /// The signature of a message, if its last record is a sound one.
+    /// The signature of a message, if its last record is a valid one.
     fn find(message: &[u8]) -> Option<Self> {
         let counts = [4, 6, 8, 10].map(|at| u16_at(message, at));
         let [Some(questions), Some(answers), Some(authorities), Some(additionals)] = counts else {
@@ -201,7 +202,7 @@ impl Signature {
         Self::read(message, at)
     }
 
-    /// Reads the record at `at`, which is the last one.
+    /// Reads the record at `at`, the last one of the message.
     pub(crate) fn read(message: &[u8], at: usize) -> Option<Self> {
         let field = Field::read(message, at)?;
         let sound = field.rtype == rtype::TSIG && field.class == ANY && field.ttl == 0;
@@ -231,7 +232,7 @@ impl Signature {
         Some(Self { name, algorithm, time, fudge, mac, error, other, id, unsigned })
     }
 
-    /// The name of the key, in wire form and lower case.
+    /// True if the record names this key.
     fn is_of(&self, key: &TsigKey) -> bool {
         *self.name.as_bytes() == *key.name && self.is_ours()
     }
@@ -245,7 +246,7 @@ impl Signature {
     }
 }
 
-/// The fields of the record that are signed (RFC 8945 §4.3.3).
+/// The signed fields of the record (RFC 8945 §4.3.3).
 fn variables(name: &[u8], time: u64, fudge: u16, error: u16, other: &[u8]) -> Vec<u8> {
     let mut signed = name.to_vec();
     signed.extend(ANY.to_be_bytes());
@@ -264,17 +265,17 @@ fn timers(time: u64, fudge: u16) -> [u8; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Signs the messages of one answer, one after the other (RFC 8945 §5.3).
+/// Signs the messages of one answer in their order (RFC 8945 §5.3).
 #[derive(Debug)]
 pub(crate) struct Signer {
     key: TsigKey,
-    /// The signature before: of the request, or of the last message.
+    /// The previous signature: that of the request, or of the last message.
     before: Option<Vec<u8>>,
     is_first: bool,
 }
 
 impl Signer {
-    /// The longest record that it adds, in octets.
+    /// The length of the longest record that it adds, in octets.
     pub(crate) fn room(&self) -> usize {
         self.key.room()
     }
@@ -287,7 +288,7 @@ impl Signer {
     fn sign_with(&mut self, message: &mut Vec<u8>, time: u64, fudge: u16, error: u16, other: &[u8]) {
         let signed = match self.is_first {
             true => variables(&self.key.name, time, fudge, error, other),
-            // RFC 8945 §5.3.1: later messages have the times alone.
+            // RFC 8945 §5.3.1: in later messages only the times are signed.
             false => timers(time, fudge).to_vec(),
         };
         let mac = self.key.mac(self.before.as_deref(), message, &signed);
@@ -340,18 +341,18 @@ pub(crate) struct Verified {
 /// Checks a signed request. `keys` are those that the peer may use.
 ///
 /// # Errors
-/// The answer that says why it is not taken (RFC 8945 §5.2).
+/// The answer with the fault (RFC 8945 §5.2).
 pub(crate) fn check<'a>(
     mut signature: Signature,
     keys: impl Iterator<Item = &'a TsigKey>,
     now: u64,
 ) -> Result<Verified, Vec<u8>> {
-    // A server may have two keys of one name: that of a domain, and that of all zones.
+    // A server may have two keys with one name: one for a domain, and one for all zones.
     let named: Vec<&TsigKey> = keys.filter(|key| signature.is_of(key)).collect();
     let own = named.iter().find(|key| key.verify(&signature, None, now) != Err(Fault::Signature));
     let key = own.or(named.first()).copied();
     let checked = key.ok_or(Fault::Key).and_then(|key| key.verify(&signature, None, now).map(|()| key));
-    // Answers have the id that the request came with.
+    // The answer has the id that the request arrived with.
     signature.unsigned.iter_mut().zip(signature.id).for_each(|(place, byte)| *place = byte);
     let fault = match checked {
         Err(fault) => fault,
@@ -363,7 +364,7 @@ pub(crate) fn check<'a>(
     let mut reply = refusal(&signature.unsigned, fault);
     match (fault, key) {
         (Fault::Form, _) => {}
-        // Both are signed: the peer has the secret (RFC 8945 §5.3.2).
+        // These two answers are signed: the peer has the secret (RFC 8945 §5.3.2).
         (Fault::Time | Fault::Cut, Some(key)) => {
             let mut signer = Signer { key: key.clone(), before: Some(signature.mac.clone()), is_first: true };
             let server = now.to_be_bytes();
@@ -378,7 +379,7 @@ pub(crate) fn check<'a>(
     Err(reply)
 }
 
-/// The header and the question of a request, with the code of the fault.
+/// The header and the question of a request, with the fault's code.
 fn refusal(request: &[u8], fault: Fault) -> Vec<u8> {
     let code = if fault == Fault::Form { Code::FormErr } else { Code::NotAuth };
     let end = WireName::read(request, HEADER).map_or(HEADER, |(_, end)| end + 4);

@@ -9,24 +9,25 @@ use crate::name::{WireName, to_key};
 use crate::records::rtype;
 use crate::zone::Zone;
 
-/// Zones by their names. A copy shares the zones: to change one, copy, insert, and put the copy into the place of the old.
+/// Zones by name. A copy shares the zones. To change a zone: copy this, insert the zone, and replace the old value by
+/// the copy.
 #[derive(Debug, Clone, Default)]
 pub struct Zones {
     zones: HashMap<Box<[u8]>, Arc<Zone>>,
     /// Domains of other servers.
     others: HashSet<Box<[u8]>>,
-    /// Labels of the longest name among both.
+    /// The number of labels of the longest name in both.
     deepest: usize,
 }
 
 impl Zones {
-    /// Adds a zone, and returns the one of the same name that it replaces.
+    /// Adds a zone. Returns the zone of the same name that it replaces.
     pub fn insert(&mut self, zone: Arc<Zone>) -> Option<Arc<Zone>> {
         self.deepest = self.deepest.max(zone.labels());
         self.zones.insert(zone.key().into(), zone)
     }
 
-    /// Leaves a domain to other servers, also below a zone: nothing at or below it is answered from the zone above.
+    /// Leaves a domain to other servers, even below a zone: that zone does not answer for names at or below the domain.
     pub fn leave(&mut self, domain: &Name) {
         self.deepest = self.deepest.max(usize::from(domain.num_labels()));
         self.others.insert(to_key(domain));
@@ -37,7 +38,7 @@ impl Zones {
         self.zones.remove(&to_key(origin))
     }
 
-    /// The zone of this very name.
+    /// The zone with exactly this name.
     #[must_use]
     pub fn get(&self, origin: &Name) -> Option<&Arc<Zone>> {
         self.zones.get(&to_key(origin))
@@ -48,13 +49,13 @@ impl Zones {
         self.zones.get(key)
     }
 
-    /// The zones, in no order.
+    /// The zones, in any order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Zone>> {
         self.zones.values()
     }
 
-    /// The zone that answers for a name in lower case: the one with the longest suffix of it. For the DS records of an origin that is
-    /// the zone above, if it is ours (RFC 4035 §3.1.4.1).
+    /// The zone that answers for a name in lower case: the one with the longest matching suffix. For the DS records of
+    /// an origin it is the parent zone, if that is here (RFC 4035 §3.1.4.1).
     pub(crate) fn find(&self, name: &WireName, rtype: u16) -> Option<&Zone> {
         let longest = self.longest(name, name.labels())?;
         if rtype == rtype::DS && longest.labels() == name.labels() && name.labels() > 0 {

@@ -1,13 +1,14 @@
-//! Time over the network for machines of a rack (RFC 5905): a responder, a monitor of the servers that the responder's clock is compared with, and the
-//! codec under both. No socket and no clock: time, addresses and randomness are arguments.
+//! Time over the network for a rack's machines (RFC 5905): a responder, a monitor that compares the responder's clock
+//! with NTP servers, and their codec. No socket and no clock: time, addresses and randomness are arguments.
 //!
-//! - [`packet`] reads and writes the header of 48 octets.
-//! - [`Responder`] turns a client's request into the answer to it, or into silence.
-//! - [`Monitor`] asks servers, measures how far this host's clock is from theirs, and says what the responder may claim.
+//! - [`packet`] decodes and encodes the header of 48 octets.
+//! - [`Responder`] turns a client's request into its answer, or drops it.
+//! - [`Monitor`] asks servers, measures the difference between this host's clock and theirs, and decides what the
+//!   responder may claim.
 //!
-//! The monitor never sets a clock. A host has a daemon of its own for that, and two of them fight.
+//! The monitor never sets a clock. The host's own NTP daemon does that; two programs would interfere with each other.
 //!
-//! | state | it is so when | clients are told |
+//! | state | condition | clients are told |
 //! | --- | --- | --- |
 //! | synced | more than half of the answering servers agree, and the clock is less than 128 ms off their median | the best server's stratum + 1, and the error that was measured |
 //! | adrift | no server is known, none answers, they disagree, or the clock is 128 ms to 1 s off | stratum 10 or more, and an error that grows |

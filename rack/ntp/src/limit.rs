@@ -1,26 +1,26 @@
-//! Requests of each client: eight at once and one every two seconds, then one warning.
+//! A limit on each client's requests: eight at once and one every two seconds, then one warning.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A client gains a request in this time.
+/// A client may send one more request after this time.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Requests that a client may send at once.
+/// The most requests that a client may send at once.
 const BURST: u32 = 8;
-/// Clients of one set. A newcomer replaces the client that was silent for the longest time.
+/// The number of clients in one set. A new client replaces the one that was silent longest.
 const WAYS: usize = 4;
-/// Sets of clients: all together take 1.5 MiB.
+/// The number of sets. All together use 1.5 MiB.
 const SETS: usize = 4096;
 
 /// The decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is answered.
+    /// The request is answered.
     Answer,
-    /// It is one too many, and the client has not been told yet.
+    /// The request exceeds the limit, and the client has not been warned yet.
     Warn,
-    /// It is one too many.
+    /// The request exceeds the limit.
     Ignore,
 }
 
@@ -58,7 +58,7 @@ impl Limiter {
         if std::mem::replace(&mut bucket.warned, true) { Verdict::Ignore } else { Verdict::Warn }
     }
 
-    /// The bucket of the client. A newcomer gets a free bucket of its set, else the one that was used longest ago.
+    /// The bucket of the client. A new client gets a free bucket of its set, or else the one that was used longest ago.
     fn bucket(&mut self, client: IpAddr) -> Option<&mut Bucket> {
         let sets = u64::try_from(self.sets.len()).ok()?;
         let index = usize::try_from(self.hasher.hash_one(client).checked_rem(sets)?).ok()?;
@@ -97,7 +97,7 @@ mod tests {
             (2_000, Verdict::Ignore),
             (3_000, Verdict::Ignore),
             (4_000, Verdict::Answer),
-            // Sixteen seconds of silence: the bucket is full, and a warning is due again.
+            // After sixteen seconds without a request the bucket is full, and a warning is due again.
             (20_000, Verdict::Answer),
         ] {
             assert_eq!(at(millis), expected, "at {millis} ms");

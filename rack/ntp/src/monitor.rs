@@ -1,7 +1,7 @@
-//! Compares this host's clock with NTP servers, and says what clients may be told of the clock.
+//! Compares this host's clock with NTP servers, and decides what clients may be told about it.
 //!
-//! The median of the answering servers counts if more than half of them agree with it. Otherwise the last such median goes on to count, with an
-//! error that grows: this host's clock has drifted since.
+//! The median of the answering servers counts if more than half of them agree with it. Otherwise the last such median
+//! still counts, with a growing error, since this host's clock may have drifted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,63 +12,63 @@ use crate::packet::{LENGTH, Leap, Packet, UNSYNCHRONISED};
 use crate::source::{Sample, Source, SourceReport, SourceState, drift, reference_id};
 use crate::time::{Now, Timestamp, nanos};
 
-/// A clock that is less off is synchronised (STEPT, RFC 5905 §11.3).
+/// A clock with a smaller offset, in nanoseconds, is synchronised (STEPT, RFC 5905 §11.3).
 const SYNCED: i64 = 128_000_000;
-/// A clock that is more off is not to be used.
+/// A clock with a larger offset, in nanoseconds, must not be used.
 const BAD: i64 = 1_000_000_000;
-/// Servers that differ by less agree, with half of each one's delay besides.
+/// Servers agree if they differ by less than this, in nanoseconds, plus half of each one's delay.
 const AGREE: i64 = SYNCED;
-/// Stratum of a clock that follows nothing; the rank of the rack is added.
+/// The stratum of a clock without servers; the rank of the rack is added.
 const ADRIFT: u8 = 10;
-/// The highest rank: stratum 14, since a client's own is one more, and 16 is none.
+/// The highest rank: stratum 14. A client's stratum is one more, and 16 means unsynchronised.
 const MAX_RANK: u32 = 4;
-/// Reference of a clock that follows nothing: a clock of the host itself, as ntpd names it.
+/// The reference id of a clock without servers: the host's own clock, as ntpd names it.
 const LOCAL: [u8; 4] = [127, 127, 1, 1];
-/// Error of a clock that was compared with no server.
+/// The error of a clock that was never compared with a server.
 const UNMEASURED: Duration = Duration::from_millis(10);
-/// The error grows to this. A client stops to listen at 1.5 s (ntpd), 3 s (chrony) or 5 s (systemd-timesyncd), and a site without any server still
-/// wants one time for all of its machines.
+/// The limit for the growing error. Clients reject a server with an error over 1.5 s (ntpd), 3 s (chrony) or 5 s
+/// (systemd-timesyncd), but even a site without any server needs one common time for its machines.
 const MAX_GROWTH: Duration = Duration::from_secs(1);
 
-/// The clock as clients are told of it.
+/// The properties of the clock that clients are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// Leap indicator; [`Leap::Unknown`] says that the clock is not to be used.
+    /// The leap indicator; [`Leap::Unknown`] means that the clock must not be used.
     pub leap: Leap,
-    /// Servers between the clock and its reference.
+    /// The number of servers between the clock and its reference.
     pub stratum: u8,
-    /// Precision of the clock, as a power of two of seconds.
+    /// The precision of the clock, as a power of two of seconds.
     pub precision: i8,
-    /// The way to the reference clock and back.
+    /// The round-trip delay to the reference clock.
     pub root_delay: Duration,
     /// The error of the clock.
     pub root_dispersion: Duration,
-    /// The server that it was compared with.
+    /// The server that the clock was compared with.
     pub reference_id: [u8; 4],
-    /// When that was.
+    /// The time of that comparison.
     pub reference: Timestamp,
 }
 
 impl Claim {
-    /// The same clock, not to be used.
+    /// The same claim, with the mark that the clock must not be used.
     const fn refused(self) -> Self {
         Self { leap: Leap::Unknown, stratum: UNSYNCHRONISED, reference_id: [0; 4], ..self }
     }
 }
 
-/// How the clock is.
+/// The state of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It agrees with the servers.
+    /// The clock agrees with the servers.
     Synced,
-    /// Its error is not known, or more than a synchronised clock has.
+    /// The error is unknown, or larger than that of a synchronised clock.
     Adrift,
-    /// It is more than a second off.
+    /// The clock is more than a second off.
     Bad,
 }
 
 impl State {
-    /// The word for it.
+    /// The name of the state.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-/// Why the servers do not vouch for the clock.
+/// The reason why the servers do not confirm the clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Lack {
     NoServer,
@@ -87,28 +87,28 @@ enum Lack {
     Disagree(String),
 }
 
-/// The clock, and what clients are told of it.
+/// The state of the clock, and the claim for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// How it is.
+    /// The state of the clock.
     pub state: State,
     /// The claim that clients are sent.
     pub claim: Claim,
-    /// Nanoseconds that the servers are ahead, by the last median that counted.
+    /// How far the servers are ahead, in nanoseconds, by the last median that counted.
     pub offset: Option<i64>,
-    /// The server that is named, and why the others do not vouch for the clock.
+    /// The server in the claim, and the reason why the others do not confirm the clock.
     named: Option<String>,
     lack: Option<Lack>,
 }
 
 impl Report {
-    /// The problem of the clock in words; `None`: it has none. Numbers are rounded, so that the text changes seldom.
+    /// The problem of the clock, as text; `None`: it has none. Numbers are rounded, so that the text changes rarely.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         (self.state != State::Synced).then(|| self.to_string())
     }
 
-    /// Takes a clock that no server vouches for as bad: another witness says that it is wrong.
+    /// Treats an unconfirmed clock as bad: another source says that it is wrong.
     pub fn distrust(&mut self) {
         if self.state == State::Adrift {
             self.state = State::Bad;
@@ -145,13 +145,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// A median that counted.
+/// A median that counted, and its time.
 #[derive(Debug, Clone)]
 struct Measured {
     at: Now,
-    /// Nanoseconds that the servers were ahead.
+    /// How far the servers were ahead, in nanoseconds.
     offset: i64,
-    /// The best server.
+    /// The name of the best server.
     name: String,
     sample: Sample,
 }
@@ -162,12 +162,12 @@ impl Measured {
     }
 }
 
-/// The servers, and what they say.
+/// The servers, and their answers.
 #[derive(Debug)]
 pub struct Monitor {
     started: Now,
     precision: i8,
-    /// Place of this rack among those without servers.
+    /// The rank of this rack among racks without servers.
     rank: u32,
     sources: Vec<Source>,
     own: BTreeSet<IpAddr>,
@@ -181,8 +181,8 @@ impl Monitor {
         Self { started: now, precision, rank: 0, sources: Vec::new(), own: BTreeSet::new(), last: None }
     }
 
-    /// Names the servers. A server that stays keeps its measurements. While no server is followed, racks of different `rank` claim different
-    /// strata: clients of several racks then agree on one rack.
+    /// Sets the servers. A server that stays keeps its measurements. Without servers, racks of different `rank` claim
+    /// different strata, so that clients of several racks agree on one of them.
     pub fn set_sources(&mut self, names: &[String], rank: u32) {
         let mut before = std::mem::take(&mut self.sources);
         for name in names {
@@ -198,17 +198,19 @@ impl Monitor {
         self.last = self.last.take().filter(is_known);
     }
 
-    /// Names the addresses at which this rack answers: time is not taken from itself, directly or through another server.
+    /// Sets the addresses at which this rack answers. Time that comes from itself, directly or through another server,
+    /// is refused.
     pub fn set_own(&mut self, own: BTreeSet<IpAddr>) {
         self.own = own;
     }
 
-    /// Begins a request to a server at this address. The answer is `None` if it is a server no more.
+    /// Starts a request to a server at this address. `None`: the server was removed.
     pub fn ask(&mut self, name: &str, address: IpAddr, nonce: u64, now: Now) -> Option<[u8; LENGTH]> {
         Some(self.source(name)?.ask(address, nonce, now).encode())
     }
 
-    /// Takes a datagram of a server, which arrived `now`. False: it is not the answer to the last request, which is still waited for.
+    /// Takes a datagram of a server, which arrived at `now`. False: it does not answer the last request, which stays
+    /// open.
     pub fn hear(&mut self, name: &str, datagram: &[u8], now: Now) -> bool {
         let Ok(answer) = Packet::parse(datagram) else { return false };
         let own = std::mem::take(&mut self.own);
@@ -220,25 +222,26 @@ impl Monitor {
         heard
     }
 
-    /// A server did not answer the last request, or could not be asked: [`SourceState::Silent`] or [`SourceState::Unreachable`].
+    /// Notes that a server did not answer the last request, or could not be asked: [`SourceState::Silent`] or
+    /// [`SourceState::Unreachable`].
     pub fn fail(&mut self, name: &str, state: SourceState) {
         if let Some(source) = self.source(name) {
             source.fail(state);
         }
     }
 
-    /// The time until a server is asked again; `random` moves it by a sixteenth. `None`: it is asked no more.
+    /// The time until a server is asked again; `random` varies it by a sixteenth. `None`: it is not asked any more.
     pub fn wait(&mut self, name: &str, random: u8) -> Option<Duration> {
         self.source(name)?.wait(random)
     }
 
-    /// The servers, for people.
+    /// The states of the servers, for people.
     #[must_use]
     pub fn sources(&self, now: Now) -> Vec<SourceReport> {
         self.sources.iter().map(|source| source.report(now)).collect()
     }
 
-    /// How the clock is.
+    /// The state of the clock.
     #[must_use]
     pub fn report(&self, now: Now) -> Report {
         let (measured, lack) = match self.median(now) {
@@ -289,7 +292,7 @@ impl Monitor {
             root_delay: Duration::ZERO,
             root_dispersion: UNMEASURED + drift(now.age(self.started)).min(MAX_GROWTH),
             reference_id: LOCAL,
-            // A client that reads zero takes the clock for one that was never set.
+            // A reference time of zero would mean that the clock was never set.
             reference: now.wall,
         }
     }
@@ -306,7 +309,7 @@ impl Monitor {
         let answers = self.sources.iter().filter_map(|source| Some((source, source.best(now)?)));
         let mut answers: Vec<_> = answers.collect();
         answers.sort_by_key(|(_, sample)| sample.offset(now));
-        // The middle one belongs to every majority, since a majority's offsets are neighbours.
+        // Every majority contains the middle one, since its offsets are adjacent.
         let Some((_, middle)) = middle(&answers) else { return Err(Lack::NoAnswer(self.silence())) };
         let agree = |sample: &Sample| {
             let apart = (sample.offset(now).saturating_sub(middle.offset(now))).saturating_abs();
@@ -328,7 +331,7 @@ impl Monitor {
         }
     }
 
-    /// Why none of the servers answers.
+    /// The states of the servers, if none of them answers.
     fn silence(&self) -> String {
         let each = self.sources.iter().map(|source| format!("{} {}", source.name, source.state));
         each.collect::<Vec<_>>().join("; ")
@@ -344,7 +347,7 @@ fn middle<T>(sorted: &[T]) -> Option<&T> {
     sorted.get(sorted.len().saturating_sub(1) / 2)
 }
 
-/// How this clock and a server that is `offset` nanoseconds ahead are apart.
+/// The difference between this clock and a server that is `offset` nanoseconds ahead, as text.
 fn apart(offset: i64, server: &str) -> String {
     let seconds = offset.unsigned_abs() as f64 / 1e9;
     let side = if offset > 0 { "behind" } else { "ahead of" };
@@ -352,7 +355,7 @@ fn apart(offset: i64, server: &str) -> String {
     format!("{seconds:.digits$} s {side} {server}")
 }
 
-/// How this clock and each server are apart.
+/// The differences between this clock and each server, as text.
 fn told(answers: &[(&Source, &Sample)], now: Now) -> String {
     let each = answers.iter().map(|(source, sample)| apart(sample.offset(now), &source.name));
     each.collect::<Vec<_>>().join(", ")
@@ -383,7 +386,7 @@ mod tests {
         [192, 0, 2, name.as_bytes()[0]].into()
     }
 
-    /// A server answers within 20 ms that it is ahead by so many milliseconds.
+    /// A server answers within 20 ms, with a time that is ahead by this many milliseconds.
     fn answer(monitor: &mut Monitor, name: &str, millis: u64, ahead: i64) {
         answer_at(monitor, name, millis, ahead, 2);
     }
@@ -412,7 +415,7 @@ mod tests {
 
     #[test]
     fn the_state_follows_the_median_of_the_answering_majority() {
-        // Offsets of the servers in ms; the state, the stratum that is claimed, and the median.
+        // The offsets of the servers in ms; then the state, the claimed stratum, and the median.
         let cases: [(&[i64], State, u8, Option<i64>); 13] = [
             (&[], State::Adrift, 10, None),
             (&[3], State::Synced, 3, Some(3)),
@@ -435,7 +438,7 @@ mod tests {
             for (name, ahead) in names.iter().zip(offsets) {
                 answer(&mut monitor, name, 90_000_000, *ahead);
             }
-            // A median of the first ones alone does not count.
+            // The median of the first answers only must not count.
             monitor.last = None;
             let report = monitor.report(at(90_000_020));
             let offset = report.offset.map(|it| (it + 500_000).div_euclid(1_000_000));
@@ -455,7 +458,7 @@ mod tests {
         assert_eq!((claim.stratum, claim.leap, claim.precision), (2, Leap::Inserted, -23));
         assert_eq!((claim.reference_id, claim.reference), ([192, 0, 2, b'b'], wall(1_020)));
         assert_eq!(ms(claim.root_delay), 50, "the server's, and the way to it");
-        // The server's 5 ms, 10 ms of offset, and 15 parts in a million of 100 s.
+        // The server's 5 ms, 10 ms of offset, and 15 parts per million of 100 s.
         assert_eq!(claim.root_dispersion.as_micros() / 100, 165);
     }
 
@@ -495,7 +498,7 @@ mod tests {
         monitor.fail("a", SourceState::Silent);
         let later = at(3_600_000);
         assert_eq!(monitor.report(later).state, State::Bad);
-        // Somebody sets the clock of the host back by five seconds.
+        // The host's clock is set back by five seconds.
         let set = Now { wall: wall(3_595_000), ..later };
         let report = monitor.report(set);
         assert_eq!((report.state, report.offset.map(|it| it.abs() < 1_000_000)), (State::Adrift, Some(true)));

@@ -1,28 +1,28 @@
-//! The header of NTP (RFC 5905 §7.3): 48 octets. Extension fields and authentication are not read.
+//! The NTP header (RFC 5905 §7.3): 48 octets. Extension fields and authentication are ignored.
 
 use crate::time::{Short, Timestamp};
 
-/// Octets of a header.
+/// The length of a header, in octets.
 pub const LENGTH: usize = 48;
 
 /// Mode of a client's request.
 pub const CLIENT: u8 = 3;
 /// Mode of a server's answer.
 pub const SERVER: u8 = 4;
-/// Stratum of a clock that follows no server (§7.3). Zero would be a kiss-o'-death.
+/// The stratum of a clock that follows no server (§7.3). Zero would be a kiss-o'-death.
 pub const UNSYNCHRONISED: u8 = 16;
 
-/// Leap indicator (§7.3).
+/// The leap indicator (§7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Leap {
     /// The last minute of the day has 60 seconds.
     #[default]
     None,
-    /// It has 61.
+    /// The last minute of the day has 61 seconds.
     Inserted,
-    /// It has 59.
+    /// The last minute of the day has 59 seconds.
     Deleted,
-    /// The clock is not to be used.
+    /// The clock must not be used.
     Unknown,
 }
 
@@ -46,52 +46,52 @@ impl Leap {
     }
 }
 
-/// A header. Every 48 octets are one.
+/// A header. Any 48 octets are a valid one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Packet {
-    /// Leap indicator: how long the last minute of this day is.
+    /// The leap indicator: the length of the last minute of this day.
     pub leap: Leap,
     /// Version, 0 to 7.
     pub version: u8,
     /// Mode, 0 to 7.
     pub mode: u8,
-    /// Servers between this clock and its reference; 0 is a kiss-o'-death.
+    /// The number of servers between this clock and its reference; 0 is a kiss-o'-death.
     pub stratum: u8,
-    /// Interval of requests, as a power of two of seconds.
+    /// The interval of requests, as a power of two of seconds.
     pub poll: i8,
-    /// Precision of the clock, as a power of two of seconds.
+    /// The precision of the clock, as a power of two of seconds.
     pub precision: i8,
-    /// The way to the reference clock and back.
+    /// The round-trip delay to the reference clock.
     pub root_delay: Short,
     /// The error of the clock.
     pub root_dispersion: Short,
-    /// The server that is followed, or the code of a kiss-o'-death.
+    /// The id of the server that is followed, or the code of a kiss-o'-death.
     pub reference_id: [u8; 4],
-    /// When the clock was last compared with it.
+    /// When the clock was last compared with its reference.
     pub reference: Timestamp,
-    /// `transmit` of the request that is answered.
+    /// The field `transmit` of the answered request.
     pub origin: Timestamp,
-    /// When that request arrived.
+    /// When the request arrived.
     pub receive: Timestamp,
-    /// When this was sent.
+    /// When this packet was sent.
     pub transmit: Timestamp,
 }
 
-/// Fewer octets than a header has.
+/// A datagram shorter than a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} octets are no NTP packet, which has 48 or more")]
 pub struct TooShort(pub usize);
 
 impl Packet {
-    /// Reads the header of a datagram; octets after it are ignored.
+    /// Decodes the header of a datagram; further octets are ignored.
     ///
     /// # Errors
-    /// The datagram has less than 48 octets.
+    /// `TooShort`: the datagram has less than 48 octets.
     pub fn parse(datagram: &[u8]) -> Result<Self, TooShort> {
         Fields(datagram).header().ok_or(TooShort(datagram.len()))
     }
 
-    /// The octets of this header.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; LENGTH] {
         let mut octets = [0; LENGTH];
@@ -115,7 +115,7 @@ impl Packet {
     }
 }
 
-/// The octets that are not read yet.
+/// The octets that have not been read yet.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

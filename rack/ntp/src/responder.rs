@@ -8,30 +8,31 @@ use crate::monitor::Claim;
 use crate::packet::{CLIENT, LENGTH, Leap, Packet, SERVER};
 use crate::time::{Short, Timestamp};
 
-/// Versions that are answered, each with itself: their headers are the same (RFC 5905 §7.3, RFC 4330 §4).
+/// The supported versions. Each is answered with the same version: their headers are equal (RFC 5905 §7.3, RFC 4330
+/// §4).
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
 
 /// The reaction to a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
-    /// The client is told the time.
+    /// Send the client the time.
     Answer(Reply),
-    /// The client is told once that it asks too often (kiss-o'-death RATE, RFC 5905 §7.4).
+    /// Tell the client once that it asks too often (kiss-o'-death RATE, RFC 5905 §7.4).
     Warn(Reply),
-    /// Nothing is sent.
+    /// Send nothing.
     Drop(Dropped),
 }
 
-/// Why nothing is sent.
+/// The reason why nothing is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// It is shorter than a request.
+    /// The datagram is shorter than a request.
     Short,
-    /// It is no request of a client: another mode, as 6 and 7 of control messages, which attacks are amplified by.
+    /// The mode is not that of a client's request. Control messages (modes 6 and 7) are used for amplification attacks.
     Mode,
-    /// Its version is none of 1 to 4.
+    /// The version is not 1 to 4.
     Version,
-    /// Its client asks too often, and was told.
+    /// The client asks too often and has been warned.
     Rate,
 }
 
@@ -48,7 +49,7 @@ impl Dropped {
     }
 }
 
-/// An answer without the moment that it is sent at.
+/// An answer without its time of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply(Packet);
 
@@ -61,7 +62,7 @@ impl Reply {
     }
 }
 
-/// Answers clients. It keeps how often each of the last 16,384 clients asked.
+/// Answers clients. It tracks the request rate of the last 16,384 clients.
 #[derive(Debug)]
 pub struct Responder {
     limiter: Limiter,
@@ -74,7 +75,8 @@ impl Default for Responder {
 }
 
 impl Responder {
-    /// Reacts to a datagram of `client`, which arrived at `received`; `since_boot` is that moment by the clock that nobody sets.
+    /// Handles a datagram of `client` that arrived at `received`. `since_boot` is the same moment by the clock that
+    /// cannot be set.
     pub fn react(
         &mut self,
         datagram: &[u8],
@@ -189,7 +191,8 @@ mod tests {
         }
         assert_eq!(react(&request(4, CLIENT).encode()[..47]), Reaction::Drop(Dropped::Short));
         assert_eq!(react(b""), Reaction::Drop(Dropped::Short));
-        // A control message of mode 6 is 12 octets and more, one of mode 7 is 8 and more: neither is read as far as that.
+        // Control messages of mode 6 have at least 12 octets, those of mode 7 at least 8: both are too short to be
+        // decoded.
         assert_eq!(react(&[0x16; 12]), Reaction::Drop(Dropped::Short));
         assert_eq!(react(&[0x17; 192]), Reaction::Drop(Dropped::Mode));
     }

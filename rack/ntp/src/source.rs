@@ -1,4 +1,4 @@
-//! An NTP server of which the time is asked, and the measurements that its answers gave.
+//! An NTP server, and the measurements from its answers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -8,17 +8,18 @@ use std::time::Duration;
 use crate::packet::{CLIENT, Leap, Packet, SERVER, UNSYNCHRONISED};
 use crate::time::{Now, Timestamp, nanos};
 
-/// Interval of requests.
+/// The interval of requests.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(64);
-/// An answer counts for this long: eight requests may be lost (RFC 5905 §9.2).
+/// How long an answer counts: eight requests may be lost (RFC 5905 §9.2).
 const FRESH: Duration = Duration::from_secs(8 * 64);
-/// Answers that are kept. The one with the shortest delay counts, since a packet that waits in a queue measures wrongly (§10).
+/// The number of answers kept. The one with the shortest delay counts, since a packet that waited in a queue gives a
+/// wrong offset (§10).
 const SAMPLES: usize = 4;
-/// The largest error by its own word with which a server is of use (MAXDIST, §11.2.1).
+/// The largest error, by the server's own statement, with which it is usable (MAXDIST, §11.2.1).
 const MAX_DISTANCE: Duration = Duration::from_secs(1);
-/// After this many complaints the interval is doubled no more: it is 1,024 s.
+/// The interval is doubled at most this often, to 1,024 s, after complaints about the rate.
 const MAX_SLOWED: u32 = 4;
-/// Error that a clock gains each second: 15 parts in a million (PHI, §7.3).
+/// The error that a clock gains per second: 15 parts per million (PHI, §7.3).
 const PHI: f64 = 15e-6;
 
 /// The error that a clock may have gained in this time.
@@ -26,26 +27,26 @@ pub(crate) fn drift(age: Duration) -> Duration {
     age.mul_f64(PHI)
 }
 
-/// How a server is.
+/// The state of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceState {
-    /// It has not been asked yet.
+    /// The server has not been asked yet.
     New,
-    /// Its last answer was of use.
+    /// Its last answer was usable.
     Answers,
     /// It did not answer.
     Silent,
-    /// It cannot be asked: its name has no address, or no packet leaves this host. Says why.
+    /// It cannot be asked: its name has no address, or no packet leaves this host. The text is the reason.
     Unreachable(String),
-    /// It says that its own clock is not to be used.
+    /// It says that its own clock must not be used.
     Unsynchronised,
-    /// By its own word its error may be this large.
+    /// By its own statement its error may be this large.
     Inexact(Duration),
-    /// It takes its time from this rack.
+    /// It gets its time from this rack.
     Follower,
     /// It wants to be asked less often (kiss-o'-death RATE).
     Slows,
-    /// It does not want to be asked at all (kiss-o'-death, RFC 5905 §7.4); with its code.
+    /// It does not want to be asked at all (kiss-o'-death, RFC 5905 §7.4). The text is its code.
     Refuses(String),
 }
 
@@ -67,18 +68,18 @@ impl fmt::Display for SourceState {
     }
 }
 
-/// A server, for people.
+/// The state of a server, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceReport {
-    /// Its name or address, as it was given.
+    /// The name or address of the server, as configured.
     pub name: String,
-    /// How it is.
+    /// The state of the server.
     pub state: SourceState,
-    /// Nanoseconds that it is ahead of this host's clock. `None`: it has given no usable answer lately.
+    /// How far it is ahead of this host's clock, in nanoseconds. `None`: it has given no usable answer recently.
     pub offset: Option<i64>,
-    /// The way there and back.
+    /// The round-trip delay.
     pub delay: Option<Duration>,
-    /// Its stratum, by its last answer of use.
+    /// Its stratum, from its last usable answer.
     pub stratum: Option<u8>,
 }
 
@@ -100,10 +101,10 @@ impl fmt::Display for SourceReport {
     }
 }
 
-/// One answer of a server.
+/// A measurement from one answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
-    /// Nanoseconds that the server is ahead.
+    /// How far the server is ahead, in nanoseconds.
     offset: i64,
     pub(crate) delay: Duration,
     pub(crate) at: Now,
@@ -115,18 +116,19 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Nanoseconds that the server is ahead now: by as much less as this host's clock was set forward in the meantime.
+    /// How far the server is ahead now, in nanoseconds: corrected for changes of this host's clock since the
+    /// measurement.
     pub(crate) fn offset(&self, now: Now) -> i64 {
         self.offset.saturating_sub(now.set_since(self.at))
     }
 
-    /// The largest error that the server's time has here (root distance, RFC 5905 §11.1).
+    /// The largest error of the server's time at this host (root distance, RFC 5905 §11.1).
     pub(crate) fn distance(&self, now: Now) -> Duration {
         (self.root_delay + self.delay) / 2 + self.root_dispersion + drift(now.age(self.at))
     }
 }
 
-/// A request that is under way.
+/// An open request.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     nonce: Timestamp,
@@ -134,16 +136,16 @@ struct Asked {
     at: Now,
 }
 
-/// A server with its last answers.
+/// A server and its recent measurements.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) state: SourceState,
     asked: Option<Asked>,
     samples: VecDeque<Sample>,
-    /// Requests in a row without a usable answer.
+    /// The number of requests in a row without a usable answer.
     failures: u32,
-    /// Complaints about the rate.
+    /// The number of complaints about the rate.
     slowed: u32,
 }
 
@@ -153,14 +155,15 @@ impl Source {
         Self { name, state: SourceState::New, asked, samples, failures: 0, slowed: 0 }
     }
 
-    /// Begins a request. The server learns nothing of this host: it gets a random number back.
+    /// Starts a request. It contains nothing about this host: the transmit time is a random number, which the server
+    /// sends back.
     pub(crate) fn ask(&mut self, address: IpAddr, nonce: u64, now: Now) -> Packet {
         let nonce = Timestamp(nonce);
         self.asked = Some(Asked { nonce, address, at: now });
         Packet { version: 4, mode: CLIENT, poll: 6, transmit: nonce, ..Packet::default() }
     }
 
-    /// Takes an answer. False: it is not the one to the last request, which is still waited for.
+    /// Takes an answer. False: it does not answer the last request, which stays open.
     pub(crate) fn hear(&mut self, answer: &Packet, now: Now, own: &BTreeSet<IpAddr>) -> bool {
         let is_answer = answer.mode == SERVER && answer.version != 0 && !answer.transmit.is_unset();
         let asked = self.asked.filter(|asked| is_answer && asked.nonce == answer.origin);
@@ -178,7 +181,7 @@ impl Source {
                 if state == SourceState::Slows {
                     self.slowed = (self.slowed + 1).min(MAX_SLOWED);
                 } else {
-                    // Its earlier answers came from the same clock.
+                    // Its earlier answers came from the same clock, so they are not usable either.
                     self.samples.clear();
                 }
                 self.fail(state);
@@ -187,14 +190,14 @@ impl Source {
         true
     }
 
-    /// The last request has no answer.
+    /// Notes that the last request got no answer.
     pub(crate) fn fail(&mut self, state: SourceState) {
         (self.asked, self.state) = (None, state);
         self.failures += 1;
     }
 
-    /// The time until it is asked again: 64 s, or 2 s and twice as much after each failure while nothing is known of it. `random` moves it by a
-    /// sixteenth. `None`: it refused.
+    /// The time until it is asked again: 64 s, or, while nothing is known about it, 2 s, doubled after each failure.
+    /// `random` varies it by a sixteenth. `None`: the server refused.
     pub(crate) fn wait(&self, random: u8) -> Option<Duration> {
         if matches!(self.state, SourceState::Refuses(_)) {
             return None;
@@ -207,7 +210,7 @@ impl Source {
         Some(wait - part + part * 2 * u32::from(random) / 255)
     }
 
-    /// The answer that counts now.
+    /// The measurement that counts now.
     pub(crate) fn best(&self, now: Now) -> Option<&Sample> {
         let fresh = self.samples.iter().filter(|sample| now.age(sample.at) <= FRESH);
         fresh.min_by_key(|sample| sample.delay / 2 + drift(now.age(sample.at)))
@@ -225,7 +228,7 @@ impl Source {
     }
 }
 
-/// Measures by an answer how far apart the clocks are (RFC 5905 §8), or says why it is of no use.
+/// The measurement from an answer (RFC 5905 §8), or the reason why the answer is not usable.
 fn measure(answer: &Packet, asked: &Asked, now: Now, own: &BTreeSet<IpAddr>) -> Result<Sample, SourceState> {
     if answer.stratum == 0 {
         return Err(match &answer.reference_id {
@@ -236,7 +239,7 @@ fn measure(answer: &Packet, asked: &Asked, now: Now, own: &BTreeSet<IpAddr>) -> 
             _ => SourceState::Unsynchronised,
         });
     }
-    // One more would be none.
+    // One more would be unsynchronised.
     if answer.leap == Leap::Unknown || answer.stratum >= UNSYNCHRONISED - 1 || answer.receive.is_unset() {
         return Err(SourceState::Unsynchronised);
     }
@@ -245,10 +248,11 @@ fn measure(answer: &Packet, asked: &Asked, now: Now, own: &BTreeSet<IpAddr>) -> 
         return Err(SourceState::Follower);
     }
     let away = now.age(asked.at);
-    // Without the time that the server took. The wall clock may have been set on the way: the time since boot was not.
+    // Without the time that the server took. The wall clock may have been set meanwhile, so the time since boot is
+    // used.
     let held = answer.transmit.since(answer.receive).max(0);
     let delay = Duration::from_nanos(u64::try_from(nanos(away).saturating_sub(held)).unwrap_or(0));
-    // The middle of the way is the same moment for both.
+    // The middle of the round trip is the same moment for both clocks.
     let offset = answer.transmit.since(now.wall).saturating_add(nanos(delay / 2));
     let sample = Sample {
         offset,
@@ -264,7 +268,7 @@ fn measure(answer: &Packet, asked: &Asked, now: Now, own: &BTreeSet<IpAddr>) -> 
     if distance > MAX_DISTANCE { Err(SourceState::Inexact(distance)) } else { Ok(sample) }
 }
 
-/// How a server that is followed is named: its IPv4 address, or the first octets of the MD5 of its IPv6 address (RFC 5905 §7.3).
+/// The reference id of a server: its IPv4 address, or the first octets of the MD5 of its IPv6 address (RFC 5905 §7.3).
 pub(crate) fn reference_id(address: IpAddr) -> [u8; 4] {
     use md5::Digest;
     match address.to_canonical() {
@@ -289,12 +293,12 @@ mod tests {
         Timestamp::from_unix(Duration::from_secs(1_800_000_000) + Duration::from_millis(millis))
     }
 
-    /// A moment of a host whose clock nobody sets.
+    /// A moment of a host whose clock is never set.
     fn at(millis: u64) -> Now {
         Now { wall: wall(millis), since_boot: Duration::from_millis(500_000 + millis) }
     }
 
-    /// An answer of a server that is ahead by `ahead` ms, and took 10 ms.
+    /// An answer of a server whose clock is ahead by `ahead` ms, and which took 10 ms.
     fn answer(millis: u64, ahead: u64) -> Packet {
         Packet {
             version: 4,
@@ -324,7 +328,7 @@ mod tests {
     #[test]
     fn an_answer_measures_offset_and_delay() {
         let mut source = source();
-        // There in 20 ms, held for 10, back in 20.
+        // 20 ms to the server, 10 ms there, 20 ms back.
         assert!(source.hear(&answer(20, 3_000), at(50), &BTreeSet::new()));
         let best = source.best(at(50)).unwrap();
         assert_eq!((millis(best.offset(at(50))), best.delay.as_millis()), (3_000, 40));
@@ -401,7 +405,7 @@ mod tests {
         let mut source = source();
         source.hear(&answer(20, 0), at(50), &BTreeSet::new());
         source.ask(SERVER_ADDRESS, NONCE, at(64_000));
-        // On its way back it waited for half a second.
+        // The answer waited for half a second on its way back.
         source.hear(&answer(64_020, 0), at(64_530), &BTreeSet::new());
         let best = source.best(at(64_530)).unwrap();
         assert_eq!((millis(best.offset(at(64_530))), best.delay.as_millis()), (0, 40));

@@ -1,4 +1,4 @@
-//! Moments and spans as NTP has them (RFC 5905 §6).
+//! Times and durations in the formats of NTP (RFC 5905 §6).
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use std::time::Duration;
 const UNIX_EPOCH: u64 = 2_208_988_800;
 const NANOS: u128 = 1_000_000_000;
 
-/// A moment: seconds since 1900 as 32.32 fixed point. It begins again every 136 years, first in 2036. Zero says that it is not known.
+/// A time: seconds since 1900 as 32.32 fixed point. It wraps every 136 years, first in 2036. Zero means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// The moment that is so long after the start of 1970.
+    /// The time this long after the start of 1970.
     #[must_use]
     pub fn from_unix(since_1970: Duration) -> Self {
         let seconds = since_1970.as_secs().wrapping_add(UNIX_EPOCH) << 32;
@@ -19,35 +19,36 @@ impl Timestamp {
         Self(seconds | fraction)
     }
 
-    /// Nanoseconds from `earlier` to this; negative if this is the earlier one. Right for moments less than 68 years apart.
+    /// Nanoseconds from `earlier` to this time; negative if this is the earlier one. Correct for times less than 68
+    /// years apart.
     #[must_use]
     pub fn since(self, earlier: Self) -> i64 {
-        // As two's complement, the difference is right across the end of an era too.
+        // In two's complement, the difference is also correct across the end of an era.
         let difference = i128::from(self.0.wrapping_sub(earlier.0).cast_signed());
         let nanos = (difference * NANOS.cast_signed()) >> 32;
         i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// True for the timestamp of nothing.
+    /// True if the time is unknown.
     #[must_use]
     pub const fn is_unset(self) -> bool {
         self.0 == 0
     }
 }
 
-/// A span of the header: seconds as 16.16 fixed point.
+/// A duration in the header: seconds as 16.16 fixed point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Short(pub u32);
 
 impl Short {
-    /// The span, rounded up; at most 65,536 seconds.
+    /// The duration, rounded up; at most 65,536 seconds.
     #[must_use]
     pub fn from_duration(span: Duration) -> Self {
         let units = (span.as_nanos() << 16).div_ceil(NANOS);
         Self(u32::try_from(units).unwrap_or(u32::MAX))
     }
 
-    /// The same span in nanoseconds, rounded down.
+    /// The same duration in nanoseconds, rounded down.
     #[must_use]
     pub const fn to_duration(self) -> Duration {
         Duration::from_nanos(((self.0 as u64) * 1_000_000_000) >> 16)
@@ -57,27 +58,27 @@ impl Short {
 /// One reading of both clocks of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// The clock that is served. People and daemons may set it.
+    /// The wall clock, which is served. People and daemons may set it.
     pub wall: Timestamp,
-    /// The time since this host started. Nobody sets it.
+    /// The time since this host started. It cannot be set.
     pub since_boot: Duration,
 }
 
 impl Now {
-    /// How long ago `earlier` was.
+    /// The time since `earlier`.
     #[must_use]
     pub const fn age(self, earlier: Self) -> Duration {
         self.since_boot.saturating_sub(earlier.since_boot)
     }
 
-    /// By how many nanoseconds the wall clock was set forward since `earlier`; negative if it was set back.
+    /// How far the wall clock was set forward since `earlier`, in nanoseconds; negative if it was set back.
     #[must_use]
     pub fn set_since(self, earlier: Self) -> i64 {
         self.wall.since(earlier.wall).saturating_sub(nanos(self.age(earlier)))
     }
 }
 
-/// A span as signed nanoseconds.
+/// A duration as signed nanoseconds.
 pub(crate) fn nanos(span: Duration) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }

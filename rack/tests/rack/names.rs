@@ -124,7 +124,7 @@ async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
     rack.stop().await;
 }
 
-/// A DNS server for another domain: every name has this address for an hour. It counts the queries that it answered.
+/// A server of another domain: every name has this address for an hour. It counts the queries that it answered.
 fn other_server(at: &str, address: [u8; 4]) -> Arc<AtomicUsize> {
     let socket = UdpSocket::bind(at).unwrap();
     let answered = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! Zones from records, and why a record cannot stand in one.
+//! Builds zones from records, and refuses records that cannot be in a zone.
 
 use hickory_proto::rr::{DNSClass, Record};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder, NameEncoding};
@@ -11,7 +11,7 @@ use crate::records::type_name;
 /// signature (RFC 8945).
 const MAX_RRSET: usize = 64_900;
 
-/// A record that cannot stand in its zone.
+/// A record that cannot be in its zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("zone {zone}: record {record}: {reason}")]
 pub struct BadZone {
@@ -19,46 +19,46 @@ pub struct BadZone {
     pub zone: String,
     /// Name and type of the record.
     pub record: String,
-    /// Why, and what to do.
+    /// The reason and the remedy.
     pub reason: Reason,
 }
 
-/// Why a record cannot stand in a zone.
+/// The reason why a record cannot be in a zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// RFC 1034 §4.2: a zone has names at and below its origin.
+    /// The name is outside the zone (RFC 1034 §4.2).
     #[error("the name is outside the zone: declare it in its own zone")]
     Outside,
-    /// Only class IN is served.
+    /// The class is not IN.
     #[error("the class is not IN")]
     Class,
-    /// RFC 1034 §3.6.2, RFC 2181 §10.1.
+    /// A CNAME has other records beside it (RFC 1034 §3.6.2, RFC 2181 §10.1).
     #[error("a CNAME cannot stand beside other records of its name: remove it or the others")]
     CnameBesideOthers,
-    /// RFC 2181 §10.1.
+    /// A name has several CNAMEs (RFC 2181 §10.1).
     #[error("a name can have one CNAME: remove the others")]
     ManyCnames,
-    /// The zone makes its own.
+    /// The zone makes its own SOA.
     #[error("a zone has one SOA, which is given apart from its records")]
     Soa,
-    /// RFC 4592 §4.2 leaves its meaning open.
+    /// A wildcard has NS records; RFC 4592 §4.2 leaves their meaning open.
     #[error("a wildcard cannot have NS records: delegate each name by itself")]
     WildcardNs,
-    /// Types of queries and of signed zones, and DNAME.
+    /// The type is one for queries or signed zones, or DNAME.
     #[error("records of this type cannot be served")]
     Type,
-    /// RFC 1035 §4.2.2: a message has 65,535 octets at most.
+    /// The RRset does not fit into a message of 65,535 octets (RFC 1035 §4.2.2).
     #[error(
         "all records of this name and type have {0} octets, and 64,900 are possible: declare fewer of them"
     )]
     TooLarge(usize),
-    /// hickory-proto cannot encode it.
+    /// hickory-proto cannot encode the record.
     #[error("its data cannot be encoded: {0}")]
     Encoding(String),
 }
 
-/// Types that are no data, or have a meaning that this server does not know.
+/// False for types that are no data, or whose meaning this server does not implement.
 fn is_servable(rtype: u16) -> bool {
     // 47, 48, 50, 51: NSEC, DNSKEY, NSEC3, NSEC3PARAM. From 128 on: RFC 6895 §3.1.
     !matches!(rtype, 0 | rtype::DNAME | rtype::OPT | rtype::RRSIG | 47 | 48 | 50 | 51 | 128..=255)
@@ -145,7 +145,7 @@ fn node(entries: &[Entry]) -> Result<Node, (u16, Reason)> {
         let rtype = first.rtype;
         let ttl = of_type.iter().map(|entry| entry.ttl).min().unwrap_or(first.ttl);
         let different = of_type.chunk_by(|a, b| a.rdata == b.rdata).filter_map(|same| same.first());
-        // Owner (a pointer), type, class, TTL and length take 12 octets.
+        // The owner (a pointer), type, class, TTL and length have 12 octets.
         let size = different.clone().map(|entry| entry.rdata.len() + 12).sum();
         if size > MAX_RRSET {
             return Err((rtype, Reason::TooLarge(size)));
@@ -161,7 +161,7 @@ fn node(entries: &[Entry]) -> Result<Node, (u16, Reason)> {
     Ok(sets.into_boxed_slice())
 }
 
-/// True if a name is the other or below it, both in lower case.
+/// True if the name is equal to the origin or below it; both in lower case.
 fn is_below(name: &[u8], origin: &[u8]) -> bool {
     let mut name = name;
     loop {
