@@ -19,7 +19,7 @@ pub enum Reaction {
     Answer(Reply),
     /// Tell the client once that it asks too often (kiss-o'-death RATE, RFC 5905 §7.4).
     Warn(Reply),
-    /// Send nothing.
+    /// Send nothing, for this reason.
     Drop(Dropped),
 }
 
@@ -191,8 +191,8 @@ mod tests {
         }
         assert_eq!(react(&request(4, CLIENT).encode()[..47]), Reaction::Drop(Dropped::Short));
         assert_eq!(react(b""), Reaction::Drop(Dropped::Short));
-        // Control messages of mode 6 have at least 12 octets, those of mode 7 at least 8: both are too short to be
-        // decoded.
+        // Control messages have at least 12 octets (mode 6) or 8 octets (mode 7). Short ones are dropped before their mode
+        // is read.
         assert_eq!(react(&[0x16; 12]), Reaction::Drop(Dropped::Short));
         assert_eq!(react(&[0x17; 192]), Reaction::Drop(Dropped::Mode));
     }
