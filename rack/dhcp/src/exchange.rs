@@ -338,8 +338,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// True if the client chose this server and not another one that shares the subnet: a relay may put its own address
-    /// as the server identifier of all of them (RFC 5107).
+    /// True if the client chose this server and not another one that shares the subnet. Several servers may have one
+    /// identifier: a relay can put its own address in place of theirs (RFC 5107).
     fn is_chosen(&self, server: Ipv4Addr) -> bool {
         self.network.is_own(server) || !self.scope.subnet.shared
     }

@@ -93,8 +93,8 @@ impl<'a> Network<'a> {
         self.is_own(server) || self.relayed.is_some_and(|relayed| relayed.identity == Some(server))
     }
 
-    /// The arrival that answers about this subnet use: with this server's address in the subnet, unless the message was
-    /// sent to another of its addresses.
+    /// The arrival for answers about this subnet. Its local address is in the subnet, unless the message was sent to
+    /// another address of this server.
     pub(crate) fn arrival(&self, scope: &Scope) -> Arrival {
         if self.relayed.is_some() || self.via.unicast || scope.subnet.cidr.contains(&self.via.local) {
             return self.via;

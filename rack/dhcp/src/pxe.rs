@@ -203,7 +203,8 @@ impl BootClient {
     }
 
     /// Returns the mismatch if this client gets no loader because of its architecture. iPXE gets its script in any
-    /// case, since a script is text; the caller that renders it compares the architectures ([`BootClient::firmware`]).
+    /// case, since a script is text. The caller that renders the script compares the architectures
+    /// ([`BootClient::firmware`]).
     #[must_use]
     pub fn other_architecture(self, declared: Option<Architecture>) -> Option<OtherArchitecture> {
         OtherArchitecture::between(self.firmware(), declared).filter(|_| matches!(self, Self::Rom { .. }))

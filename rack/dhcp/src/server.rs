@@ -353,9 +353,9 @@ impl Server {
         Ok(self.learn(now, told.into_values()))
     }
 
-    /// Sets the addresses that this server has on each interface. If one interface has addresses in several subnets,
-    /// those share its link: a client there may have an address of any of them. Without this, the link has only the
-    /// subnet of the address that a message arrived at.
+    /// Sets the addresses that this server has on each interface. Subnets with addresses on one interface share a link:
+    /// a client there may have an address of any of them. Without this, the link has only the subnet of the address
+    /// that a message arrived at.
     pub fn set_links(&mut self, links: BTreeMap<u32, Vec<Ipv4Addr>>) {
         self.links = links;
     }

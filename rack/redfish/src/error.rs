@@ -80,7 +80,7 @@ pub enum Failure {
     /// The BMC does not support the operation.
     #[error("cannot {what}; it allows: {}", if .allowed.is_empty() { "nothing".to_owned() } else { .allowed.join(", ") })]
     Unsupported {
-        /// The operation.
+        /// The operation, as text.
         what: &'static str,
         /// The values that the BMC allows.
         allowed: Vec<String>,

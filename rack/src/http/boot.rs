@@ -1,8 +1,11 @@
 //! The script of a machine: `GET /ipxe?mac=MAC`, and the files that GRUB and PXELINUX [request](crate::config).
 //!
-//! A script with a boot token is given under two conditions: the client has the address that this rack leased to the
-//! MAC in a boot exchange less than two minutes old, and the machine is known to be in that network. Other clients get
-//! 403; boot loaders then go on to the next boot device.
+//! A script with a boot token is given under two conditions:
+//!
+//! 1. This rack leased the client's address to the MAC in a boot exchange less than two minutes old.
+//! 2. The machine is known to be in that network.
+//!
+//! Other clients get 403; boot loaders then go on to the next boot device.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

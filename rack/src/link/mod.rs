@@ -4,9 +4,9 @@
 //! send concerns and power commands; old ones are refused by [`concern`](crate::concern) and [`epochs`](crate::epochs).
 //! Facts leave on one link at a time, so that they arrive in order.
 //!
-//! A link to a region whose incarnation was replaced is ended at once. Facts that this region has not acknowledged stay
-//! in the spool and leave on the next link. Facts that it has acknowledged are lost with it, as are all changes since
-//! the backup that the new incarnation came from.
+//! A link to a region whose incarnation was replaced is ended at once. Facts that were not acknowledged stay in the
+//! spool and leave on the next link. Acknowledged facts are lost with the old incarnation, and so are all of its
+//! changes since the backup that the new one was made from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

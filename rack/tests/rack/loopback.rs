@@ -467,7 +467,7 @@ async fn a_rom_fetches_its_loader_by_tftp() {
     rack.stop().await;
 }
 
-/// The content of a file that fits into one block, as this client receives it by TFTP; or the text of the error.
+/// Fetches a file that fits into one block by TFTP. Returns its content, or the text of the error.
 async fn tftp(from: Ipv4Addr, settings: &Settings, file: &str) -> Result<String, String> {
     let client = UdpSocket::bind((from, 0)).await.unwrap();
     let request = [b"\0\x01", file.as_bytes(), b"\0octet\0blksize\x001428\0"].concat();

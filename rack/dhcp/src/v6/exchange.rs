@@ -441,10 +441,13 @@ impl<'a> Exchange<'a> {
         Who { duid, iaid, heard: self.heard, mac: self.mac, has_it }
     }
 
-    /// True if the reserved address may be leased to its client, even if it has a lease already: boot ROM and installed
-    /// system with different DUIDs take over the lease from each other. So do the parts of one firmware with different
-    /// associations (EDK2, if router advertisements have the managed flag). Another interface of the same host, with
-    /// the same DUID, does not get the address too.
+    /// True if the reserved address may be leased to its client, even if another lease of the client has it. Two cases
+    /// need this:
+    ///
+    /// - Boot ROM and installed system have different DUIDs; the one takes over the lease of the other.
+    /// - Parts of one firmware have different associations (EDK2, if router advertisements have the managed flag).
+    ///
+    /// Another interface of the same host, with the same DUID, does not get the address too.
     fn is_free_for_owner(&self, duid: &Duid, iaid: u32, address: Ipv6Addr) -> bool {
         let owner = self.network.scope(address).and_then(|scope| scope.owner(address));
         // A reservation by DUID is for one host with all of its interfaces.

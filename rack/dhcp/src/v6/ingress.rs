@@ -1,8 +1,9 @@
 //! Decodes bytes from the network to a [`Packet`], or says why they are not one.
 //!
-//! As in DHCPv4, options are walked here, kept as bytes, and decoded where they are used. dhcproto's DHCPv6 decoder
-//! subtracts from lengths that the sender chose (options 13, 16, 17), nests as deep as the sender likes, and ends a
-//! list at the first option that does not decode. Only its names are used; tests compare this decoder with it.
+//! As in DHCPv4, options are walked here, kept as bytes, and decoded where they are used. Only the names come from
+//! dhcproto. Its DHCPv6 decoder is not used, for three reasons: it subtracts from lengths that the sender chose
+//! (options 13, 16, 17), it nests as deep as the sender likes, and it ends a list at the first option that does not
+//! decode. Tests compare this decoder with it.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;

@@ -68,7 +68,7 @@ async fn tcp(server: SocketAddr, upstream: &Upstream) -> Result<Response, Failur
     Response::read(&sent, &message).map_err(Failure::Bad)
 }
 
-/// Unpredictable octets.
+/// Octets that strangers cannot predict.
 pub(in crate::dns) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut octets = [0; N];
     aws_lc_rs::rand::fill(&mut octets).map_err(|_| io::Error::other("the system has no random numbers"))?;
