@@ -3,7 +3,7 @@
 //! | path | over | module |
 //! | --- | --- | --- |
 //! | `GET /ipxe?mac=MAC`, `/grub/grub.cfg…`, `/debian-installer/amd64/grub/grub.cfg…` | either | [`boot`] |
-//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most by [`direct`]; see [`admission`], [`request`], [`conditions`] |
+//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most by [`direct`]; [`admission`], [`request`], [`conditions`] |
 //! | `POST /report/{token}/{level}` | either | [`report`] |
 //! | `/agent/v1/…` | TLS | [`agent`] |
 //! | `/api/…` and the regions' other paths | TLS | [`forward`] |
