@@ -8,44 +8,44 @@ use std::time::Duration;
 /// An enrolled rack's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enrolment {
-    /// The rack.
+    /// The enrolled rack.
     pub rack: RackId,
-    /// SHA-256 of its public key (SubjectPublicKeyInfo).
+    /// The SHA-256 of the rack's public key (SubjectPublicKeyInfo).
     pub spki_sha256: [u8; 32],
-    /// The certificate.
+    /// The certificate, as DER.
     pub certificate_der: Vec<u8>,
-    /// When it ends.
+    /// When the certificate expires.
     pub not_after: Timestamp,
 }
 
-/// What became of a join secret.
+/// The result of the use of a join secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// The secret is this key's, now or already.
+    /// The secret belongs to this key, from now on or already before.
     Yes,
-    /// There is no such secret, or its time is over.
+    /// There is no such secret, or it has expired.
     Unknown,
-    /// Another key has used it.
+    /// Another key has used the secret.
     Used,
-    /// It is for a rack of another name.
+    /// The secret is for a rack of another name.
     OtherName,
-    /// It is for a rack of any name, and a rack with another key has this one.
+    /// The secret is for any name, and a rack with another key has this name.
     Taken,
 }
 
-/// How long a killed process is remembered. Racks say meanwhile that the region does not answer.
+/// How long a killed process stays in the table. Until then racks report that this region does not answer.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// A region process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionProcess {
-    /// Of this process.
+    /// The id of the process.
     pub id: Uid,
     /// The address at which racks dial the process, `HOST:PORT`; `None` until the process knows.
     pub rpc_address: Option<String>,
-    /// Where its API is.
+    /// The address of its API.
     pub api_address: String,
-    /// Its version.
+    /// The version of the program.
     pub version: String,
 }
 
@@ -60,11 +60,11 @@ fn micros(at: Timestamp) -> i64 {
 }
 
 impl Store {
-    /// Makes a token valid that is no ApiToken's yet ([`Store::adopt_token`]). Only its hash is stored; the same token again is
-    /// updated.
+    /// Makes a token valid that belongs to no ApiToken yet ([`Store::adopt_token`]). Only its hash is stored. The same token again
+    /// updates the row.
     ///
     /// # Errors
-    /// The database: a role that does not exist, too.
+    /// Fails if the database cannot be written or the role does not exist.
     pub async fn put_token(
         &self,
         name: &str,
@@ -90,7 +90,7 @@ impl Store {
     /// Makes a join secret valid for `lifetime`, for a rack of this name, or of any.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn put_join_secret(
         &self,
         secret: &str,
@@ -112,11 +112,11 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// Uses a join secret for one key. The same key may ask again while the secret's time lasts. Only a secret of its name
-    /// lets a rack take the place of another one.
+    /// Uses a join secret for one key. The same key may use it again until the secret expires. Only a secret for this very name
+    /// lets a rack replace an enrolled rack of the name.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn use_join_secret(
         &self,
         secret: &str,
@@ -157,10 +157,10 @@ impl Store {
         Ok(Joined::Yes)
     }
 
-    /// Notes a rack's certificate; that of a rack which enrols again replaces the one before.
+    /// Stores a rack's certificate. It replaces the rack's earlier one.
     ///
     /// # Errors
-    /// The database: another rack with the same key, too.
+    /// Fails if the database cannot be written or another rack has the same key.
     pub async fn put_enrolment(&self, enrolment: &Enrolment) -> Result<(), StoreError> {
         let fingerprint = sha256(&enrolment.certificate_der);
         let upsert = sqlx::query!(
@@ -179,10 +179,10 @@ impl Store {
         Ok(())
     }
 
-    /// Notes the new certificate of a rack that has one for the same key. `false`: it has none, or it was revoked.
+    /// Stores the new certificate of a rack that has one for the same key. `false`: it has none, or the certificate was revoked.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn renew_enrolment(&self, enrolment: &Enrolment) -> Result<bool, StoreError> {
         let fingerprint = sha256(&enrolment.certificate_der);
         let update = sqlx::query!(
@@ -198,10 +198,10 @@ impl Store {
         Ok(update.execute(self.pool()).await?.rows_affected() > 0)
     }
 
-    /// The rack that a public key belongs to, unless it is revoked.
+    /// The enrolment of a public key, unless it is revoked.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn enrolled(&self, spki_sha256: &[u8; 32]) -> Result<Option<Enrolment>, StoreError> {
         let row = sqlx::query!(
             r#"select rack, certificate_der, (extract(epoch from not_after) * 1000000)::bigint as "not_after_us!"
@@ -217,10 +217,10 @@ impl Store {
         }))
     }
 
-    /// Says if the rack with this public key is deleted. A rack that enrols with the key again is not.
+    /// True if the rack with this public key was deleted and the key has not enrolled again.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be read.
     pub async fn is_retired(&self, spki_sha256: &[u8; 32]) -> Result<bool, StoreError> {
         let query = sqlx::query_scalar!(
             r#"select exists (select from retired_rack where spki_sha256 = $1) as "retired!""#,
@@ -232,7 +232,7 @@ impl Store {
     /// Revokes a rack's certificate.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn revoke(&self, rack: RackId) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update rack_enrolment set revoked_at = now() where rack = $1 and revoked_at is null",
@@ -243,10 +243,10 @@ impl Store {
         Ok(())
     }
 
-    /// Says that this process lives.
+    /// Notes that this process is alive.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn heartbeat(&self, process: &RegionProcess) -> Result<(), StoreError> {
         let upsert = sqlx::query!(
             "insert into region_process (id, rpc_address, api_address, version, incarnation) values ($1, $2, $3, $4, $5)
@@ -261,11 +261,11 @@ impl Store {
         Ok(())
     }
 
-    /// The region processes, each with whether it lives: whether it was heard of within `within`. A process that was killed is
-    /// among them for a day.
+    /// The region processes; the flag is true if the process sent a heartbeat in the last `within`. A killed process stays in the
+    /// list for a day.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn region_processes(&self, within: Duration) -> Result<Vec<(RegionProcess, bool)>, StoreError> {
         let delete = sqlx::query!(
             "delete from region_process where heartbeat < now() - make_interval(secs => $1)",
@@ -291,10 +291,10 @@ impl Store {
             .collect())
     }
 
-    /// Says that a process ends.
+    /// Removes a process that ends.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn farewell(&self, id: Uid) -> Result<(), StoreError> {
         sqlx::query!("delete from region_process where id = $1", id.get()).execute(self.pool()).await?;
         self.touched();

@@ -1,4 +1,4 @@
-//! Who a bearer token stands for: the region's own token, ApiTokens, and sessions of users. Only hashes of tokens are stored.
+//! The accounts behind bearer tokens: the region's own token, ApiTokens, and sessions of users. Only hashes of tokens are stored.
 
 use crate::invariant::expiry;
 use crate::object::{Key, Object, lock, not_found, select_objects, timestamp};
@@ -20,16 +20,16 @@ const SESSION_WHOLE: Duration = Duration::from_secs(12 * 3600);
 /// Use is noted at most this often.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 
-/// A bearer token that is good. Shown as the audit log has it: `token NAME`, `user NAME`.
+/// A valid bearer token. The audit log shows it as `token NAME` or `user NAME`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bearer {
-    /// It is of a session, and not of a program.
+    /// True for a session of a user, false for an ApiToken.
     pub is_session: bool,
     /// The name of the session's User, or of the ApiToken.
     pub name: String,
-    /// The user for whom it speaks, where that is not a role by itself.
+    /// The user whose roles the token has; `None` for a token with a role of its own.
     pub user: Option<String>,
-    /// When it ends; a session: when it ends unless it is used.
+    /// When the token expires. For a session: when it expires if it is not used again.
     pub until: Option<Timestamp>,
 }
 
@@ -39,17 +39,17 @@ impl std::fmt::Display for Bearer {
     }
 }
 
-/// Who a bearer token stands for.
+/// The bearer of a valid token and its rights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
-    /// The token.
+    /// The token, or the user of the session.
     pub bearer: Bearer,
-    /// What it may do.
+    /// The roles that the bearer has.
     pub grants: Vec<RoleGrant>,
-    /// To what it is limited; nothing: everything that it may.
+    /// The scopes that limit the token; empty: not limited.
     pub scopes: Vec<String>,
-    /// The objects that say so: the token or the session's user, then its user and roles. A change of one of them may change
-    /// all of this.
+    /// The objects that the rights come from: the token or the session's user, then its user and roles. A change of one of them may
+    /// change all of the rights.
     pub rests_on: Vec<Uid>,
 }
 
@@ -58,31 +58,31 @@ pub struct Holder {
 pub struct RoleGrant {
     /// `admin`, `operator` or `viewer`.
     pub role: String,
-    /// In these pools; `None`: everywhere.
+    /// The pools in which the role holds; `None`: everywhere.
     pub pools: Option<Vec<String>>,
 }
 
-/// What a login is checked against.
+/// The stored password against which a login is checked.
 #[derive(Debug)]
 pub struct Account {
-    /// The user.
+    /// The User object.
     pub uid: Uid,
-    /// Its password's hash.
+    /// The hash of the user's password.
     pub hash: Zeroizing<String>,
-    /// Which password that is.
+    /// The revision of that password.
     pub revision: i64,
 }
 
-/// What a session rests on: it ends when that changes.
+/// The login that a session depends on: the session ends when the login changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestsOn<'a> {
     /// The user's password, of this revision.
     Password(i64),
-    /// Who logs in as the user, to an issuer.
+    /// An identity at an OpenID issuer.
     OpenId {
-        /// The issuer.
+        /// The issuer's URL.
         issuer: &'a str,
-        /// Its claim `sub`.
+        /// The claim `sub` of its tokens.
         subject: &'a str,
     },
 }
@@ -96,7 +96,7 @@ pub struct Issued {
     pub last_used: Option<Timestamp>,
 }
 
-/// A token's row, from whichever table has it.
+/// A token's row, from one of the tables of tokens.
 struct Found {
     source: String,
     name: String,
@@ -108,7 +108,7 @@ struct Found {
     now_us: i64,
 }
 
-/// What an object's references make of its holder.
+/// The rights that an object gets from its references.
 struct Granted {
     grants: Vec<RoleGrant>,
     /// The user that a token refers to.
@@ -132,10 +132,10 @@ fn sha256(text: &str) -> [u8; 32] {
 }
 
 impl Store {
-    /// Who a token stands for, while it is valid; that it was used is noted.
+    /// Returns the holder of a token while the token is valid, and notes that the token was used.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn holder(&self, token: &str) -> Result<Option<Holder>, StoreError> {
         let (hash, commits, asked) = (sha256(token), self.commits(), Instant::now());
         if let Some(holder) = self.holders().get(commits, &hash) {
@@ -148,10 +148,10 @@ impl Store {
         Ok(found)
     }
 
-    /// The same as it is now, whatever is remembered.
+    /// Like [`Self::holder`], but reads the database and uses no cache.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn holder_now(&self, token: &str) -> Result<Option<Holder>, StoreError> {
         self.find_holder(&sha256(token)).await
     }
@@ -216,8 +216,7 @@ impl Store {
         Ok(Some(Holder { bearer, grants, scopes, rests_on }))
     }
 
-    /// What an object has by the roles that it refers to, or that the user that it refers to does; `None` when that user is not let
-    /// in.
+    /// The rights of an object: its own roles, or the roles of its user. `None` when the user is being deleted or is disabled.
     async fn grants(&self, of: uuid::Uuid) -> Result<Option<Granted>, StoreError> {
         let rows = sqlx::query!(
             r#"with via as (
@@ -247,7 +246,7 @@ impl Store {
         Ok(Some(granted))
     }
 
-    /// Notes that a token is used; until when that lets its session go on, where it is one's.
+    /// Notes that a token is used. For a session's token, returns when the session now expires.
     async fn note_use(&self, sha256: &[u8; 32]) -> Result<Option<Timestamp>, StoreError> {
         let issued =
             sqlx::query!("update issued_token set last_used_at = now() where sha256 = $1", sha256.as_slice());
@@ -261,7 +260,7 @@ impl Store {
         session.fetch_optional(self.pool()).await?.map(timestamp).transpose()
     }
 
-    /// What a login as this user is checked against; `None`: nobody logs in so.
+    /// The password against which a login as this user is checked; `None`: this name has no login by password.
     ///
     /// # Errors
     /// The seal key does not open it, or the database.
@@ -282,12 +281,12 @@ impl Store {
         Ok(Some(Account { uid: Uid::from(row.uid), hash: Zeroizing::new(hash), revision: row.revision }))
     }
 
-    /// The user that a subject of an issuer logs in as, whether it may or not.
+    /// The user as which a subject of an issuer logs in. The user may be disabled.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn user_of_openid(&self, issuer: &str, subject: &str) -> Result<Option<Uid>, StoreError> {
-        // A region of the version before leaves the row where it writes a user without one.
+        // A region of the version before does not delete the row when it writes a user without OpenID.
         let user = sqlx::query_scalar!(
             "select u.account from user_openid u join object o on o.uid = u.account
              where u.issuer = $1 and u.subject = $2 and o.spec #>> '{openid,subject}' = $2",
@@ -297,7 +296,7 @@ impl Store {
         Ok(user.fetch_optional(self.pool()).await?.map(Uid::from))
     }
 
-    /// Begins a login that goes by way of an issuer: the secret is good once, for so long. Rows of the past are deleted.
+    /// Begins a login by way of an issuer: the secret is valid once, for `lasts`. Expired rows are deleted.
     ///
     /// # Errors
     /// The database does not answer.
@@ -315,7 +314,7 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// Uses the secret of a login that began; whether it was good.
+    /// Uses up the secret of a login; returns true if it was valid.
     ///
     /// # Errors
     /// The database does not answer.
@@ -332,8 +331,8 @@ impl Store {
         Ok(used.rows_affected() == 1)
     }
 
-    /// Makes a token good as a session of this user, while that rests on what it did; until when, if it is not used. Sessions that
-    /// are over are forgotten.
+    /// Opens a session of this user with this token; returns when an unused session expires. The session is valid as long as the
+    /// user's login is the one in `rests_on`. Sessions that have expired are deleted.
     ///
     /// # Errors
     /// `NotFound` when the user is gone, or the database.
@@ -373,10 +372,10 @@ impl Store {
         timestamp(expires_us)
     }
 
-    /// Ends the session of this token; whether there was one.
+    /// Ends the session of this token; returns false if there was none.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn close_session(&self, token: &str) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let hash = sha256(token);
@@ -390,7 +389,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Makes `token` the text of an ApiToken; the one before is good no more. Or only tries that, and rolls it back.
+    /// Makes `token` the text of an ApiToken; its former text is no longer valid. A dry run does the same and rolls it back.
     ///
     /// # Errors
     /// `NotFound`, `Deleting`, `Refused` if it has expired, or the database.
@@ -423,7 +422,7 @@ impl Store {
         row.object()
     }
 
-    /// Makes an ApiToken's text good no more. Or only tries that, and rolls it back.
+    /// Makes an ApiToken's text invalid. A dry run does the same and rolls it back.
     ///
     /// # Errors
     /// `NotFound`, or the database.
@@ -444,10 +443,10 @@ impl Store {
         row.object()
     }
 
-    /// The SHA-256 of each token of an admin that [`Store::put_token`] noted, and that is no ApiToken's.
+    /// The SHA-256 of each admin token that [`Store::put_token`] noted and that belongs to no ApiToken.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn noted_tokens(&self) -> Result<Vec<[u8; 32]>, StoreError> {
         let hashes =
             sqlx::query_scalar!("select sha256 from api_token where role = 'admin' and expires_at is null");
@@ -459,7 +458,8 @@ impl Store {
             .collect()
     }
 
-    /// Makes a token that was noted the text of an ApiToken that has none. One that is noted no more is another region's doing.
+    /// Makes a noted token the text of an ApiToken that has none. Does nothing if the token is no longer noted: another region
+    /// has adopted it.
     ///
     /// # Errors
     /// `NotFound`, or the database.
@@ -484,10 +484,10 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// What was issued for an ApiToken.
+    /// The text that was issued for an ApiToken.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn issued(&self, token: Uid) -> Result<Option<Issued>, StoreError> {
         let row = sqlx::query!(
             r#"select (extract(epoch from issued_at) * 1000000)::bigint as "issued_us!",
@@ -499,10 +499,10 @@ impl Store {
         Ok(Some(Issued { at: timestamp(row.issued_us)?, last_used: row.used_us.map(timestamp).transpose()? }))
     }
 
-    /// The pool that an object is of, where it is there: `None` inside is of none, or not known yet.
+    /// The pool of an object; `None` if there is no such object, `Some(None)` if it is in no pool or its pool is not known yet.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn pool_of(&self, kind: &str, key: Key<'_>) -> Result<Option<Option<String>>, StoreError> {
         let (name, uid) = match key {
             Key::Name(name) => (Some(name), None),

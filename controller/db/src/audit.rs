@@ -1,21 +1,20 @@
-//! The audit log: who changed what, from where, before and after.
+//! The audit log: the actor of each change, the request's address, and the object before and after.
 //!
-//! A [`Store`] that acts for somebody ([`Store::acting`]) leaves one entry for each object that a call of it writes, in the
-//! transaction of the write: there is no write without its entry, and no entry without its write. A store that acts for
-//! nobody is the region's own machinery, which is accounted for by facts and step records. What is so already, like a spec
-//! that is there byte for byte, is not written again, and leaves no entry.
+//! A [`Store`] that acts for somebody ([`Store::acting`]) adds one entry for each object that a call writes, in the transaction
+//! of the write: neither exists without the other. A store without an actor does the region's own work, which facts and step
+//! records document. A write that changes nothing, for example a spec that is stored already byte for byte, adds no entry.
 //!
 //! | what is written | before and after |
 //! | --- | --- |
-//! | a spec | the specs, sensitive values masked; none before what is new, none after what is to leave |
+//! | a spec | the specs, sensitive values masked; no spec before a creation, none after a deletion |
 //! | labels and manager of an object that was there | `{"manager", "labels"}`, an entry of their own |
 //! | a manager's layer | `{"layer": {MANAGER: {"labels", "tags"}}}`; null where there is none |
 //! | a name | `{"name"}`; VLANs that follow their fabric have entries of their own |
 //! | an operation | `{"operation"}`: its verb; none before |
 //! | an ApiToken's text | `{"issued_at"}`; null where there is none |
 //! | a session | `{"session": "opened"}`, `{"session": "closed"}` |
-//! | dead letters | `{"failed", "disabled"}`: how many, and why the receiver is not asked any more |
-//! | a join token, a blob | what was asked for; they are never changed |
+//! | dead letters | `{"failed", "disabled"}`: how many, and why the webhook is disabled |
+//! | a join token, a blob | the request; they are never changed |
 
 use crate::object::{Row, timestamp, unsigned};
 use crate::store::Tx;
@@ -25,69 +24,69 @@ use basalt_api::{Kind, has_sensitive, masked_write};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Who writes.
+/// The author of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// `token NAME`, `user NAME`, `peer uid 0`, `rack NAME`.
     pub name: String,
-    /// Where the request came from.
+    /// The network address from which the request came.
     pub address: String,
-    /// Its method and path, as in the table of endpoints: `PUT /api/v1/{plural}/{name}`.
+    /// The request's method and path, as in the table of endpoints: `PUT /api/v1/{plural}/{name}`.
     pub request: String,
 }
 
 /// One entry of the log.
 #[derive(Clone, Debug)]
 pub struct AuditEntry {
-    /// Rises; has gaps.
+    /// The entry's number. Numbers rise, with gaps.
     pub id: i64,
-    /// When, by the database's clock.
+    /// The time of the write, by the database's clock.
     pub at: Timestamp,
-    /// Who, from where, by which request.
+    /// The author, address and request of the write.
     pub actor: Actor,
-    /// Kind of what was written.
+    /// The kind of the written thing.
     pub kind: String,
-    /// The object; none for what is no object, like a blob.
+    /// The object; `None` for things that are no objects, like blobs.
     pub uid: Option<Uid>,
-    /// Its name then.
+    /// The object's name at that time.
     pub name: String,
-    /// Its generation after the write.
+    /// The object's generation after the write.
     pub generation: Option<Generation>,
-    /// The spec before, secrets in read form; or what else was changed.
+    /// The spec before the write, secrets in read form; or the other value that changed.
     pub before: Option<Box<RawValue>>,
-    /// The same after.
+    /// The same value after the write.
     pub after: Option<Box<RawValue>>,
 }
 
-/// Which entries to read.
+/// A filter of entries; each field that is set must match.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuditQuery<'a> {
-    /// Not older than this.
+    /// Entries at or after this time.
     pub since: Option<Timestamp>,
-    /// Of this object, however it was called.
+    /// Entries of this object, under any name.
     pub uid: Option<Uid>,
-    /// Of this kind.
+    /// Entries of this kind.
     pub kind: Option<&'a str>,
-    /// Of objects that were called so.
+    /// Entries of objects that had this name at the time.
     pub name: Option<&'a str>,
-    /// By this actor.
+    /// Entries of this actor.
     pub actor: Option<&'a str>,
-    /// Older than this entry.
+    /// Entries with a lower number than this.
     pub before_id: Option<i64>,
-    /// Entries a page, at most.
+    /// The number of entries per page; at most 1000.
     pub limit: i64,
 }
 
 /// A page of entries, the newest first.
 #[derive(Clone, Debug)]
 pub struct AuditPage {
-    /// The entries.
+    /// The entries of the page.
     pub entries: Vec<AuditEntry>,
-    /// The entry to go on before; `None` at the end.
+    /// The value of `before_id` for the next page; `None` at the end.
     pub next: Option<i64>,
 }
 
-/// What a write did to one object.
+/// The effect of a write on one object.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) kind: String,
@@ -99,25 +98,25 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// A row as it is now, and its spec before.
+    /// A written row, with its spec before the write.
     pub(crate) fn object(row: &Row, before: Option<String>) -> Self {
         let (before, after) = shown(&row.kind, before, Some(row.spec.clone()));
         Self { before, after, ..Self::about(row) }
     }
 
-    /// A row that is asked to go.
+    /// A row whose deletion was requested.
     pub(crate) fn removal(row: &Row) -> Self {
         let (before, after) = shown(&row.kind, Some(row.spec.clone()), None);
         Self { before, after, ..Self::about(row) }
     }
 
-    /// What is written beside an object's spec, as it was and as it is.
+    /// A change of something other than the spec, before and after.
     pub(crate) fn beside(row: &Row, before: &Value, after: &Value) -> Self {
         let text = |value: &Value| (!value.is_null()).then(|| value.to_string());
         Self { before: text(before), after: text(after), ..Self::about(row) }
     }
 
-    /// What is no object.
+    /// A write of a thing that is no object.
     pub(crate) fn thing(kind: &str, name: &str, after: &Value) -> Self {
         let (kind, name) = (kind.to_owned(), name.to_owned());
         Self { kind, uid: None, name, generation: None, before: None, after: Some(after.to_string()) }
@@ -135,7 +134,8 @@ impl Written {
     }
 }
 
-/// Specs as the log keeps them. It outlives objects, and more people read it than may read a deployment's user data.
+/// Specs as the log keeps them, with sensitive values masked. The log outlives objects, and more people may read it than may read
+/// a deployment's user data.
 fn shown(kind: &str, before: Option<String>, after: Option<String>) -> (Option<String>, Option<String>) {
     let Some(kind) = Kind::find(kind).filter(|kind| has_sensitive(kind)) else { return (before, after) };
     let spec = |text: &Option<String>| {
@@ -146,7 +146,7 @@ fn shown(kind: &str, before: Option<String>, after: Option<String>) -> (Option<S
 }
 
 impl Store {
-    /// Adds what a transaction wrote to the log, where this store acts for somebody.
+    /// Adds the writes of a transaction to the log, if this store has an actor.
     pub(crate) async fn audit(&self, tx: &mut Tx, written: &[Written]) -> Result<(), StoreError> {
         let Some(actor) = self.actor().filter(|_| !written.is_empty()) else { return Ok(()) };
         let kinds: Vec<String> = written.iter().map(|w| w.kind.clone()).collect();
@@ -177,10 +177,10 @@ impl Store {
     /// A page of the log.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn audit_page(&self, query: &AuditQuery<'_>) -> Result<AuditPage, StoreError> {
         let limit = query.limit.clamp(1, 1000);
-        // What is asked for decides by which index it is found.
+        // The best index depends on the filters, so the query is planned for their values.
         let mut tx = self.begin_planning().await?;
         let rows = sqlx::query!(
             r#"select id, (extract(epoch from at) * 1000000)::bigint as "at_us!", actor, address, request, kind,
@@ -226,10 +226,10 @@ impl Store {
         Ok(AuditPage { entries, next })
     }
 
-    /// Forgets entries older than `keep_days`; nothing else removes any.
+    /// Deletes entries older than `keep_days`. Nothing else deletes entries.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn forget_audit(&self, keep_days: i32) -> Result<(), StoreError> {
         sqlx::query!("select forget_audit($1)", keep_days).fetch_one(self.pool()).await?;
         Ok(())

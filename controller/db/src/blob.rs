@@ -1,4 +1,4 @@
-//! Which blobs the region holds. Their bytes are elsewhere.
+//! The list of blobs that the region holds. Their bytes are elsewhere.
 
 use crate::object::{signed, unsigned};
 use crate::{Store, StoreError, audit};
@@ -7,11 +7,11 @@ use std::time::Duration;
 /// A blob that is complete and was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// Of its bytes.
+    /// The SHA-256 of its bytes.
     pub sha256: [u8; 32],
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Where its bytes are, in the words of who stored them.
+    /// The place of the bytes; the meaning is up to the caller that stored them.
     pub location: String,
 }
 
@@ -20,10 +20,10 @@ pub(crate) fn digest(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
 }
 
 impl Store {
-    /// Notes a verified blob; again is the same.
+    /// Adds a verified blob. A repeated call changes nothing.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn put_blob(&self, blob: &Blob) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         let upsert = sqlx::query!(
@@ -37,26 +37,26 @@ impl Store {
         let size = serde_json::json!({ "size": blob.size });
         self.audit(&mut tx, &[audit::Written::thing("Blob", &hex::encode(blob.sha256), &size)]).await?;
         self.commit(tx).await?;
-        // Racks are told what there is, and whoever waits for this one goes on.
+        // Racks get the new list of images, and objects that wait for this blob go on.
         self.enqueue_kind("Image").await?;
         self.enqueue_kind("Rack").await?;
         self.enqueue_kind("Machine").await
     }
 
-    /// A blob, where it is held.
+    /// The blob with this digest, if the region holds it.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn blob(&self, sha256: &[u8; 32]) -> Result<Option<Blob>, StoreError> {
         let row = sqlx::query!("select size, location from blob where sha256 = $1", sha256.as_slice());
         let row = row.fetch_optional(self.pool()).await?;
         Ok(row.map(|r| Blob { sha256: *sha256, size: unsigned(r.size), location: r.location }))
     }
 
-    /// Begins the time of an unused blob anew: a client asked for it, and an Image that names it may follow.
+    /// Restarts the time of an unused blob: a client asked for it, and an Image that names it may follow.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be written.
     pub async fn use_blob(&self, sha256: &[u8; 32]) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update blob set unused_since = now() where sha256 = $1 and unused_since < now()",
@@ -66,10 +66,10 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets the blobs that no Image has named for `keep`, and answers them. The caller removes their bytes.
+    /// Deletes the records of blobs that no Image has named for `keep`, and returns them. The caller deletes their bytes.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be written.
     pub async fn collect_blobs(&self, keep: Duration) -> Result<Vec<Blob>, StoreError> {
         let mut tx = self.begin().await?;
         let mark = sqlx::query!(
@@ -97,10 +97,10 @@ impl Store {
             .collect()
     }
 
-    /// Every blob.
+    /// All blobs of the region.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn blobs(&self) -> Result<Vec<Blob>, StoreError> {
         let rows = sqlx::query!("select sha256, size, location from blob order by sha256");
         let rows = rows.fetch_all(self.pool()).await?;

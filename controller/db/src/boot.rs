@@ -1,5 +1,5 @@
-//! Traces of boots: what machines asked of racks, by their MACs. Of each machine the last is kept, and of all that nobody declared so
-//! much together.
+//! Boot traces: the requests that machines send to racks, by MAC. Each machine's last traces are kept. Machines without an object
+//! share one limit.
 
 use crate::fact::NewFact;
 use crate::object::{signed, timestamp};
@@ -11,39 +11,39 @@ use serde_json::Value;
 /// The kind of facts that are traces.
 pub const BOOT_TRACE: &str = "boot_trace";
 
-/// What a rack told at once, of one machine, is a row. So many of a machine are kept.
+/// The number of traces (rows) kept of one machine. A row holds what a rack reported at once.
 const OF_ONE: i64 = 256;
-/// So many of all machines that nobody declared: whenever the region tidies up.
+/// The number of traces kept of all machines without an object. Applied whenever the region prunes.
 const OF_OTHERS: i64 = 20_000;
-/// For so long, in days.
+/// The age at which traces are deleted, in days.
 const KEPT: i32 = 14;
 
-/// What a rack told at once of a machine.
+/// One report of a rack about the requests of one machine.
 #[derive(Clone, Debug)]
 pub struct BootTrace {
-    /// The machine.
+    /// The machine's MAC address.
     pub mac: String,
-    /// The rack.
+    /// The rack's name.
     pub source: String,
-    /// As the rack told it.
+    /// The report, as the rack sent it.
     pub body: Value,
 }
 
-/// A client that asked over InfiniBand.
+/// A client that sent a DHCP request over InfiniBand.
 #[derive(Clone, Debug)]
 pub struct HeardPort {
     /// The rack that heard it.
     pub rack: String,
-    /// The address that stands for it in traces.
+    /// The MAC under which traces name the client.
     pub mac: String,
     /// When a region last stored a trace of it.
     pub at: Timestamp,
 }
 
-/// So many ports are named at once.
+/// The number of ports in one answer.
 const PORTS: i64 = 8;
 
-/// Stores a trace. Without a MAC it is nobody's.
+/// Stores a trace. A trace without a MAC is dropped.
 pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<(), StoreError> {
     let Some(mac) = &fact.mac else { return Ok(()) };
     let others_lost = fact.body.get("others_lost").and_then(Value::as_u64).unwrap_or(0);
@@ -56,7 +56,7 @@ pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<
     );
     insert.execute(&mut **tx).await?;
     let outdated = sqlx::query!(
-        // Another rack may tell of the same machine now: what that one removes is not waited for.
+        // Another rack may report the same machine at the same time. The rows that its transaction deletes are skipped.
         "delete from boot_trace where id in (
            select id from boot_trace where mac = $1::text::macaddr
            and id <= (select id from boot_trace where mac = $1::text::macaddr order by id desc offset $2 limit 1)
@@ -69,10 +69,10 @@ pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<
 }
 
 impl Store {
-    /// What is kept of these MACs, in the order in which it was stored.
+    /// The traces of these MACs, in the order in which they were stored.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn boot_traces(&self, macs: &[String]) -> Result<Vec<BootTrace>, StoreError> {
         let rows = sqlx::query_as!(
             BootTrace,
@@ -83,10 +83,10 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?)
     }
 
-    /// How much of machines that nobody declared racks could not keep within the last day.
+    /// The number of requests, of machines without an object, that racks dropped within the last day.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn boot_traces_lost(&self) -> Result<u64, StoreError> {
         let lost = sqlx::query_scalar!(
             r#"select coalesce(sum(others_lost), 0)::bigint as "lost!" from boot_trace
@@ -95,7 +95,7 @@ impl Store {
         Ok(crate::object::unsigned(lost.fetch_one(self.pool()).await?))
     }
 
-    /// Clients that this rack, or any, heard over InfiniBand within the last day; the latest eight, the newest first.
+    /// Clients that this rack, or any rack, heard over InfiniBand within the last day: the latest eight, newest first.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -105,7 +105,7 @@ impl Store {
             mac: String,
             at_us: i64,
         }
-        // The condition on the body is that of an index, word for word.
+        // The condition on the body must match that of the index word for word.
         let rows = sqlx::query_as!(
             Row,
             r#"select source, mac::text as "mac!", (extract(epoch from max(stored_at)) * 1000000)::bigint as "at_us!"
@@ -124,7 +124,7 @@ impl Store {
     /// The MACs that a machine boots by.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn macs_of(&self, machine: Uid) -> Result<Vec<String>, StoreError> {
         let macs = sqlx::query_scalar!(
             r#"select mac::text as "mac!" from machine_mac where machine = $1 order by mac"#,
@@ -136,17 +136,17 @@ impl Store {
     /// The machine that boots by a MAC.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn machine_of(&self, mac: &str) -> Result<Option<Uid>, StoreError> {
         let machine =
             sqlx::query_scalar!("select machine from machine_mac where mac = $1::text::macaddr", mac);
         Ok(machine.fetch_optional(self.pool()).await?.map(Uid::from))
     }
 
-    /// Forgets traces that are older than they are kept, and of machines that nobody declared those that are too many.
+    /// Deletes old traces, and traces of machines without an object above their limit.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn prune_boot_traces(&self) -> Result<(), StoreError> {
         let old = sqlx::query!(
             "delete from boot_trace where id in (

@@ -1,4 +1,4 @@
-//! Who has a machine, and what that was decided from.
+//! Claims: which deployment has which machine, and the decisions behind them.
 
 use crate::object::{signed, unsigned};
 use crate::store::Tx;
@@ -7,40 +7,40 @@ use basalt_api::values::{DeploymentId, Epoch, MachineId, Timestamp};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Machines for deployments: one decision.
+/// One decision that gives machines to deployments.
 #[derive(Clone, Debug)]
 pub struct Allocation {
-    /// The version of what decided.
+    /// The version of the planner that decided.
     pub planner: String,
-    /// When it was decided.
+    /// The time of the decision.
     pub now: Timestamp,
-    /// What it rested on.
+    /// The input of the decision, for the decision log.
     pub ground: Value,
-    /// Who gets what.
+    /// The machines that were given.
     pub given: Vec<Given>,
-    /// Machines that are stored together with the claims, by what they were called in the ground: their names.
+    /// Machines that are stored in the same transaction as the claims: their ids in `ground`, with their names.
     pub made: BTreeMap<MachineId, String>,
 }
 
-/// A machine for a deployment.
+/// A machine that was given to a deployment.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// The deployment.
+    /// The deployment's id in the store.
     pub deployment: DeploymentId,
-    /// What it was called in the ground, before it was stored.
+    /// The deployment's id in the ground, from before it was stored.
     pub wish: DeploymentId,
-    /// Its name.
+    /// The deployment's name.
     pub name: String,
-    /// Its machine.
+    /// The machine's id in the store.
     pub machine: MachineId,
-    /// What that was called in the ground, before it was stored.
+    /// The machine's id in the ground, from before it was stored.
     pub chosen: MachineId,
-    /// Why this one, for people.
+    /// The reason for this machine, as a sentence.
     pub why: String,
 }
 
-/// The right to give machines away, until it is used or dropped: of all regions on the database one has it at a time, so
-/// that what it read stays true of claims.
+/// The right to give machines away, until it is used or dropped. One region on a database holds it at a time: no other
+/// region can change claims between this one's reading and writing.
 #[derive(Debug)]
 pub struct Claiming {
     store: Store,
@@ -48,11 +48,11 @@ pub struct Claiming {
 }
 
 impl Claiming {
-    /// Gives each deployment its machine, in one transaction; says who got one. The others are on their way out, have a machine
-    /// already, or it is another's or gone.
+    /// Gives each deployment its machine, in one transaction; returns the deployments that now have one. A deployment gets none if it is
+    /// being deleted, already has a machine, or if its machine is claimed or deleted.
     ///
     /// # Errors
-    /// The database; then nobody got one.
+    /// Fails if the database cannot be written; then no deployment got a machine.
     pub async fn claim(
         mut self,
         allocation: &Allocation,
@@ -67,7 +67,8 @@ impl Claiming {
     }
 }
 
-/// Gives each deployment its machine as `given` says, where both can be, and keeps why; says who got one.
+/// Gives each deployment its machine as `given` says, if both exist and are free, and records the decision. Returns the deployments
+/// that got a machine.
 pub(crate) async fn insert(
     tx: &mut Tx,
     allocation: &Allocation,
@@ -94,7 +95,7 @@ pub(crate) async fn insert(
     Ok(got)
 }
 
-/// An epoch for what is done under no lease.
+/// A new epoch, for an action that is done under no lease.
 pub(crate) async fn next_epoch(tx: &mut Tx) -> Result<Epoch, StoreError> {
     let epoch = sqlx::query_scalar!(r#"select nextval('epoch') as "epoch!""#).fetch_one(&mut **tx).await?;
     Ok(Epoch::new(unsigned(epoch)))
@@ -104,7 +105,7 @@ impl Store {
     /// Waits for the right to give machines away.
     ///
     /// # Errors
-    /// The database; `Overtaken` where others keep the right for long.
+    /// `Overtaken` if other regions hold the right for over 5 seconds. Fails too if the database does not answer.
     pub async fn claiming(&self) -> Result<Claiming, StoreError> {
         let mut tx = self.begin().await?;
         sqlx::query!("select set_config('lock_timeout', '5s', true)").fetch_one(&mut *tx).await?;
@@ -120,7 +121,7 @@ impl Store {
     /// Wakes every deployment that has no machine.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn enqueue_waiting(&self) -> Result<(), StoreError> {
         let insert = sqlx::query!(
             "with waiting as materialized (
@@ -140,7 +141,7 @@ impl Store {
     /// Gives a deployment's machine back.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn release_machine(&self, deployment: DeploymentId) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         self.wake_around(&mut tx, deployment.into()).await?;
@@ -150,10 +151,10 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// Which machine a deployment has, and since which epoch.
+    /// The machine that a deployment has, and the epoch in which it was given.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn claimed_by(
         &self,
         deployment: DeploymentId,
@@ -164,10 +165,10 @@ impl Store {
         Ok(row.map(|r| (MachineId::from(r.machine), Epoch::new(unsigned(r.epoch)))))
     }
 
-    /// Which deployment has a machine.
+    /// The deployment that has a machine.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn claimant_of(&self, machine: MachineId) -> Result<Option<DeploymentId>, StoreError> {
         let row =
             sqlx::query_scalar!("select deployment from machine_claim where machine = $1", machine.get());
@@ -177,7 +178,7 @@ impl Store {
     /// Every claim: (machine, deployment).
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn claims(&self) -> Result<Vec<(MachineId, DeploymentId)>, StoreError> {
         let rows = sqlx::query!("select machine, deployment from machine_claim order by machine");
         let rows = rows.fetch_all(self.pool()).await?;
@@ -187,7 +188,7 @@ impl Store {
     /// The machines that may hold a former deployment's data.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn unwiped(&self) -> Result<BTreeSet<MachineId>, StoreError> {
         let rows = sqlx::query_scalar!("select machine from machine_mark where unwiped");
         Ok(rows.fetch_all(self.pool()).await?.into_iter().map(MachineId::from).collect())

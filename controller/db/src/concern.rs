@@ -1,5 +1,5 @@
-//! What racks are told: bytes with a generation, written by compare-and-swap. At rest the bytes are sealed: BMC passwords,
-//! attempt keys and user data are among them.
+//! Concerns: the configuration that racks receive, as bytes with a generation, written by compare-and-swap. The stored bytes are
+//! sealed, because they include BMC passwords, attempt keys and user data.
 
 use crate::entry::Entry;
 use crate::object::{signed, unsigned};
@@ -16,42 +16,42 @@ pub(crate) fn pointer(concern: &str) -> String {
 pub struct Concern {
     /// Its name: `dhcp`, `known`, `boot`, `images`, `power`.
     pub name: String,
-    /// Counts its changes.
+    /// The generation; it rises with each change.
     pub generation: Generation,
-    /// Of `body`.
+    /// The SHA-256 of `body`.
     pub sha256: [u8; 32],
-    /// Exactly what a rack gets.
+    /// The exact bytes that a rack gets.
     pub body: Vec<u8>,
     /// The trace that it was written for.
     pub trace: Option<String>,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConcernWrite {
-    /// The same bytes are there already.
+    /// The concern had the same bytes already.
     Unchanged(Generation),
-    /// They are there now, with this new generation.
+    /// The bytes were written with this new generation.
     Written(Generation),
-    /// Somebody wrote since `base` was read: render again from what is stored now.
+    /// The concern was written after `base` was read: render it again from the present data.
     Stale(Generation),
 }
 
 /// A rack's last answer for a concern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConcernAck {
-    /// The concern.
+    /// The name of the concern.
     pub concern: String,
     /// The generation that was answered.
     pub generation: Generation,
     /// `applied`, `already_there`, `refused_older`, `refused_conflict`, `failed`.
     pub outcome: String,
-    /// The rack's words; of what it applied, what it left out.
+    /// The rack's message. For an applied concern, it lists the parts that the rack left out.
     pub message: String,
 }
 
 impl ConcernAck {
-    /// Whether the rack does it.
+    /// True if the rack has applied the concern.
     #[must_use]
     pub fn is_applied(&self) -> bool {
         is_applied(&self.outcome)
@@ -63,10 +63,10 @@ pub(crate) fn is_applied(outcome: &str) -> bool {
 }
 
 impl Store {
-    /// The generation that a concern is at; 0 when it was never written. Read it *before* what the concern is rendered from.
+    /// The present generation of a concern; 0 when it was never written. Read it *before* the data from which the concern is rendered.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn concern_generation(&self, rack: RackId, concern: &str) -> Result<Generation, StoreError> {
         let query = sqlx::query_scalar!(
             "select generation from rack_concern where rack = $1 and concern = $2",
@@ -92,10 +92,10 @@ impl Store {
     }
 
     /// Writes a concern that was rendered after generation `base` was read. The same bytes get no new generation. `entries`: the
-    /// entries of the rack's scope that the body is composed of.
+    /// entries of the rack's scope from which the body is composed.
     ///
     /// # Errors
-    /// `SealReplaced`, or the database: a rack that does not exist, too.
+    /// `SealReplaced`: the seal key is another one now. Fails too if the rack does not exist or the database cannot be written.
     pub async fn put_concern(
         &self,
         rack: RackId,
@@ -152,10 +152,10 @@ impl Store {
         Ok(ConcernWrite::Written(next))
     }
 
-    /// Everything a rack is to be told.
+    /// All concerns of a rack.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn concerns(&self, rack: RackId) -> Result<Vec<Concern>, StoreError> {
         let rows = sqlx::query!(
             "select concern, generation, sha256, body, trace from rack_concern where rack = $1 order by concern",
@@ -176,11 +176,11 @@ impl Store {
             .collect()
     }
 
-    /// Notes what a rack answered, and wakes the machines whose entries that settles; an answer to an older generation than the noted one is
-    /// passed over.
+    /// Stores a rack's answer and wakes the machines whose entries it settles. An answer to an older generation than the stored one
+    /// is ignored.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn put_concern_ack(&self, rack: RackId, ack: &ConcernAck) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         let before = sqlx::query!(
@@ -217,10 +217,10 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// What a rack answered last, per concern.
+    /// A rack's last answer to each concern.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn concern_acks(&self, rack: RackId) -> Result<Vec<ConcernAck>, StoreError> {
         let rows = sqlx::query!(
             "select concern, generation, outcome, message from rack_concern_ack where rack = $1 order by concern",

@@ -1,4 +1,4 @@
-//! What the engine's driver reads and writes in one go: facts for planning, boot actions, attempts, marks, the authority.
+//! The driver's reads and writes: facts for planning, boot actions, attempts, marks, the authority.
 
 use std::net::IpAddr;
 
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// What is marked on a machine besides its spec.
+/// The marks on a machine, which are stored beside its spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineMarks {
-    /// A former deployment's data may still be on its disks.
+    /// True if a former deployment's data may still be on its disks.
     pub unwiped: bool,
-    /// When another reading of its hardware was asked for last.
+    /// When recommissioning was last requested.
     pub recommission_requested_at: Option<Timestamp>,
     /// The latest override of failed tests.
     pub tests_accepted: Option<TestsAccepted>,
 }
 
-/// A person's word that a machine is given away although tests of its hardware failed.
+/// A person's decision to give a machine away although tests of its hardware failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestsAccepted {
-    /// Tests that ended before are overridden.
+    /// The time of the override. It covers tests that ended before.
     pub at: Timestamp,
     /// The person's account.
     pub by: Option<String>,
@@ -34,10 +34,10 @@ pub struct TestsAccepted {
     pub reason: String,
 }
 
-/// Who has begun with an attempt whose task is not begun twice.
+/// The boot that has claimed an attempt whose task must not run twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootClaim {
-    /// The attempt.
+    /// The claimed attempt.
     pub attempt: Attempt,
     /// The boot id of its first claim.
     pub boot_id: String,
@@ -52,10 +52,10 @@ pub(crate) fn attempt_pointer(attempt: Attempt) -> String {
 }
 
 impl Store {
-    /// The region's certificate authority (certificate and private key, DER); `fresh` becomes it where there is none.
+    /// The region's certificate authority (certificate and private key, DER). `fresh` is stored if there is none.
     ///
     /// # Errors
-    /// The seal key does not open it, or the database.
+    /// Fails if the seal key does not open the private key, or if the database cannot be written.
     pub async fn authority(
         &self,
         fresh: (&[u8], &[u8]),
@@ -75,11 +75,11 @@ impl Store {
         Ok((row.certificate_der, self.seal().open(&authority_place(), &row.sealed_key)?))
     }
 
-    /// The facts that a plan rests on: the latest of each kind, step and attempt. Exceptions: the first claim, the latest readiness of
+    /// The facts that a plan depends on: the latest of each kind, step and attempt. Exceptions: the first claim, the latest readiness of
     /// each level, and the latest power reading of each rack.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn planning_facts(&self, object: Uid) -> Result<Vec<Fact>, StoreError> {
         let rows = sqlx::query_as!(
             FactRow,
@@ -98,7 +98,7 @@ impl Store {
     /// The addresses that are declared for these MACs.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn declared_addresses(&self, macs: &[String]) -> Result<Vec<IpAddr>, StoreError> {
         let rows = sqlx::query_scalar!(
             r#"select host(address) as "address!" from address
@@ -111,7 +111,7 @@ impl Store {
     /// Wakes every object of a kind.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn enqueue_kind(&self, kind: &str) -> Result<(), StoreError> {
         let trace = crate::trace::current();
         let insert = sqlx::query!(
@@ -130,7 +130,7 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps the key of an attempt's boot tokens, sealed.
+    /// Stores the key of an attempt's boot tokens, sealed.
     pub(crate) async fn keep_attempt_key(
         &self,
         tx: &mut Tx,
@@ -153,7 +153,7 @@ impl Store {
     /// The key of an attempt's boot tokens.
     ///
     /// # Errors
-    /// The seal key does not open it, or the database.
+    /// Fails if the seal key does not open it, or if the database cannot be read.
     pub async fn attempt_key(
         &self,
         machine: MachineId,
@@ -170,10 +170,10 @@ impl Store {
             .map(Some)
     }
 
-    /// What is marked on a machine.
+    /// The marks on a machine.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn machine_marks(&self, machine: MachineId) -> Result<MachineMarks, StoreError> {
         let row = sqlx::query!(
             "select unwiped, (extract(epoch from recommission_requested_at) * 1000000)::bigint as recommission_us,
@@ -196,10 +196,10 @@ impl Store {
         })
     }
 
-    /// Notes whether a former deployment's data may still be on a machine's disks.
+    /// Sets the mark that a former deployment's data may still be on a machine's disks.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn mark_unwiped(&self, machine: MachineId, unwiped: bool) -> Result<(), StoreError> {
         let upsert = sqlx::query!(
             "insert into machine_mark (machine, unwiped) values ($1, $2)
@@ -211,10 +211,10 @@ impl Store {
         Ok(())
     }
 
-    /// Which deployment has a machine, and since when.
+    /// The deployment that has a machine, and when it claimed the machine.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn claim_on(
         &self,
         machine: MachineId,

@@ -1,77 +1,77 @@
-//! What the store answers instead of what was asked for.
+//! The errors of the store.
 
 use basalt_api::FieldError;
 use basalt_api::values::Generation;
 
-/// Why a call did nothing. Every variant means: the transaction was rolled back.
+/// The reason why a call did nothing. With every variant, the transaction was rolled back.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no such object.
     #[error("there is no {kind} {name:?}")]
     NotFound {
-        /// Its kind.
+        /// The object's kind.
         kind: String,
-        /// Its name, or `uid:…`.
+        /// The object's name, or `uid:…`.
         name: String,
     },
-    /// It was to be created, and is there already.
+    /// The object to create exists already.
     #[error("{kind} {name:?} exists already{}", managed_by(manager.as_deref()))]
     Exists {
-        /// Its kind.
+        /// The object's kind.
         kind: String,
-        /// Its name.
+        /// The object's name.
         name: String,
-        /// Who declared it.
+        /// The manager that declared the object.
         manager: Option<String>,
-        /// Seconds until the request may take it up, unless the run that made it is renewed: a creation of the same account, equal
-        /// and not confirmed. `None`: never.
+        /// Seconds until the request may adopt the object, unless its run is renewed: the same account created it, equal and not
+        /// confirmed. `None`: the request may never adopt it.
         free_in: Option<u32>,
     },
     /// `If-Match` named another generation.
     #[error("{kind} {name:?} is at {}, and not at the generation that the request asks for", at(*current))]
     Conflict {
-        /// Its kind.
+        /// The object's kind.
         kind: String,
-        /// Its name.
+        /// The object's name.
         name: String,
-        /// The generation it is at; `None` when it does not exist.
+        /// The object's present generation; `None` when it does not exist.
         current: Option<Generation>,
     },
-    /// What a manager gives an object is not what the request would replace.
+    /// A manager's labels and tags on an object are not those that the request expects to replace.
     #[error(
         "what {manager:?} gives {kind} {name:?} is not what the request would replace: it was changed meanwhile"
     )]
     LayerConflict {
-        /// Its kind.
+        /// The object's kind.
         kind: String,
-        /// Its name.
+        /// The object's name.
         name: String,
-        /// Whose labels and tags.
+        /// The manager of the labels and tags.
         manager: String,
     },
-    /// It is being deleted, and takes no new spec.
+    /// The object is being deleted, and takes no new spec.
     #[error(
         "{kind} {name:?} is being deleted, which cannot be taken back; wait until it is gone (GET …?wait=Deleted), then declare it anew"
     )]
     Deleting {
-        /// Its kind.
+        /// The object's kind.
         kind: String,
-        /// Its name.
+        /// The object's name.
         name: String,
     },
     /// The spec does not fit the other objects, or the object as it was.
     #[error("the spec is refused: {}", list(errors))]
     Refused {
-        /// Everything that is wrong, not only the first; pointers begin with the `at` of their put.
+        /// All errors, not only the first. Each pointer begins with the `at` of its put.
         errors: Vec<FieldError>,
     },
-    /// What would be stored is not what was approved.
+    /// The result would differ from the approved plan.
     #[error("the plan is no longer the one that was approved: something changed in between")]
     StalePlan,
-    /// The caller's lease on the object is over: someone else handles it, or nobody has to.
+    /// The caller's lease on the object is over: another process handles it, or nothing is left to do.
     #[error("epoch {epoch} no longer holds the lease on {uid}")]
     Fenced {
-        /// The object.
+        /// The object's id.
         uid: basalt_api::values::Uid,
         /// The caller's epoch.
         epoch: basalt_api::values::Epoch,
@@ -81,27 +81,27 @@ pub enum StoreError {
         "the secret at {pointer} cannot be opened: the seal key is another one, or the stored bytes were changed"
     )]
     Seal {
-        /// Where it stands in its object's spec.
+        /// The pointer of the secret in its object's spec.
         pointer: String,
     },
-    /// Another seal key has taken the place of this store's.
+    /// The seal key was replaced while this store was open.
     #[error(
         "the seal key was replaced while this region ran, and it seals nothing more; start it again, with the new key"
     )]
     SealReplaced,
-    /// What was looked at before the transaction is not so any more: the same call may succeed when it is made again.
+    /// A row that was read before the transaction has changed since. The same call may succeed when it is repeated.
     #[error("somebody else wrote the same object meanwhile; try again")]
     Overtaken,
-    /// The database is of an earlier version, and holds what this one would refuse. It was not changed.
+    /// The database is of an earlier version, and holds objects that this version would refuse. It was not changed.
     #[error(
         "the database holds what this version refuses: {}; change that with the version before, which can go on with it, and start this one again",
         found.join("; ")
     )]
     Before {
-        /// Everything that is wrong, each with the objects it is about.
+        /// All problems, each with the objects that it concerns.
         found: Vec<String>,
     },
-    /// What is stored is not what this version writes.
+    /// The stored data has a form that this version does not write.
     #[error("the store holds something unexpected: {0}")]
     Corrupt(String),
     /// PostgreSQL does not answer, or refused the statement.
@@ -122,7 +122,7 @@ fn list(errors: &[FieldError]) -> String {
 }
 
 impl StoreError {
-    /// The same, of a creation that may be taken up in so many seconds.
+    /// The same error, for a creation that may be adopted in so many seconds.
     pub(crate) fn free_in(self, seconds: Option<u32>) -> Self {
         match self {
             Self::Exists { kind, name, manager, .. } => {
@@ -132,7 +132,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the same call may succeed when it is simply made again: two transactions met.
+    /// True if the same call may succeed when it is repeated: two transactions met.
     #[must_use]
     pub fn is_race(&self) -> bool {
         if matches!(self, Self::Overtaken) {
@@ -143,7 +143,7 @@ impl StoreError {
         matches!(error.code().as_deref(), Some("40001" | "40P01" | "23505" | "23P01" | "23503"))
     }
 
-    /// Whether PostgreSQL could not be reached in time (as against: it answered no).
+    /// True if PostgreSQL could not be reached in time. False if it answered with an error.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         match self {

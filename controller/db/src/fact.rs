@@ -1,4 +1,4 @@
-//! Facts: what was observed, by whom, when.
+//! Facts: observations, each with its source and time.
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::store::Tx;
@@ -11,44 +11,44 @@ use uuid::Uuid;
 /// A fact as a rack delivers it.
 #[derive(Clone, Debug)]
 pub struct NewFact {
-    /// Its number in the rack's spool.
+    /// The fact's number in the rack's spool.
     pub seq: u64,
-    /// The machine, where the rack knows it.
+    /// The machine, if the rack knows it.
     pub object: Option<Uid>,
-    /// The MAC it was seen at; finds the machine when `object` is not set.
+    /// The MAC of the observed machine; it identifies the machine when `object` is not set.
     pub mac: Option<String>,
-    /// What class of observation: `lease`, `power`, `result`, …
+    /// The class of observation: `lease`, `power`, `result`, …
     pub kind: String,
-    /// The engine step that it answers.
+    /// The engine step that the fact answers.
     pub step_key: Option<String>,
-    /// The attempt that it belongs to.
+    /// The attempt that the fact belongs to.
     pub attempt: Option<Attempt>,
-    /// The observation.
+    /// The observation; the fields depend on `kind`.
     pub body: Value,
-    /// By the rack's clock.
+    /// When it was observed, by the rack's clock.
     pub observed_at: Timestamp,
-    /// Whether it is news for the planner. A line of a log is not.
+    /// True if the planner must look at the fact. A line of a log does not need it.
     pub wakes: bool,
 }
 
 /// A stored fact.
 #[derive(Clone, Debug)]
 pub struct Fact {
-    /// Rises in the order of storing.
+    /// The fact's id. Ids rise in the order of storing.
     pub id: i64,
-    /// What class of observation.
+    /// The class of observation.
     pub kind: String,
-    /// Who observed it: a rack's name, or `region`.
+    /// The observer: a rack's name, or `region`.
     pub source: String,
-    /// The engine step that it answers.
+    /// The engine step that the fact answers.
     pub step_key: Option<String>,
-    /// The attempt that it belongs to.
+    /// The attempt that the fact belongs to.
     pub attempt: Option<Attempt>,
-    /// The observation.
+    /// The observation; the fields depend on `kind`.
     pub body: Value,
-    /// By the source's clock: shown to people, never compared.
+    /// When it was observed, by the source's clock. It is shown to people and never compared.
     pub observed_at: Timestamp,
-    /// By the database's clock.
+    /// When it was stored, by the database's clock.
     pub stored_at: Timestamp,
 }
 
@@ -78,7 +78,7 @@ impl FactRow {
     }
 }
 
-/// The database's clock, asked within a transaction.
+/// The time of the database's clock, read within a transaction.
 pub(crate) async fn now(tx: &mut Tx) -> Result<Timestamp, StoreError> {
     now_of(&mut **tx).await
 }
@@ -90,11 +90,11 @@ async fn now_of(database: impl sqlx::PgExecutor<'_>) -> Result<Timestamp, StoreE
 }
 
 impl Store {
-    /// Stores a rack's facts, in order, each once however often it is delivered. Answers the number up to which the
-    /// spool is stored; the rack may forget those.
+    /// Stores a rack's facts, in order, and each only once although it may be delivered repeatedly. Returns the number up to which the
+    /// spool is stored; the rack may delete those facts.
     ///
     /// # Errors
-    /// The database; then nothing of the batch is stored.
+    /// Fails if the database cannot be written. Then no fact of the batch is stored.
     pub async fn store_facts(
         &self,
         rack: RackId,
@@ -103,7 +103,7 @@ impl Store {
         facts: &[NewFact],
     ) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
-        // Locks the spool: two regions that got the same batch store it once.
+        // Locks the spool: if two regions get the same batch, it is stored once.
         let through = sqlx::query_scalar!(
             "insert into rack_spool (rack, spool, through_seq) values ($1, $2, 0)
              on conflict (rack, spool) do update set updated_at = now() returning through_seq",
@@ -119,7 +119,7 @@ impl Store {
             if fact.kind == boot::BOOT_TRACE {
                 boot::insert(&mut tx, source, fact).await?;
             } else if fact.kind == stranger::STRANGER {
-                // It costs no other fact, whatever is in it.
+                // A savepoint: an error in this fact must not lose the other facts.
                 let mut point = sqlx::Connection::begin(&mut *tx).await?;
                 match stranger::note(&mut point, rack.get(), source, fact).await {
                     Ok(to_wake) => {
@@ -152,10 +152,10 @@ impl Store {
         Ok(through)
     }
 
-    /// Stores what the region itself observed.
+    /// Stores an observation of the region itself.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn store_own_fact(&self, fact: &NewFact) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         ipam::block::note_addresses(&mut tx, fact).await?;
@@ -168,7 +168,7 @@ impl Store {
     /// The latest fact of each (kind, source) of an object.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn latest_facts(&self, object: Uid) -> Result<Vec<Fact>, StoreError> {
         let rows = sqlx::query_as!(
             FactRow,
@@ -181,10 +181,10 @@ impl Store {
         rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
     }
 
-    /// Every fact that answers a step of an object, oldest first.
+    /// All facts that answer a step of an object, oldest first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn facts_of_step(&self, object: Uid, step_key: &str) -> Result<Vec<Fact>, StoreError> {
         let rows = sqlx::query_as!(
             FactRow,
@@ -201,7 +201,7 @@ impl Store {
     /// An object's history: up to `limit` facts with ids above `after`, oldest first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn fact_history(&self, object: Uid, after: i64, limit: i64) -> Result<Vec<Fact>, StoreError> {
         let rows = sqlx::query_as!(
             FactRow,
@@ -219,7 +219,7 @@ impl Store {
     /// The last `limit` facts of an object, oldest first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn recent_facts(&self, object: Uid, limit: i64) -> Result<Vec<Fact>, StoreError> {
         let rows = sqlx::query_as!(
             FactRow,
@@ -236,10 +236,10 @@ impl Store {
         Ok(facts)
     }
 
-    /// Facts of a kind about an object that were stored since then, oldest first, and the last one before.
+    /// The facts of a kind about an object that were stored since `since`, oldest first, and the last one before.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn facts_since(
         &self,
         object: Uid,
@@ -263,25 +263,25 @@ impl Store {
         rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
     }
 
-    /// The database's clock: the only `now` that decisions use.
+    /// The time of the database's clock. Decisions use no other clock.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn now(&self) -> Result<Timestamp, StoreError> {
         now_of(self.pool()).await
     }
 
-    /// The next number of the region-wide sequence of destructive tasks.
+    /// The next number of the region-wide sequence of attempts (destructive tasks).
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn next_attempt(&self) -> Result<Attempt, StoreError> {
         let query = sqlx::query_scalar!(r#"select nextval('attempt') as "attempt!""#);
         Ok(Attempt::new(unsigned(query.fetch_one(self.pool()).await?)))
     }
 }
 
-/// Stores one fact; answers the object that has to look at it.
+/// Stores one fact. Returns the object that must be woken.
 pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<Option<Uuid>, StoreError> {
     let known = sqlx::query_scalar!(
         r#"select uid from object where uid = $1
@@ -290,7 +290,7 @@ pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<
         fact.mac
     );
     let known: Option<Uuid> = known.fetch_optional(&mut **tx).await?.flatten();
-    // Anybody makes MACs up, and facts are read by their objects alone. Traces of boots keep what such a MAC asked, within their bounds.
+    // An unknown MAC may be invented, and only an object's facts are read. Boot traces keep the requests of such MACs, within limits.
     if known.is_none() && fact.object.is_none() {
         return Ok(None);
     }

@@ -1,52 +1,52 @@
-//! What is measured of the store, for whoever asks now.
+//! Measurements of the store, computed on request.
 
 use crate::{Store, StoreError};
 
-/// Objects of one kind.
+/// The number of objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindGauge {
-    /// The kind.
+    /// The kind of the objects.
     pub kind: String,
-    /// How many there are.
+    /// The number of objects.
     pub objects: i64,
 }
 
 /// The reconcile queue of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueGauge {
-    /// The kind.
+    /// The kind of the objects.
     pub kind: String,
     /// Objects in the queue.
     pub waiting: i64,
-    /// Those that are due and nobody handles.
+    /// Objects that are due and not leased.
     pub due: i64,
-    /// Those that somebody handles.
+    /// Objects that a process handles.
     pub leased: i64,
-    /// Since how many seconds the oldest of those has been due.
+    /// Seconds since the oldest object that is not leased became due.
     pub oldest_due: f64,
 }
 
 /// Objects of one kind in one phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseGauge {
-    /// The kind.
+    /// The kind of the objects.
     pub kind: String,
     /// The phase; empty for kinds that have none.
     pub phase: String,
-    /// How many there are.
+    /// The number of objects.
     pub objects: i64,
-    /// Those of them that only a person gets on.
+    /// Those of them that only a person can get out of the phase.
     pub stalled: i64,
-    /// Since how many seconds the one has been in it that has been longest.
+    /// The longest time that one of them has been in the phase, in seconds.
     pub longest: f64,
 }
 
-/// Objects of one kind that cannot be worked on.
+/// The number of objects of one kind whose last handling failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailingGauge {
-    /// The kind.
+    /// The kind of the objects.
     pub kind: String,
-    /// How many there are.
+    /// The number of objects.
     pub objects: i64,
 }
 
@@ -54,7 +54,7 @@ impl Store {
     /// How many objects are in each phase.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn phase_gauges(&self) -> Result<Vec<PhaseGauge>, StoreError> {
         let rows = sqlx::query_as!(
             PhaseGauge,
@@ -65,10 +65,10 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?)
     }
 
-    /// How many objects could not be worked on when it was tried last.
+    /// The number of objects per kind whose last handling failed.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn failing_gauges(&self) -> Result<Vec<FailingGauge>, StoreError> {
         let rows = sqlx::query_as!(
             FailingGauge,
@@ -77,10 +77,10 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?)
     }
 
-    /// How many objects there are of each kind that has any.
+    /// The number of objects of each kind that has any.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn kind_gauges(&self) -> Result<Vec<KindGauge>, StoreError> {
         let rows = sqlx::query_as!(
             KindGauge,
@@ -89,10 +89,10 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?)
     }
 
-    /// The reconcile queue, of each kind that is in it.
+    /// The reconcile queue, per kind in it.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn queue_gauges(&self) -> Result<Vec<QueueGauge>, StoreError> {
         let rows = sqlx::query_as!(
             QueueGauge,

@@ -1,5 +1,5 @@
-//! Leases, for the racks of the network: what each granted last of each address. Of IPv4 the others are told too, of IPv6 each rack of its
-//! own alone, should it have lost them.
+//! DHCP leases, which racks send and receive. For each address, the last lease of each rack is stored. A rack receives the IPv4
+//! leases of the other racks in its subnets. Its own leases, IPv4 and IPv6, are sent back to it, in case it has lost them.
 
 use std::net::IpAddr;
 
@@ -14,57 +14,57 @@ use crate::{Store, StoreError};
 
 /// The kind of facts that are leases.
 const LEASE: &str = "lease";
-/// A lease that ended is of no use to anyone after so many days.
+/// Days after which an ended lease is deleted: nobody needs it then.
 const KEPT: i32 = 1;
-/// A hundred years: whatever a rack says, the database can add it to a moment.
+/// The longest time in a rack's report: a hundred years. PostgreSQL can still add that to a timestamp.
 const LONGEST_MS: i64 = 100 * 366 * 86_400_000;
 
-/// Who granted a lease, from where a rack stands.
+/// The rack that granted a lease, as seen from the rack that receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grantor {
-    /// That rack.
+    /// The receiving rack.
     Itself,
-    /// The rack whose address it is.
+    /// The rack whose block contains the address.
     Owner,
-    /// Another rack.
+    /// Any other rack.
     Another,
 }
 
-/// A lease, as a rack is told of it.
+/// A lease, in the form that racks receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RackLease {
-    /// The subnet.
+    /// The subnet's uid.
     pub subnet: Uuid,
-    /// The address.
+    /// The leased address.
     pub address: String,
-    /// The client; of IPv6, empty where that is not known.
+    /// The client's MAC address. For IPv6, empty if it is not known.
     pub mac: String,
-    /// What the client calls itself.
+    /// The host name that the client sent.
     pub hostname: String,
-    /// For how much longer it runs, in milliseconds; below zero, if it has ended.
+    /// The remaining time in milliseconds; negative if the lease has ended.
     pub ends_in_ms: i64,
-    /// For how much longer who granted it gives the address to nobody else, in milliseconds, if it says so.
+    /// For how many more milliseconds the granting rack keeps the address for this client, if the rack said so.
     pub kept_for_ms: Option<i64>,
-    /// Its client gave it back.
+    /// True if the client released the lease.
     pub given_back: bool,
-    /// Who granted it.
+    /// The rack that granted the lease.
     pub by: Grantor,
 }
 
-/// Up to where a rack was told of leases.
+/// Marks the leases that a rack has already received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeasesSeen {
     snapshot: String,
     subnets: Vec<Uuid>,
 }
 
-/// Takes note of a lease that a rack told of.
+/// Stores a lease from a rack's fact. Other facts are ignored.
 pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<(), StoreError> {
     let text = |field: &str| fact.body.get(field).and_then(Value::as_str);
     let span = |field: &str| {
         fact.body.get(field).and_then(Value::as_i64).map(|ms| ms.clamp(-LONGEST_MS, LONGEST_MS))
     };
-    // A rack may say anything.
+    // The fields come from a rack and may hold anything.
     let address = text("address").and_then(|address| address.parse::<IpAddr>().ok());
     let subnet = text("subnet_uid").and_then(|uid| uid.parse::<Uuid>().ok());
     let (LEASE, Some(address), Some(subnet)) = (fact.kind.as_str(), address, subnet) else {
@@ -88,7 +88,7 @@ pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<()
         return Ok(());
     }
     let Some(mac) = &fact.mac else { return Ok(()) };
-    // Its subnet may be gone.
+    // The subnet may have been deleted; then nothing is inserted.
     let upsert = sqlx::query!(
         "insert into lease (rack, subnet, address, mac, hostname, ends_at, kept_until, given_back)
          select $1, subnet, $3::text::inet, $4::text::macaddr, $5, now() + $6::bigint * interval '1 millisecond',
@@ -114,11 +114,11 @@ pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<()
 /// The lease of a client that ends last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastLease {
-    /// The address.
+    /// The leased address.
     pub address: String,
-    /// The client.
+    /// The client's MAC address.
     pub mac: String,
-    /// The rack that granted it, if that is there.
+    /// The name of the rack that granted the lease; `None` if the rack was deleted.
     pub rack: Option<String>,
     /// When it ends, or ended.
     pub ends_at: Timestamp,
@@ -133,7 +133,7 @@ pub struct CurrentLease {
     pub mac: Mac,
     /// When it ends.
     pub ends_at: Timestamp,
-    /// When a rack last told of it.
+    /// When a rack last reported the lease.
     pub told_at: Timestamp,
 }
 
@@ -167,10 +167,10 @@ impl Store {
         rows.collect()
     }
 
-    /// The lease of any of these clients that ends last, also where it has ended within the last day; of IPv4 alone.
+    /// The lease of any of these clients that ends last. It may have ended, up to a day ago. IPv4 only.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn lease_of(&self, macs: &[String]) -> Result<Option<LastLease>, StoreError> {
         let row = sqlx::query!(
             r#"select host(l.address) as "address!", l.mac::text as "mac!", o.name as "rack?",
@@ -184,25 +184,25 @@ impl Store {
         Ok(Some(LastLease { address: row.address, mac: row.mac, rack: row.rack, ends_at }))
     }
 
-    /// What a rack has to be told of leases in the subnets where it gives addresses: all that matters, its own among it, or what others
-    /// granted since it was told last.
+    /// The leases to send to a rack, of the subnets in which it has blocks. Without `seen`, all that still matter, the rack's own
+    /// included; with `seen`, those that other racks granted since.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn leases_for(
         &self,
         rack: RackId,
         seen: Option<&LeasesSeen>,
     ) -> Result<(Vec<RackLease>, LeasesSeen), StoreError> {
         let now = sqlx::query!(
-            // What is not in it comes after it.
+            // Changes of transactions that this snapshot does not contain come with the next call.
             r#"select pg_current_snapshot()::text as "snapshot!",
                  array(select distinct subnet from dhcp_block where rack = $1 order by 1) as "subnets!""#,
             rack.get()
         );
         let now = now.fetch_one(self.pool()).await?;
         let now = LeasesSeen { snapshot: now.snapshot, subnets: now.subnets };
-        // Of a subnet that is new to it, it knows nothing.
+        // If the rack has other subnets than before, it gets everything again: it has nothing of a new subnet.
         let since = seen.filter(|seen| seen.subnets == now.subnets).map(|seen| seen.snapshot.as_str());
         let rows = sqlx::query!(
             r#"select l.subnet, host(l.address) as "address!", l.mac::text as "mac!", l.hostname, l.given_back,
@@ -242,7 +242,7 @@ impl Store {
         Ok((leases, now))
     }
 
-    /// The leases of IPv6 addresses that a rack has granted, and that run.
+    /// The current leases of IPv6 addresses that a rack has granted.
     async fn own_leases6(&self, rack: RackId) -> Result<impl Iterator<Item = RackLease>, StoreError> {
         let rows = sqlx::query!(
             r#"select subnet, host(address) as "address!", mac::text as mac,
@@ -262,10 +262,10 @@ impl Store {
         }))
     }
 
-    /// Forgets leases that ended long ago, or whose subnet is gone.
+    /// Deletes leases that ended long ago, and leases of deleted subnets.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn forget_leases(&self) -> Result<(), StoreError> {
         sqlx::query!(
             "delete from lease where greatest(ends_at, kept_until) < now() - make_interval(days => $1)

@@ -1,4 +1,4 @@
-//! Objects as they are read.
+//! Objects as the store reads them.
 
 use crate::store::Tx;
 use crate::{Store, StoreError};
@@ -12,33 +12,33 @@ use uuid::Uuid;
 /// One object of any kind.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Never changes.
+    /// The object's id, which never changes.
     pub uid: Uid,
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Its name now.
+    /// The object's present name.
     pub name: String,
-    /// Who declared it.
+    /// The manager that declared the object.
     pub manager: Option<String>,
     /// Every manager's labels, merged.
     pub labels: BTreeMap<String, String>,
-    /// As it was declared, byte for byte; secrets in their read form.
+    /// The spec as it was declared, byte for byte; secrets in their read form.
     pub spec: Box<RawValue>,
-    /// What the region says about it.
+    /// The status that the region computed.
     pub status: Box<RawValue>,
-    /// Counts the changes of the spec.
+    /// The generation: it rises by one with each change of the spec.
     pub generation: Generation,
-    /// The generation that the status speaks of.
+    /// The generation that the status describes.
     pub observed_generation: Generation,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When its spec changed last.
+    /// When the spec last changed.
     pub updated_at: Timestamp,
-    /// When its deletion was asked for.
+    /// When deletion was requested.
     pub deletion_requested_at: Option<Timestamp>,
 }
 
-/// By what an object is addressed.
+/// The address of an object in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
     /// By its name.
@@ -56,20 +56,20 @@ impl std::fmt::Display for Key<'_> {
     }
 }
 
-/// Who refers to an object.
+/// An object that refers to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referrer {
     /// The referring object.
     pub uid: Uid,
-    /// Its kind.
+    /// The referring object's kind.
     pub kind: String,
-    /// Its name.
+    /// The referring object's name.
     pub name: String,
-    /// Where in its spec, or what it holds: `an address`, `its claim`.
+    /// The place of the reference in its spec, or the thing that it holds: `an address`, `its claim`.
     pub pointer: String,
 }
 
-/// A machine's BMC, as far as it decides which rack speaks to it.
+/// A machine's BMC, with the fields that decide which rack speaks to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BmcOf {
     /// The machine's name.
@@ -87,22 +87,22 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// What to list.
+/// The parameters of [`Store::list`].
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery<'a> {
-    /// The kind.
+    /// The kind to list.
     pub kind: &'a str,
-    /// Names after this one.
+    /// Only names after this one.
     pub after: Option<&'a str>,
-    /// Objects a page, at most.
+    /// The number of objects per page; at most 1000.
     pub limit: i64,
-    /// Labels that all have to be there.
+    /// Labels that an object must all have.
     pub labels: BTreeMap<String, String>,
-    /// Part of the name, or of any text that the object says, in capitals or not.
+    /// A part of the name, or of any text in labels, spec or status; upper and lower case are equal.
     pub text: Option<&'a str>,
-    /// Only machines and deployments of these pools; other kinds are of none, and all listed.
+    /// Only machines and deployments of these pools. Other kinds are in no pool, and all of them are listed.
     pub pools: Option<&'a [String]>,
-    /// The part of a filter that columns answer.
+    /// The part of a filter that the database evaluates on columns.
     pub narrowing: Narrowing,
 }
 
@@ -164,7 +164,7 @@ impl Row {
         serde_json::from_value(self.labels.clone()).map_err(|e| StoreError::Corrupt(format!("labels: {e}")))
     }
 
-    /// Of labels that several managers give, the object's own manager's counts, then that of the first by name.
+    /// The merged labels. If several managers give the same label, the object's own manager wins, then the first manager by name.
     fn merged_labels(&self) -> Result<BTreeMap<String, String>, StoreError> {
         let mut layers = self.layers()?;
         let own = self.manager.as_ref().and_then(|manager| layers.remove(manager));
@@ -210,10 +210,10 @@ pub(crate) async fn lock(tx: &mut Tx, kind: &str, key: Key<'_>) -> Result<Option
 }
 
 impl Store {
-    /// One object.
+    /// The object of this kind and key.
     ///
     /// # Errors
-    /// `NotFound`, or the database.
+    /// `NotFound` if there is none; fails too if the database cannot be read.
     pub async fn get(&self, kind: &str, key: Key<'_>) -> Result<Object, StoreError> {
         let row = match key {
             Key::Name(name) => match self.gather().find(kind, name).await {
@@ -236,7 +236,7 @@ impl Store {
     /// The object of any kind with this uid.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn get_by_uid(&self, uid: Uid) -> Result<Option<Object>, StoreError> {
         if let Some(supposed) = self.supposed(uid) {
             return Ok(supposed.cloned());
@@ -248,14 +248,14 @@ impl Store {
     /// A page of a kind's objects, in order of name.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn list(&self, query: &ListQuery<'_>) -> Result<Page, StoreError> {
         let limit = query.limit.clamp(1, 1000);
         let labels = serde_json::to_value(&query.labels).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let Narrowing { names, zones, pools, label } = &query.narrowing;
         let (label, values) = label.as_ref().map(|(key, values)| (key.as_str(), values.as_slice())).unzip();
         let rows = select_objects!(
-            // First the cheap question, which names of fields may answer as well.
+            // The cheap comparison comes first; it also matches names of fields, so the exact one follows.
             "where kind = $1 and name > coalesce($2, '')
                and ($3::text is null or position(lower($3) in name) > 0
                  or position(lower($3) in lower(concat(labels, spec, status))) > 0 and exists (
@@ -296,10 +296,10 @@ impl Store {
         Ok(Page { objects: rows.into_iter().map(Row::object).collect::<Result<_, _>>()?, next })
     }
 
-    /// Every object of a kind, in order of name: for drivers, not for requests.
+    /// Every object of a kind, in order of name. For drivers only: requests must use pages.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn all(&self, kind: &str) -> Result<Vec<Object>, StoreError> {
         let rows = select_objects!("where kind = $1 order by name", kind).fetch_all(self.pool()).await?;
         let mut objects = rows.into_iter().map(Row::object).collect::<Result<Vec<_>, _>>()?;
@@ -310,7 +310,7 @@ impl Store {
     /// The objects of a kind that are not ready, in the order of their names.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn unready(&self, kind: &str) -> Result<Vec<Uid>, StoreError> {
         let rows = sqlx::query_scalar!(
             r#"select uid from object where kind = $1
@@ -333,10 +333,10 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?)
     }
 
-    /// What keeps an object from leaving: who refers to it, holds its addresses, or has claimed it.
+    /// The objects that prevent the deletion of an object: those that refer to it, hold its addresses, or have claimed it.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn referrers(&self, uid: Uid) -> Result<Vec<Referrer>, StoreError> {
         let mut tx = self.begin().await?;
         referrers(&mut tx, uid).await
@@ -345,7 +345,7 @@ impl Store {
     /// The objects that `uid` refers to, by pointer.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn references(&self, uid: Uid) -> Result<BTreeMap<String, Uid>, StoreError> {
         let rows = sqlx::query!("select pointer, to_uid from object_ref where from_uid = $1", uid.get());
         let rows = rows.fetch_all(self.pool()).await?;
@@ -355,7 +355,7 @@ impl Store {
     /// The plaintext of the secret at `pointer`.
     ///
     /// # Errors
-    /// The seal key does not open it, or the database.
+    /// Fails if the seal key does not open it, or if the database cannot be read.
     pub async fn open_secret(
         &self,
         uid: Uid,
@@ -373,7 +373,7 @@ impl Store {
     /// The plaintexts of all secrets of an object, by their pointers.
     ///
     /// # Errors
-    /// The seal key does not open them, or the database.
+    /// Fails if the seal key does not open them, or if the database cannot be read.
     pub async fn open_secrets(
         &self,
         uid: Uid,

@@ -1,4 +1,4 @@
-//! What people ask of machines once: accepted, looked at, ended.
+//! Operations that people request on machines, once each: how they are accepted, read and ended.
 
 use crate::object::{self, Key, Object, timestamp};
 use crate::store::Tx;
@@ -12,7 +12,7 @@ use sqlx::types::Json;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Operations that are kept of one machine.
+/// The number of operations that are kept of one machine.
 const KEPT: i64 = 200;
 
 /// `select` of whole operations; the tail goes on after `from machine_operation`.
@@ -31,10 +31,10 @@ macro_rules! select_operations {
     };
 }
 
-/// What is asked for.
+/// A request for an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct NewOperation<'a> {
-    /// What is to be done.
+    /// The action that the operation does.
     pub verb: Verb,
     /// The script that `run_script` or `rescue` runs.
     pub script: Option<&'a Script>,
@@ -42,34 +42,34 @@ pub struct NewOperation<'a> {
     pub tests: &'a [Script],
     /// The reason of the person who asks.
     pub because: Option<&'a str>,
-    /// After how long it expires.
+    /// The time until the operation expires.
     pub lasts: Duration,
-    /// The client's key: what was accepted under it is answered again.
+    /// The client's idempotency key: a second request with the same key returns the first one's operation.
     pub request_key: Option<&'a str>,
 }
 
-/// One operation.
+/// One operation, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its id.
+    /// The operation's id.
     pub id: OperationId,
-    /// What is to be done.
+    /// The action that the operation does.
     pub verb: Verb,
     /// The script that `run_script` or `rescue` runs.
     pub script: Option<Script>,
     /// The tests that `test` runs.
     pub tests: Vec<Script>,
-    /// How far it is.
+    /// The progress of the operation.
     pub state: OperationState,
-    /// Why, as one word.
+    /// The reason of the state, as one word.
     pub reason: String,
-    /// Why, for people.
+    /// The reason of the state, as a sentence.
     pub message: String,
-    /// What the script said, the end of it.
+    /// The end of the script's output.
     pub output: Option<String>,
-    /// Who asked.
+    /// The name of the account that asked.
     pub requested_by: Option<String>,
-    /// When.
+    /// When the operation was requested.
     pub requested_at: Timestamp,
     /// When it expires.
     pub deadline: Timestamp,
@@ -79,7 +79,7 @@ pub struct Operation {
     pub finished_at: Option<Timestamp>,
 }
 
-/// What of a kind there is one at most.
+/// The class of a verb. A machine has at most one open operation per class.
 const fn class(verb: Verb) -> &'static str {
     match verb {
         Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => "power",
@@ -90,12 +90,12 @@ const fn class(verb: Verb) -> &'static str {
     }
 }
 
-/// The classes that a new operation takes the place of.
+/// The classes whose open operations a new operation replaces.
 fn supersedes(verb: Verb) -> Vec<String> {
     let classes: &[&str] = match verb {
-        // It leaves the machine off.
+        // An abort leaves the machine off.
         Verb::Abort => &["abort", "power"],
-        // It begins anew what was aborted.
+        // A recommission begins again what was aborted.
         Verb::Recommission => &["recommission", "abort"],
         Verb::RunScript | Verb::Rescue | Verb::Test => &["script"],
         Verb::OverrideTests => &["override"],
@@ -105,7 +105,7 @@ fn supersedes(verb: Verb) -> Vec<String> {
 }
 
 impl Store {
-    /// The script or rescue that runs on a machine, as what stands against another.
+    /// The script or rescue that runs on a machine, as the error that refuses another one.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -113,11 +113,12 @@ impl Store {
         running(self.pool(), machine.get()).await
     }
 
-    /// Accepts an operation, ends those that it takes the place of, and wakes whoever plans for the machine. Or only tries that,
-    /// and rolls it back. What was accepted under the same key is answered as it is now.
+    /// Accepts an operation, ends those that it replaces, and wakes the machine's driver. A dry run does the same and rolls it back.
+    /// If an operation was accepted under the same key, that one is returned in its present state.
     ///
     /// # Errors
-    /// `NotFound`, `Refused`, or the database.
+    /// `NotFound` if there is no such machine, `Refused` if a script runs on it or the key belongs to another operation. Fails too if
+    /// the database cannot be written.
     pub async fn request_operation(
         &self,
         key: Key<'_>,
@@ -210,7 +211,7 @@ impl Store {
     /// A machine's operations, the newest first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn operations(&self, machine: MachineId, limit: i64) -> Result<Vec<Operation>, StoreError> {
         let rows = select_operations!(
             "where machine = $1 order by requested_at desc, id desc limit $2",
@@ -220,10 +221,10 @@ impl Store {
         rows.fetch_all(self.pool()).await?.into_iter().map(OperationRow::operation).collect()
     }
 
-    /// One of them.
+    /// One operation of a machine.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn operation(
         &self,
         machine: MachineId,
@@ -233,10 +234,10 @@ impl Store {
         row.fetch_optional(self.pool()).await?.map(OperationRow::operation).transpose()
     }
 
-    /// The one that was accepted under a client's key.
+    /// The operation that was accepted under a client's key.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn operation_under(
         &self,
         machine: MachineId,
@@ -246,10 +247,10 @@ impl Store {
         row.fetch_optional(self.pool()).await?.map(OperationRow::operation).transpose()
     }
 
-    /// What a plan rests on: what is open, the latest abort, the latest about power that was done.
+    /// The operations that a plan depends on: the open ones, the latest abort, and the latest power operation that was done.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn planning_operations(&self, machine: MachineId) -> Result<Vec<Operation>, StoreError> {
         let rows = select_operations!(
             "where machine = $1 and (finished_at is null
@@ -263,10 +264,10 @@ impl Store {
         rows.fetch_all(self.pool()).await?.into_iter().map(OperationRow::operation).collect()
     }
 
-    /// Notes how far an operation is, unless it is over.
+    /// Notes the state of an operation, unless it has ended.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn note_operation(
         &self,
         id: OperationId,
@@ -290,7 +291,7 @@ impl Store {
     }
 }
 
-/// What was accepted under the same key. Another thing under it is a mistake.
+/// The operation that was accepted under the same key. `Refused` if it differs from the new one.
 async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Option<Operation>, StoreError> {
     let Some(key) = new.request_key else { return Ok(None) };
     let row = select_operations!("where machine = $1 and request_key = $2", machine, key);
@@ -308,7 +309,7 @@ async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Opt
     Err(StoreError::Refused { errors: vec![error] })
 }
 
-/// A script that runs is not taken the place of: what it has begun, it ends.
+/// Refuses a new script while one runs: a running script is never replaced.
 async fn nothing_runs(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
     match running(&mut **tx, machine).await? {
         Some(error) => Err(StoreError::Refused { errors: vec![error] }),
@@ -316,7 +317,7 @@ async fn nothing_runs(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
     }
 }
 
-/// The script or rescue that runs on a machine, as what stands against another.
+/// The script or rescue that runs on a machine, as the error that refuses another one.
 async fn running<'e>(
     database: impl sqlx::PgExecutor<'e>,
     machine: Uuid,
@@ -334,7 +335,7 @@ async fn running<'e>(
     Ok(name.map(error))
 }
 
-/// Forgets what is long over, and no plan rests on.
+/// Deletes operations that ended long ago and that no plan depends on.
 async fn prune(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
     sqlx::query!(
         "delete from machine_operation where machine = $1 and finished_at is not null

@@ -8,51 +8,51 @@ use basalt_api::values::{Epoch, Generation, Uid};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A claimed object: nobody else handles it until the lease ends.
+/// A claimed object: no other process handles it until the lease ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Which object.
+    /// The object's uid.
     pub uid: Uid,
-    /// Fences everything that is done under this lease.
+    /// The number that fences every write under this lease.
     pub epoch: Epoch,
-    /// The wake-ups seen; later ones survive [`Store::finish`].
+    /// The number of the last wake-up before the claim. Later wake-ups survive [`Store::finish`].
     pub wake: i64,
-    /// Claims without a finish in between, this one included: more than 1 means that a handler died.
+    /// Claims since the last finish, including this one. More than 1 means that an earlier handler died or failed.
     pub attempts: i32,
-    /// The trace of who woke it last, where that is not long ago.
+    /// The trace of the last wake-up, if it is recent.
     pub trace: Option<String>,
 }
 
-/// What became of a status.
+/// The result of a write of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatusWrite {
-    /// It was so already.
+    /// The status was the same already.
     Unchanged,
-    /// It is so now.
+    /// The status was written.
     Written {
-        /// The phase that the object left by it, and how long it had been in it.
+        /// The phase that the object left, and how long it was in that phase.
         left: Option<(String, Duration)>,
     },
 }
 
-/// What is done this much later does not belong to the trace that once began it.
+/// Work that begins this long after a wake-up no longer belongs to its trace.
 const TRACED_FOR: Duration = Duration::from_secs(3600);
 
-/// What to do with an object after it was handled.
+/// The next action on an object after it was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing, until something wakes it.
+    /// Nothing until something wakes the object.
     Rest,
-    /// Look again after this time, or earlier when something wakes it.
+    /// Handle it again after this time, or earlier if something wakes it.
     Again(Duration),
 }
 
-/// Seconds after which every object is looked at again, whatever was planned for it.
+/// Seconds after which every object is handled again, whatever pause was planned.
 const LONGEST_PAUSE: f64 = 300.0;
 
-/// Seconds that no lease outlasts without being extended.
+/// The longest lease without an extension, in seconds.
 const LONGEST_LEASE: f64 = 60.0;
 
 fn seconds(duration: Duration) -> f64 {
@@ -63,7 +63,7 @@ impl Store {
     /// Claims up to `limit` objects that are due.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn claim(&self, owner: Uid, limit: i64, lease: Duration) -> Result<Vec<Lease>, StoreError> {
         let rows = sqlx::query!(
             "with due as (
@@ -95,10 +95,10 @@ impl Store {
             .collect())
     }
 
-    /// Makes a lease last longer from now on.
+    /// Extends a lease; the new time counts from now.
     ///
     /// # Errors
-    /// `Fenced` when it is over, or the database.
+    /// `Fenced` if the lease is over. Fails too if the database cannot be written.
     pub async fn extend(&self, lease: &Lease, by: Duration) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update reconcile_queue set lease_until = now() + make_interval(secs => $4)
@@ -111,10 +111,10 @@ impl Store {
         held(update.execute(self.pool()).await?.rows_affected(), lease)
     }
 
-    /// Ends a lease. What was woken meanwhile stays due.
+    /// Ends a lease. If the object was woken meanwhile, it stays due.
     ///
     /// # Errors
-    /// `Fenced` when the lease was over already, or the database.
+    /// `Fenced` if the lease was over already. Fails too if the database cannot be written.
     pub async fn finish(&self, lease: &Lease, then: Then) -> Result<(), StoreError> {
         let (kind, uid, epoch) = (&lease.kind, lease.uid.get(), signed(lease.epoch.get()));
         if then == Then::Rest {
@@ -148,11 +148,11 @@ impl Store {
         held(rows, lease)
     }
 
-    /// Ends a lease without success: the object is looked at again after a pause, or earlier when something wakes it, and
-    /// the count of attempts goes on.
+    /// Ends a lease after a failure: the object is handled again after a pause, or earlier if something wakes it. The count of
+    /// attempts is kept.
     ///
     /// # Errors
-    /// `Fenced` when the lease was over already, or the database.
+    /// `Fenced` if the lease was over already. Fails too if the database cannot be written.
     pub async fn fail(&self, lease: &Lease, why: &str, pause: Duration) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update reconcile_queue set lease_owner = null, lease_until = null, error = $6,
@@ -170,10 +170,10 @@ impl Store {
         held(rows, lease)
     }
 
-    /// Gives everything back that `owner` holds: at the end of a region process.
+    /// Ends all leases of `owner`, when a region process ends.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn release_all(&self, owner: Uid) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update reconcile_queue set lease_owner = null, lease_until = null, attempts = 0 where lease_owner = $1",
@@ -186,10 +186,10 @@ impl Store {
         Ok(())
     }
 
-    /// Wakes one object, where its kind is reconciled.
+    /// Wakes one object, if its kind is reconciled.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn enqueue(&self, uid: Uid, after: Duration) -> Result<(), StoreError> {
         let trace = crate::trace::current();
         let insert = sqlx::query!(
@@ -209,12 +209,12 @@ impl Store {
         Ok(())
     }
 
-    /// Puts every object of the reconciled kinds into the queue that is not there: the periodic scan that heals whatever was
-    /// missed. No lease and no pause lasts longer than [`LONGEST_LEASE`] and [`LONGEST_PAUSE`] from now, should the
-    /// database's clock have gone back.
+    /// Puts every object of the reconciled kinds into the queue: the periodic scan that repairs missed wake-ups. It also limits
+    /// leases to [`LONGEST_LEASE`] and pauses to [`LONGEST_PAUSE`] from now: after the database's clock went back, they would
+    /// last too long.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn enqueue_all(&self) -> Result<u64, StoreError> {
         let shorten = sqlx::query!(
             "with far as (
@@ -240,10 +240,10 @@ impl Store {
         Ok(rows)
     }
 
-    /// How long until something is due; `None` when the queue is empty.
+    /// The time until an object is due; `None` when the queue is empty.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
         let query = sqlx::query_scalar!(
             "select extract(epoch from min(greatest(now(), not_before, lease_until)) - now())::float8 from reconcile_queue"
@@ -251,7 +251,7 @@ impl Store {
         Ok(query.fetch_one(self.pool()).await?.map(|s| Duration::from_secs_f64(s.max(0.0))))
     }
 
-    /// Wakes an object and its direct neighbours: what it refers to, and who refers to it.
+    /// Wakes an object and its direct neighbours. References in both directions make neighbours.
     pub(crate) async fn wake_around(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
         self.wake_around_all(tx, &[uid.get()]).await
     }
@@ -261,8 +261,8 @@ impl Store {
         self.wake_with(tx, uids, &[]).await
     }
 
-    /// Wakes the objects `around` with their neighbours, and the objects `alone` without. An IpAddress has the machine with its MAC as a neighbour.
-    /// One statement locks all rows of the queue, in the order that everybody keeps.
+    /// Wakes the objects `around` with their neighbours, and the objects `alone` without. An IpAddress has the machine with its MAC as a
+    /// neighbour. One statement locks all rows of the queue, in the order that every writer uses.
     pub(crate) async fn wake_with(
         &self,
         tx: &mut Tx,
@@ -306,19 +306,18 @@ impl Store {
         Ok(())
     }
 
-    /// Writes an object's status under a lease. Equal to what is there, nothing is written; says what was.
-    /// Wakes the neighbours, because they decide from it.
+    /// Writes an object's status under a lease, unless it is equal to the stored one. Wakes the neighbours, because they decide from it.
     ///
     /// # Errors
-    /// `Fenced`, or the database.
+    /// `Fenced` if the lease is over. Fails too if the database cannot be written.
     pub async fn write_status(
         &self,
         lease: &Lease,
         observed: Generation,
         status: &Value,
     ) -> Result<StatusWrite, StoreError> {
-        // The queue's own row is not locked: a neighbour's handler that wakes this object while this one wakes the neighbour
-        // would deadlock. A lease that holds in this snapshot cannot be another's before its time is over.
+        // The queue's own row is not locked: this object's handler wakes a neighbour while the neighbour's handler wakes this object,
+        // and with the lock both would deadlock. A lease that is valid in this snapshot cannot go to another process before it expires.
         let mut tx = self.begin().await?;
         let holds = sqlx::query!(
             "select 1 as one from reconcile_queue
@@ -370,7 +369,7 @@ impl Store {
     }
 }
 
-/// Notes phase and stall where they can be counted; answers the phase that was left, and after how long.
+/// Stores the phase and the stall, for the gauges. Returns the phase that the object left, and the time in it.
 async fn note_state(
     tx: &mut Tx,
     lease: &Lease,

@@ -1,26 +1,26 @@
-//! A database that no region works on: looked at and mended from outside.
+//! Reads and repairs a database on which no region works.
 
 use crate::store::{MIGRATIONS, connect};
 use crate::{SealKey, StoreError};
 use basalt_api::values::{Incarnation, Uid};
 use sqlx::{Connection, PgConnection};
 
-/// A process that said that it lives within this many seconds may still live.
+/// Seconds after its last heartbeat within which a process may still be alive.
 const ALIVE_SECONDS: f64 = 15.0;
 
-/// How far sequences jump: further than what a fleet can have drawn since a backup.
+/// The number by which sequences jump: more than a fleet can have used since a backup.
 const LEAP: i64 = 1_000_000;
 
-/// What a database is.
+/// The facts about a database that decide if it can be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vitals {
-    /// Which life of it.
+    /// The incarnation of the database.
     pub incarnation: Incarnation,
-    /// A known text, sealed: only the right key opens it.
+    /// A known text, sealed. Only the right key opens it.
     pub seal_check: Option<Vec<u8>>,
-    /// The newest migration in it.
+    /// The version of its newest migration.
     pub schema: i64,
-    /// Addresses of the regions that work on it.
+    /// The API addresses of the regions that work on it.
     pub living: Vec<String>,
 }
 
@@ -30,10 +30,10 @@ pub fn known_schema() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default()
 }
 
-/// Whether a region's tables are in the database.
+/// True if the database has a region's tables.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be read.
 pub async fn holds_a_region(url: &str) -> Result<bool, StoreError> {
     let mut connection = connect(url).await?;
     let there = sqlx::query_scalar!(r#"select to_regclass('region_meta') is not null as "there!""#);
@@ -42,10 +42,10 @@ pub async fn holds_a_region(url: &str) -> Result<bool, StoreError> {
     Ok(there)
 }
 
-/// What the database is.
+/// Reads the [`Vitals`] of a database.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be read.
 pub async fn vitals(url: &str) -> Result<Vitals, StoreError> {
     let mut connection = connect(url).await?;
     let meta =
@@ -63,7 +63,7 @@ pub async fn vitals(url: &str) -> Result<Vitals, StoreError> {
     })
 }
 
-/// Addresses of the regions that may be at work; `but` is known not to be.
+/// The API addresses of the regions that may be alive. The process `but` is known to have ended.
 pub(crate) async fn living(
     connection: &mut PgConnection,
     but: Option<Uid>,
@@ -77,11 +77,11 @@ pub(crate) async fn living(
     Ok(living.fetch_all(connection).await?)
 }
 
-/// Begins another life of a database that went back in time: watch positions, epochs and what racks were told by the
-/// life before are void, and no attempt or epoch that was given out is given out again.
+/// Begins a new incarnation of a database that went back in time. Watch positions, epochs and racks' answers of the old incarnation
+/// are void. No attempt and no epoch that was used is used again.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be written.
 pub async fn recover(url: &str) -> Result<Incarnation, StoreError> {
     let mut connection = connect(url).await?;
     let mut tx = connection.begin().await?;
@@ -97,15 +97,15 @@ pub async fn recover(url: &str) -> Result<Incarnation, StoreError> {
     let leases =
         sqlx::query!("update reconcile_queue set lease_owner = null, lease_until = null, attempts = 0");
     leases.execute(&mut *tx).await?;
-    // Racks hold what the life before told them last: that they said so of something older counts for nothing.
+    // Racks have newer concerns than this database knows. Their answers to older ones no longer count.
     sqlx::query!("delete from rack_concern_ack").execute(&mut *tx).await?;
-    // What racks said of blocks in the life before counts for nothing: they are asked under new numbers.
+    // Racks' reports about blocks in the old incarnation do not count: they will be asked under new numbers.
     sqlx::query!("update dhcp_block set leaves_at = null where range is null and free_at is null")
         .execute(&mut *tx)
         .await?;
-    // Secondaries may hold a zone of the life before under a higher serial. RFC 1982 takes a leap of 2^30 for a rise.
+    // Secondaries may have a zone of the old incarnation with a higher serial. RFC 1982 takes a step of 2^30 for a rise.
     sqlx::query!("update zone set serial = (serial + 1073741823) % 4294967295 + 1").execute(&mut *tx).await?;
-    // Spans of time on the clock that the backup was made with.
+    // Leases hold times of the clock under which the backup was made.
     sqlx::query!("delete from lease").execute(&mut *tx).await?;
     sqlx::query!("delete from lease6").execute(&mut *tx).await?;
     sqlx::query!("delete from region_process").execute(&mut *tx).await?;
@@ -114,10 +114,10 @@ pub async fn recover(url: &str) -> Result<Incarnation, StoreError> {
     Ok(Incarnation::from(incarnation))
 }
 
-/// Forgets blobs whose bytes are lost; images say then that they are missing.
+/// Deletes the records of blobs whose bytes are lost. Images then report them as missing.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be written.
 pub async fn forget_blobs(url: &str, kept: &[[u8; 32]]) -> Result<u64, StoreError> {
     let mut connection = connect(url).await?;
     let kept: Vec<Vec<u8>> = kept.iter().map(|sha256| sha256.to_vec()).collect();
@@ -127,7 +127,7 @@ pub async fn forget_blobs(url: &str, kept: &[[u8; 32]]) -> Result<u64, StoreErro
     Ok(lost)
 }
 
-/// Whether a key is the one that a database was made with.
+/// True if the database was made with this key.
 #[must_use]
 pub fn opens(seal: &SealKey, seal_check: &[u8]) -> bool {
     crate::store::opens(seal, seal_check)

@@ -1,4 +1,4 @@
-//! Deletion: asked for by clients, finished when nothing stands against it.
+//! Deletion: clients request it, and it is completed when nothing prevents it.
 
 use crate::object::{self, Key, Object, Referrer, Row, select_objects, signed};
 use crate::store::Tx;
@@ -9,22 +9,22 @@ use basalt_api::kinds::Deployment;
 use basalt_api::values::Uid;
 use basalt_api::{FieldCode, FieldError, KindOf};
 
-/// What is to be deleted, by whom.
+/// A request to delete an object.
 #[derive(Clone, Copy)]
 pub struct Removal<'a> {
-    /// Its kind.
+    /// The object's kind.
     pub kind: &'a str,
-    /// Which.
+    /// The object's name or uid.
     pub key: Key<'a>,
-    /// What has to hold before.
+    /// The condition that the object must meet.
     pub precondition: Precondition,
     /// Do everything, then roll back.
     pub dry_run: bool,
-    /// Do not wait for its machinery: a deployment's machine is let go as it is.
+    /// Do not wait for the driver: a deployment's machine is released in its present state.
     pub force: bool,
-    /// Leave it as it is where anybody refers to it.
+    /// Do nothing if any object refers to it.
     pub if_unused: bool,
-    /// What may stand against it beside the store's own rules.
+    /// Rules of the caller, beside the store's own.
     pub judge: &'a dyn Judge,
 }
 
@@ -38,27 +38,28 @@ impl std::fmt::Debug for Removal<'_> {
     }
 }
 
-/// What a request to delete came to.
+/// The result of a request to delete.
 #[derive(Clone, Debug)]
 pub enum Deletion {
     /// The object is gone.
     Gone,
-    /// It stays until `waits_for` is gone, or its machinery has let go.
+    /// The object stays until `waits_for` is empty and its driver has finished.
     Waits {
-        /// As it is now.
+        /// The object's present state.
         object: Box<Object>,
-        /// Who still refers to it.
+        /// The objects that still refer to it.
         waits_for: Vec<Referrer>,
     },
-    /// It was to go only if nobody refers to it, and stays as it was.
+    /// Deletion was requested only for an unused object, but the object is in use. Nothing changed.
     InUse {
-        /// Who refers to it.
+        /// The objects that refer to it.
         by: Vec<Referrer>,
     },
 }
 
 impl Store {
-    /// Asks for an object's deletion; again is the same. Kinds without machinery leave at once when nobody refers to them.
+    /// Requests an object's deletion; a repeated request changes nothing. Kinds without a driver are deleted at once if no object refers
+    /// to them.
     ///
     /// # Errors
     /// `NotFound`, `Conflict`, or the database.
@@ -74,7 +75,7 @@ impl Store {
         self.delete(removal).await
     }
 
-    /// The same, where something may stand against it.
+    /// Like [`Store::request_deletion`], with all options.
     ///
     /// # Errors
     /// `NotFound`, `Conflict`, `Refused`, or the database.
@@ -82,7 +83,7 @@ impl Store {
         let mut tries = 1;
         loop {
             match Box::pin(self.delete_once(removal)).await {
-                // Machinery that works on the object met us.
+                // The driver changed the object in the same moment.
                 Err(error) if error.is_race() && tries < TRIES => tries += 1,
                 done => return done,
             }
@@ -108,7 +109,7 @@ impl Store {
         }
         let uid = Uid::from(row.uid);
         let first = row.deletion_us.is_none();
-        // Nobody begins to refer to it from here on: its row is locked. What was asked to go before has lost that choice.
+        // The row is locked, so no new reference can appear. An object whose deletion was requested before cannot be kept.
         if first && if_unused {
             let by = object::referrers(&mut tx, uid).await?;
             if !by.is_empty() {
@@ -125,7 +126,7 @@ impl Store {
         if first || force {
             self.audit(&mut tx, &[audit::Written::removal(&row)]).await?;
         }
-        // What else is asked to go keeps what it has until it goes.
+        // Other kinds keep what they have until they are deleted.
         if force && row.kind == Deployment::KIND.name {
             self.let_go_as_it_is(&mut tx, uid).await?;
         }
@@ -140,7 +141,7 @@ impl Store {
         Ok(Deletion::Waits { object: Box::new(row.object()?), waits_for })
     }
 
-    /// Takes a deployment's machine and addresses from it as they are: nobody has looked what the machine's disks hold.
+    /// Releases a deployment's machine and addresses as they are. The machine's disks have not been checked.
     async fn let_go_as_it_is(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
         let locked = sqlx::query_scalar!(
             "select m.name from machine_claim c join object m on m.uid = c.machine
@@ -168,10 +169,10 @@ impl Store {
         self.free_addresses(tx, uid, &[]).await
     }
 
-    /// Lets a deleted object leave, once its machinery has nothing more to do. The caller holds its lease.
+    /// Deletes an object whose deletion was requested, once its driver has finished. The caller holds the object's lease.
     ///
     /// # Errors
-    /// `NotFound` when it is gone, or its deletion was not asked for; or the database.
+    /// `NotFound` if the object is gone or its deletion was not requested. Fails too if the database cannot be written.
     pub async fn finalise(&self, uid: Uid) -> Result<Deletion, StoreError> {
         let mut tx = self.begin().await?;
         let row =
@@ -191,7 +192,7 @@ impl Store {
         Ok(Deletion::Gone)
     }
 
-    /// Removes a row that nobody refers to, and everything deleted that only waited for it.
+    /// Removes a row without references to it, and every deleted object that waited only for this row.
     pub(crate) async fn remove(&self, tx: &mut Tx, row: Row) -> Result<(), StoreError> {
         let mut leaving = vec![row];
         while let Some(row) = leaving.pop() {

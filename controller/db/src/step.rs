@@ -1,4 +1,4 @@
-//! What the driver announced, started and finished: the record that a restart reads, and a timeline shows.
+//! The record of a driver's steps: announced, started, finished. A restarted driver reads it, and it is a machine's timeline.
 
 use crate::decision::{self, NewDecision};
 use crate::fleet::{self, Take};
@@ -26,49 +26,49 @@ macro_rules! select_steps {
 /// One step under one epoch.
 #[derive(Clone, Debug)]
 pub struct StepRecord {
-    /// Rises in the order of announcing.
+    /// The record's id; it rises in the order of announcements.
     pub id: i64,
     /// The step's key.
     pub step_key: String,
-    /// The lease it was done under.
+    /// The epoch of the lease under which the step was done.
     pub epoch: Epoch,
-    /// The attempt that it carries.
+    /// The attempt that the step belongs to.
     pub attempt: Option<Attempt>,
-    /// What the driver noted: effect, digest of the plan, ids of the facts used.
+    /// The driver's notes: the effect, the digest of the plan, the ids of the facts used.
     pub detail: Value,
-    /// Before anything was done.
+    /// When the step was announced, before any effect.
     pub announced_at: Timestamp,
     /// When its effect went out.
     pub started_at: Option<Timestamp>,
     /// When its outcome was known.
     pub finished_at: Option<Timestamp>,
-    /// The outcome.
+    /// The result of the step.
     pub outcome: Option<Value>,
 }
 
 /// A step that is about to begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Announcement<'a> {
-    /// Under which lease.
+    /// The lease under which the step is done.
     pub lease: &'a Lease,
     /// The step's key.
     pub step_key: &'a str,
-    /// The attempt that it carries.
+    /// The attempt that the step belongs to.
     pub attempt: Option<Attempt>,
-    /// The key of that attempt's boot tokens, where the step arms it: its effect is the record itself.
+    /// The key of the attempt's boot tokens, if the step arms the attempt. Such a step has no other effect than this record.
     pub arms: Option<&'a [u8]>,
-    /// What the driver notes.
+    /// The driver's notes.
     pub detail: &'a Value,
-    /// Why.
+    /// The decision that led to the step.
     pub decision: &'a NewDecision,
-    /// What it takes of the fleet's budget.
+    /// The part of the fleet's budget that the step needs.
     pub takes: Option<&'a Take<'a>>,
 }
 
-/// What became of an announcement.
+/// The result of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
-    /// It is on record, under this id.
+    /// The step is on record, with this id.
     Yes(i64),
     /// The fleet's budget is used up: nothing is on record.
     OverBudget,
@@ -77,24 +77,24 @@ pub enum Announced {
 /// How a step ended.
 #[derive(Clone, Debug)]
 pub struct StepEnd {
-    /// Its record.
+    /// The id of the step's record.
     pub id: i64,
-    /// When that was known.
+    /// When the result was known.
     pub at: Timestamp,
-    /// How.
+    /// The result that was known at `at`.
     pub outcome: Value,
 }
 
 impl Store {
-    /// Puts a step on record before its effect, with the decision that led to it and what it takes of the fleet's budget. Again
-    /// under the same epoch is the same. Nobody can take the object over before that is done.
+    /// Records a step before its effect, with its decision and its share of the fleet's budget. A repeated call under the same
+    /// epoch changes nothing. No other process can take the object over while the transaction runs.
     ///
     /// # Errors
-    /// `Fenced` when the lease is over, or the database.
+    /// `Fenced` when the lease is over; fails too if the database cannot be written.
     pub async fn announce(&self, step: &Announcement<'_>) -> Result<Announced, StoreError> {
         let (object, epoch) = (step.lease.uid, signed(step.lease.epoch.get()));
         let mut tx = self.begin().await?;
-        // Objects are locked before the queue, by everybody. Who claims passes over locked rows.
+        // Everybody locks objects before the queue. Processes that claim work skip locked rows.
         sqlx::query!("select 1 as one from object where uid = $1 for key share", object.get())
             .fetch_optional(&mut *tx)
             .await?;
@@ -136,17 +136,17 @@ impl Store {
     /// Notes that a step's effect is going out now.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn start_step(&self, id: i64) -> Result<(), StoreError> {
         let update = sqlx::query!("update step_record set started_at = clock_timestamp() where id = $1", id);
         update.execute(self.pool()).await?;
         Ok(())
     }
 
-    /// Notes how steps ended; answers those that nobody had noted yet, with how long they took.
+    /// Records the results of steps. Returns the steps that had no result yet, with their durations.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn finish_steps(&self, ends: &[StepEnd]) -> Result<Vec<(i64, Duration)>, StoreError> {
         let ids: Vec<i64> = ends.iter().map(|end| end.id).collect();
         let at: Vec<i64> = ends.iter().map(|end| end.at.as_microsecond()).collect();
@@ -165,11 +165,11 @@ impl Store {
         Ok(rows.into_iter().map(|r| (r.id, Duration::from_secs_f64(r.seconds.max(0.0)))).collect())
     }
 
-    /// The steps that a plan rests on, oldest first: the last `limit` that carry an attempt, and as many of the others. However
-    /// often a BMC is tried in vain, the install of what runs is among them.
+    /// The steps that a plan depends on, oldest first: the last `limit` with an attempt, and as many without one. So the install of the
+    /// running system is among them, however often a BMC was tried in vain.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn planning_steps(&self, object: Uid, limit: i64) -> Result<Vec<StepRecord>, StoreError> {
         let rows = sqlx::query_as!(
             StepRow,
@@ -188,10 +188,10 @@ impl Store {
         rows.fetch_all(self.pool()).await?.into_iter().map(StepRow::step).collect()
     }
 
-    /// Steps by their ids, oldest first; those that are gone are left out.
+    /// Steps by their ids, oldest first. Deleted ones are left out.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn steps_by_id(&self, ids: &[i64]) -> Result<Vec<StepRecord>, StoreError> {
         let rows = select_steps!("where id = any($1) order by id", ids);
         rows.fetch_all(self.pool()).await?.into_iter().map(StepRow::step).collect()
@@ -200,7 +200,7 @@ impl Store {
     /// An object's last `limit` steps, oldest first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn steps(&self, object: Uid, limit: i64) -> Result<Vec<StepRecord>, StoreError> {
         let rows = select_steps!("where object = $1 order by id desc limit $2", object.get(), limit);
         rows.fetch_all(self.pool()).await?.into_iter().rev().map(StepRow::step).collect()

@@ -1,4 +1,4 @@
-//! The connection pool, the seal key, and what wakes followers and drivers after a commit.
+//! The connection pool, the seal key, and the signal that wakes followers and drivers after a commit.
 
 use crate::gather::Gather;
 use crate::holders::Holders;
@@ -15,47 +15,48 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Schema versions, in the binary. Those of a newer region are left alone: while an upgrade is under way the older region has to
-/// be able to start again beside it (docs/decisions/041-migrations.md).
+/// The migrations that this program contains. Versions of a newer region are ignored: during an upgrade the older region must be
+/// able to start again beside the newer one (docs/decisions/041-migrations.md).
 pub(crate) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrations = sqlx::migrate!("../../migrations");
     migrations.set_ignore_missing(true);
     migrations
 });
 
-/// The NOTIFY channel. Its messages say only "look"; what to see is in the tables.
+/// The NOTIFY channel. A message carries no content; the tables have it.
 const CHANNEL: &str = "basalt";
 
-/// At most one NOTIFY of ours in this time: from inside write transactions it would halve the write rate.
+/// The shortest time between two NOTIFYs of this region. Inside write transactions they would halve the write rate.
 const NOTIFY_EVERY: Duration = Duration::from_millis(5);
 
-/// A connection that was used within this time is still there, as far as anybody can tell.
+/// A connection that was used within this time is taken for open.
 const TRUSTED: Duration = Duration::from_secs(1);
 
-/// Nothing of ours waits for anything but the database inside a transaction.
+/// The timeout of idle transactions: no code here waits inside a transaction for anything but the database.
 const IDLE_IN_TRANSACTION: &str = "30s";
 
-/// Every statement is planned once on each connection, for any values. Otherwise those that take arrays, which is most, are planned
-/// anew each time, and that costs several times what they do.
+/// Each connection plans a statement once, for any values. Otherwise PostgreSQL plans statements with arrays anew each time (that
+/// is most of them), and planning takes several times as long as execution.
 ///
-/// A plan for any values has to be good for few rows however many there might be (a zone may have all machines, or one), so indexes
-/// are used wherever there are any. Others are planned in [`Store::begin_planning`].
+///
+/// A plan for any values must be good for few rows in a table of any size: a zone may have one machine, or all of them. So
+/// sequential scans are off and indexes are used. [`Store::begin_planning`] plans statements for their values.
 const PLANNED_ONCE: [(&str, &str); 3] =
     [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
 
-/// Whoever still has a connection when the store closes has so long to give it back.
+/// How long [`Store::close`] waits for connections that are still in use.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long one connection may take to be made, for what is done beside a store.
+/// The timeout for a single connection outside of a store's pool.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// Between two looks at how large the tables have become.
+/// The shortest time between two analyses of grown tables.
 const ANALYZE_EVERY: Duration = Duration::from_secs(5);
 
-/// More than there are, so that none is forgotten.
+/// The size of the statement cache: larger than the number of statements, so that none is dropped.
 const STATEMENTS: usize = 500;
 
-/// A text that is sealed beside the secrets: by it a wrong key is noticed at start, and a replaced one while a region runs.
+/// A known text that is stored sealed. It shows a wrong key at start, and a replaced key while a region runs.
 const SEAL_CHECK: &[u8] = b"basalt seal check 1";
 
 pub(crate) type Tx = Transaction<'static, Postgres>;
@@ -64,55 +65,55 @@ pub(crate) type Tx = Transaction<'static, Postgres>;
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
-    /// Whose writes these are; nobody's are the region's own.
+    /// The author of the writes; `None`: the region itself.
     actor: Option<Arc<Actor>>,
-    /// For which run of a client it creates.
+    /// The client's run for which objects are created.
     run: Option<Arc<Run>>,
-    /// How other objects would be.
+    /// Supposed states of other objects, for a dry run.
     pub(crate) overlay: Option<Arc<Overlay>>,
 }
 
-/// Kinds that decide from specs and names alone: a status or a fact of a neighbour does not wake them, and theirs wakes nobody.
+/// Kinds that decide from specs and names alone. Their neighbours' statuses and facts do not wake them, nor do theirs wake neighbours.
 pub(crate) const FROM_SPECS: [&str; 2] = ["Domain", "Subnet"];
 
 #[derive(Debug)]
 struct Inner {
     pool: PgPool,
     seal: SealKey,
-    /// The sealed [`SEAL_CHECK`], as it was at start. Another key makes another one.
+    /// The sealed [`SEAL_CHECK`] as it was at start. A new key writes a new one.
     seal_check: Vec<u8>,
     incarnation: Incarnation,
     reconciled: Vec<String>,
     worked_on: Vec<String>,
-    /// Those of them that decide from statuses and facts.
+    /// Those of `worked_on` that decide from statuses and facts.
     by_facts: Vec<String>,
     planned: Vec<String>,
-    /// Something of ours was committed: the notifier has to send.
+    /// This region committed something: the notifier must send.
     wrote: Notify,
-    /// Tables have become much larger: PostgreSQL has to look at them.
+    /// Tables have become much larger: PostgreSQL must analyze them.
     grown: Notify,
-    /// The store closes.
+    /// True once the store closes.
     closing: tokio::sync::watch::Sender<bool>,
-    /// Something was committed by anyone.
+    /// Counts commits by any region.
     woken: tokio::sync::watch::Sender<u64>,
     holders: Holders,
     gather: Gather,
 }
 
-/// How to open a [`Store`].
+/// The options of [`Store::open`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `postgres://user@host/database`, or a unix socket: `postgres:///database?host=/dir&user=basalt`.
     pub url: String,
-    /// Connections at most.
+    /// The largest number of connections.
     pub connections: u32,
     /// The kinds whose objects are reconciled; the others are ready as soon as they are stored.
     pub reconciled: Vec<String>,
     /// The kinds whose objects are put into the queue: the reconciled kinds, and kinds with work whose objects are ready at once.
     pub worked_on: Vec<String>,
-    /// The reconciled kinds that something is done for, their leaving included; the others leave as soon as nobody refers to them.
+    /// The reconciled kinds with a driver, which also handles their deletion. Objects of other kinds leave when no reference is left.
     pub planned: Vec<String>,
-    /// How long to wait for a free connection.
+    /// How long a caller waits for a free connection.
     pub patience: Duration,
 }
 
@@ -120,9 +121,9 @@ impl Store {
     /// Connects, migrates (one region at a time), checks the seal key, and starts the notifier.
     ///
     /// # Errors
-    /// PostgreSQL cannot be reached, a migration fails, or the seal key is another one than the database was made with.
+    /// Fails if PostgreSQL cannot be reached, a migration fails, or the database was made with another seal key.
     pub async fn open(options: Options, seal: SealKey) -> Result<Self, StoreError> {
-        // A region that is frozen in the middle of a transaction must not keep others from what it holds.
+        // If a region freezes in the middle of a transaction, PostgreSQL ends that transaction and frees its locks.
         let connect = PgConnectOptions::from_str(&options.url)?
             .application_name("basalt-region")
             .options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)])
@@ -140,7 +141,7 @@ impl Store {
             Err(error) => return Err(cause(&connect, error).await.into()),
         };
         crate::ipam::before::check(&pool).await?;
-        // Takes a PostgreSQL advisory lock: two regions that start at once do not migrate twice.
+        // sqlx takes an advisory lock: two regions that start at once do not migrate twice.
         MIGRATIONS.run(&pool).await.map_err(sqlx::Error::from)?;
         let (incarnation, seal_check) = check_seal(&pool, &seal).await?;
         let (woken, _) = tokio::sync::watch::channel(0);
@@ -174,19 +175,19 @@ impl Store {
         Ok(store)
     }
 
-    /// Which life of the database this is.
+    /// The incarnation of the database.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.inner.incarnation
     }
 
-    /// The same store, acting for somebody: its writes are in the audit log.
+    /// The same store with an actor: its writes go to the audit log.
     #[must_use]
     pub fn acting(&self, actor: Arc<Actor>) -> Self {
         Self { actor: Some(actor), ..self.clone() }
     }
 
-    /// The same store, creating for a run: what it creates is unconfirmed.
+    /// The same store for a client's run: objects that it creates are unconfirmed.
     #[must_use]
     pub fn creating_for(&self, run: Run) -> Self {
         Self { run: Some(Arc::new(run)), ..self.clone() }
@@ -200,7 +201,7 @@ impl Store {
         self.actor.as_deref()
     }
 
-    /// Why the database did not answer, where the error says only that no connection was there in time.
+    /// Finds out why the database did not answer, if the error only says that no connection was free in time.
     pub async fn cause_of(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Database(error) => cause(&self.pool().connect_options(), error).await.into(),
@@ -208,20 +209,20 @@ impl Store {
         }
     }
 
-    /// Whether PostgreSQL answers, and the seal key is still the right one.
+    /// Checks that PostgreSQL answers and that the seal key is still the right one.
     ///
     /// # Errors
-    /// It does not; or `SealReplaced`.
+    /// Fails if PostgreSQL does not answer. `SealReplaced`: the seal key is another one now.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let check = sqlx::query_scalar!("select seal_check from region_meta");
         self.is_in_place(check.fetch_one(self.pool()).await?)
     }
 
-    /// Keeps the seal key in place until the transaction ends. Whoever seals calls this first, before a row with something
-    /// sealed in it is locked: [`rotate`](crate::rotate) locks in that order.
+    /// Keeps the seal key from being replaced until the transaction ends. A transaction that seals calls this before it locks a row
+    /// with sealed data: [`rotate`](crate::rotate) locks in that order.
     ///
     /// # Errors
-    /// `SealReplaced`, or the database.
+    /// `SealReplaced`: the seal key is another one now. Fails too if the database cannot be read.
     pub(crate) async fn hold_seal(&self, tx: &mut Tx) -> Result<(), StoreError> {
         let check = sqlx::query_scalar!("select seal_check from region_meta for key share");
         self.is_in_place(check.fetch_one(&mut **tx).await?)
@@ -234,19 +235,19 @@ impl Store {
         }
     }
 
-    /// Makes the coming days' history partitions, and forgets facts older than `keep_days`.
+    /// Creates the history partitions of the coming days, and deletes facts older than `keep_days`.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn maintain(&self, keep_days: i32) -> Result<(), StoreError> {
         sqlx::query!("select maintain_fact_history($1)", keep_days).fetch_one(self.pool()).await?;
         Ok(())
     }
 
-    /// Ends the notifier and the listener, and closes every connection that is given back within some seconds.
+    /// Ends the notifier and the listener. Closes the connections, and waits some seconds for those in use.
     pub async fn close(&self) {
-        // The pool waits for every connection, and sqlx 0.9 may lose its word to a listener that is just beginning to listen
-        // for it.
+        // The pool waits for every connection. In sqlx 0.9 a listener that just begins to listen may miss the close event, so it gets
+        // its own signal.
         self.inner.closing.send_replace(true);
         if tokio::time::timeout(CLOSE_WITHIN, self.inner.pool.close()).await.is_err() {
             tracing::warn!("connections to the database were not given back in time, and are cut off");
@@ -255,13 +256,13 @@ impl Store {
         self.inner.grown.notify_one();
     }
 
-    /// Changes whenever anything may have been committed, by this region or another one.
+    /// Changes whenever this region or another one may have committed something.
     #[must_use]
     pub fn woken(&self) -> tokio::sync::watch::Receiver<u64> {
         self.inner.woken.subscribe()
     }
 
-    /// How often there has been word that something may have been committed.
+    /// The number of signals so far that something may have been committed.
     pub(crate) fn commits(&self) -> u64 {
         *self.inner.woken.borrow()
     }
@@ -278,7 +279,7 @@ impl Store {
         &self.inner.gather
     }
 
-    /// The seed of the key that the provider's registry signs with, the same on all regions of the database.
+    /// The seed of the key with which the provider's registry signs. All regions of the database have the same.
     #[must_use]
     pub fn registry_seed(&self) -> &[u8; 32] {
         self.seal().registry()
@@ -306,10 +307,11 @@ impl Store {
         self.inner.planned.iter().any(|k| k == kind)
     }
 
-    /// A transaction, which notes the trace that it is for.
+    /// Begins a transaction, and notes the present trace in it.
     pub(crate) async fn begin(&self) -> Result<Tx, StoreError> {
-        // A task of its own, since whoever begins may go away meanwhile (a client hangs up): sqlx 0.9 forgets the transaction that
-        // it is about to begin then, and gives the connection with it to the next one, whose statements nobody commits.
+        // In a task of its own, because the caller may be cancelled (a client hangs up). sqlx 0.9 then forgets the transaction that it
+        // is beginning, and gives the connection with the open transaction to the next caller. That caller's statements are never
+        // committed.
         let pool = self.pool().clone();
         let begun = tokio::spawn(async move { pool.begin().await }).await;
         let mut tx = begun.map_err(|_| sqlx::Error::WorkerCrashed)??;
@@ -331,7 +333,7 @@ impl Store {
         Ok(begun.await.map_err(|_| sqlx::Error::WorkerCrashed)??)
     }
 
-    /// A transaction whose statements are planned for the very values that they are given: tens of thousands of them.
+    /// A transaction that plans its statements for their actual values, which may be tens of thousands.
     pub(crate) async fn begin_planning(&self) -> Result<Tx, StoreError> {
         let mut tx = self.begin().await?;
         let planning = sqlx::query!(
@@ -341,12 +343,12 @@ impl Store {
         Ok(tx)
     }
 
-    /// Says that tables have become much larger.
+    /// Reports that tables have become much larger.
     pub(crate) fn has_grown(&self) {
         self.inner.grown.notify_one();
     }
 
-    /// Commits, and wakes who waits for commits.
+    /// Commits, and wakes tasks that wait for commits.
     pub(crate) async fn commit(&self, tx: Tx) -> Result<(), StoreError> {
         tx.commit().await?;
         self.touched();
@@ -361,7 +363,7 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// Says that something was committed.
+    /// Reports that something was committed.
     pub(crate) fn touched(&self) {
         self.wake();
         self.inner.wrote.notify_one();
@@ -371,7 +373,7 @@ impl Store {
         self.inner.woken.send_modify(|n| *n = n.wrapping_add(1));
     }
 
-    /// One task sends all of a region's NOTIFYs, joined.
+    /// Sends all of a region's NOTIFYs from one task, which joins them.
     async fn notify_others(&self) {
         while !self.pool().is_closed() {
             self.inner.wrote.notified().await;
@@ -383,8 +385,8 @@ impl Store {
         }
     }
 
-    /// Plans are kept, and were made for tables as they were: of those that have grown at once PostgreSQL is told at once. It would
-    /// look by itself within a minute.
+    /// Analyzes tables that have grown at once. Plans are kept, and an old plan suits the small table. Autovacuum would analyze
+    /// the table by itself, but only within a minute.
     async fn analyze_what_grew(&self) {
         while !self.pool().is_closed() {
             self.inner.grown.notified().await;
@@ -398,7 +400,7 @@ impl Store {
         }
     }
 
-    /// Wakes this region's waiters when another one notifies; after a lost connection too.
+    /// Wakes this region's tasks when another region notifies, and after a lost connection.
     async fn listen(&self) {
         let mut closing = self.inner.closing.subscribe();
         loop {
@@ -427,7 +429,7 @@ impl Store {
     }
 }
 
-/// Whether an idle connection can be used. One that was used a moment ago is not asked: that would take as long as the query.
+/// Checks an idle connection. A connection that was used a moment ago is not pinged: the ping would take as long as the query.
 async fn still_there(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
     if idle_for > TRUSTED {
         connection.ping().await?;
@@ -439,12 +441,12 @@ fn seal_check_place() -> Place<'static> {
     Place { object: Uid::from(uuid::Uuid::nil()), pointer: "seal_check" }
 }
 
-/// The known text, sealed.
+/// Seals the known text.
 pub(crate) fn sealed_check(seal: &SealKey) -> Result<Vec<u8>, StoreError> {
     seal.seal(&seal_check_place(), SEAL_CHECK)
 }
 
-/// Which life of the database this is, and its sealed check. Waits while the key is being replaced.
+/// Returns the incarnation and the sealed check of the database. Waits while the key is being replaced.
 async fn check_seal(pool: &PgPool, seal: &SealKey) -> Result<(Incarnation, Vec<u8>), StoreError> {
     let row =
         sqlx::query!("select incarnation, seal_check from region_meta for key share").fetch_one(pool).await?;
@@ -465,12 +467,12 @@ async fn check_seal(pool: &PgPool, seal: &SealKey) -> Result<(Incarnation, Vec<u
     Ok((Incarnation::from(row.incarnation), check))
 }
 
-/// Whether the key opens the known text.
+/// True if the key opens the known text.
 pub(crate) fn opens(seal: &SealKey, check: &[u8]) -> bool {
     seal.open(&seal_check_place(), check).is_ok_and(|text| text.as_slice() == SEAL_CHECK)
 }
 
-/// One connection, for what is done beside a store.
+/// One connection outside of a store's pool.
 pub(crate) async fn connect(url: &str) -> Result<PgConnection, StoreError> {
     let options = PgConnectOptions::from_str(url)?.application_name("basalt-region");
     Ok(connect_alone(&options).await?)

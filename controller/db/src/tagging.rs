@@ -1,8 +1,9 @@
-//! Tags that machines have because an expression holds for them. What holds is decided elsewhere; here it is kept.
+//! Automatic tags: a machine has such a tag because the tag's expression holds for it. The driver evaluates expressions; this module
+//! stores the results.
 //!
-//! Two things lead to a decision: a machine changed, or a tag did. Whoever decides first takes the right to, then reads what
-//! is committed, and writes in the same transaction. So the last decision about a machine and a tag always knew both as
-//! they were last.
+//! A decision follows a change of a machine or of a tag. The process that decides first takes the right to decide, then reads
+//! committed data, and writes in the same transaction. So the last decision about a machine and a tag always used the last version
+//! of both.
 
 use crate::object::select_objects;
 use crate::store::Tx;
@@ -10,12 +11,12 @@ use crate::{Object, Store, StoreError};
 use basalt_api::values::{MachineId, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A tag that a machine has by its expression, or would have if that could be computed.
+/// A tag that a machine has by the tag's expression, or would have if the expression could be computed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tagged {
-    /// The machine.
+    /// The machine's id.
     pub machine: MachineId,
-    /// The tag.
+    /// The tag's id.
     pub tag: Uid,
     /// The tag's name.
     pub name: String,
@@ -23,32 +24,32 @@ pub struct Tagged {
     pub error: Option<String>,
 }
 
-/// The right to decide about tags, until it is used or dropped: one on a database has it at a time.
+/// The right to decide about tags, until it is used or dropped. One process on a database holds it at a time.
 #[derive(Debug)]
 pub struct Tagging {
     store: Store,
     tx: Tx,
 }
 
-/// How many machines have a tag.
+/// The number of machines that have a tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagUse {
-    /// In whatever way.
+    /// All machines with the tag.
     pub machines: u64,
-    /// By its expression.
+    /// Machines that have the tag by its expression.
     pub automatic: u64,
-    /// Machines for which that cannot be computed.
+    /// Machines for which the expression cannot be computed.
     pub errors: u64,
-    /// One of them, with its error.
+    /// The error of one of those machines.
     pub error: Option<String>,
 }
 
-/// How many machines are in a zone or pool.
+/// The number of machines in a zone or pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaceUse {
-    /// All.
+    /// All machines in the place.
     pub machines: u64,
-    /// Those that a deployment could take now.
+    /// Machines that a deployment could take now.
     pub ready: u64,
 }
 
@@ -57,10 +58,10 @@ fn count(number: Option<i64>) -> u64 {
 }
 
 impl Tagging {
-    /// The next machines after one, in the order of uids.
+    /// The next machines after `after`, in the order of uids.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn machines(&mut self, after: Option<Uid>, limit: i64) -> Result<Vec<Object>, StoreError> {
         let rows = select_objects!(
             "where kind = 'Machine' and uid > coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid) order by uid limit $2",
@@ -70,20 +71,20 @@ impl Tagging {
         rows.fetch_all(&mut *self.tx).await?.into_iter().map(crate::object::Row::object).collect()
     }
 
-    /// Every tag there is.
+    /// All tags, in the order of names.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn tags(&mut self) -> Result<Vec<Object>, StoreError> {
         let rows = select_objects!("where kind = 'Tag' order by name");
         rows.fetch_all(&mut *self.tx).await?.into_iter().map(crate::object::Row::object).collect()
     }
 
-    /// Keeps what was decided about these machines and these tags: `held`, and nothing else of them. Wakes machines for which that
-    /// is news; says how many.
+    /// Replaces the stored results for these machines and these tags by `held`. Wakes the machines whose results changed; returns
+    /// their number.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn keep(
         mut self,
         machines: &[Uid],
@@ -130,7 +131,7 @@ impl Store {
     /// Waits for the right to decide about tags.
     ///
     /// # Errors
-    /// The database; also when somebody keeps the right for long.
+    /// Fails if the database does not answer, or if another process holds the right for over 5 seconds.
     pub async fn tagging(&self) -> Result<Tagging, StoreError> {
         let mut tx = self.begin().await?;
         sqlx::query!("select set_config('lock_timeout', '5s', true)").fetch_one(&mut *tx).await?;
@@ -138,10 +139,10 @@ impl Store {
         Ok(Tagging { store: self.clone(), tx })
     }
 
-    /// What is kept about one machine, in the order of tags' names.
+    /// The stored results of one machine, in the order of tags' names.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn tagged(&self, machine: MachineId) -> Result<Vec<Tagged>, StoreError> {
         let rows = sqlx::query!(
             "select tag, name, error from machine_tag where machine = $1 order by name, tag",
@@ -152,10 +153,10 @@ impl Store {
         Ok(rows.into_iter().map(|r| tagged((r.tag, r.name, r.error))).collect())
     }
 
-    /// Whether machines are kept under another name of a tag: it was renamed.
+    /// True if results are stored under another name of the tag: the tag was renamed.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn is_kept_otherwise(&self, tag: Uid, name: &str) -> Result<bool, StoreError> {
         let query = sqlx::query_scalar!(
             r#"select exists (select from machine_tag where tag = $1 and name <> $2) as "otherwise!""#,
@@ -165,10 +166,10 @@ impl Store {
         Ok(query.fetch_one(self.pool()).await?)
     }
 
-    /// The tags that machines have beside those of their specs, by machine: given by managers, or automatic.
+    /// The tags that machines have beside those of their specs, by machine: tags from managers, and automatic ones.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn tags_beside_specs(&self) -> Result<BTreeMap<Uid, BTreeSet<String>>, StoreError> {
         let rows = sqlx::query!(
             r#"select machine as "machine!", name as "name!" from (
@@ -185,16 +186,16 @@ impl Store {
     /// The tags that managers gave one machine.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn layered_tags_of(&self, machine: MachineId) -> Result<BTreeSet<String>, StoreError> {
         let rows = sqlx::query_scalar!("select distinct tag from tag_layer where object = $1", machine.get());
         Ok(rows.fetch_all(self.pool()).await?.into_iter().collect())
     }
 
-    /// How many machines have the tags of these names. With `pools`, errors are told of machines in these pools alone.
+    /// The number of machines that have the tags of these names. With `pools`, only errors of machines in these pools are returned.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn tag_use(
         &self,
         names: &[String],
@@ -233,10 +234,10 @@ impl Store {
         Ok(uses)
     }
 
-    /// How many machines each zone, or each pool, holds. Machines that name none are in `default`.
+    /// The number of machines in each zone, or in each pool. A machine that names none is in `default`.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn place_use(&self, pools: bool) -> Result<BTreeMap<String, PlaceUse>, StoreError> {
         let rows = sqlx::query!(
             r#"select coalesce(m.spec->>(case when $1 then 'pool' else 'zone' end), 'default') as "name!",

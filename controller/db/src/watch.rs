@@ -1,52 +1,52 @@
-//! The change log for watchers: what changed between two positions, as it is now; and how far back the log goes.
+//! The change log for watchers: the objects that changed between two positions, in their present state; and the start of the log.
 
 use crate::object::{Object, Row};
 use crate::{Store, StoreError};
 use basalt_api::values::Uid;
 use std::time::Duration;
 
-/// Rows that one statement of a compaction looks at.
+/// The number of rows that one statement of a compaction reads.
 const COMPACT_AT_ONCE: i64 = 20_000;
 
 /// An object that changed.
 #[derive(Clone, Debug)]
 pub struct Changed {
-    /// Of the change.
+    /// The position of the change.
     pub position: i64,
-    /// Of the last change that this reading contains, which may be after the page. Two readings of one object compare by it.
+    /// The position of the last change that `object` contains. It may be after the page. It orders two readings of one object.
     pub version: i64,
-    /// Which object.
+    /// The object's uid.
     pub uid: Uid,
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Its name at `position`.
+    /// The object's name at `position`.
     pub name: String,
-    /// As it is now; `None` once it has left.
+    /// The object's present state; `None` if it was deleted.
     pub object: Option<Object>,
-    /// The pool by which roles are limited, that it is of now.
+    /// The object's present pool, by which roles are limited.
     pub pool: Option<String>,
-    /// The pool that it left by this change.
+    /// The pool that the object left by this change.
     pub left: Option<String>,
 }
 
-/// Some of what changed, in the order of positions: of each object the last change, and those by which it left a pool.
+/// A page of changes, in the order of positions: of each object its last change, and its changes of pool.
 #[derive(Clone, Debug)]
 pub struct ChangedPage {
-    /// The changes.
+    /// The changes of the page.
     pub changed: Vec<Changed>,
-    /// Up to here the page is complete.
+    /// The page is complete up to this position.
     pub through: i64,
 }
 
 impl Store {
-    /// What changed after `after`, up to `through` (which the follower has passed), of these kinds or of all: at most
-    /// `limit` changes. One statement reads positions and objects, so that they belong together.
+    /// The changes after `after`, up to `through` (which the follower has passed), of these kinds or of all. A page reads at most
+    /// `limit` positions. One statement reads positions and objects, so that they belong together.
     ///
-    /// Of an object's changes the last one is told, and each by which it left a pool: whoever resumes between the two has been told
-    /// that it left.
+    /// A page has an object's last change, and each change by which the object left a pool: a watcher that resumes between the two
+    /// already knows that the object left.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn changed(
         &self,
         after: i64,
@@ -117,10 +117,10 @@ impl Store {
         Ok(ChangedPage { changed, through })
     }
 
-    /// Whether what one of these objects declares, or its name, has changed after `after`.
+    /// True if the declaration or the name of one of these objects has changed after `after`.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn changed_since(&self, after: i64, objects: &[Uid]) -> Result<bool, StoreError> {
         let objects: Vec<uuid::Uuid> = objects.iter().map(|uid| uid.get()).collect();
         let query = sqlx::query_scalar!(
@@ -131,21 +131,21 @@ impl Store {
         Ok(query.fetch_one(self.pool()).await?)
     }
 
-    /// Up to where the log was compacted: positions before cannot be resumed from. Asked after a page was read, it says
-    /// whether the page may lack something.
+    /// The position up to which the log was compacted: a watcher cannot resume from an earlier one. Read it after a page: if it is
+    /// then after the start of the page, the page may lack changes.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn compacted_through(&self) -> Result<i64, StoreError> {
         let query = sqlx::query_scalar!("select compacted_through from region_meta");
         Ok(query.fetch_one(self.pool()).await?)
     }
 
-    /// Forgets changes older than `keep`, and all but about the last `rows`. Any region may call it at any time; both are
-    /// far more than any region's follower can be behind.
+    /// Deletes changes older than `keep`, and all but about the last `rows`. Any region may call it at any time: no follower of a region
+    /// is as far behind as these limits.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn compact_changes(&self, keep: Duration, rows: i64) -> Result<(), StoreError> {
         loop {
             let compact = sqlx::query_scalar!(

@@ -1,7 +1,7 @@
 //! Deliveries to webhooks.
 //!
-//! The database notes what happens to objects, and for whom, in the transaction that does it (migration 0010). What is here
-//! hands deliveries out under leases: of one webhook and object, always the oldest that is not ended, so that their order is kept.
+//! The transaction that changes an object also writes its deliveries to the database (migration 0010). This module hands
+//! deliveries out under leases: for each webhook and object, only the oldest that has not ended, so that their order is kept.
 
 use crate::object::{Object, Row, timestamp, unsigned};
 use crate::{Store, StoreError};
@@ -11,88 +11,88 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Deliveries of one webhook that may wait, and dead letters of one webhook that are kept; the oldest go first.
+/// The limit of waiting deliveries of one webhook, and of its dead letters. Beyond it, the oldest go first.
 const KEPT: i64 = 100_000;
 
 /// A delivery that this process is to make.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The same at every attempt.
+    /// The delivery's id, the same at every attempt.
     pub id: Uid,
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: i32,
-    /// Rises from event to event of one object.
+    /// The event's number; it rises from event to event of one object.
     pub sequence: i64,
-    /// What happened.
+    /// The type of the event.
     pub event: String,
-    /// When.
+    /// When the event happened.
     pub at: Timestamp,
-    /// The trace that it belongs to.
+    /// The trace that the event belongs to.
     pub trace: Option<String>,
-    /// For how long it has been tried.
+    /// How long ago the delivery began to wait.
     pub age: Duration,
     /// The object as it was then.
     pub object: Object,
 }
 
-/// One delivery, for people.
+/// One delivery, as the API shows it.
 #[derive(Clone, Debug)]
 pub struct DeliveryEntry {
-    /// Its id.
+    /// The delivery's id.
     pub id: Uid,
     /// `pending`, `delivered` or `dead`.
     pub state: String,
-    /// What happened, and when.
+    /// The type of the event.
     pub event: String,
-    /// When.
+    /// When the event happened.
     pub at: Timestamp,
-    /// Its place among events.
+    /// The event's number; it rises from event to event.
     pub sequence: i64,
-    /// To which object.
+    /// The object of the event.
     pub uid: Uid,
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Its name then.
+    /// The object's name at the time of the event.
     pub name: String,
-    /// Attempts so far.
+    /// The number of attempts so far.
     pub attempts: i32,
-    /// When it is tried next, while it is pending.
+    /// When the next attempt is due, while the delivery is pending.
     pub due: Option<Timestamp>,
-    /// When it was accepted, or given up.
+    /// When the receiver accepted it, or when it was given up.
     pub ended_at: Option<Timestamp>,
-    /// How the last attempt failed.
+    /// The error of the last attempt.
     pub error: Option<String>,
 }
 
-/// How the deliveries of a webhook go.
+/// The counters and last results of one webhook's deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookState {
-    /// Accepted, ever.
+    /// The number of deliveries ever accepted.
     pub delivered: u64,
-    /// Not ended.
+    /// The number of deliveries that have not ended.
     pub pending: u64,
-    /// Given up, and still there.
+    /// The number of dead letters that are kept.
     pub dead: u64,
-    /// When one was accepted last.
+    /// When the receiver last accepted a delivery.
     pub last_delivered_at: Option<Timestamp>,
-    /// How the last one failed; `None`: it was accepted.
+    /// The error of the last delivery; `None`: it was accepted.
     pub last_error: Option<String>,
-    /// The receiver wants no more: since when, and what it said.
+    /// When the receiver refused all further deliveries, and its answer. `None`: it has not.
     pub disabled: Option<(Timestamp, String)>,
 }
 
-/// All webhooks together.
+/// Counts over all webhooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WebhookGauge {
-    /// Not ended.
+    /// The number of deliveries that have not ended.
     pub pending: i64,
-    /// Given up, and still there.
+    /// The number of dead letters that are kept.
     pub dead: i64,
-    /// Since how many seconds the oldest of those that are not ended has waited.
+    /// The age of the oldest delivery that has not ended, in seconds.
     pub oldest: f64,
 }
 
-/// As `webhook_body` has it.
+/// The JSON that the SQL function `webhook_body` writes.
 #[derive(Deserialize)]
 struct Body {
     manager: Option<String>,
@@ -106,10 +106,10 @@ struct Body {
 }
 
 impl Store {
-    /// The webhooks that have something to deliver now.
+    /// The webhooks that have a delivery due now.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn due_webhooks(&self) -> Result<Vec<Uid>, StoreError> {
         let rows = sqlx::query_scalar!(
             "select w.uid from object w where w.kind = 'Webhook' and w.deletion_requested_at is null and exists (
@@ -119,10 +119,10 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?.into_iter().map(Uid::from).collect())
     }
 
-    /// How long until a delivery is due; `None` when there is none.
+    /// The time until the next delivery is due; `None` when none waits.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn next_delivery(&self) -> Result<Option<Duration>, StoreError> {
         let query = sqlx::query_scalar!(
             "select extract(epoch from min(greatest(now(), due, lease_until)) - now())::float8 from webhook_delivery
@@ -131,10 +131,10 @@ impl Store {
         Ok(query.fetch_one(self.pool()).await?.map(|s| Duration::from_secs_f64(s.max(0.0))))
     }
 
-    /// Takes up to `limit` deliveries of a webhook: of each object only the oldest, and none while that is another's.
+    /// Takes up to `limit` deliveries of a webhook: of each object only the oldest, and no delivery that another process holds.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn claim_deliveries(
         &self,
         webhook: Uid,
@@ -199,18 +199,18 @@ impl Store {
         Ok(deliveries)
     }
 
-    /// A delivery was accepted; what waited behind it is due. Nothing, when its lease went to another attempt meanwhile.
+    /// Ends a delivery as accepted; the next one of its object becomes due. Does nothing if another attempt took the lease meanwhile.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn delivered(&self, webhook: Uid, delivery: &Delivery) -> Result<(), StoreError> {
         self.end_delivery(webhook, delivery, "delivered", None).await
     }
 
-    /// A delivery is given up; what waited behind it is due.
+    /// Gives a delivery up: it becomes a dead letter, and the next one of its object becomes due.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn give_up(&self, webhook: Uid, delivery: &Delivery, error: &str) -> Result<(), StoreError> {
         self.end_delivery(webhook, delivery, "dead", Some(error)).await
     }
@@ -254,10 +254,10 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// A delivery failed, and is tried again after `pause`; what waits behind it need not be looked at before.
+    /// Notes that an attempt failed. The next one is due after `pause`; later deliveries of the same object wait as long.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn delivery_failed(
         &self,
         webhook: Uid,
@@ -297,11 +297,11 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// The receiver wants no more: what waits becomes dead letters, and nothing new is noted for it until its spec
-    /// changes or somebody asks for redelivery.
+    /// Disables a webhook whose receiver refuses further deliveries: the waiting ones become dead letters. New events make no deliveries
+    /// for it until its spec changes or a person asks for redelivery.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn disable_webhook(&self, webhook: Uid, reason: &str) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         let note = sqlx::query!(
@@ -323,11 +323,11 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// Has dead letters delivered again: one, or all; says how many. A receiver that wanted no more is asked again.
-    /// Or only tries that, and rolls it back.
+    /// Delivers dead letters again: one, or all. Returns how many. A disabled webhook is enabled again. A dry run does the same and
+    /// rolls it back.
     ///
     /// # Errors
-    /// `NotFound` for an id that is no dead letter of this webhook, or the database.
+    /// `NotFound` if `id` is not a dead letter of this webhook; fails too if the database cannot be written.
     pub async fn redeliver(&self, webhook: Uid, id: Option<Uid>, dry_run: bool) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
         let before = sqlx::query!(
@@ -366,10 +366,10 @@ impl Store {
         Ok(again)
     }
 
-    /// Deliveries of a webhook, the newest event first.
+    /// Deliveries of a webhook, newest event first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn deliveries(
         &self,
         webhook: Uid,
@@ -411,10 +411,10 @@ impl Store {
         Ok(entries)
     }
 
-    /// How the deliveries of these webhooks go; those of which there is nothing to say are left out.
+    /// The state of the deliveries of these webhooks. Webhooks without any are left out.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn webhook_states(&self, webhooks: &[Uid]) -> Result<BTreeMap<Uid, WebhookState>, StoreError> {
         let uids: Vec<uuid::Uuid> = webhooks.iter().map(|uid| uid.get()).collect();
         let rows = sqlx::query!(
@@ -445,10 +445,10 @@ impl Store {
         Ok(states)
     }
 
-    /// All webhooks together.
+    /// Counts over all webhooks.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn webhook_gauge(&self) -> Result<WebhookGauge, StoreError> {
         let row = sqlx::query_as!(
             WebhookGauge,
@@ -460,11 +460,11 @@ impl Store {
         Ok(row.fetch_one(self.pool()).await?)
     }
 
-    /// Forgets deliveries that were accepted longer than `delivered` ago, and dead letters older than `dead`; of one
-    /// webhook, all but the newest hundred thousand that wait become dead letters, and as many of those are kept.
+    /// Forgets deliveries that were accepted longer than `delivered` ago, and dead letters older than `dead`. If a webhook has over
+    /// 100,000 waiting deliveries, the older ones become dead letters; of those, the newest 100,000 are kept.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn prune_deliveries(&self, delivered: Duration, dead: Duration) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         let overflow = sqlx::query!(
@@ -500,7 +500,7 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// Gives back the deliveries that `owner` has taken.
+    /// Gives up the leases of `owner`, so that other processes can take the deliveries.
     pub(crate) async fn release_deliveries(&self, owner: Uid) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update webhook_delivery set lease_owner = null, lease_until = null where lease_owner = $1",

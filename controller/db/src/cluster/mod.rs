@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! DIR/postgres/      the cluster, owned by the account that runs it
-//! DIR/run/           its socket, 0700: who can enter may connect
-//! DIR/postgres.log   what it says
+//! DIR/run/           its socket, mode 0700: every account that can enter may connect
+//! DIR/postgres.log   its log
 //! ```
-//! A region that was killed leaves its postmaster alive; the next one adopts it. [`Cluster::stop`] ends it.
+//! If a region is killed, its postmaster keeps running, and the next region adopts it. [`Cluster::stop`] ends it.
 
 mod account;
 mod binaries;
@@ -36,10 +36,10 @@ const STOP_WITHIN: Duration = Duration::from_secs(60);
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The superuser, and the database.
+/// The name of the superuser and of the database.
 const NAME: &str = "basalt";
 
-/// What to run.
+/// The options of [`Cluster::start`].
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// The region's data directory.
@@ -50,54 +50,54 @@ pub struct ClusterOptions {
     pub settings: Vec<(String, String)>,
 }
 
-/// Why there is no cluster.
+/// The reason why the cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The account.
+    /// The account that is to run PostgreSQL cannot be used.
     #[error(transparent)]
     Account(#[from] AccountError),
-    /// The binaries.
+    /// PostgreSQL's programs are not on the host.
     #[error(transparent)]
     Binaries(#[from] BinariesError),
-    /// A file or directory.
+    /// A file or directory cannot be used.
     #[error("cannot use {path}")]
     File {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// The socket's path does not fit.
+    /// The socket's path is longer than Linux allows.
     #[error("the socket {path} has a path of more than {SOCKET_PATH} bytes; choose a shorter --data-dir")]
     LongPath {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
     },
     /// `initdb` failed.
     #[error("initdb failed: {output}")]
     Init {
-        /// What it wrote.
+        /// The output of `initdb`.
         output: String,
     },
     /// The server ended, or did not answer in time.
     #[error("PostgreSQL {what}; the end of {log}:\n{tail}", log = log.display())]
     Start {
-        /// What happened.
+        /// How the start failed.
         what: String,
-        /// Its log.
+        /// The path of the server's log.
         log: PathBuf,
-        /// Its last lines.
+        /// The last lines of the log.
         tail: String,
     },
     /// `pg_dump` or `pg_restore` failed.
     #[error("{program} failed: {output}", program = program.display())]
     Tool {
-        /// Which.
+        /// The path of the program.
         program: PathBuf,
-        /// What it wrote.
+        /// The output of the program.
         output: String,
     },
-    /// It answers, but not well.
+    /// The server answers, but its database could not be created.
     #[error("PostgreSQL answers, but its database could not be made")]
     Sql(#[from] sqlx::Error),
 }
@@ -124,7 +124,7 @@ struct Inner {
 }
 
 impl Cluster {
-    /// Makes the cluster where there is none, starts it or adopts the one that runs, and keeps it running.
+    /// Creates the cluster if there is none, starts or adopts its server, and restarts the server when it ends.
     ///
     /// # Errors
     /// Something is missing on the host, the directory cannot be used, or the server does not come up.
@@ -157,25 +157,25 @@ impl Cluster {
         Ok(Self { inner, stopping, adopted })
     }
 
-    /// Where to connect to: the region's database.
+    /// The URL of the region's database.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of(NAME)
     }
 
-    /// Where to connect to another database of this cluster.
+    /// The URL of another database of this cluster.
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
         url(&self.inner.options.dir, database)
     }
 
-    /// Where its socket is.
+    /// The directory of the server's socket.
     #[must_use]
     pub fn socket_dir(&self) -> PathBuf {
         run_dir(&self.inner.options.dir)
     }
 
-    /// Whether a postmaster that was already running was taken over.
+    /// True if a postmaster that was already running was adopted.
     #[must_use]
     pub fn adopted(&self) -> bool {
         self.adopted
@@ -186,7 +186,7 @@ impl Cluster {
         self.inner.postmaster.lock().await.pid()
     }
 
-    /// Ends PostgreSQL, with a checkpoint.
+    /// Stops PostgreSQL, with a checkpoint.
     pub async fn stop(&self) {
         let _ = self.stopping.send(true);
         self.inner.postmaster.lock().await.stop(STOP_WITHIN).await;
@@ -255,7 +255,7 @@ async fn init(
     options: &ClusterOptions,
     account: Option<&Account>,
 ) -> Result<(), ClusterError> {
-    // Made beside its place and moved there, so that a half-made one is never taken for a cluster.
+    // `initdb` writes into a directory beside the final one, which is then renamed: a half-made cluster is never used.
     let (data, fresh) = (data_dir(&options.dir), options.dir.join("postgres.new"));
     if fresh.exists() {
         std::fs::remove_dir_all(&fresh).map_err(file_error(&fresh))?;
@@ -316,22 +316,22 @@ async fn connect(url: &str) -> Result<sqlx::PgConnection, sqlx::Error> {
     }
 }
 
-/// Where to connect to the region's database in `dir`, when its server runs.
+/// The URL of the region's database in `dir`, for when its server runs.
 #[must_use]
 pub fn url_in(dir: &Path) -> String {
     url(dir, NAME)
 }
 
-/// Whether there is a cluster in `dir`.
+/// True if there is a cluster in `dir`.
 #[must_use]
 pub fn exists_in(dir: &Path) -> bool {
     data_dir(dir).join("PG_VERSION").exists()
 }
 
-/// Removes the cluster in `dir`; its server does not run.
+/// Removes the cluster in `dir`. Its server must not run.
 ///
 /// # Errors
-/// The file system's.
+/// The error of the file system.
 pub fn remove_from(dir: &Path) -> std::io::Result<()> {
     std::fs::remove_dir_all(data_dir(dir))
 }

@@ -1,7 +1,7 @@
-//! The blocks that racks lease dynamic addresses from: `divide` says who should have which, this module makes it so.
+//! The blocks of addresses from which racks lease. `divide` decides which rack gets which; this module stores the result.
 //!
-//! A rack's blocks have a number, which its DHCP concern carries. Once a rack says that a number is in force, it grants
-//! nothing outside of that number's blocks; with it come the leases that it granted there earlier and that still run.
+//! The blocks of a rack have a number, which its DHCP concern carries. Once a rack reports that a number is in force, it grants
+//! nothing outside of that number's blocks. The same report lists the earlier leases outside of them that still run.
 
 use super::divide::{self, Hold, Part, Situation, Span, Told};
 use super::parse;
@@ -15,43 +15,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use uuid::Uuid;
 
-/// The fact with which a rack says which blocks it leases from.
+/// The fact with which a rack reports the blocks that it leases from.
 const IN_FORCE: &str = "dhcp_in_force";
-/// The fact with which it introduces itself.
+/// The fact with which a rack introduces itself.
 const HELLO: &str = "hello";
 
-/// A subnet and who answers DHCP there.
+/// A subnet and the racks that answer DHCP there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedSubnet {
-    /// Which.
+    /// The subnet that is served.
     pub subnet: SubnetId,
-    /// The racks, in order; nobody where DHCP is not served.
+    /// The racks, in order; empty where DHCP is not served.
     pub racks: Vec<RackId>,
-    /// How long leases are, in seconds.
+    /// The lease time, in seconds.
     pub lease_seconds: u32,
 }
 
-/// Addresses that one rack leases.
+/// A span of addresses that one rack leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Of which subnet.
+    /// The subnet of the addresses.
     pub subnet: SubnetId,
-    /// First address.
+    /// The first address of the block.
     pub first: IpAddr,
-    /// Last address.
+    /// The last address of the block, inclusive.
     pub last: IpAddr,
 }
 
-/// What a rack is to lease from.
+/// The blocks from which a rack is to lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delegation {
-    /// Rises with every change.
+    /// The delegation's number; it rises with every change.
     pub number: u64,
     /// Its blocks, in order.
     pub blocks: Vec<Block>,
 }
 
-/// What a rack says with [`IN_FORCE`]. Whatever it may hold: a rack's words are not the region's.
+/// The body of an [`IN_FORCE`] fact. It comes from a rack, so its content is not trusted.
 #[derive(Deserialize)]
 struct InForce {
     delegation: u64,
@@ -70,11 +70,11 @@ struct Leftover {
 }
 
 impl Store {
-    /// Divides the dynamic ranges of these subnets between their racks: what can be given is given, what has to change hands is
-    /// taken back first. Racks whose blocks changed are woken. The same state changes nothing.
+    /// Divides the dynamic ranges of these subnets between their racks. Free addresses are given at once; addresses that another rack
+    /// holds are taken back first. Racks whose blocks changed are woken. If nothing changed, nothing is written.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn delegate(&self, served: &[ServedSubnet]) -> Result<(), StoreError> {
         let subnets: Vec<Uuid> = served.iter().map(|one| one.subnet.get()).collect();
         let mut tx = self.begin().await?;
@@ -122,10 +122,10 @@ impl Store {
     /// The blocks that a rack is to lease from, and their number.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn delegation(&self, rack: RackId) -> Result<Delegation, StoreError> {
-        // One statement: a number never comes with the blocks of an earlier one. What is taken back without a number yet is
-        // still in the present one.
+        // One statement, so that a number never comes with the blocks of an earlier one. A block that was taken back but has no number
+        // for it yet is still part of the present number.
         let rows = sqlx::query!(
             r#"select coalesce(d.number, 0) as "number!", b.subnet as "subnet?",
                  host(lower(b.span)) as first, host(upper(b.span)) as last
@@ -146,10 +146,10 @@ impl Store {
         Ok(delegation)
     }
 
-    /// Whether a rack may still lease from blocks of anywhere.
+    /// True if a rack may still lease from a block of any subnet.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn has_blocks(&self, rack: RackId) -> Result<bool, StoreError> {
         let query = sqlx::query_scalar!(
             r#"select exists (select from dhcp_block where rack = $1 and free_at is null) as "has!""#,
@@ -159,7 +159,7 @@ impl Store {
     }
 }
 
-/// Notes which blocks a rack says that it leases from, where that is what a fact says.
+/// Notes the blocks that a rack leases from, if the fact is an [`IN_FORCE`] fact.
 pub(crate) async fn note_in_force(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<(), StoreError> {
     if fact.kind != IN_FORCE {
         return Ok(());
@@ -181,7 +181,7 @@ pub(crate) async fn note_in_force(tx: &mut Tx, rack: RackId, fact: &NewFact) -> 
     Ok(())
 }
 
-/// Notes a rack's own addresses, where it introduces itself.
+/// Notes a rack's own addresses, if the fact is a [`HELLO`] fact.
 pub(crate) async fn note_addresses(tx: &mut Tx, fact: &NewFact) -> Result<(), StoreError> {
     let (Some(rack), Some(said), HELLO) = (fact.object, fact.body.get("addresses"), fact.kind.as_str())
     else {
@@ -206,7 +206,7 @@ pub(crate) async fn note_addresses(tx: &mut Tx, fact: &NewFact) -> Result<(), St
     Ok(())
 }
 
-/// Everything about some subnets' blocks.
+/// The stored ranges, blocks and reports of some subnets.
 struct Seen {
     ranges: Vec<(Uuid, Uuid, Span)>,
     parts: Vec<(Uuid, Part)>,
@@ -232,8 +232,8 @@ impl Seen {
     }
 }
 
-/// What a rack said, as far as it is about one subnet. Its spans of time count from when it was heard: that is no earlier than
-/// when it spoke.
+/// The part of a rack's report that concerns one subnet. Remaining times count from the arrival of the report: that is never before
+/// the rack sent it.
 fn said(in_force: i64, at_us: i64, body: &Value, subnet: SubnetId) -> Told {
     let Ok(said) = InForce::deserialize(body) else { return Told { in_force, ..Told::default() } };
     let until = |ms: u64| at_us.saturating_add(i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX));
@@ -252,7 +252,7 @@ fn span(first: &str, last: &str) -> Result<Span, StoreError> {
     Ok(Span { first: number(parse(first)?), last: number(parse(last)?) })
 }
 
-/// An address as `divide` counts: one of IPv4 is its IPv4-mapped one of IPv6 (RFC 4291 §2.5.5.2).
+/// An address as a number. An IPv4 address counts as its IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2).
 fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().into(),
@@ -310,7 +310,7 @@ async fn read(tx: &mut Tx, subnets: &[Uuid]) -> Result<Seen, StoreError> {
     Ok(Seen { ranges, parts, told, now_us })
 }
 
-/// Whether there is anything to write. What the database took back has no number yet.
+/// True if there is anything to write. A block that the database took back by itself has no number yet, and needs one.
 fn differs(before: &[Part], after: &[Part]) -> bool {
     before != after || after.iter().any(|part| part.hold == Hold::Leaving(None))
 }

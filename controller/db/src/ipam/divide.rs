@@ -1,14 +1,14 @@
-//! Which rack leases which part of a dynamic range. Pure.
+//! Decides which rack leases which part of a dynamic range. Pure.
 //!
-//! Racks share a range evenly. A part changes hands in two moves: it is taken back from one rack, and given to another once
-//! the first has said that it leases from it no more, and the last lease that it granted there has ended.
+//! Racks share a range evenly. A part changes hands in two steps. First it is taken back from one rack. Another rack gets it
+//! when the first has reported that it no longer leases from the part, and the last lease there has ended.
 
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Nobody knows of a longer lease: a region that has not heard of one lets it last this long at most.
+/// The shortest wait for leases that the region may not know of, in microseconds.
 const UNKNOWN_US: i64 = 600 * 1_000_000;
-/// For so long after a lease its address is kept for its client, whom another rack may have let keep it.
+/// How long an address is kept for its client after a lease, in microseconds: another rack may have promised that.
 const KEPT_US: i64 = 600 * 1_000_000;
 
 /// Addresses from `first` to `last`, both included, as numbers of 128 bits.
@@ -24,7 +24,7 @@ impl Span {
         (first <= last).then_some(Self { first, last })
     }
 
-    /// No subnet is of all addresses.
+    /// The number of addresses. It cannot overflow: no subnet has all addresses.
     pub(super) fn len(self) -> u128 {
         (self.last - self.first).saturating_add(1)
     }
@@ -33,19 +33,19 @@ impl Span {
         Self::of(self.first.max(other.first), self.last.min(other.last))
     }
 
-    /// Its lowest addresses, at most `many`.
+    /// The lowest addresses, at most `many`.
     fn head(self, many: u128) -> Option<Self> {
         let last = self.first.saturating_add(many.checked_sub(1)?);
         Self::of(self.first, last.min(self.last))
     }
 
-    /// Its highest addresses, at most `many`.
+    /// The highest addresses, at most `many`.
     fn tail(self, many: u128) -> Option<Self> {
         let first = self.last.saturating_sub(many.checked_sub(1)?);
         Self::of(first.max(self.first), self.last)
     }
 
-    /// What is left without `others`, in order.
+    /// The spans that remain without `others`, in order.
     fn without(self, others: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut others: Vec<Self> = others.into_iter().filter_map(|other| self.common(other)).collect();
         others.sort_unstable();
@@ -60,50 +60,50 @@ impl Span {
     }
 }
 
-/// How a rack has a part.
+/// The state of a part that a rack has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hold {
-    /// It leases from it: it is of this range.
+    /// The rack leases from it; the uid is the dynamic range that the part belongs to.
     Held(Uuid),
-    /// It is taken back; the rack's number without it, once it has one.
+    /// It is being taken back. The number is the rack's first delegation without it; `None` until the delegation is numbered.
     Leaving(Option<i64>),
-    /// The rack grants nothing there any more; its last lease ends then. Microseconds since 1970, by the database's clock.
+    /// The rack grants nothing there any more. Its last lease ends at this time: microseconds since 1970, by the database's clock.
     Ending(i64),
 }
 
-/// A part of a subnet that a rack has, in whatever way.
+/// A part of a subnet that a rack has, in any state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
     pub(super) span: Span,
     pub(super) rack: Uuid,
     pub(super) hold: Hold,
-    /// The longest lease that the rack may have granted here.
+    /// The longest lease that the rack may have granted here, in seconds.
     pub(super) lease_seconds: i32,
 }
 
-/// What a rack said last.
+/// The last report of a rack about its blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
-    /// The number of the blocks that it leases from.
+    /// The number of the delegation that is in force.
     pub(super) in_force: i64,
-    /// Leases that run outside of these, and until when.
+    /// The leases that run outside of its blocks, and their ends.
     pub(super) leftover: Vec<(Span, i64)>,
-    /// It lost its lease file: until then it may know of too few.
+    /// The rack lost its lease file: until this time the list of leases may be incomplete.
     pub(super) unsure_until: Option<i64>,
 }
 
-/// What decides about the parts of one subnet.
+/// The input for the division of one subnet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Situation {
-    /// Its dynamic ranges.
+    /// The dynamic ranges of the subnet.
     pub(super) ranges: Vec<(Uuid, Span)>,
     /// The racks that answer DHCP there, in order.
     pub(super) racks: Vec<Uuid>,
-    /// How long leases are there now.
+    /// The present lease time, in seconds.
     pub(super) lease_seconds: i32,
-    /// Every rack that there is, with what it said.
+    /// Every rack, with its last report.
     pub(super) told: BTreeMap<Uuid, Told>,
-    /// The database's clock.
+    /// The time of the database's clock, in microseconds since 1970.
     pub(super) now_us: i64,
 }
 
@@ -116,7 +116,7 @@ pub(super) fn divided(parts: &[Part], situation: &Situation) -> Vec<Part> {
     merged(parts)
 }
 
-/// What a rack leases from, or may not know yet that it no longer does.
+/// The spans that a rack leases from, or that it may not know yet to be taken back.
 pub(super) fn told(parts: &[Part], rack: Uuid) -> Vec<Span> {
     let theirs = merged(
         parts
@@ -128,7 +128,7 @@ pub(super) fn told(parts: &[Part], rack: Uuid) -> Vec<Span> {
     theirs.into_iter().map(|part| part.span).collect()
 }
 
-/// Takes back what racks have that do not serve the subnet, and drops what nobody leases from any more.
+/// Takes parts back from racks that do not serve the subnet, and drops parts from which no lease runs any more.
 fn released(parts: &[Part], situation: &Situation) -> Vec<Part> {
     let mut left = Vec::new();
     for part in parts {
@@ -147,7 +147,7 @@ fn released(parts: &[Part], situation: &Situation) -> Vec<Part> {
         match (part.hold, situation.told.get(&part.rack)) {
             (Hold::Ending(at), _) if at <= situation.now_us => {}
             (Hold::Leaving(_), None) => {
-                // The rack's object is gone: nobody will ever say what it leased.
+                // The rack's object was deleted: no report about its leases will come.
                 part.hold = Hold::Ending(situation.now_us.saturating_add(longest));
                 left.push(part);
             }
@@ -160,7 +160,7 @@ fn released(parts: &[Part], situation: &Situation) -> Vec<Part> {
     left
 }
 
-/// What of a part that a rack no longer leases from is still somebody's.
+/// The pieces of a part that still have leases after the rack has stopped leasing from it.
 fn still_leased(part: &Part, told: &Told, longest: i64, now_us: i64) -> Vec<Part> {
     let unsure = told.unsure_until.map(|until| (part.span, until.max(now_us.saturating_add(longest))));
     let leftover = told.leftover.iter().filter_map(|(span, ends)| Some((part.span.common(*span)?, *ends)));
@@ -172,7 +172,7 @@ fn still_leased(part: &Part, told: &Told, longest: i64, now_us: i64) -> Vec<Part
     ends.map(|(span, ends)| Part { span, hold: Hold::Ending(ends), ..part.clone() }).collect()
 }
 
-/// Shares one range.
+/// Divides one range between the racks.
 fn divide(parts: &mut Vec<Part>, range: Uuid, whole: Span, situation: &Situation) {
     let racks = &situation.racks;
     let Some(count) = u128::try_from(racks.len()).ok().filter(|count| *count > 0) else { return };
@@ -183,7 +183,7 @@ fn divide(parts: &mut Vec<Part>, range: Uuid, whole: Span, situation: &Situation
         lease_seconds: situation.lease_seconds,
     };
     if parts.iter().all(|part| part.span.common(whole).is_none()) {
-        // The length times the rank by the count, which may not fit.
+        // This computes length * rank / count without the product, which may overflow.
         let (share, rest) = (whole.len() / count, whole.len() % count);
         let from = |rank: u128| whole.first + share * rank + rest * rank / count;
         let shares = racks.iter().zip(0..);
@@ -197,7 +197,7 @@ fn divide(parts: &mut Vec<Part>, range: Uuid, whole: Span, situation: &Situation
     for share in [floor, whole.len().div_ceil(count)] {
         for rack in racks {
             let mut wanted = share.saturating_sub(held(parts, range, *rack));
-            // What it had, and has not lost yet, before what it never had.
+            // A rack first gets back parts that it is losing, then free ones.
             wanted -= regain(parts, range, whole, *rack, wanted, situation.lease_seconds);
             for gap in whole.without(parts.iter().map(|part| part.span).collect::<Vec<_>>()) {
                 if let Some(span) = gap.head(wanted) {
@@ -225,7 +225,7 @@ fn cut_at(parts: &mut Vec<Part>, whole: Span) {
     *parts = cut.collect();
 }
 
-/// Gives a rack back what was being taken from it, at most `wanted`; says how much.
+/// Gives a rack back parts that were being taken from it, at most `wanted` addresses. Returns how many.
 fn regain(
     parts: &mut Vec<Part>,
     range: Uuid,
@@ -254,8 +254,8 @@ fn regain(
     regained
 }
 
-/// Takes from racks what they have above the largest share, and what others lack below the smallest, as far as that is not on
-/// its way already.
+/// Takes addresses from racks: those above the largest share, and as many as others lack below the smallest share. Addresses that
+/// are being taken back already count for the lack.
 fn take(parts: &mut Vec<Part>, range: Uuid, whole: Span, racks: &[Uuid], floor: u128) {
     let leaving = parts.iter().filter(|part| !matches!(part.hold, Hold::Held(_)));
     let coming: u128 = leaving.filter_map(|part| part.span.common(whole)).map(Span::len).sum();
@@ -263,13 +263,13 @@ fn take(parts: &mut Vec<Part>, range: Uuid, whole: Span, racks: &[Uuid], floor: 
     let most = whole.len().div_ceil(u128::try_from(racks.len()).unwrap_or(u128::MAX).max(1));
     let above: u128 = racks.iter().map(|rack| held(parts, range, *rack).saturating_sub(most)).sum();
     let mut needed = lacking.saturating_sub(coming).max(above);
-    // First from those with one above the share and more, so that nobody ends far from the others.
+    // First from racks that stay above the smallest share, so that the shares stay close to each other.
     for keep in [floor + 1, floor] {
         for rack in racks {
             let mut many = held(parts, range, *rack).saturating_sub(keep).min(needed);
             needed -= many;
             parts.sort();
-            // The highest addresses: racks lease the lowest first.
+            // The highest addresses go first: racks lease the lowest first.
             for index in (0..parts.len()).rev() {
                 let Some(part) = parts.get_mut(index) else { continue };
                 if part.rack != *rack || part.hold != Hold::Held(range) {
@@ -290,7 +290,7 @@ fn take(parts: &mut Vec<Part>, range: Uuid, whole: Span, racks: &[Uuid], floor: 
     }
 }
 
-/// Neighbours that differ in nothing become one.
+/// Joins neighbouring parts that differ only in their spans.
 fn merged(mut parts: Vec<Part>) -> Vec<Part> {
     parts.sort();
     let mut whole: Vec<Part> = Vec::with_capacity(parts.len());
@@ -335,7 +335,7 @@ mod tests {
         }
     }
 
-    /// `1:10-14 2:15-19`; `-` before what leaves, `.` before what ends.
+    /// `1:10-14 2:15-19`; `-` before a part that leaves, `.` before one that ends.
     fn text(parts: &[Part]) -> String {
         let one = |part: &Part| {
             let sign = match part.hold {
@@ -348,7 +348,7 @@ mod tests {
         parts.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// Racks are told, and say that they do as told.
+    /// All racks get their new numbers, and report them as in force.
     fn obeyed(parts: &mut [Part], situation: &mut Situation) {
         for part in parts {
             if part.hold == Hold::Leaving(None) {
@@ -447,7 +447,7 @@ mod tests {
             let whole = span(first, first + size);
             let racks: Vec<u128> = (1..=4).filter(|_| roll(2) == 0).collect();
             let mut now = situation(&racks, whole);
-            // As the database does when a range changes.
+            // The database does the same when a range changes.
             for part in &mut parts {
                 let part: &mut Part = part;
                 if matches!(part.hold, Hold::Held(_)) && part.span.common(whole) != Some(part.span) {

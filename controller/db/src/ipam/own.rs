@@ -9,57 +9,57 @@ use basalt_api::{KindOf, kinds};
 use std::net::IpAddr;
 use uuid::Uuid;
 
-/// Transactions may meet; each of them may lose this often.
+/// How often a call is repeated if its transaction meets another one.
 const TRIES: usize = 8;
 
-/// An address to have.
+/// A request for an address.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressWish<'a> {
-    /// In which subnet.
+    /// The subnet of the address.
     pub subnet: SubnetId,
-    /// Whose.
+    /// The object that is to have the address.
     pub owner: Uid,
-    /// What for: one owner has one address of a subnet per purpose (an interface's name, say).
+    /// The purpose, for example an interface's name. An owner has one address per subnet and purpose.
     pub purpose: &'a str,
-    /// This very address; the next free one otherwise.
+    /// The exact address; `None`: the next free one.
     pub address: Option<IpAddr>,
     /// The interface's MAC, for a reservation.
     pub mac: Option<&'a str>,
-    /// The name that DHCP hands out with it.
+    /// The host name that DHCP sends with the address.
     pub hostname: Option<&'a str>,
-    /// All MACs of the machine: an IpAddress of one of them may be named.
+    /// All MACs of the machine. `address` may be the IpAddress of one of them.
     pub machine_macs: &'a [String],
 }
 
-/// What became of an [`AddressWish`].
+/// The result of an [`AddressWish`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addressed {
-    /// It is the owner's to use, now or already: its own, or the one that an IpAddress keeps for its MAC.
+    /// The owner may use this address. It is the owner's own, or an IpAddress keeps it for the owner's MAC.
     Owned(IpAddr),
-    /// It is not given: why, in words.
+    /// The address is not given; the text is the reason.
     Refused(String),
 }
 
-/// An address that somebody has.
+/// An address that is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// In which subnet.
+    /// The subnet of the address.
     pub subnet: SubnetId,
-    /// The address.
+    /// The address itself.
     pub address: IpAddr,
-    /// Whose.
+    /// The object that has the address.
     pub owner: Uid,
-    /// What for.
+    /// The purpose; an owner has one address per subnet and purpose.
     pub purpose: String,
     /// The interface's MAC.
     pub mac: Option<String>,
-    /// The host's DUID, of an IpAddress instead of a MAC.
+    /// The host's DUID; some IpAddresses have it in place of a MAC.
     pub duid: Option<Duid>,
-    /// The name that DHCP hands out with it.
+    /// The host name that DHCP sends with the address.
     pub hostname: Option<String>,
-    /// An IpAddress keeps it.
+    /// True if an IpAddress keeps the address.
     pub declared: bool,
-    /// Its owner uses it, and an IpAddress keeps it.
+    /// True if a deployment uses the address of an IpAddress.
     pub borrowed: bool,
 }
 
@@ -76,7 +76,7 @@ struct AddressRow {
     borrowed: bool,
 }
 
-/// `select` of addresses, and of those that are used; with a condition for each of the two.
+/// `select` of addresses, and of uses of addresses; with a condition for each of the two.
 macro_rules! select_addresses {
     ($which:literal, $and_used:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(
@@ -112,11 +112,11 @@ impl AddressRow {
 }
 
 impl Store {
-    /// Gives an address to its owner: the wished one, or the lowest one that is free and in no range of the subnet. Repeated, it
-    /// is the same one.
+    /// Gives an address to its owner: the requested one, or the lowest free one outside of the subnet's ranges. A repeated call gives
+    /// the same address.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn own_address(&self, wish: &AddressWish<'_>) -> Result<Addressed, StoreError> {
         let mut tries = 1;
         loop {
@@ -130,7 +130,7 @@ impl Store {
     async fn own_address_once(&self, wish: &AddressWish<'_>) -> Result<Addressed, StoreError> {
         let mut tx = self.begin().await?;
         let (subnet, owner) = (wish.subnet.get(), wish.owner.get());
-        // In the order of every writer: objects first, then the subnet's addresses.
+        // Every writer locks in this order: first objects, then the subnet's addresses.
         let objects = sqlx::query!(
             "select 1 as one from object where uid = any($1) order by uid for key share",
             &[subnet, owner]
@@ -195,10 +195,10 @@ impl Store {
         Ok(Addressed::Owned(chosen))
     }
 
-    /// The reason for which [`Self::own_address`] would refuse now, in words. None: it would give an address.
+    /// The reason for which [`Self::own_address`] would refuse now, as a sentence. `None`: it would give an address.
     ///
     /// # Errors
-    /// The database failed.
+    /// Fails if the database cannot be read.
     pub async fn address_refusal(&self, wish: &AddressWish<'_>) -> Result<Option<String>, StoreError> {
         let mut tx = self.begin().await?;
         let subnet = wish.subnet.get();
@@ -214,7 +214,7 @@ impl Store {
         }
     }
 
-    /// The address that an interface used and that nobody has any more: its IpAddress is gone, and the machine has it still.
+    /// The address that an interface used and that is free now: the IpAddress was deleted, but the machine still has the address.
     async fn former_use(&self, tx: &mut Tx, wish: &AddressWish<'_>) -> Result<Option<IpAddr>, StoreError> {
         let delete = sqlx::query!(
             r#"with gone as (delete from address_use where owner = $1 and subnet = $2 and purpose = $3 returning address)
@@ -228,10 +228,10 @@ impl Store {
         delete.fetch_optional(&mut **tx).await?.map(|row| parse(&row.address)).transpose()
     }
 
-    /// Gives back every address of an owner but those in these subnets for these purposes.
+    /// Releases every address of an owner except those in these subnets for these purposes.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn release_addresses(&self, owner: Uid, keep: &[(SubnetId, String)]) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         self.free_addresses(&mut tx, owner, keep).await?;
@@ -269,10 +269,10 @@ impl Store {
         Ok(())
     }
 
-    /// Every address that somebody has, in order. One that an IpAddress keeps for a deployment's interface is there for each of them.
+    /// Every address in use, in order. If an IpAddress keeps an address for a deployment's interface, the list has both entries.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn addresses(&self) -> Result<Vec<Address>, StoreError> {
         let rows = select_addresses!("", "");
         rows.fetch_all(self.pool()).await?.into_iter().map(AddressRow::address).collect()
@@ -288,7 +288,7 @@ impl Store {
     }
 }
 
-/// Names the obstacle to a wish for this address, in words.
+/// The reason against a wish for this address, as a sentence.
 async fn against(tx: &mut Tx, wish: &AddressWish<'_>, wished: IpAddr) -> Result<Option<String>, StoreError> {
     let address = wished.to_string();
     let place = [Place { owner: wish.owner.get(), subnet: wish.subnet.get(), address: address.clone() }];
@@ -301,14 +301,14 @@ async fn against(tx: &mut Tx, wish: &AddressWish<'_>, wished: IpAddr) -> Result<
         (holder, _) => holder,
     };
     Ok(holder.map(|holder| match holder.kind == kinds::Deployment::NAME {
-        // A wait is read by people who may not see the other Deployment.
+        // People who may not see the other Deployment can read this message.
         true => format!("{address} is the address of another Deployment already"),
         false => fit::taken("", &address, &holder).message,
     }))
 }
 
-/// The address that an IpAddress keeps for this interface: the named one, where it is kept for any MAC of the machine; else
-/// the one of the interface's MAC.
+/// The address that an IpAddress keeps for this interface. A requested address may be kept for any MAC of the machine; otherwise
+/// the address must be kept for the interface's MAC.
 async fn reserved(tx: &mut Tx, wish: &AddressWish<'_>) -> Result<Option<String>, StoreError> {
     let query = sqlx::query_scalar!(
         r#"select host(address) as "address!" from address
@@ -323,7 +323,7 @@ async fn reserved(tx: &mut Tx, wish: &AddressWish<'_>) -> Result<Option<String>,
     Ok(query.fetch_optional(&mut **tx).await?)
 }
 
-/// Notes that an interface uses an IpAddress's address; one of its own is given back.
+/// Notes that an interface uses an IpAddress's address, and releases its own one.
 async fn keep_using(tx: &mut Tx, wish: &AddressWish<'_>, address: &str) -> Result<(), StoreError> {
     let (owner, subnet) = (wish.owner.get(), wish.subnet.get());
     let delete = sqlx::query!(

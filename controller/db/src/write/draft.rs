@@ -1,4 +1,4 @@
-//! One object to be written: whether it may be, its secrets, and what changes.
+//! One object to write: preconditions, secrets, and changes.
 
 use super::passwords::Hashes;
 use super::rows::SecretRow;
@@ -17,60 +17,61 @@ use std::collections::{BTreeMap, HashMap};
 /// A spec to store.
 #[derive(Clone, Copy, Debug)]
 pub struct Put<'a> {
-    /// The kind.
+    /// The kind of the object.
     pub kind: &'static Kind,
-    /// Whose spec; a uid has to exist.
+    /// The object. A uid must exist.
     pub key: Key<'a>,
-    /// Valid by itself: [`basalt_api::validate()`] has nothing against it.
+    /// The spec. It has passed [`basalt_api::validate()`].
     pub spec: &'a Text,
-    /// Where the spec stands in the request, as a JSON pointer: begins the pointers of errors.
+    /// The spec's place in the request, as a JSON pointer. The pointers of errors begin with it.
     pub at: &'a str,
-    /// Replaces the labels of `manager`, where given.
+    /// Replaces the labels of `manager`, if given.
     pub labels: Option<&'a BTreeMap<String, String>>,
-    /// Who declares it.
+    /// The manager that declares the object.
     pub manager: Option<&'a str>,
-    /// Becomes the manager of what another one declared.
+    /// Takes the object over if another manager declared it.
     pub adopt: bool,
-    /// What has to hold before.
+    /// The condition that the stored object must meet.
     pub precondition: Precondition,
     /// The status of a new object; its `observed_generation` is filled in.
     pub first_status: &'a Value,
 }
 
-/// `If-Match`, `If-None-Match`.
+/// The condition of a write, from `If-Match` or `If-None-Match`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Whatever is there.
+    /// There is no condition.
     None,
-    /// `If-None-Match: *`: nothing is there.
+    /// `If-None-Match: *`: the object must not exist.
     Absent,
-    /// `If-Match: *`: something is there.
+    /// `If-Match: *`: the object must exist.
     Present,
-    /// `If-Match: "3"`.
+    /// `If-Match: "3"`: the object must have this generation.
     Generation(Generation),
 }
 
-/// What became of a [`Put`].
+/// The result of a [`Put`].
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// The object as it is now, or, in a dry run, as it would be.
+    /// The object after the write; in a dry run, as it would be.
     pub object: Object,
-    /// It did not exist before.
+    /// True if the object did not exist before.
     pub created: bool,
-    /// Its generation rose.
+    /// True if the object's generation rose.
     pub changed: bool,
-    /// Its labels or its manager changed.
+    /// True if its labels or its manager changed.
     pub relabelled: bool,
-    /// The manager before, where another one takes the object over from it.
+    /// The manager before, if the object was taken over from another one.
     pub taken_from: Option<String>,
-    /// What changed in the spec; masked. Of a new object: all that it says.
+    /// The changes in the spec, masked. For a new object, every field is a change.
     pub changes: Vec<FieldChange>,
-    /// Marks what was declared: the very text of the spec, secrets and all, and the labels. Only who has the seal key can tell
-    /// what is marked.
+    /// A keyed digest of the declaration: the exact text of the spec, secrets included, and the labels. Without the seal key, the
+    /// digest tells nothing about them.
     pub mark: [u8; 32],
-    /// What nothing acts on yet, and in a dry run what would be refused as things are. Pointers are into the request.
+    /// Notes for the caller: fields without effect yet, and in a dry run the errors that would refuse the write. Pointers are
+    /// into the request.
     pub advisories: Vec<FieldError>,
-    /// The generation before, where there was one.
+    /// The generation before the write; `None` for a new object.
     pub generation_before: Option<Generation>,
 }
 
@@ -85,23 +86,23 @@ pub(super) struct Draft<'a> {
     pub(super) manager: Option<String>,
     relabelled: bool,
     taken_from: Option<String>,
-    /// The text of its spec is another one.
+    /// True if the text of the spec differs from the stored one.
     rewritten: bool,
-    /// Its generation rises.
+    /// True if the generation rises.
     pub(super) changed: bool,
-    /// Its row is written.
+    /// True if the row is written.
     pub(super) touched: bool,
-    /// Its run takes up an unconfirmed creation.
+    /// True if the run adopts an unconfirmed creation.
     taken_up: bool,
-    /// It refers to others than before.
+    /// True if the references differ from those before.
     pub(super) refers_anew: bool,
-    /// As it was declared before.
+    /// The declared spec before the write.
     before: Value,
     /// References by pointer, once they are resolved.
     pub(super) references: BTreeMap<String, Uid>,
-    /// What does not fit; pointers are into the spec.
+    /// The errors of the spec; pointers are into the spec.
     pub(super) errors: Vec<FieldError>,
-    /// As it was written.
+    /// The row that was written.
     pub(super) row: Option<Row>,
 }
 
@@ -109,15 +110,15 @@ pub(super) struct Draft<'a> {
 pub(super) struct Sealed {
     pub(super) text: Text,
     pub(super) value: Value,
-    /// With plaintexts.
+    /// The spec with plaintexts.
     declared: Value,
-    /// Pointer, revision, sealed bytes of plaintexts that are new.
+    /// The new secrets: pointer, revision, sealed bytes.
     pub(super) fresh: Vec<(String, i64, Vec<u8>)>,
-    /// Pointers whose secrets stay as they are.
+    /// Pointers of the secrets that stay as they are.
     pub(super) kept: Vec<String>,
-    /// Those of them whose plaintext the spec does not say.
+    /// Those of the kept pointers whose plaintext is not in the spec.
     unsaid: Vec<String>,
-    /// Whether a stored secret goes, or another plaintext comes.
+    /// True if a stored secret is removed or gets another plaintext.
     pub(super) changed: bool,
 }
 
@@ -129,7 +130,7 @@ fn mark(store: &Store, put: &Put<'_>) -> Result<[u8; 32], StoreError> {
 }
 
 impl<'a> Draft<'a> {
-    /// The inner error is about this spec, the outer one about the object.
+    /// Prepares a write. The inner error is about the spec, the outer one about the object.
     pub(super) fn new(
         (store, hashes): (&Store, Option<&Hashes>),
         put: &'a Put<'a>,
@@ -153,7 +154,7 @@ impl<'a> Draft<'a> {
         };
         let mut changes = basalt_api::diff(put.kind, &before, &sealed.declared);
         let redirected = redirected(put.kind, &sealed.unsaid, &changes);
-        // `Exists` is told before a redirection. A redirected object is not equal, so no run takes it up.
+        // `Exists` comes before a redirection error. A redirected object differs from the declared one, so no run adopts it.
         if exists.is_none() && !redirected.is_empty() {
             return Ok(Err(redirected));
         }
@@ -205,12 +206,12 @@ impl<'a> Draft<'a> {
         }))
     }
 
-    /// It is new, or is taken up as if it were.
+    /// True for a new object, and for one that is adopted as if it were new.
     pub(super) fn is_creation(&self) -> bool {
         self.old.is_none() || self.taken_up
     }
 
-    /// The generation that its status speaks of. Kinds without machinery are ready as soon as they are stored.
+    /// The generation that the status describes. Kinds without a driver are ready as soon as they are stored.
     pub(super) fn observed(&self, store_reconciles: bool) -> i64 {
         match &self.old {
             Some(old) if store_reconciles => old.observed_generation,
@@ -229,7 +230,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// For the audit log, where it was written: its spec, and who labels and manages what was there before.
+    /// The entries for the audit log, if the row was written: the spec, and changed labels or manager of an existing object.
     pub(super) fn logged(&self) -> Result<Vec<audit::Written>, StoreError> {
         let Some(row) = &self.row else { return Ok(Vec::new()) };
         let mut logged = Vec::new();
@@ -265,7 +266,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Replaces each secret by its read form; an omitted or re-sent read form keeps what is stored, null clears it.
+/// Replaces each secret by its read form. An omitted secret, or one in its read form, keeps the stored value; null clears it.
 fn take_secrets(
     (store, hashes): (&Store, Option<&Hashes>),
     put: &Put<'_>,
@@ -339,7 +340,7 @@ fn take_secrets(
     Ok(Ok(Sealed { text, value, declared, fresh, kept, unsaid, changed }))
 }
 
-/// Refuses to send a stored secret elsewhere: whoever changes where it goes has to know it.
+/// Refuses to send a stored secret to another destination: a caller who changes the destination must know the secret.
 fn redirected(kind: &Kind, unsaid: &[String], changes: &[FieldChange]) -> Vec<FieldError> {
     let error = |pointer: &String| {
         let fields = basalt_api::redirections(kind, pointer, changes);
@@ -351,7 +352,7 @@ fn redirected(kind: &Kind, unsaid: &[String], changes: &[FieldChange]) -> Vec<Fi
     unsaid.iter().filter_map(error).collect()
 }
 
-/// The hash to store for a password; `None` when it is the one that is stored.
+/// The hash to store for a password; `None` if the stored hash already matches.
 fn new_hash<'a>(
     hashes: Option<&'a Hashes>,
     pointer: &str,
@@ -401,7 +402,7 @@ fn set_layer(layers: &mut Layers, manager: &str, labels: &BTreeMap<String, Strin
     }
 }
 
-/// Fields that are set at creation and differ.
+/// The errors of fields that cannot change after creation and differ.
 fn immutable(changes: &[FieldChange]) -> Vec<FieldError> {
     let fixed = changes.iter().filter(|change| change.effect == Effect::Replace);
     let error = |change: &FieldChange| {

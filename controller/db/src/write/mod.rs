@@ -9,7 +9,7 @@
 //! | `passwords` | their hashes, computed before the transaction |
 //! | `references` | names to uids, those of the same batch included |
 //! | `rows` | the statements |
-//! | `prune` | what leaves, because nobody declares it any more |
+//! | `prune` | deletes objects that are no longer declared |
 
 mod draft;
 mod passwords;
@@ -32,10 +32,10 @@ use draft::Draft;
 use passwords::Passwords;
 use std::collections::HashMap;
 
-/// Transactions may meet; each of them may lose this often.
+/// How often a call is repeated if its transaction meets another one.
 pub(crate) const TRIES: usize = 8;
 
-/// From here on, statements are planned for the very objects.
+/// From this many objects on, PostgreSQL plans the statements for their actual values.
 const BULK: usize = 64;
 
 /// Specs to store together.
@@ -43,13 +43,13 @@ const BULK: usize = 64;
 pub struct Batch<'a> {
     /// The specs, in any order; none of them twice.
     pub puts: &'a [Put<'a>],
-    /// What else leaves.
+    /// Further objects to delete.
     pub prune: Option<Prune<'a>>,
-    /// Do everything, then roll back; what does not fit becomes an advisory.
+    /// Do everything, then roll back. Errors of single objects become advisories.
     pub dry_run: bool,
-    /// What may stand against it beside the store's own rules.
+    /// Rules of the caller, beside the store's own.
     pub judge: &'a dyn Judge,
-    /// Machines for deployments of the batch, given to those of the same names together with it.
+    /// Machines for deployments of the batch, by the deployments' names; stored in the same transaction.
     pub allocation: Option<&'a Allocation>,
 }
 
@@ -62,12 +62,12 @@ impl std::fmt::Debug for Batch<'_> {
     }
 }
 
-/// Rules that need the object as it is, asked inside the transaction that changes it.
+/// Rules that need the stored object, called inside the transaction that changes it.
 pub trait Judge: Send + Sync {
-    /// What stands against a change; pointers are into the spec. These are errors in a dry run too.
+    /// The errors that refuse a change; pointers are into the spec. They are errors in a dry run too.
     fn change(&self, put: &Put<'_>, before: &Object) -> Vec<FieldError>;
 
-    /// What stands against an object's leaving.
+    /// The errors that refuse the deletion of an object.
     fn removal(&self, object: &Object) -> Vec<FieldError>;
 
     /// Errors that stand against another name of an object.
@@ -75,7 +75,7 @@ pub trait Judge: Send + Sync {
         Vec::new()
     }
 
-    /// Whether it matters to [`reach`](Self::reach) of which pools objects are.
+    /// True if [`reach`](Self::reach) depends on the pools of objects.
     fn minds_pools(&self) -> bool {
         false
     }
@@ -87,18 +87,18 @@ pub trait Judge: Send + Sync {
         true
     }
 
-    /// What stands against writing an object of this pool at all, by who asks: `wanted` is the spec that would put it there; without
-    /// it the object is as it is. Asked before anything else is said of the object.
+    /// The error that refuses the caller any write to an object of this pool. `wanted` is the spec that would put the object there;
+    /// `None` asks about the pool of the stored object. Called before any other error of the object is told.
     fn reach(&self, kind: &str, name: &str, pool: Option<&str>, wanted: Option<&str>) -> Option<FieldError> {
         let _ = (kind, name, pool, wanted);
         None
     }
 
-    /// Whether what is about to be committed is what was meant; nothing is stored when it is not.
+    /// True if the result may be committed; if false, nothing is stored.
     fn approves(&self, written: &Written) -> bool;
 }
 
-/// Lets everything pass.
+/// A judge that allows everything.
 #[derive(Clone, Copy, Debug)]
 pub struct NoJudge;
 
@@ -116,12 +116,12 @@ impl Judge for NoJudge {
     }
 }
 
-/// What became of a [`Batch`], or in a dry run what would.
+/// The result of a [`Batch`]; of a dry run, the result that it would have.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
-    /// Of each put, in their order.
+    /// One result per put, in the order of the puts.
     pub stored: Vec<Stored>,
-    /// What left or was asked to leave, by kind and name.
+    /// The objects that were deleted or asked to leave, by kind and name.
     pub pruned: Vec<Pruned>,
 }
 
@@ -129,7 +129,7 @@ impl Store {
     /// Creates one object or replaces its spec; the same spec again changes nothing.
     ///
     /// # Errors
-    /// As of [`Store::write`].
+    /// The errors of [`Store::write`].
     pub async fn put(&self, put: &Put<'_>) -> Result<Stored, StoreError> {
         let puts = std::slice::from_ref(put);
         let batch = Batch { puts, prune: None, dry_run: false, judge: &NoJudge, allocation: None };
@@ -137,10 +137,11 @@ impl Store {
         self.write(&batch).await?.stored.pop().ok_or_else(none)
     }
 
-    /// Creates objects or replaces their specs, and lets others leave: all in one transaction, or nothing.
+    /// Creates objects or replaces their specs, and deletes others, in one transaction.
     ///
     /// # Errors
-    /// `Exists`, `Conflict`, `Deleting`, `NotFound` (a uid), `Refused`, `StalePlan`, `SealReplaced`, or the database. Nothing is stored then.
+    /// `Exists`, `Conflict`, `Deleting`, `NotFound` (a uid), `Refused`, `StalePlan`, `SealReplaced`; fails too if the database cannot be
+    /// written. Nothing is stored then.
     pub async fn write(&self, batch: &Batch<'_>) -> Result<Written, StoreError> {
         let mut tries = 1;
         loop {
@@ -176,7 +177,7 @@ impl Store {
                 Err(refused) => errors.extend(below(put, refused)),
             }
         }
-        // A draft is missing: nothing more can be said of the batch.
+        // A draft is missing, so the rest of the batch cannot be checked.
         if !errors.is_empty() {
             return Err(StoreError::Refused { errors });
         }
@@ -208,7 +209,7 @@ impl Store {
         rows::write_secrets(&mut tx, &drafts).await?;
         let created: Vec<uuid::Uuid> =
             drafts.iter().filter(|d| d.is_creation()).map(|d| d.uid.get()).collect();
-        // The row of the run would have all dry runs of one plan wait for each other.
+        // A dry run does not write the row of the run: all dry runs of one plan would wait for each other.
         if !batch.dry_run {
             self.created_in_run(&mut tx, &created).await?;
         }
@@ -253,13 +254,13 @@ impl Store {
     }
 }
 
-/// Gives deployments of the batch the machines that were approved for them: all of them, or the plan is stale.
+/// Gives deployments of the batch the machines that were approved for them. If one cannot be given, the plan is stale.
 async fn give(tx: &mut Tx, approved: Option<&Allocation>, written: &Written) -> Result<(), StoreError> {
     let Some(approved) = approved.filter(|approved| !approved.given.is_empty()) else { return Ok(()) };
     let objects = written.stored.iter().map(|stored| &stored.object);
     let uids: HashMap<(&str, &str), Uid> =
         objects.map(|object| ((object.kind.as_str(), object.name.as_str()), object.uid)).collect();
-    // What the approved batch makes has other uids than when it was tried.
+    // New objects of the approved batch have other uids now than in the dry run, so they are found by name.
     let stored = |given: &Given| {
         let deployment = DeploymentId::from(*uids.get(&(Deployment::KIND.name, given.name.as_str()))?);
         let machine = match approved.made.get(&given.machine) {
@@ -276,7 +277,7 @@ async fn give(tx: &mut Tx, approved: Option<&Allocation>, written: &Written) -> 
     Ok(())
 }
 
-/// Whether who asks may write the objects as they are.
+/// Checks that the caller may write the objects as they are stored.
 async fn reach_before(tx: &mut Tx, batch: &Batch<'_>, olds: &[Option<Row>]) -> Result<(), StoreError> {
     let uids: Vec<uuid::Uuid> = olds.iter().flatten().map(|row| row.uid).collect();
     let pools = match batch.judge.minds_pools() && !uids.is_empty() {
@@ -292,9 +293,9 @@ async fn reach_before(tx: &mut Tx, batch: &Batch<'_>, olds: &[Option<Row>]) -> R
     if errors.is_empty() { Ok(()) } else { Err(StoreError::Refused { errors }) }
 }
 
-/// Whether who asks may put them where they go.
+/// Checks that the caller may put the objects into their new pools.
 async fn reach_after(tx: &mut Tx, batch: &Batch<'_>, drafts: &[Draft<'_>]) -> Result<(), StoreError> {
-    // Of a dry run: where it would go is not known before what it refers to is there.
+    // In a dry run, a draft with errors has no known pool: the object that it refers to may be missing.
     let drafts = drafts.iter().filter(|draft| draft.errors.is_empty());
     let drafts: Vec<(&Draft<'_>, &Row)> =
         drafts.filter_map(|draft| Some((draft, draft.row.as_ref()?))).collect();
@@ -311,7 +312,7 @@ async fn reach_after(tx: &mut Tx, batch: &Batch<'_>, drafts: &[Draft<'_>]) -> Re
     if errors.is_empty() { Ok(()) } else { Err(StoreError::Refused { errors }) }
 }
 
-/// Errors of a draft are advisories of a dry run.
+/// Refuses the batch if a draft has errors. In a dry run they are advisories.
 fn stop_at_errors(batch: &Batch<'_>, drafts: &[Draft<'_>]) -> Result<(), StoreError> {
     if batch.dry_run || drafts.iter().all(|draft| draft.errors.is_empty()) {
         return Ok(());
@@ -320,7 +321,7 @@ fn stop_at_errors(batch: &Batch<'_>, drafts: &[Draft<'_>]) -> Result<(), StoreEr
     Err(StoreError::Refused { errors })
 }
 
-/// Where errors of a spec stand in the request.
+/// The errors of a spec, with pointers into the whole request.
 fn below(put: &Put<'_>, errors: impl IntoIterator<Item = FieldError>) -> Vec<FieldError> {
     errors.into_iter().map(|error| error.below(put.at)).collect()
 }
