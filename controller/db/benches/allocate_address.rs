@@ -1,5 +1,5 @@
-//! The next free address of a nearly full /16, for 64 allocators at once, against as many connections that insert one row of
-//! a plain table with the same keys each, on the same PostgreSQL, commits durable.
+//! Measures how long 64 allocators take to get free addresses of a nearly full /16. For comparison, as many connections insert
+//! rows into a plain table with the same keys, on the same PostgreSQL. Commits are durable.
 //!
 //! `cargo bench -p basalt-db --bench allocate_address` prints one line of JSON. Needs PostgreSQL's binaries.
 
@@ -18,17 +18,17 @@ use sqlx::{AssertSqlSafe, PgPool};
 use tokio::task::JoinSet;
 
 const ALLOCATORS: usize = 64;
-/// Addresses that each of them takes in a run.
+/// The number of addresses that each of them takes in a run.
 const EACH: usize = 16;
 const RUNS: usize = 5;
-/// Of 10.90.0.0/16.
+/// The number of hosts in 10.90.0.0/16.
 const HOSTS: usize = 65_534;
 
 type Failed = Box<dyn Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
-    // Where the account that PostgreSQL runs under gets to.
+    // A directory that PostgreSQL's account can enter.
     let dir = tempfile::Builder::new().prefix("basalt-bench-").tempdir_in("/var/tmp")?;
     open_to_all(dir.path())?;
     let cluster = Cluster::start(ClusterOptions {
@@ -105,7 +105,7 @@ async fn put(store: &Store, kind: &str, name: &str, spec: Value) -> Result<Uid, 
     Ok(store.put(&put).await?.object.uid)
 }
 
-/// Takes the first addresses, and makes the peer's table with the same rows.
+/// Takes the first addresses, and fills the plain table with the same rows.
 async fn fill(pool: &PgPool, subnet: Uid, owner: Uid, many: usize) -> Result<(), Failed> {
     let script = format!(
         "insert into address (subnet, address, owner, purpose)
@@ -122,7 +122,7 @@ async fn fill(pool: &PgPool, subnet: Uid, owner: Uid, many: usize) -> Result<(),
     Ok(())
 }
 
-/// How long all allocators take for theirs.
+/// The time until all allocators have their addresses.
 async fn allocate(store: &Store, subnet: Uid, owner: Uid, run: usize) -> Result<Duration, Failed> {
     let begin = Instant::now();
     let mut tasks = JoinSet::new();
@@ -154,7 +154,7 @@ async fn allocate(store: &Store, subnet: Uid, owner: Uid, run: usize) -> Result<
     Ok(begin.elapsed())
 }
 
-/// The same for rows that somebody else has numbered.
+/// The time for inserts into the plain table, with addresses that are known before.
 async fn insert(pool: &PgPool, subnet: Uid, owner: Uid, after: usize) -> Result<Duration, Failed> {
     let begin = Instant::now();
     let mut tasks = JoinSet::new();

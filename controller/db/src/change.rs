@@ -1,10 +1,10 @@
 //! The change log, and the one follower that reads it without skipping.
 //!
-//! A position is an identity drawn after the object's row was written. Identities are drawn inside transactions, so
-//! they commit out of order: reading "everything after the last one seen" skips what commits late. The follower
-//! reads `h`, the last identity drawn; then, in another statement, draws a transaction id `y`. Whoever drew an identity up to
-//! `h` has written a row before, so its transaction id is below `y`. Once no transaction below `y` runs, everything
-//! up to `h` is committed or rolled back, and can be delivered.
+//! A position is an identity that is drawn after the object's row was written. Identities are drawn inside transactions, so
+//! they commit out of order: a reader of "everything after the last one seen" skips a position that commits late. The follower
+//! reads `h`, the last identity drawn; then, in another statement, draws a transaction id `y`. A transaction that drew an identity
+//! up to `h` has written a row before, so its id is below `y`. Once no transaction below `y` runs, all positions up to `h` are
+//! committed or rolled back, and can be delivered.
 
 use crate::object::{Row, unsigned};
 use crate::store::Tx;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 
-/// What happened to an object.
+/// The type of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Its spec, labels, name, or wish to be deleted.
+    /// The spec, labels or name changed, or deletion was requested.
     Put,
-    /// Its status.
+    /// The status changed.
     Status,
-    /// It left.
+    /// The object was deleted.
     Delete,
 }
 
@@ -46,28 +46,28 @@ impl Op {
 /// One committed change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Where in the log. Rises; has gaps.
+    /// The position in the log. Positions rise, with gaps.
     pub position: i64,
-    /// Which object.
+    /// The object's uid.
     pub uid: Uid,
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Its name then.
+    /// The object's name at that time.
     pub name: String,
-    /// What happened.
+    /// The type of the change.
     pub op: Op,
-    /// Its generation then.
+    /// The object's generation at that time.
     pub generation: Generation,
-    /// The trace that it was made for.
+    /// The trace in which the change was made.
     pub trace: Option<String>,
 }
 
-/// Appends to the log; the object's row has to be written before.
+/// Appends a change to the log. The object's row must have been written before.
 pub(crate) async fn record(tx: &mut Tx, row: &Row, op: Op) -> Result<(), StoreError> {
     record_all(tx, std::slice::from_ref(row), op).await
 }
 
-/// The same for several objects, in their order.
+/// Appends the changes of several objects, in their order.
 pub(crate) async fn record_all(tx: &mut Tx, rows: &[Row], op: Op) -> Result<(), StoreError> {
     let uids: Vec<uuid::Uuid> = rows.iter().map(|row| row.uid).collect();
     let kinds: Vec<String> = rows.iter().map(|row| row.kind.clone()).collect();
@@ -87,16 +87,16 @@ pub(crate) async fn record_all(tx: &mut Tx, rows: &[Row], op: Op) -> Result<(), 
     Ok(())
 }
 
-/// How long it sleeps while transactions older than its horizon still run.
+/// The pause between two checks whether transactions older than the horizon still run.
 const HORIZON_POLL: Duration = Duration::from_millis(2);
 
-/// How long it trusts that it is woken.
+/// The longest wait for a wake-up, in case one was lost.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 
-/// Changes kept for a subscriber that lags.
+/// The number of changes that are kept for a slow subscriber.
 const BUFFER: usize = 4096;
 
-/// Changes read in one statement: several of these fit before anybody lags.
+/// The number of changes per statement. Several pages fit into [`BUFFER`] before a subscriber lags.
 const PAGE: i64 = 1000;
 
 /// A region's one reader of the log, which hands changes to any number of subscribers in memory.
@@ -110,7 +110,7 @@ impl Follower {
     /// Starts following from now on. It ends with the store.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn start(store: &Store) -> Result<Self, StoreError> {
         let (sender, _) = broadcast::channel(BUFFER);
         let mut woken = store.woken();
@@ -124,7 +124,7 @@ impl Follower {
                 woken.mark_unchanged();
                 match follower.deliver(&store).await {
                     Ok(()) => {}
-                    // The store was closed meanwhile: this process ends.
+                    // The store was closed: this process is ending.
                     Err(_) if store.pool().is_closed() => return,
                     Err(error) => {
                         tracing::warn!(%error, "cannot read the change log; trying again");
@@ -136,19 +136,20 @@ impl Follower {
         Ok(this)
     }
 
-    /// Every change delivered from now on. A subscriber that lags by more than 4096 is told so, and reads its objects anew.
+    /// Subscribes to the changes delivered from now on. A subscriber that is more than 4096 changes behind gets an error, and must read
+    /// its objects again.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Change>> {
         self.sender.subscribe()
     }
 
-    /// Everything up to here is delivered; what is read from now on contains it.
+    /// All changes up to this position are delivered; a read from now on contains them.
     #[must_use]
     pub fn position(&self) -> i64 {
         *self.position.borrow()
     }
 
-    /// The same, for those who wait for it to rise.
+    /// A receiver of [`Self::position`], for callers that wait for it to rise.
     #[must_use]
     pub fn positions(&self) -> watch::Receiver<i64> {
         self.position.subscribe()
@@ -165,7 +166,7 @@ impl Follower {
             let page = read(store, after, horizon).await?;
             let Some(end) = page.last().map(|change| change.position) else { break };
             for change in page {
-                // Nobody listening is no failure.
+                // An error means that there are no subscribers.
                 let _ = self.sender.send(Arc::new(change));
             }
             self.position.send_replace(end);
@@ -177,10 +178,10 @@ impl Follower {
 }
 
 impl Store {
-    /// The last position that any transaction has drawn, committed or not: none is after it.
+    /// The last position that any transaction has drawn, committed or not.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn last_position(&self) -> Result<i64, StoreError> {
         last_drawn(self).await
     }
@@ -193,7 +194,7 @@ async fn last_drawn(store: &Store) -> Result<i64, StoreError> {
     Ok(query.fetch_one(store.pool()).await?)
 }
 
-/// A position up to which everything is committed or rolled back.
+/// A position up to which all transactions have committed or rolled back.
 async fn safe_horizon(store: &Store) -> Result<i64, StoreError> {
     let horizon = last_drawn(store).await?;
     passed_by_all(store).await?;

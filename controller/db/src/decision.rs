@@ -1,4 +1,4 @@
-//! Decisions: what began a step or gave a machine away, kept with the ids of what it rested on, so that it can be replayed.
+//! Decisions that began a step or gave a machine away, stored with the ids of their inputs, so that they can be replayed.
 
 use crate::claim::{Allocation, Given};
 use crate::fact::{Fact, FactRow};
@@ -9,46 +9,46 @@ use crate::{Store, StoreError};
 use basalt_api::values::{Epoch, Generation, Sha256, Timestamp, Uid};
 use serde_json::{Value, json};
 
-/// In the step key of a decision that gave a deployment its machine, instead of a step's name.
+/// Replaces a step's name in the step key of a decision that gave a deployment its machine.
 pub const ALLOCATE: &str = "allocate";
 
-/// A decision that is about to be acted on.
+/// A decision before its action.
 #[derive(Clone, Debug)]
 pub struct NewDecision {
-    /// Generation of the object's spec.
+    /// The generation of the object's spec.
     pub generation: Generation,
     /// The planner's version.
     pub planner: String,
-    /// The planner's `now`.
+    /// The time that the planner used as `now`.
     pub now: Timestamp,
-    /// What it rested on and no history keeps.
+    /// The inputs that are stored nowhere else.
     pub ground: Value,
-    /// What it rested on that changes by the minute.
+    /// The inputs that change by the minute.
     pub seen: Value,
-    /// The facts it rested on.
+    /// The ids of the facts used.
     pub facts: Vec<i64>,
-    /// The step records it rested on, and when the effect of each had been handed over.
+    /// The ids of the step records used, and when the effect of each was handed over.
     pub steps: Vec<(i64, Option<Timestamp>)>,
-    /// Over what is to be done.
+    /// The digest of the planned action.
     pub digest: Sha256,
-    /// The plan.
+    /// The plan that was made.
     pub plan: Value,
 }
 
-/// A decision that was acted on.
+/// A decision that was carried out.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// Rises in the order of deciding.
+    /// The decision's id. Ids rise in the order of decisions.
     pub id: i64,
-    /// What it was about: a machine's step, or a deployment that got its machine.
+    /// The machine of the step, or the deployment that got its machine.
     pub object: Uid,
     /// When it was stored.
     pub at: Timestamp,
     /// The step that it began.
     pub step_key: String,
-    /// Under which epoch.
+    /// The epoch of the lease.
     pub epoch: Epoch,
-    /// Why.
+    /// The decision with its inputs.
     pub why: NewDecision,
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn record(tx: &mut Tx, step: &Announcement<'_>, epoch: i64) -> 
     Ok(())
 }
 
-/// Keeps why those who got their machines got them.
+/// Records the decision for each deployment that got its machine.
 pub(crate) async fn record_allocation<'a>(
     tx: &mut Tx,
     allocation: &Allocation,
@@ -144,7 +144,7 @@ impl Store {
     /// The last `limit` decisions about objects below the id `before`, the newest first.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn decisions(
         &self,
         objects: &[Uid],
@@ -190,10 +190,10 @@ impl Store {
         Ok(decisions)
     }
 
-    /// Facts by their ids, in whatever order; those that are gone are left out.
+    /// Facts by their ids, in no particular order. Deleted ones are left out.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn facts_by_id(&self, object: Uid, ids: &[i64]) -> Result<Vec<Fact>, StoreError> {
         let rows = sqlx::query_as!(
             FactRow,
@@ -207,10 +207,10 @@ impl Store {
         rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
     }
 
-    /// Forgets decisions older than `days`, and of every object all but the last `each`.
+    /// Deletes decisions older than `days`, and keeps at most the last `each` of an object.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn forget_decisions(&self, days: i32, each: i64) -> Result<(), StoreError> {
         let delete = sqlx::query!(
             "delete from decision where at < now() - make_interval(days => $1) or id in (

@@ -1,68 +1,68 @@
-//! The fleet's budget: how many machines may have their disks written, and how many be powered on, at once.
+//! The fleet's budget: how many machines may have their disks written at once, and how many may be powered on per minute.
 //!
-//! What is taken is counted in the transaction that puts the step on record, one such transaction at a time, so that any
-//! number of regions together take no more than there is.
+//! The budget is counted in the transaction that records the step, one such transaction at a time. So all regions together never
+//! use more than the budget.
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Attempt, MachineId, Timestamp, Uid};
 
-/// How much there is; None: any number.
+/// The limits of the budget; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FleetLimits {
-    /// Machines of one zone whose disks are written at once.
+    /// Machines of one zone whose disks may be written at once.
     pub per_zone: Option<u32>,
-    /// Machines of the region whose disks are written at once.
+    /// Machines of the region whose disks may be written at once.
     pub at_once: Option<u32>,
-    /// Writings of disks begun within an hour.
+    /// Attempts to write disks that may begin within an hour.
     pub per_hour: Option<u32>,
-    /// Machines powered on within a minute.
+    /// Machines that may be powered on within a minute.
     pub power_on_per_minute: Option<u32>,
 }
 
-/// What a step takes.
+/// The part of the budget that a step needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Take<'a> {
     /// The disks of a machine are written.
     Disks {
         /// The machine's zone.
         zone: &'a str,
-        /// When the attempt is over at the latest, should nothing be heard of it.
+        /// When the attempt ends at the latest, if no report comes.
         until: Timestamp,
-        /// How much there is.
+        /// The limits of the budget.
         limits: FleetLimits,
     },
     /// A machine is powered on.
     PowerOn {
-        /// How much there is.
+        /// The limits of the budget.
         limits: FleetLimits,
     },
 }
 
-/// A machine's part in the budget.
+/// A machine's part of the budget, or its place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The attempt that writes its disks; None: it waits until it may.
+    /// The attempt that writes its disks; `None`: it waits for the budget.
     pub attempt: Option<Attempt>,
-    /// Since when.
+    /// When the machine got the part, or began to wait.
     pub since: Timestamp,
 }
 
-/// How much of the budget is used, as one machine sees it.
+/// The used part of the budget, from the view of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetUse {
-    /// Other machines of its zone whose disks are written; not counted if there is no limit to their number.
+    /// Other machines of its zone whose disks are being written; 0 if no limit applies to them.
     pub in_zone: u32,
-    /// The same of all zones.
+    /// Other machines of all zones whose disks are being written.
     pub in_region: u32,
     /// When the first of those ends at the latest.
     pub first_ends: Option<Timestamp>,
-    /// As many writings were begun within an hour as may be; the oldest of them counts until then.
+    /// Until when the limit per hour is reached: then the oldest start no longer counts. `None`: it is not reached.
     pub hour_full_until: Option<Timestamp>,
-    /// As many machines were powered on within a minute as may be; the oldest of them counts until then.
+    /// Until when the limit per minute is reached: then the oldest start no longer counts. `None`: it is not reached.
     pub minute_full_until: Option<Timestamp>,
-    /// Its own part.
+    /// The machine's own part.
     pub own: Option<Slot>,
 }
 
@@ -70,14 +70,14 @@ const HOUR: f64 = 3600.0;
 const MINUTE: f64 = 60.0;
 const DISKS: &str = "destructive";
 const POWER_ON: &str = "power_on";
-/// Machines that are woken when one has ended: more than one ends at a time, and who is woken may not be able to go on.
+/// The number of machines to wake when a part becomes free: several may become free at once, and some machines may be unable to go on.
 const WOKEN: i64 = 8;
 
 fn exceeds(used: i64, limit: Option<u32>) -> bool {
     limit.is_some_and(|limit| used >= i64::from(limit))
 }
 
-/// Takes a step's part of the budget, or answers false.
+/// Takes a step's part of the budget. Returns false if the budget is used up.
 pub(crate) async fn take(
     tx: &mut Tx,
     machine: Uid,
@@ -85,7 +85,7 @@ pub(crate) async fn take(
     take: &Take<'_>,
 ) -> Result<bool, StoreError> {
     let machine = machine.get();
-    // What is counted next must not change before this transaction has ended.
+    // The counts below must not change before this transaction ends.
     sqlx::query!("select pg_advisory_xact_lock(5240, 3)").fetch_one(&mut **tx).await?;
     let (class, window, limit) = match take {
         Take::Disks { limits, .. } => (DISKS, HOUR, limits.per_hour),
@@ -130,10 +130,10 @@ pub(crate) async fn take(
 }
 
 impl Store {
-    /// How much of the fleet's budget is used, as a machine of a zone sees it.
+    /// The used part of the fleet's budget, from the view of a machine of a zone.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn fleet_use(
         &self,
         machine: MachineId,
@@ -149,7 +149,7 @@ impl Store {
             Ok::<_, StoreError>(Slot { attempt, since: timestamp(row.since_us)? })
         });
         let (in_zone, in_region, first_ends) = match limits {
-            // Nobody asks how many there are.
+            // Without these limits the counts are not needed.
             FleetLimits { per_zone: None, at_once: None, .. } => (0, 0, None),
             FleetLimits { .. } => self.writing(machine, zone).await?,
         };
@@ -163,7 +163,7 @@ impl Store {
         })
     }
 
-    /// How many other machines of a zone, and of the region, have their disks written, and when the first of those ends at the latest.
+    /// The other machines whose disks are being written, in the zone and in the region, and when the first of them ends at the latest.
     async fn writing(
         &self,
         machine: MachineId,
@@ -181,7 +181,7 @@ impl Store {
         Ok((count(row.zone), count(row.region), row.until_us.map(timestamp).transpose()?))
     }
 
-    /// Until when as many were begun within a window as may be; None while there is room.
+    /// Until when the limit of starts per window is reached; `None` if it is not reached.
     async fn full_until(
         &self,
         class: &str,
@@ -199,10 +199,10 @@ impl Store {
         oldest.fetch_optional(self.pool()).await?.map(timestamp).transpose()
     }
 
-    /// Notes that a machine waits for the fleet's budget, so that it is woken in its turn.
+    /// Puts a machine into the queue for the fleet's budget, so that it is woken in its turn.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn await_fleet(&self, machine: MachineId, zone: &str) -> Result<(), StoreError> {
         let insert = sqlx::query!(
             "insert into fleet_slot (machine, zone) values ($1, $2)
@@ -215,10 +215,10 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a machine's part of the fleet's budget back, and wakes those that have waited longest.
+    /// Returns a machine's part of the fleet's budget, and wakes the machines that have waited longest.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn leave_fleet(&self, machine: MachineId) -> Result<(), StoreError> {
         let delete = sqlx::query!("delete from fleet_slot where machine = $1", machine.get());
         let left = delete.execute(self.pool()).await?.rows_affected();

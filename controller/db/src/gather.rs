@@ -1,6 +1,6 @@
 //! Single objects, read several in one statement.
 //!
-//! Whoever asks while statements run is answered by a later one, which begins after it has asked: nobody is told what was so before.
+//! A request that arrives while a statement runs is answered by a later statement, so the answer is never older than the request.
 
 use crate::object::{Row, select_objects};
 use sqlx::PgPool;
@@ -8,16 +8,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-/// Statements at once.
+/// The number of statements that run at once.
 const READERS: usize = 2;
 
-/// Objects of one statement.
+/// The largest number of objects per statement.
 const MOST: usize = 64;
 
-/// Who may wait at once; others read for themselves.
+/// The largest number of waiting requests; further callers read by themselves.
 const QUEUE: usize = 1024;
 
-/// The readers' queue. They end with it.
+/// The queue of the reader tasks. They end when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Gather(mpsc::Sender<Wanted>);
 
@@ -38,8 +38,8 @@ impl Gather {
         Self(sender)
     }
 
-    /// The object's row, if there is one; `None` when the caller has to read for itself: there are too many, or the database
-    /// refused, and says to each why.
+    /// The object's row, if there is one. The outer `None`: the caller must read by itself, because the queue is full or the statement
+    /// failed; its own statement gets the error.
     pub(crate) async fn find(&self, kind: &str, name: &str) -> Option<Option<Row>> {
         let (answer, found) = oneshot::channel();
         self.0.try_send(Wanted { kind: kind.to_owned(), name: name.to_owned(), answer }).ok()?;
@@ -64,7 +64,7 @@ async fn read(pool: PgPool, queue: Arc<Mutex<mpsc::Receiver<Wanted>>>) {
         let rows: HashMap<_, _> =
             rows.into_iter().map(|row| ((row.kind.clone(), row.name.clone()), row)).collect();
         for Wanted { kind, name, answer } in wanted.drain(..) {
-            // Whoever has gone away needs no answer.
+            // An error means that the caller no longer waits.
             let _ = answer.send(rows.get(&(kind, name)).cloned());
         }
     }

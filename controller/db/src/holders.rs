@@ -1,17 +1,17 @@
-//! Who tokens stand for, remembered until anything may have changed.
+//! A cache of the holders of tokens, valid until something may have changed.
 //!
-//! What was found is good as long as nothing is committed: by this region, or by another one that says so. Should that word be lost,
-//! it is good for [`LONGEST`].
+//! An entry is valid as long as nothing is committed, by this region or by another one that notifies. If a notification is lost,
+//! it is valid for [`LONGEST`].
 
 use crate::Holder;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The longest that a token which was revoked through another region goes on being good here.
+/// The longest time for which a token that another region revoked is still valid here.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Tokens that are remembered at once.
+/// The largest number of entries.
 const MOST: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Holders(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
-    /// How often there had been word of a commit.
+    /// The count of commits at which the entries were read.
     commits: u64,
     by_hash: HashMap<[u8; 32], (Instant, Holder)>,
 }
@@ -29,14 +29,14 @@ impl Holders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who the token stands for, if that was found after so many commits, and not long ago.
+    /// The holder of the token, if it was read at this count of commits, and not long ago.
     pub(crate) fn get(&self, commits: u64, hash: &[u8; 32]) -> Option<Holder> {
         let remembered = self.lock();
         let (found, holder) = remembered.by_hash.get(hash).filter(|_| remembered.commits == commits)?;
         (found.elapsed() < LONGEST).then(|| holder.clone())
     }
 
-    /// Remembers what was asked for after so many commits.
+    /// Stores an entry that was read at this count of commits.
     pub(crate) fn put(&self, commits: u64, hash: [u8; 32], asked: Instant, holder: Holder) {
         let mut remembered = self.lock();
         if remembered.commits != commits || remembered.by_hash.len() >= MOST {
@@ -62,7 +62,7 @@ mod tests {
         holders.put(3, hash, now, holder("a"));
         assert_eq!(holders.get(3, &hash).map(|h| h.bearer.name).as_deref(), Some("a"));
         assert!(holders.get(4, &hash).is_none() && holders.get(3, &[8; 32]).is_none());
-        // What was asked for before the commit is not taken for what is so after it.
+        // An entry from before a commit is not used after it.
         holders.put(4, [8; 32], now, holder("b"));
         assert!(holders.get(3, &hash).is_none() && holders.get(4, &hash).is_none());
     }

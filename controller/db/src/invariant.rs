@@ -1,5 +1,5 @@
-//! What only one object can have: MACs, BMCs, people of an issuer, VLAN numbers, addresses, records, routes. Constraints of the
-//! database hold it; this module keeps the rows that the constraints see, and says in words who has what already.
+//! Values that only one object can have: MACs, BMCs, identities at an issuer, VLAN numbers, addresses, records, routes. Constraints
+//! of the database enforce this. This module keeps the rows for the constraints, and its errors name the object that has a value.
 
 mod bmc;
 mod disks;
@@ -19,12 +19,12 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// An object whose rows are to be written: its references are resolved.
+/// An object whose rows are to be written. Its references are resolved.
 pub(crate) struct Subject<'a> {
     pub(crate) kind: &'a str,
     pub(crate) uid: Uid,
     pub(crate) spec: &'a Value,
-    /// Whose rows are there.
+    /// The spec whose rows are stored.
     pub(crate) before: Option<&'a Value>,
     pub(crate) references: &'a BTreeMap<String, Uid>,
 }
@@ -35,15 +35,15 @@ impl Subject<'_> {
     }
 }
 
-/// Kinds whose rows rest on those of the kinds before them.
+/// Kinds whose rows depend on rows of the kinds before them.
 const ORDER: &[&str] = &["Vlan", "Subnet", "IpRange", "StaticRoute", "DnsRecord"];
 
-/// What became of the subjects' rows.
+/// The result of the subjects' writes.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// What stands against a subject; then nothing was written for that part.
+    /// The errors, by subject. The rows with errors were not written.
     pub(crate) errors: Vec<(Uid, FieldError)>,
-    /// The addresses of those that are one.
+    /// The address that each IpAddress got.
     pub(crate) assigned: BTreeMap<Uid, IpAddr>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     if !subnets.is_empty() {
         ipam::lock(tx, &subnets.into_iter().collect::<Vec<_>>()).await?;
     }
-    // Two objects of one batch may change places.
+    // Two objects of one batch may exchange values.
     let ranges = uids("IpRange", subjects);
     if !ranges.is_empty() {
         sqlx::query!("delete from ip_range where range = any($1)", &ranges).execute(&mut **tx).await?;
@@ -113,7 +113,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     Ok(found)
 }
 
-/// Ranges and addresses of subnets that were refused, or that a dry run cannot make: nothing can be said of them.
+/// Ranges and addresses whose subnet was refused, or does not exist in a dry run. They cannot be checked.
 async fn without_subnet(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<BTreeSet<Uid>, StoreError> {
     let inside = subjects.iter().filter(|subject| ["IpRange", "IpAddress"].contains(&subject.kind));
     let inside: Vec<_> =

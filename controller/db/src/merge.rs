@@ -1,4 +1,4 @@
-//! JSON merge patch (RFC 7396) on a text: what the patch does not name keeps every byte.
+//! JSON merge patch (RFC 7396) on a text. Values that the patch does not name keep every byte.
 
 use crate::splice::{SpliceError, Text};
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Applies `patch` to an object. A null removes its member, unless `stays(pointer)`: then the member becomes null.
 ///
 /// # Errors
-/// The text is not JSON.
+/// Fails if the text is not JSON.
 pub fn merge(
     text: &Text,
     patch: &Map<String, Value>,
@@ -30,14 +30,14 @@ pub fn merge(
     Text::parse(merged)
 }
 
-/// What to put in place of which bytes.
+/// The edits of a text: each replaces a range of bytes.
 struct Edits<'a> {
     text: &'a Text,
     stays: &'a dyn Fn(&str) -> bool,
     found: Vec<(Range<usize>, String)>,
 }
 
-/// Where a member stands: from its name to its value's end.
+/// The position of a member: from its name to its value's end.
 #[derive(Clone, Copy)]
 struct Member {
     start: usize,
@@ -46,7 +46,7 @@ struct Member {
 }
 
 impl Edits<'_> {
-    /// One object of the text. `None`: the text is not what was parsed.
+    /// Patches one object of the text. `None`: the text is not the one that was parsed.
     fn object(
         &mut self,
         pointer: &str,
@@ -98,7 +98,7 @@ impl Edits<'_> {
     }
 }
 
-/// What a patch makes of something that was no object.
+/// The value of a patch in place of one that was no object (RFC 7396 §2): members with null are left out.
 fn without_nulls(new: &Value) -> Value {
     match new {
         Value::Object(map) => {
@@ -152,7 +152,7 @@ mod tests {
         );
     }
 
-    /// RFC 7396 §2, word for word.
+    /// The pseudocode of RFC 7396 §2, literally.
     fn by_the_book(target: &Value, patch: &Value) -> Value {
         let Value::Object(patch) = patch else { return patch.clone() };
         let mut target = target.as_object().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The store as it would be, were some objects otherwise: for plans of what is only tried.
+//! Supposed states of objects: a dry run plans as if some objects were different.
 
 use crate::Store;
 use crate::object::Object;
@@ -7,12 +7,12 @@ use basalt_api::values::Uid;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Objects as they would be; those that would be gone are `None`.
+/// Objects in their supposed states; `None` for objects that would be deleted.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay(HashMap<String, BTreeMap<Uid, Option<Object>>>);
 
 impl Overlay {
-    /// What a batch that was only tried would have made of the objects in it. Those that would stay as they are are not in it.
+    /// The states that a batch in a dry run would give its objects. Objects without a change are left out.
     #[must_use]
     pub fn of(written: &Written) -> Self {
         let changed = written.stored.iter().filter(|it| it.created || it.changed || it.relabelled);
@@ -26,12 +26,12 @@ impl Overlay {
         Self(by_kind)
     }
 
-    /// Of which there are some.
+    /// The kinds of the objects.
     pub fn kinds(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// One object, as it would be, or gone.
+    /// One object in its supposed state; with `gone`, as if it were deleted.
     #[must_use]
     pub fn one(object: &Object, gone: bool) -> Self {
         let supposed = (!gone).then(|| object.clone());
@@ -44,8 +44,8 @@ impl Overlay {
 }
 
 impl Store {
-    /// The same store, which reads single objects by their uids, and all objects of a kind, as they would be. Whatever
-    /// else it reads, and all that it writes, knows nothing of this.
+    /// The same store with supposed states. They apply to reads of single objects by uid, and to reads of all objects of a kind. Other
+    /// reads and all writes ignore them.
     #[must_use]
     pub fn supposing(&self, overlay: Arc<Overlay>) -> Self {
         let mut supposing = self.clone();
@@ -53,13 +53,13 @@ impl Store {
         supposing
     }
 
-    /// How an object would be; `None` outside where nothing is supposed of it, and inside where it would be gone.
+    /// The supposed state of an object. `None`: nothing is supposed of it; `Some(None)`: it would be deleted.
     #[must_use]
     pub fn supposed(&self, uid: Uid) -> Option<Option<&Object>> {
         self.overlay.as_ref()?.get(uid).map(Option::as_ref)
     }
 
-    /// Replaces objects of a kind by what they would be.
+    /// Replaces objects of a kind by their supposed states.
     pub(crate) fn suppose(&self, kind: &str, objects: &mut Vec<Object>) {
         let Some(supposed) = self.overlay.as_ref().and_then(|overlay| overlay.0.get(kind)) else { return };
         objects.retain(|object| !supposed.contains_key(&object.uid));

@@ -1,22 +1,22 @@
 //! Passwords of people: argon2id hashes (RFC 9106, its second recommended cost: 19 MiB, two passes).
 //!
-//! A password is a secret that nobody ever needs in the clear, so what is sealed in its place is its hash. Everything else is as
-//! for other secrets: the same password again keeps its revision, and reads show the read form.
+//! Nobody needs a password in the clear, so its hash is sealed in its place. Otherwise passwords are like other secrets: the same
+//! password again keeps its revision, and reads return the read form.
 
 use crate::StoreError;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
 use zeroize::Zeroizing;
 
-/// Secrets that are hashed: kind and pointer.
+/// The secrets that are hashed, by kind and pointer.
 const HASHED: [(&str, &str); 1] = [("User", "/password")];
 
-/// Whether specs of this kind have such secrets.
+/// True if specs of this kind have hashed secrets.
 pub(crate) fn has_hashed(kind: &str) -> bool {
     HASHED.iter().any(|(hashed, _)| *hashed == kind)
 }
 
-/// Whether a secret is kept as its hash.
+/// True if this secret is stored as its hash.
 pub(crate) fn is_hashed(kind: &str, pointer: &str) -> bool {
     HASHED.contains(&(kind, pointer))
 }
@@ -25,10 +25,10 @@ fn argon2id() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
 }
 
-/// The hash of a password with a salt of its own, as a PHC string.
+/// The hash of a password with a new salt, as a PHC string.
 ///
 /// # Errors
-/// The system has no randomness.
+/// Fails if the system gives no random bytes.
 pub fn hash_password(plain: &[u8]) -> Result<Zeroizing<String>, StoreError> {
     let failed =
         |what: &dyn std::fmt::Display| StoreError::Corrupt(format!("a password cannot be hashed: {what}"));
@@ -39,7 +39,7 @@ pub fn hash_password(plain: &[u8]) -> Result<Zeroizing<String>, StoreError> {
     Ok(Zeroizing::new(hash.to_string()))
 }
 
-/// Whether a password is the one that `hash` was made of. Takes tens of milliseconds of a processor, whatever the answer.
+/// True if `hash` was made from this password. The check takes tens of milliseconds of CPU time, whatever the result.
 #[must_use]
 pub fn verify_password(plain: &[u8], hash: &str) -> bool {
     PasswordHash::new(hash).is_ok_and(|hash| argon2id().verify_password(plain, &hash).is_ok())

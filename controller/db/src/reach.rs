@@ -1,4 +1,4 @@
-//! Whether who asks may write an object, by the pool that it is of: looked at in the transaction that writes it.
+//! Checks that the caller may write an object of its pool, in the transaction that writes the object.
 
 use crate::object::Row;
 use crate::store::Tx;
@@ -15,7 +15,7 @@ pub(crate) type Pools = HashMap<Uuid, Option<String>>;
 /// A kind and a name.
 pub type Named = (String, String);
 
-/// Of which pools these objects are, as the transaction has them.
+/// The pools of these objects, as this transaction sees them.
 pub(crate) async fn pools(tx: &mut Tx, objects: &[Uuid]) -> Result<Pools, StoreError> {
     let rows = sqlx::query!(
         "select uid, object_pool(kind, uid, spec) as pool from object where uid = any($1)",
@@ -25,10 +25,10 @@ pub(crate) async fn pools(tx: &mut Tx, objects: &[Uuid]) -> Result<Pools, StoreE
 }
 
 impl Store {
-    /// Of which pools these objects are; of one that is gone nothing is said.
+    /// The pools of these objects. Deleted objects are left out.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn pools_of(&self, objects: &[Uid]) -> Result<HashMap<Uid, Option<String>>, StoreError> {
         if objects.is_empty() {
             return Ok(HashMap::new());
@@ -41,7 +41,7 @@ impl Store {
     /// The pools of the objects of these kinds and names. A name that no object has is left out.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn pools_of_named(
         &self,
         named: &BTreeSet<Named>,
@@ -60,7 +60,7 @@ impl Store {
         Ok(rows.into_iter().map(|row| ((row.kind, row.name), row.pool)).collect())
     }
 
-    /// Refuses what the judge does not let a locked object undergo.
+    /// Refuses a change of a locked object that the judge does not allow.
     pub(crate) async fn within_reach(
         &self,
         tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! Renaming: references are uids, so the referring specs only read differently.
+//! Renaming. References are uids, so the specs that refer to the object only show another name.
 
 use crate::object::{self, Key, Object, Referrer, Row, select_objects};
 use crate::splice::Text;
@@ -7,33 +7,33 @@ use crate::write::{Judge, NoJudge};
 use crate::{Store, StoreError, audit, change, reach};
 use basalt_api::values::Uid;
 
-/// What a rename came to, or in a dry run would.
+/// The result of a rename; of a dry run, the result that it would have.
 #[derive(Clone, Debug)]
 pub struct Renamed {
     /// The object under its new name.
     pub object: Object,
     /// Its name before.
     pub from: String,
-    /// What is renamed with it.
+    /// The objects that are renamed with it.
     pub namesakes: Vec<Namesake>,
-    /// Whose specs read the new names.
+    /// The objects whose specs show the new names.
     pub referrers: Vec<Referrer>,
 }
 
-/// An object that is called after another one.
+/// An object whose name follows that of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namesake {
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Its name before.
+    /// The object's former name.
     pub from: String,
-    /// Its name now.
+    /// The object's new name.
     pub to: String,
 }
 
 impl Store {
-    /// Gives an object another name. Specs that refer to it read the new name from now on; neither their generation nor its own
-    /// changes, because nothing that they declare does. The VLANs of a renamed fabric are renamed with it.
+    /// Gives an object another name. Specs that refer to the object show the new name. No generation changes, because no declaration
+    /// changes. The VLANs of a renamed fabric are renamed too.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `Deleting`, or the database.
@@ -41,7 +41,7 @@ impl Store {
         Ok(self.rename_judged(kind, key, to, (false, &NoJudge)).await?.object)
     }
 
-    /// The same, where something may stand against it; or only tried: then everything is done, and rolled back.
+    /// Like [`Store::rename`], with the caller's rules. A dry run does the same and rolls it back.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `Deleting`, `Refused`, or the database.
@@ -86,7 +86,7 @@ impl Store {
         Ok(Renamed { object: row.object()?, from, namesakes, referrers })
     }
 
-    /// Renames one object and rewrites who refers to it; the renames that follow from it come back.
+    /// Renames one object and rewrites the specs that refer to it. Returns the renames that follow from it.
     async fn rename_one(
         &self,
         tx: &mut Tx,

@@ -1,8 +1,8 @@
-//! Another seal key: everything that is sealed, opened with the old key and sealed with the new one, in one transaction.
+//! Rotates the seal key: all sealed data is opened with the old key and sealed with the new one, in one transaction.
 //!
-//! Regions that run do not seal with the old key behind our back: before a region seals anything it looks at `seal_check` under
-//! a lock that this transaction excludes ([`Store::hold_seal`](crate::Store)), and a check that is not the one it started with
-//! stops it. So a rotation that was committed is complete, and one that was not has changed nothing.
+//! A running region does not seal with the old key afterwards. Before it seals, a region reads `seal_check` under a lock that this
+//! transaction excludes ([`Store::hold_seal`](crate::Store)). If the check is not the one from its start, the region stops.
+//! So a committed rotation is complete, and one that was not committed has changed nothing.
 
 use crate::StoreError;
 use crate::bmc_account;
@@ -17,36 +17,36 @@ use crate::stranger;
 use basalt_api::values::{Attempt, Uid};
 use sqlx::{Connection, PgConnection};
 
-/// Rows read at once. Concerns, which are large, are read one by one.
+/// The number of rows per read. Concerns are large, and are read one by one.
 const PAGE: i64 = 500;
 
-/// What became of a rotation.
+/// The result of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotated {
-    /// So many texts are sealed with the new key.
+    /// This many texts are sealed with the new key.
     Now(u64),
-    /// They were already.
+    /// They were sealed with the new key already.
     Before,
 }
 
-/// Why nothing was changed.
+/// The reason why nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RotateError {
-    /// Neither key opens what is sealed.
+    /// Neither key opens the sealed data.
     #[error("the secrets are sealed with neither key")]
     OtherKey,
-    /// Regions work on the database.
+    /// Regions are running on the database.
     #[error("regions still work on this database ({})", .0.join(", "))]
     Alive(Vec<String>),
-    /// A newer version may have sealed what this one does not know.
+    /// The database is of a newer version, which may have sealed data unknown to this one.
     #[error("the database has the schema {theirs}, and this program knows {ours}")]
     Newer {
-        /// Of the database.
+        /// The schema of the database.
         theirs: i64,
-        /// Of this program.
+        /// The newest schema that this program knows.
         ours: i64,
     },
-    /// The database, or something that cannot be opened.
+    /// The database failed, or a text cannot be opened.
     #[error("the secrets cannot be sealed anew")]
     Store(#[from] StoreError),
 }
@@ -57,11 +57,11 @@ impl From<sqlx::Error> for RotateError {
     }
 }
 
-/// Replaces `old` by `new`. `ourselves` is a region process that is known to be gone, whatever the database says. Before the
-/// transaction is committed `sealed` is called.
+/// Replaces `old` by `new`. `ourselves` is a region process that is known to have ended, although the database may list it. `sealed`
+/// is called before the transaction is committed.
 ///
 /// # Errors
-/// [`RotateError`]; nothing has changed then.
+/// [`RotateError`]: nothing has changed.
 pub async fn rotate(
     url: &str,
     (old, new): (&SealKey, &SealKey),
@@ -75,7 +75,7 @@ pub async fn rotate(
     if theirs > ours {
         return Err(RotateError::Newer { theirs, ours });
     }
-    // From here on nobody seals anything, and a region that starts waits.
+    // From here on no region seals, and a region that starts waits.
     let check = sqlx::query_scalar!("select seal_check from region_meta for update");
     match check.fetch_one(&mut *tx).await? {
         Some(check) if opens(new, &check) => return Ok(Rotated::Before),
@@ -90,7 +90,7 @@ pub async fn rotate(
     let mut count = keys.secrets(&mut tx).await?;
     count += keys.attempts(&mut tx).await?;
     count += keys.concerns(&mut tx).await?;
-    // Copies of what is counted already.
+    // Entries are copies of texts that are counted already.
     keys.entries(&mut tx).await?;
     count += keys.authority(&mut tx).await?;
     count += keys.strangers(&mut tx).await?;
@@ -108,7 +108,7 @@ struct Keys<'a> {
     new: &'a SealKey,
 }
 
-/// One method for each table with something sealed in it.
+/// One method per table with sealed data.
 impl Keys<'_> {
     fn again(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
         self.new.seal(place, &self.old.open(place, sealed)?)

@@ -1,8 +1,8 @@
-//! Runs of clients, and the creations that nobody has confirmed yet.
+//! Runs of clients, and creations that no client has confirmed yet.
 //!
-//! A client that dies between a creation and its own record of it leaves an object that it does not know of. So a creation is
-//! *unconfirmed* until a client says that it keeps the object. Another run takes an unconfirmed creation up, as if it were its
-//! own, when all of this is so:
+//! A client may die after a creation and before it records the new object. Then it does not know of the object. So a creation is
+//! *unconfirmed* until a client reports that it keeps the object. Another run adopts an unconfirmed creation as its own if all of
+//! these conditions hold:
 //!
 //! | condition | why |
 //! | --- | --- |
@@ -19,31 +19,31 @@ use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// A run that was not renewed for so long has been cut off.
+/// A run that was not renewed for this long has been cut off.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// A run, and the account that it acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The client chose it.
+    /// The run's id, which the client chose.
     pub id: RunId,
-    /// The user or token.
+    /// The user or token for which the run acts.
     pub account: String,
 }
 
-/// An unconfirmed creation, as the run sees it that would take it up.
+/// An unconfirmed creation, from the view of the run that wants to adopt it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unconfirmed {
-    /// Seconds until it may be taken up, unless its run is renewed.
+    /// Seconds until the run may adopt it, unless its own run is renewed.
     pub(crate) free_in: u32,
 }
 
 impl Store {
-    /// Renews the run or ends it, and confirms creations, of whichever run. A run that has created nothing is not known, and is
-    /// left alone.
+    /// Renews the run or ends it, and confirms creations of any run. A run that has created nothing is not stored, and nothing is done
+    /// for it.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn report_run(&self, run: &Run, confirms: &[Uid], ends: bool) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         sqlx::query!(
@@ -71,7 +71,7 @@ impl Store {
         Ok(())
     }
 
-    /// Those of the objects whose creation may be taken up by this store's run, by their uids; `puts` and `olds` belong together.
+    /// The objects whose creation this store's run may adopt, by uid. `puts` and `olds` have the same order.
     pub(crate) async fn unconfirmed(
         &self,
         tx: &mut Tx,
@@ -99,7 +99,7 @@ impl Store {
         Ok(rows.into_iter().map(|row| (row.object, seen(row.free_in))).collect())
     }
 
-    /// Notes that this store's run has created these objects or has taken them up, if it is a run's.
+    /// Notes that this store's run has created or adopted these objects. Does nothing for a store without a run.
     pub(crate) async fn created_in_run(&self, tx: &mut Tx, uids: &[Uuid]) -> Result<(), StoreError> {
         let Some(run) = self.run().filter(|_| !uids.is_empty()) else { return Ok(()) };
         // An existing row of the run is not written, so creations of one run do not wait for each other.

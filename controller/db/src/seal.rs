@@ -7,7 +7,7 @@ use basalt_api::values::Uid;
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// Seals and opens. The same key on all regions of one database.
+/// The key that seals and opens secrets. All regions of one database have the same.
 pub struct SealKey {
     cipher: RandomizedNonceKey,
     marks: hmac::Key,
@@ -15,9 +15,9 @@ pub struct SealKey {
     bmc_setup: hmac::Key,
 }
 
-/// What the key for marks is derived under.
+/// The label from which the key for marks is derived.
 const MARKS: &[u8] = b"basalt marks of plans";
-/// What the key of the provider's registry is derived under.
+/// The label from which the key of the provider's registry is derived.
 const REGISTRY: &[u8] = b"basalt registry of the provider";
 /// The label of the key from which the keys for passwords of BMCs are derived.
 const BMC_SETUP: &[u8] = b"basalt passwords of BMCs";
@@ -34,10 +34,10 @@ impl fmt::Debug for SealKey {
 pub struct BadSealKey(pub usize);
 
 impl SealKey {
-    /// From 32 random bytes.
+    /// Makes a key from 32 random bytes.
     ///
     /// # Errors
-    /// Another length.
+    /// Fails if there are not 32 bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, BadSealKey> {
         let cipher = RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| BadSealKey(bytes.len()))?;
         let source = hmac::Key::new(hmac::HMAC_SHA256, bytes);
@@ -48,10 +48,10 @@ impl SealKey {
         Ok(Self { cipher, marks, registry, bmc_setup })
     }
 
-    /// A new key's bytes.
+    /// Generates the bytes of a new key.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// Fails if the system gives no random bytes.
     pub fn generate() -> Result<Zeroizing<[u8; 32]>, StoreError> {
         let mut bytes = Zeroizing::new([0; 32]);
         aws_lc_rs::rand::fill(bytes.as_mut_slice())
@@ -59,26 +59,26 @@ impl SealKey {
         Ok(bytes)
     }
 
-    /// Tells texts apart without telling anything of them to whoever does not have the key.
+    /// A keyed digest. It tells texts apart; without the key, it reveals nothing about them.
     pub(crate) fn mark(&self, text: &[u8]) -> [u8; 32] {
         let mut mark = [0; 32];
         mark.copy_from_slice(hmac::sign(&self.marks, text).as_ref());
         mark
     }
 
-    /// The seed of the key that the provider's registry signs with.
+    /// The seed of the key with which the provider's registry signs.
     pub(crate) fn registry(&self) -> &[u8; 32] {
         &self.registry
     }
 
-    /// A private key of X25519, of its own for each text.
+    /// An X25519 private key; each text gives another one.
     pub(crate) fn bmc_setup(&self, text: &[u8]) -> Zeroizing<[u8; 32]> {
         let mut key = Zeroizing::new([0; 32]);
         key.copy_from_slice(hmac::sign(&self.bmc_setup, text).as_ref());
         key
     }
 
-    /// nonce || ciphertext || tag. `place` is authenticated with it, so that a sealed text cannot be moved elsewhere.
+    /// Returns nonce || ciphertext || tag. The place is authenticated too: a sealed text cannot be used at another place.
     pub(crate) fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Result<Vec<u8>, StoreError> {
         let mut body = plaintext.to_vec();
         let nonce = self
@@ -104,7 +104,7 @@ impl SealKey {
     }
 }
 
-/// Where a sealed text belongs.
+/// The place of a sealed text: its object, and the pointer in it.
 pub(crate) struct Place<'a> {
     pub(crate) object: Uid,
     pub(crate) pointer: &'a str,

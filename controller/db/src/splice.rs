@@ -1,4 +1,4 @@
-//! Changing one value inside a JSON text without touching any other byte of it.
+//! Changes one value inside a JSON text and keeps every other byte.
 //!
 //! Specs are stored as they were declared. Two things must still change in place: a secret becomes its read form, and
 //! a reference follows a rename.
@@ -6,30 +6,30 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Objects and arrays inside one another, at most.
+/// The largest depth of nested objects and arrays.
 const MAX_DEPTH: usize = 64;
-/// Bytes of all pointers together that a text from outside may have, for each of its bytes, and beside these. The pointer of a value
-/// repeats the names of all around it: without a bound, a name of 1 MB around 500,000 numbers takes 500 GB.
+/// The limit of all pointers' lengths together, for a text from outside: so many bytes per byte of the text, and so many more. The
+/// pointer of a value repeats the names around it: without a limit, a name of 1 MB around 500,000 numbers takes 500 GB.
 const POINTERS: (usize, usize) = (16, 4096);
 
-/// Why a text cannot be indexed.
+/// The reason why a text cannot be indexed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpliceError {
-    /// A member stands twice in one object.
+    /// An object has the same member twice.
     #[error("{0} stands twice")]
     Duplicate(String),
-    /// Deeper than 64 levels.
+    /// The text is nested deeper than 64 levels.
     #[error("{0} is nested too deeply")]
     TooDeep(String),
     /// Too many values have too long names around them.
     #[error("the names around the values in {0} are too long in all")]
     TooLong(String),
-    /// Not JSON.
+    /// The text is not JSON.
     #[error("not JSON at byte {0}")]
     Syntax(usize),
 }
 
-/// A JSON text and where each of its values stands.
+/// A JSON text with the position of each of its values.
 #[derive(Clone, Debug)]
 pub struct Text {
     text: String,
@@ -37,18 +37,18 @@ pub struct Text {
 }
 
 impl Text {
-    /// Indexes a text of our own, or one that was [received](Self::received) before.
+    /// Indexes a text of this program, or one that was [received](Self::received) before.
     ///
     /// # Errors
-    /// Not JSON, a member that stands twice, or too deep.
+    /// Fails if the text is not JSON, has a member twice, or is nested too deeply.
     pub fn parse(text: impl Into<String>) -> Result<Self, SpliceError> {
         Self::within(text.into(), usize::MAX)
     }
 
-    /// Indexes a text from outside, in memory that its length bounds.
+    /// Indexes a text from outside. The memory for it is limited by its length.
     ///
     /// # Errors
-    /// The same, or too long names around too many values.
+    /// Like [`Self::parse`]; fails too if the names around the values are too long in all.
     pub fn received(text: impl Into<String>) -> Result<Self, SpliceError> {
         let (text, (each, beside)) = (text.into(), POINTERS);
         let room = text.len().saturating_mul(each).saturating_add(beside);
@@ -78,20 +78,20 @@ impl Text {
         self.text.get(self.spans.get(pointer)?.clone())
     }
 
-    /// Where the value at `pointer` stands.
+    /// The position of the value at `pointer`.
     pub(crate) fn span(&self, pointer: &str) -> Option<Range<usize>> {
         self.spans.get(pointer).cloned()
     }
 
-    /// Every pointer that is there.
+    /// All pointers of the text.
     pub fn pointers(&self) -> impl Iterator<Item = &str> {
         self.spans.keys().map(String::as_str)
     }
 
-    /// Replaces the value at `pointer`; adds it to its object when it is not there. Without that object nothing changes.
+    /// Replaces the value at `pointer`, or adds it to its object. If there is no such object, nothing changes.
     ///
     /// # Errors
-    /// `json` is not JSON.
+    /// Fails if `json` is not JSON.
     pub fn set(self, pointer: &str, json: &str) -> Result<Self, SpliceError> {
         if let Some(span) = self.spans.get(pointer) {
             let (before, after) = (self.text.get(..span.start), self.text.get(span.end..));
@@ -118,7 +118,7 @@ struct Scan<'a> {
     text: &'a str,
     at: usize,
     spans: BTreeMap<String, Range<usize>>,
-    /// Bytes that further pointers may have.
+    /// The number of bytes that further pointers may have.
     room: usize,
 }
 
@@ -142,7 +142,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Steps over a comma, or the closing byte; says whether it was the end.
+    /// Steps over a comma or the closing byte. Returns true at the closing byte.
     fn ends(&mut self, close: u8) -> Result<bool, SpliceError> {
         self.space();
         match self.peek() {

@@ -1,4 +1,4 @@
-//! A database per test: one cluster per test process, one template, a copy of it for each test; and [`churn`], and a [`clock`] to move.
+//! A database per test: one cluster per test process, one template, and a copy of it for each test; also [`churn`], and a [`clock`].
 
 pub mod churn;
 pub mod clock;
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a server that nobody will miss need not do.
+/// Settings of a server whose data may be lost.
 const CARELESS: [(&str, &str); 5] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),
@@ -23,8 +23,8 @@ const CARELESS: [(&str, &str); 5] = [
 
 struct Shared {
     cluster: Cluster,
-    /// Its standard input closes when this process ends, however it ends; then it removes the cluster. In a process group of its
-    /// own, it outlives who is killed with its whole group.
+    /// A shell that removes the cluster when its standard input closes: when this process ends in any way. The shell has its own
+    /// process group, to survive a kill of this process's group.
     _undertaker: Child,
     numbers: AtomicU32,
     creating: tokio::sync::Mutex<()>,
@@ -40,7 +40,7 @@ pub async fn database() -> String {
     copy_of("basalt").await
 }
 
-/// The URL of a fresh database that nobody has migrated yet.
+/// The URL of a fresh database without migrations.
 ///
 /// # Panics
 /// This host cannot run PostgreSQL.
@@ -50,7 +50,7 @@ pub async fn empty_database() -> String {
 
 async fn copy_of(template: &str) -> String {
     if SHARED.get().is_none() {
-        // The cluster's supervisor lives on a runtime of its own: a test's ends with the test.
+        // The cluster's supervisor has its own runtime, because a test's runtime ends with the test.
         static STARTED: OnceLock<()> = OnceLock::new();
         tokio::task::spawn_blocking(|| STARTED.get_or_init(start)).await.expect("the cluster starts");
     }

@@ -1,15 +1,15 @@
-//! The account that PostgreSQL runs as: it refuses to run as root.
+//! The account that PostgreSQL runs as. PostgreSQL refuses to run as root.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Taken in this order, where no account is named.
+/// The accounts to try, in this order, if none is named.
 const USUAL: [&str; 2] = ["basalt", "postgres"];
 
 /// An account of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Its name.
+    /// The account's name.
     pub name: String,
     /// Its user id.
     pub uid: u32,
@@ -17,41 +17,41 @@ pub struct Account {
     pub gid: u32,
 }
 
-/// Why PostgreSQL cannot run as an account.
+/// The reason why PostgreSQL cannot run as an account.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// There is none.
+    /// The account does not exist.
     #[error(
         "PostgreSQL does not run as root, and this host has no account {wanted}; \
          make one: useradd --system --no-create-home --shell /usr/sbin/nologin basalt"
     )]
     Missing {
-        /// The names looked for.
+        /// The names that were tried.
         wanted: String,
     },
-    /// An account was named, and we cannot become it.
+    /// An account was named, but only root can change to it.
     #[error("only root can run PostgreSQL as another account; leave out the setting postgres-user ({0:?})")]
     NotRoot(String),
-    /// A directory on the way is closed to it.
+    /// The account may not enter a directory on the path.
     #[error("account {account:?} cannot enter {path}, which is on the way to the data directory; chmod o+x {path}, or choose another --data-dir", path = path.display())]
     Closed {
-        /// The account.
+        /// The account's name.
         account: String,
-        /// The directory.
+        /// The closed directory.
         path: PathBuf,
     },
-    /// A directory on the way cannot be looked at.
+    /// A directory on the path cannot be inspected.
     #[error("cannot look at {path}", path = path.display())]
     Unknown {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
 }
 
 impl Account {
-    /// The account to become: none when we are not root.
+    /// The account to change to; `None` if this process is not root.
     pub(crate) fn choose(wanted: Option<&str>) -> Result<Option<Self>, AccountError> {
         if !rustix::process::geteuid().is_root() {
             return match wanted {
@@ -67,7 +67,7 @@ impl Account {
         }
     }
 
-    /// Whether the account can get to `dir`.
+    /// Checks that the account can enter every directory on the path to `dir`.
     pub(crate) fn can_reach(&self, dir: &Path) -> Result<(), AccountError> {
         for path in dir.ancestors().collect::<Vec<_>>().into_iter().rev() {
             let meta = std::fs::metadata(path)
@@ -85,7 +85,7 @@ impl Account {
     }
 }
 
-/// From the text of /etc/passwd.
+/// Finds an account in the text of /etc/passwd.
 fn find(passwd: &str, name: &str) -> Option<Account> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -96,7 +96,7 @@ fn find(passwd: &str, name: &str) -> Option<Account> {
     })
 }
 
-/// The child becomes the account, in a process group of its own: a ctrl-C at the region's terminal is not for it.
+/// Runs the child as the account, in its own process group: a ctrl-C at the region's terminal does not reach it.
 pub(crate) fn run_as(command: &mut tokio::process::Command, account: Option<&Account>) {
     command.process_group(0);
     if let Some(account) = account {

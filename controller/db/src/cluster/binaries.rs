@@ -2,52 +2,52 @@
 
 use std::path::{Path, PathBuf};
 
-/// Oldest major version with what our SQL needs.
+/// The oldest major version that has the SQL features in use.
 const OLDEST: u32 = 15;
 
 /// `initdb` and `postgres` of one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binaries {
-    /// Where they are.
+    /// The directory of the programs.
     pub bin: PathBuf,
     /// The major version.
     pub major: u32,
 }
 
-/// Why there are no fitting binaries.
+/// The reason why no binaries fit.
 #[derive(Debug, thiserror::Error)]
 pub enum BinariesError {
-    /// None at all.
+    /// The host has no PostgreSQL, or only older versions.
     #[error(
         "this host has no PostgreSQL {OLDEST} or newer (looked in PATH and /usr/lib/postgresql/*/bin); \
          install it (apt-get install postgresql), or give --database-url"
     )]
     None,
-    /// Others than the cluster needs.
+    /// The host has other versions than the cluster needs.
     #[error(
         "{data} was made by PostgreSQL {cluster}, and this host has {host}; install PostgreSQL {cluster}, \
          or move the cluster with pg_upgrade while the region is stopped", data = data.display()
     )]
     OtherMajor {
-        /// The cluster.
+        /// The directory of the cluster.
         data: PathBuf,
-        /// Its version.
+        /// The major version that made the cluster.
         cluster: u32,
-        /// What the host has.
+        /// The major versions on the host.
         host: String,
     },
-    /// The cluster does not say its version.
+    /// The cluster has no readable version.
     #[error("{path} does not name a version of PostgreSQL; if {dir} is no cluster, move it away", path = path.display(), dir = dir.display())]
     BadVersion {
-        /// The file.
+        /// The version file.
         path: PathBuf,
-        /// Its directory.
+        /// The directory of the version file.
         dir: PathBuf,
     },
 }
 
 impl Binaries {
-    /// Those that fit the cluster in `data`; the newest where there is no cluster yet.
+    /// The binaries that fit the cluster in `data`; the newest if there is no cluster yet.
     pub(crate) fn find(data: &Path) -> Result<Self, BinariesError> {
         let found: Vec<Self> = candidates().into_iter().filter_map(|bin| Self::at(&bin)).collect();
         let file = data.join("PG_VERSION");
@@ -71,7 +71,7 @@ impl Binaries {
     }
 
     fn at(bin: &Path) -> Option<Self> {
-        // A link in PATH: its siblings are where it points.
+        // An entry in PATH may be a link: `initdb` is beside its target.
         let postgres = bin.join("postgres").canonicalize().ok()?;
         let bin = postgres.parent()?.to_owned();
         bin.join("initdb").exists().then_some(())?;

@@ -1,6 +1,6 @@
 //! Addresses that clients declare: IpAddress, and a Subnet's gateway.
 //!
-//! What the objects of a batch had is taken away first and then given anew, so that two of them may change places.
+//! The addresses of a batch's objects are released first and then given again, so that two objects may exchange addresses.
 
 use super::fit::{self, Place};
 use super::{GATEWAY, STATIC, parse};
@@ -13,29 +13,29 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use uuid::Uuid;
 
-/// What the IpAddresses of a batch had before it.
+/// The addresses that the IpAddresses of a batch had before it, by object.
 pub(crate) type Had = BTreeMap<Uuid, String>;
 
-/// What became of the IpAddresses of a batch.
+/// The result for the IpAddresses of a batch.
 #[derive(Default)]
 pub(crate) struct Given {
     pub(crate) errors: Vec<(Uid, FieldError)>,
-    /// By object, the address that it has.
+    /// The address of each object.
     pub(crate) assigned: BTreeMap<Uid, IpAddr>,
 }
 
-/// One IpAddress.
+/// The declaration of one IpAddress.
 struct Wish {
     owner: Uuid,
     subnet: Uuid,
-    /// The one declared, or the one it had.
+    /// The declared address, or the former one.
     address: Option<String>,
     mac: Option<String>,
     duid: Option<Duid>,
     hostname: Option<String>,
 }
 
-/// Takes the addresses of these IpAddresses away; `write` gives them back.
+/// Releases the addresses of these IpAddresses; `write` gives them back.
 pub(crate) async fn release(tx: &mut Tx, owners: &[Uuid]) -> Result<Had, StoreError> {
     if owners.is_empty() {
         return Ok(Had::new());
@@ -48,7 +48,7 @@ pub(crate) async fn release(tx: &mut Tx, owners: &[Uuid]) -> Result<Had, StoreEr
     Ok(gone.fetch_all(&mut **tx).await?.into_iter().map(|row| (row.owner, row.address)).collect())
 }
 
-/// Takes the gateways of these subnets away; [`gateway`] gives them back.
+/// Releases the gateways of these subnets; [`gateway`] gives them back.
 pub(crate) async fn release_gateways(tx: &mut Tx, subnets: &[Uuid]) -> Result<(), StoreError> {
     if !subnets.is_empty() {
         let delete =
@@ -58,7 +58,7 @@ pub(crate) async fn release_gateways(tx: &mut Tx, subnets: &[Uuid]) -> Result<()
     Ok(())
 }
 
-/// Makes a subnet the owner of its gateway's address, where the gateway is in the subnet: a link-local one belongs to nobody.
+/// Makes a subnet the owner of its gateway's address, if that is in the subnet. A link-local gateway has no owner.
 pub(crate) async fn gateway(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {
     let subnet = subject.uid.get();
     let Some(gateway) = subject.text("/gateway") else { return Ok(Vec::new()) };
@@ -87,11 +87,11 @@ pub(crate) async fn gateway(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fi
     Ok(Vec::new())
 }
 
-/// Gives IpAddresses what they declare: an address by name, the one they had, or the next free one.
+/// Gives IpAddresses their addresses: the declared one, the former one, or the next free one.
 pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> Result<Given, StoreError> {
     let mut given = Given::default();
     let (mut placed, mut anywhere) = (Vec::new(), BTreeMap::<Uuid, Vec<Wish>>::new());
-    // Who has an address already keeps it against those who name it.
+    // An IpAddress without a declared address keeps its former one, even if another object of the batch declares that address.
     let keeps = |subject: &&&Subject<'_>| subject.text("/address").is_none();
     for subject in subjects.iter().filter(keeps).chain(subjects.iter().filter(|s| !keeps(s))) {
         let Some(subnet) = subject.references.get("/subnet") else { continue };
@@ -122,7 +122,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
     let racks = fit::racks(tx, &places(&placed)).await?;
     placed.retain(|wish| {
         let (Some(rack), Some(address)) = (racks.get(&wish.owner), &wish.address) else { return true };
-        // An IpAddress keeps an address that it had before the rack.
+        // An IpAddress keeps an address that it had before the rack got it.
         let keeps = had.get(&wish.owner).is_some_and(|had| is_same(had, address));
         if !keeps {
             given.errors.push((Uid::from(wish.owner), fit::taken("/address", address, rack)));
@@ -202,7 +202,7 @@ async fn insert(tx: &mut Tx, wishes: Vec<Wish>, given: &mut Given) -> Result<(),
     Ok(())
 }
 
-/// By owner, that its subnet is of IPv4, where no client is known by a DUID.
+/// The errors of IpAddresses with a DUID in an IPv4 subnet, by owner: IPv4 clients are not known by a DUID.
 async fn without_duids(
     tx: &mut Tx,
     wishes: impl Iterator<Item = &Wish>,
@@ -226,7 +226,7 @@ async fn without_duids(
     Ok(errors.collect())
 }
 
-/// Nobody has the address: then it is the MAC or the DUID that has another one.
+/// The error for a free address that could not be given: the MAC or the DUID has another address.
 async fn client_taken(tx: &mut Tx, wish: &Wish) -> Result<FieldError, StoreError> {
     let holder = sqlx::query!(
         r#"select o.name, host(a.address) as "address!" from address a join object o on o.uid = a.owner
@@ -250,7 +250,7 @@ async fn client_taken(tx: &mut Tx, wish: &Wish) -> Result<FieldError, StoreError
     Ok(FieldError::new(pointer, FieldCode::Overlap, message, hint))
 }
 
-/// That a subnet has nothing to give.
+/// The error for a subnet without a free address.
 pub(super) async fn full(tx: &mut Tx, subnet: Uuid) -> Result<FieldError, StoreError> {
     let subnet = sqlx::query!(
         r#"select o.name, c.cidr::text as "cidr!", coalesce((o.spec->>'managed')::boolean, true) as "managed!"

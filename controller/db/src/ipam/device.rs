@@ -1,9 +1,9 @@
-//! Addresses that Devices have: nobody is given one of them.
+//! Addresses of Devices: no other object gets one of them.
 //!
-//! A Device does not say which network it is in, so it owns its addresses in every subnet that holds them: in one, unless fabrics
-//! use the same addresses. What is somebody else's in one of several is that one's there; what is in all of them is refused. A
-//! gateway may be a Device's: then the Subnet owns it. A subnet that comes, changes or leaves is no Device's business: what Devices have in it
-//! is found anew.
+//! A Device does not name its network. It owns its addresses in every subnet that contains them: usually one, but fabrics may use
+//! the same addresses. In a subnet where an address has another owner, that owner keeps it. If the Device would get the address in
+//! no subnet, the Device is refused. A gateway may be a Device's address: then the Subnet owns it. A Device never prevents
+//! a change of a subnet: the Devices' addresses in that subnet are computed again.
 
 use super::STATIC;
 use super::fit::{self, Place};
@@ -16,10 +16,10 @@ use uuid::Uuid;
 
 const FIELD: &str = "/addresses";
 
-/// The kinds whose writes change which addresses of which subnets Devices own.
+/// The kinds whose writes can change the addresses that Devices own.
 const CONCERNED: [&str; 2] = ["Device", "Subnet"];
 
-/// Has writes of Devices and Subnets wait for each other, before anything is locked: each looks at what the other wrote.
+/// Makes writes of Devices and Subnets wait for each other, before any other lock: each reads rows that the other writes.
 pub(crate) async fn take_turns(tx: &mut Tx, mut kinds: impl Iterator<Item = &str>) -> Result<(), StoreError> {
     if kinds.any(|kind| CONCERNED.contains(&kind)) {
         sqlx::query!("select pg_advisory_xact_lock(5240, 10)").fetch_one(&mut **tx).await?;
@@ -27,7 +27,7 @@ pub(crate) async fn take_turns(tx: &mut Tx, mut kinds: impl Iterator<Item = &str
     Ok(())
 }
 
-/// Whether a subject has other addresses than before.
+/// True if a subject's addresses differ from those before.
 pub(crate) fn is_changed(subject: &Subject<'_>) -> bool {
     subject.before.is_none_or(|before| before.pointer(FIELD) != subject.spec.pointer(FIELD))
 }
@@ -46,7 +46,7 @@ pub(crate) async fn subnets(tx: &mut Tx, devices: &[Uuid]) -> Result<Vec<Uuid>, 
     Ok(query.fetch_all(&mut **tx).await?)
 }
 
-/// Takes away what these Devices own, and what any Device owns in these subnets; [`write`] gives it back.
+/// Releases the addresses of these Devices, and of any Device in these subnets; [`write`] gives them back.
 pub(crate) async fn release(tx: &mut Tx, devices: &[Uuid], subnets: &[Uuid]) -> Result<(), StoreError> {
     if devices.is_empty() && subnets.is_empty() {
         return Ok(());
@@ -61,7 +61,7 @@ pub(crate) async fn release(tx: &mut Tx, devices: &[Uuid], subnets: &[Uuid]) -> 
     Ok(())
 }
 
-/// Makes Devices own what is theirs, and says what is not of those in `devices`.
+/// Makes Devices the owners of their addresses, and returns the errors of those in `devices`.
 pub(crate) async fn write(
     tx: &mut Tx,
     devices: &[Uuid],

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// The shortest wait for leases that the region may not know of, in microseconds.
+/// The longest lease that the region may not know of, if a rack has lost its lease file; in microseconds.
 const UNKNOWN_US: i64 = 600 * 1_000_000;
-/// How long an address is kept for its client after a lease, in microseconds: another rack may have promised that.
+/// How long after its lease an address is kept for its client, in microseconds. Another rack may have promised that.
 const KEPT_US: i64 = 600 * 1_000_000;
 
 /// Addresses from `first` to `last`, both included, as numbers of 128 bits.

@@ -1,4 +1,4 @@
-//! How full subnets and ranges are: counted when somebody asks, so that it is never wrong and never in the way of a writer.
+//! The usage of subnets and ranges. It is counted on request, so it is always exact and slows no writer down.
 
 use super::{GATEWAY, STATIC, parse};
 use crate::{Store, StoreError};
@@ -8,54 +8,54 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use uuid::Uuid;
 
-/// How a subnet's addresses are used. Numbers of addresses; above 2^53 - 1 that is said.
+/// The usage of a subnet, in numbers of addresses. A number above 2^53 - 1 is given as 2^53 - 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubnetUse {
-    /// Its gateway: 0 or 1.
+    /// The subnet's gateway: 0 or 1.
     pub gateways: u64,
-    /// Of IpAddresses and Devices.
+    /// Addresses of IpAddresses and Devices.
     pub ip_addresses: u64,
-    /// Of deployments' interfaces.
+    /// Addresses of deployments' interfaces.
     pub deployments: u64,
-    /// Racks' own, in no other number but those of ranges.
+    /// The racks' own addresses. They are counted here alone, unless they are in a range.
     pub racks: u64,
-    /// Leased from dynamic ranges, to machines that Basalt knows.
+    /// Addresses leased from dynamic ranges to machines that Basalt knows.
     pub leases: u64,
-    /// In dynamic ranges.
+    /// All addresses in dynamic ranges.
     pub dynamic: u64,
-    /// In reserved ranges.
+    /// All addresses in reserved ranges.
     pub reserved: u64,
-    /// Nobody's, and in no range.
+    /// Addresses without an owner and in no range.
     pub free: u64,
 }
 
-/// How a range's addresses are used.
+/// The usage of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeUse {
-    /// Leased; in a reserved range owned.
+    /// Leased addresses of a dynamic range, or owned addresses of a reserved range.
     pub used: u64,
-    /// Of a dynamic range, who leases which part; in order.
+    /// The racks' parts of a dynamic range, in order; empty for a reserved range.
     pub blocks: Vec<BlockUse>,
 }
 
-/// A part of a range, and how much of it is used.
+/// The usage of one part of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockUse {
-    /// First address.
+    /// The first address of the part.
     pub first: IpAddr,
-    /// Last address.
+    /// The last address of the part, inclusive.
     pub last: IpAddr,
-    /// The rack's name, while it has one.
+    /// The name of the rack that has the part, if any.
     pub rack: Option<String>,
-    /// It is being taken back from the rack.
+    /// True if the part is being taken back from the rack.
     pub taken_back: bool,
-    /// Addresses.
+    /// The number of addresses in the part.
     pub size: u64,
-    /// Those that are leased.
+    /// The number of leased addresses.
     pub used: u64,
 }
 
-/// A range, and what of it is taken.
+/// A range and the number of its addresses in use.
 struct Range {
     uid: Uuid,
     subnet: Uuid,
@@ -71,10 +71,10 @@ fn count(number: i64) -> u64 {
 }
 
 impl Store {
-    /// How these subnets' addresses are used.
+    /// The usage of these subnets.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn subnet_use(&self, subnets: &[Uid]) -> Result<BTreeMap<Uid, SubnetUse>, StoreError> {
         let uuids: Vec<Uuid> = subnets.iter().map(|uid| uid.get()).collect();
         let mut uses: BTreeMap<Uid, SubnetUse> =
@@ -129,10 +129,10 @@ impl Store {
         Ok(uses)
     }
 
-    /// How much of each of these ranges is leased, or in a reserved range owned, and by whom.
+    /// The usage of these ranges, per rack for dynamic ones.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn range_use(&self, ranges: &[Uid]) -> Result<BTreeMap<Uid, RangeUse>, StoreError> {
         let uuids: Vec<Uuid> = ranges.iter().map(|uid| uid.get()).collect();
         let subnets =
@@ -204,7 +204,7 @@ impl Store {
         Ok(ranges)
     }
 
-    /// The addresses that racks say are leased now. A rack's words are facts, and own nothing.
+    /// The addresses that racks report as leased now. A report is a fact and makes no owner.
     async fn leased(&self, subnets: &[Uuid]) -> Result<BTreeMap<Uuid, BTreeSet<IpAddr>>, StoreError> {
         let texts: Vec<String> = subnets.iter().map(Uuid::to_string).collect();
         let rows = sqlx::query!(

@@ -1,16 +1,16 @@
-//! Writers that try a change log: they hold transactions, roll back, touch several objects; and a cursor that such writers
-//! deceive.
+//! Writers that test a change log: they keep transactions open, roll back, and write several objects; and a naive cursor that
+//! misses their changes.
 
 use sqlx::{Connection, PgConnection, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Choices that are the same in every run (xorshift64*).
+/// Random numbers that are the same in every run (xorshift64*).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// One that goes on from `seed`.
+    /// A generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
@@ -25,20 +25,20 @@ impl Dice {
     }
 }
 
-/// What a writer does. The objects are zones called `zone-0`, `zone-1`, …
+/// The work of a writer. The objects are zones called `zone-0`, `zone-1`, …
 #[derive(Clone, Debug)]
 pub struct Churn {
-    /// The database.
+    /// The URL of the database.
     pub url: String,
-    /// How many zones.
+    /// The number of zones.
     pub objects: u64,
-    /// How many transactions.
+    /// The number of transactions.
     pub transactions: u64,
-    /// Not only new specs: also statuses, and zones that leave and come again.
+    /// True to write statuses too, and to delete and recreate zones.
     pub whole_lives: bool,
 }
 
-/// What a writer did.
+/// The result of a writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Churned {
     /// Transactions that were committed.
@@ -65,16 +65,16 @@ const CREATE: &str = "with o as (insert into object (uid, kind, name, spec, stat
      insert into change_log (object, kind, name, op, generation) select uid, kind, name, 'put', generation from o";
 
 impl Churn {
-    /// One writer: transactions of 0 to 50 ms for each of 1 to 3 objects; one in twenty is rolled back.
+    /// Runs one writer: transactions of 0 to 50 ms for each of 1 to 3 objects; one in twenty is rolled back.
     ///
     /// # Panics
-    /// The database does not do as told.
+    /// Panics if a statement fails.
     pub async fn write(self, seed: u64) -> Churned {
         let mut dice = Dice::new(seed);
         let mut connection = PgConnection::connect(&self.url).await.expect("a connection");
         let mut done = Churned::default();
         for _ in 0..self.transactions {
-            // In the order of their names, so that writers wait for one another but never in a circle.
+            // Zones are locked in the order of their names, so writers wait for each other but never deadlock.
             let touched: BTreeSet<String> =
                 (0..=dice.below(3)).map(|_| format!("zone-{}", dice.below(self.objects))).collect();
             let mut tx = connection.begin().await.expect("a transaction");
@@ -97,17 +97,17 @@ impl Churn {
             }
             tx.commit().await.expect("it commits");
             done.committed += 1;
-            // As another region does: not in the transaction.
+            // Like a region, it notifies outside of the transaction.
             sqlx::query("select pg_notify('basalt', '')").execute(&mut connection).await.expect("a notice");
         }
         done
     }
 }
 
-/// What a cursor sees that takes the sequence at its word, until `done`: each position, and each zone's last generation.
+/// Reads with a cursor that trusts the sequence, until `done`. Returns each position, and each zone's last generation.
 ///
 /// # Panics
-/// The database does not do as told.
+/// Panics if a statement fails.
 pub async fn naive_cursor(
     url: String,
     done: impl Fn() -> bool,
@@ -135,10 +135,10 @@ pub async fn naive_cursor(
     }
 }
 
-/// What the store holds: each zone's uid and generation.
+/// The zones in the store, with uid and generation.
 ///
 /// # Panics
-/// The database does not do as told.
+/// Panics if a statement fails.
 pub async fn zones(url: &str) -> BTreeMap<String, (uuid::Uuid, i64)> {
     let mut connection = PgConnection::connect(url).await.expect("a connection");
     let rows = sqlx::query("select name, uid, generation from object where kind = 'Zone'");

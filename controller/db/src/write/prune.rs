@@ -1,4 +1,4 @@
-//! What leaves because nobody declares it any more.
+//! Pruning: deletes objects that their manager no longer declares.
 
 use super::Batch;
 use crate::object::{self, Key, Object, Referrer, Row, select_objects};
@@ -6,29 +6,30 @@ use crate::store::Tx;
 use crate::{Store, StoreError, change, reach};
 use basalt_api::values::Uid;
 
-/// Which objects leave that are not among the puts.
+/// Selects the objects to delete, among those that are not in the puts.
 #[derive(Clone, Copy, Debug)]
 pub struct Prune<'a> {
-    /// Those of this manager,
+    /// The manager of the objects.
     pub manager: &'a str,
-    /// which it gave this label
+    /// The label that the manager gave them.
     pub label: &'a str,
-    /// with this value.
+    /// The value of that label.
     pub value: &'a str,
 }
 
-/// An object that left, or was asked to.
+/// An object that was deleted, or whose deletion was requested.
 #[derive(Clone, Debug)]
 pub struct Pruned {
-    /// As it was, or, where it stays for now, as it is.
+    /// The object as it was; if it stays for now, as it is.
     pub object: Object,
-    /// Who still refers to it, so that it stays for now.
+    /// The objects that still refer to it and keep it for now.
     pub waits_for: Vec<Referrer>,
-    /// It is gone; otherwise its deletion is under way.
+    /// True if it was deleted; false if its deletion is in progress.
     pub gone: bool,
 }
 
-/// Locks what is to leave, and marks it, so that no reference to it is made. What who asks may not delete is passed over.
+/// Locks the objects to delete and requests their deletion, so that no new reference appears. Objects that the caller may not delete
+/// are left out.
 pub(super) async fn mark(tx: &mut Tx, prune: &Prune<'_>, batch: &Batch<'_>) -> Result<Vec<Row>, StoreError> {
     let (kinds, names): (Vec<String>, Vec<String>) = batch
         .puts
@@ -64,7 +65,7 @@ pub(super) async fn mark(tx: &mut Tx, prune: &Prune<'_>, batch: &Batch<'_>) -> R
     Ok(rows)
 }
 
-/// What is being deleted, and is referred to by what is about to be written: it may be waiting for this only.
+/// Objects in deletion to which the writers refer. The write may remove the last reference to them.
 pub(super) async fn held(tx: &mut Tx, writers: &[uuid::Uuid]) -> Result<Vec<Row>, StoreError> {
     let rows = select_objects!(
         "where deletion_requested_at is not null
@@ -76,7 +77,7 @@ pub(super) async fn held(tx: &mut Tx, writers: &[uuid::Uuid]) -> Result<Vec<Row>
 }
 
 impl Store {
-    /// Removes those of [`held`] that nobody refers to any more; wakes the rest.
+    /// Deletes those of [`held`] that have no reference to them any more, and wakes the others.
     pub(super) async fn free(&self, tx: &mut Tx, held: Vec<Row>) -> Result<(), StoreError> {
         for row in held {
             let uid = Uid::from(row.uid);
@@ -89,7 +90,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what nobody refers to and nothing has to be done for; the rest is being deleted from now on.
+    /// Deletes the objects that have no reference to them and need no driver. The deletion of the others is in progress from now on.
     pub(super) async fn let_go(&self, tx: &mut Tx, leaving: Vec<Row>) -> Result<Vec<Pruned>, StoreError> {
         if leaving.is_empty() {
             return Ok(Vec::new());
@@ -101,7 +102,7 @@ impl Store {
             if self.is_planned(&row.kind) || !object::referrers(tx, Uid::from(row.uid)).await?.is_empty() {
                 continue;
             }
-            // What only waited for one that left before has left with it.
+            // An object that waited only for another one of the batch is deleted already.
             let here = select_objects!("where uid = $1", row.uid).fetch_optional(&mut **tx).await?;
             if let Some(here) = here {
                 self.remove(tx, here).await?;

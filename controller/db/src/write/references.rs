@@ -1,4 +1,4 @@
-//! Names to uids. What is referred to is locked, so that nobody deletes or renames it before we commit.
+//! Resolves names to uids. The referenced objects are locked, so that nobody deletes or renames them before the commit.
 
 use super::Judge;
 use super::draft::Draft;
@@ -14,11 +14,11 @@ type Named = (&'static str, String);
 struct Target {
     uid: Uid,
     deleting: bool,
-    /// The caller does not see it.
+    /// True if the caller does not see it.
     hidden: bool,
 }
 
-/// Resolves the references of every draft that is written; what is missing becomes its error.
+/// Resolves the references of every draft that is written. A missing object becomes an error of the draft.
 pub(super) async fn resolve(
     tx: &mut Tx,
     drafts: &mut [Draft<'_>],
@@ -77,7 +77,7 @@ pub(super) async fn resolve(
     Ok(())
 }
 
-/// Notes of what was there before whether it refers to others than it did.
+/// Notes for each existing object if its references change.
 pub(super) async fn compare(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(), StoreError> {
     let known: Vec<uuid::Uuid> =
         drafts.iter().filter(|d| d.touched && d.old.is_some()).map(|d| d.uid.get()).collect();

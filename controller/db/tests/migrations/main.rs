@@ -1,4 +1,4 @@
-//! Migrations only add: docs/decisions/041-migrations.md says why, and `rules` what that means.
+//! Migrations only add. docs/decisions/041-migrations.md gives the reason, and `rules` checks it.
 
 mod rules;
 mod sql;
@@ -37,7 +37,7 @@ const FROZEN: &[(&str, &str)] = &[
     ("0027_runs.sql", "8147b16a3d573faff3f87ff77826d900a9f88c36a070048274ad629de655e79a"),
 ];
 
-/// Older than the rules.
+/// The number of migrations that are older than the rules.
 const BEFORE_THE_RULES: usize = 6;
 
 /// Number, file name and text of every migration, in their order.
@@ -85,9 +85,9 @@ fn newer_migrations_keep_the_rules() {
     assert!(wrong.is_empty(), "see docs/decisions/041-migrations.md\n{}", wrong.join("\n"));
 }
 
-/// A script, and a part of what is said about it; nothing where nothing is wrong with it.
+/// A script, and a part of its expected error; empty if the script is correct.
 const EXAMPLES: &[(&str, &str)] = &[
-    // What adds is welcome.
+    // Additions are allowed.
     (
         "create table a (b int not null); create index on a (b); insert into a select 1; update a set b = 2;",
         "",
@@ -110,7 +110,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "create trigger t before insert on object for each row execute function f(); drop trigger t on object;",
         "",
     ),
-    // What takes, blocks or writes everything is not.
+    // Statements that drop, block or rewrite a table are refused.
     ("drop table address;", "line 1: DROP TABLE"),
     ("select 1;\n\n-- why\ndrop function\n  object_pool;", "line 4: DROP FUNCTION"),
     ("alter table address drop column mac;", "DROP COLUMN"),
@@ -144,7 +144,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "DROP TABLE",
     ),
     ("select 'open", "is not closed"),
-    // What nothing uses any more may go, if the migration says since when.
+    // Unused things may be dropped, if the migration says since when they are unused.
     ("-- contract: moved to span, unused since 0004\nalter table address drop column mac;", ""),
     (
         "-- contract: moved to span, unused since 0009\nalter table address drop column mac;",

@@ -1,4 +1,4 @@
-//! What a migration must not do, because regions of the version before work on the same database while and after it runs.
+//! The rules for migrations: regions of the version before use the same database during and after a migration.
 
 use crate::sql::{Statement, statements};
 use std::collections::BTreeSet;
@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 pub(crate) const LARGE: [&str; 5] =
     ["audit", "change_log", "fact_history", "fact_history_rest", "step_record"];
 
-/// What allows a statement that the rules refuse: `-- contract: REASON, unused since NNNN`, right before it.
+/// The comment that allows a forbidden statement: `-- contract: REASON, unused since NNNN`, right before it.
 const CONTRACT: &str = "-- contract: ";
 
-/// What is wrong with a migration, each with its line; empty when nothing is. `earlier` are the numbers of those before it.
+/// The errors of a migration, each with its line. `earlier` are the numbers of the migrations before it.
 pub(crate) fn lint(script: &str, earlier: &[u32]) -> Vec<String> {
     let statements = match statements(script) {
         Ok(statements) => statements,
@@ -39,7 +39,7 @@ fn contract(statement: &Statement) -> Option<&str> {
     statement.comments.last()?.strip_prefix(CONTRACT)
 }
 
-/// What a contract lacks: a reason, and an earlier migration since which nothing uses what goes.
+/// The error of a contract: it needs a reason, and an earlier migration since which the dropped thing is unused.
 fn contract_is_wrong(text: &str, earlier: &[u32]) -> Option<String> {
     let form = || Some(format!("{CONTRACT}{text}: write `{CONTRACT}REASON, unused since NNNN`"));
     let Some((reason, number)) = text.rsplit_once(", unused since ") else { return form() };
@@ -52,7 +52,7 @@ fn contract_is_wrong(text: &str, earlier: &[u32]) -> Option<String> {
     }
 }
 
-/// One statement, and which tables, functions and so on the migration has made before it.
+/// One statement, and the tables, functions and so on that the migration has created before it.
 struct View<'a> {
     words: &'a [String],
     made: &'a BTreeSet<String>,
@@ -80,7 +80,7 @@ impl View<'_> {
         words.find(|word| !fill.contains(&word.as_str())).map(String::as_str)
     }
 
-    /// What it makes.
+    /// The name of the thing that the statement creates.
     fn makes(&self) -> Option<String> {
         let sorts = ["table", "view", "function", "trigger", "index", "type", "sequence"];
         let sort = self.words.iter().take(4).find(|word| sorts.contains(&word.as_str()))?;

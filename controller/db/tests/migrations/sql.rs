@@ -7,11 +7,11 @@ pub(crate) struct Statement {
     pub(crate) line: usize,
     /// The comment lines right before it.
     pub(crate) comments: Vec<String>,
-    /// Its words, in lower case, and its signs, each by itself. What is quoted is one word, quotes included.
+    /// Words in lower case, and signs, each by itself. A quotation is one word, quotes included.
     pub(crate) words: Vec<String>,
 }
 
-/// The statements of a script, in their order. What the script leaves open is an error.
+/// The statements of a script, in order. An unclosed quotation or comment is an error.
 pub(crate) fn statements(script: &str) -> Result<Vec<Statement>, String> {
     let (mut rest, mut line) = (script, 1);
     let (mut found, mut current) = (Vec::new(), Statement::default());
@@ -32,7 +32,7 @@ pub(crate) fn statements(script: &str) -> Result<Vec<Statement>, String> {
         }
         line += token.matches('\n').count();
         rest = rest.get(token.len()..).unwrap_or_default();
-        // An empty line ends what comments belong to.
+        // An empty line separates comments from the next statement.
         if sort == Sort::Space && current.words.is_empty() && token.matches('\n').count() > 1 {
             current.comments.clear();
         }
@@ -49,7 +49,7 @@ enum Sort {
     End,
 }
 
-/// The next token of `rest`, which begins with `first`; or what is left open.
+/// The next token of `rest`, which begins with `first`; or the name of the construct that is not closed.
 fn token(rest: &str, first: char) -> Result<(&str, Sort), &'static str> {
     let until = |end: usize, sort| Ok((rest.get(..end).unwrap_or(rest), sort));
     let run = |belongs: fn(char) -> bool| rest.find(|c| !belongs(c)).unwrap_or(rest.len());
@@ -86,7 +86,7 @@ fn is_tag(text: &str) -> bool {
     text.trim_matches('$').chars().all(is_word)
 }
 
-/// Where a quotation ends; a doubled quote stands for itself.
+/// The end of a quotation; a doubled quote stands for itself.
 fn closing(rest: &str, quote: char) -> Option<usize> {
     let mut at = 1;
     loop {

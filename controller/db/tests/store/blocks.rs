@@ -1,4 +1,4 @@
-//! Blocks of dynamic ranges: what the database refuses, and that no history lets two racks lease one address.
+//! Blocks of dynamic ranges: the database's constraints, and random histories in which no two racks may lease the same address.
 
 use crate::common::{network, open, put};
 use crate::dice::Dice;
@@ -82,7 +82,7 @@ async fn the_database_itself_holds_blocks_apart_and_in_their_ranges() {
         assert_eq!(found.as_deref(), Some(constraint), "{statement}: {error}");
     }
 
-    // A range that shrinks takes back what it loses, whoever writes it.
+    // A range that shrinks takes the lost addresses back, whichever client writes it.
     db.execute("update ip_range set span = inetrange('10.77.0.120', '10.77.0.180', '[]')").await.unwrap();
     let rows = sqlx::query(
         "select host(lower(span)), host(upper(span)), range is null from dhcp_block order by span",
@@ -127,21 +127,21 @@ async fn what_a_rack_may_still_lease_is_given_to_nobody_by_itself() {
     assert_eq!(next("b").await, "10.77.0.4", "two of them are leased for another minute");
 }
 
-/// What a rack does with what it is told.
+/// A model of a rack: it applies its concerns and grants leases.
 #[derive(Debug)]
 struct Played {
     uid: RackId,
     name: String,
     member: bool,
-    /// The concern that the region wrote for it last, and how often one was written.
+    /// The last concern that the region wrote for it, and the number of writes.
     written: (u64, Delegation),
-    /// A region that is about to write another one, and saw `written` at that count.
+    /// The concern that a region is about to write, and the number of writes that it saw.
     rendering: Option<(u64, Delegation)>,
-    /// What it works by.
+    /// The delegation that it uses.
     config: Delegation,
-    /// Until when, by address; minutes.
+    /// The end of each lease in minutes, by the address's last byte.
     leases: BTreeMap<u8, u64>,
-    /// Facts that no region has.
+    /// Facts that are not delivered yet.
     outbox: Vec<NewFact>,
     seq: u64,
 }
@@ -169,9 +169,9 @@ struct World {
     db: PgConnection,
     subnet: SubnetId,
     racks: Vec<Played>,
-    /// Deleted ones: they lease nothing any more.
+    /// Deleted racks: they grant no leases.
     gone: Vec<Played>,
-    /// Minutes.
+    /// The time in minutes.
     now: u64,
     range: Option<(u8, u8)>,
     made: u64,
@@ -236,7 +236,7 @@ impl World {
                 rack.take(rack.written.1.clone(), subnet, now);
             }
             10 if !self.racks.is_empty() => {
-                // Killed: what was not durable is lost; what it holds is told again.
+                // The rack is killed: undelivered facts are lost, and it reports its configuration again.
                 let (subnet, now) = (self.subnet, self.now);
                 let rack = &mut self.racks[which];
                 rack.outbox.truncate(usize::try_from(dice.roll(2)).unwrap());
@@ -249,7 +249,7 @@ impl World {
                     self.wait(dice.roll(12)).await;
                 }
             }
-            // Everything at its best: what a region says is heard, done, told, and heard.
+            // Everything works: the rack gets a concern, applies it, and its reports arrive.
             13..=15 if !self.racks.is_empty() => {
                 let concern = store.delegation(self.racks[which].uid).await.unwrap();
                 self.told(which, concern);
@@ -260,7 +260,7 @@ impl World {
         self.check();
     }
 
-    /// A rack is told a concern, and takes it.
+    /// A rack receives a concern and applies it.
     fn told(&mut self, which: usize, concern: Delegation) {
         let (subnet, now) = (self.subnet, self.now);
         let rack = &mut self.racks[which];
@@ -302,11 +302,11 @@ impl World {
             self.racks.iter().filter(|rack| rack.member).map(|rack| rack.uid).collect();
         let now = served(self.subnet, &members);
         match dice.roll(4) {
-            // The region dies at any await.
+            // The region dies at an await.
             0 => {
                 drop(tokio::time::timeout(Duration::from_micros(dice.roll(4000)), store.delegate(&now)).await)
             }
-            // Two regions at once, and one of them has not heard of all.
+            // Two regions at once, and one of them knows fewer members.
             1 => {
                 let fewer = served(self.subnet, members.get(1..).unwrap_or_default());
                 let (one, other) =
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// A client comes.
+    /// A rack grants one lease.
     fn lease(&mut self, which: usize, dice: &mut Dice) {
         let now = self.now;
         let rack = &mut self.racks[which];
@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// Everybody leases everything.
+    /// Every rack leases all its addresses.
     fn lease_all(&mut self) {
         for rack in &mut self.racks {
             for byte in bytes(&rack.config) {
@@ -345,7 +345,7 @@ impl World {
         }
     }
 
-    /// Time passes: for the database its moments move into the past.
+    /// Advances time, by moving the times in the database into the past.
     async fn wait(&mut self, minutes: u64) {
         self.now += minutes;
         for statement in [
@@ -356,7 +356,7 @@ impl World {
         }
     }
 
-    /// Nobody leases what another leases, or has leased to somebody who still has it.
+    /// Checks that no rack leases an address that another rack leases or has leased to a current client.
     fn check(&self) {
         for rack in &self.racks {
             let own = bytes(&rack.config);
@@ -380,7 +380,7 @@ impl World {
         }
     }
 
-    /// Everybody is heard and time passes; then the range is shared.
+    /// Delivers everything and lets time pass; then the range must be shared evenly.
     async fn settle(&mut self) {
         let store = self.regions[0].clone();
         let mut nobody = Dice(1);

@@ -1,4 +1,4 @@
-//! Another seal key for everything that is sealed.
+//! A rotation of the seal key covers all sealed data.
 
 use crate::common::{decision, machine, open, put};
 use basalt_api::values::{Attempt, Epoch, Generation, MachineId, RackId, Uid};
@@ -9,7 +9,7 @@ use sqlx::{Connection, PgConnection, Row};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
+/// Every column of bytes, and true if it is sealed. A new column must be added here, and to `rotate` if it is sealed.
 const BYTES: [(&str, bool); 28] = [
     ("_sqlx_migrations.checksum", false),
     ("address.duid", false),
@@ -41,7 +41,7 @@ const BYTES: [(&str, bool); 28] = [
     ("zone.body", false),
 ];
 
-/// What is in the sealed columns now.
+/// The present content of the sealed columns.
 async fn sealed(url: &str) -> Vec<(&'static str, Vec<u8>)> {
     let mut direct = PgConnection::connect(url).await.unwrap();
     let mut found = Vec::new();
@@ -60,7 +60,7 @@ struct Sealed {
     rack: RackId,
 }
 
-/// Puts an attempt on record, with its key.
+/// Records an attempt, with its key.
 async fn arm(store: &Store, machine: MachineId, attempt: u64) -> Result<(), StoreError> {
     store.enqueue(machine.into(), Duration::ZERO).await?;
     let leases = store.claim(Uid::generate(), 10, Duration::from_secs(30)).await?;
@@ -133,7 +133,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     assert_eq!(password.as_deref().map(Vec::as_slice), Some(b"made inside".as_slice()));
     assert!(matches!(open(&url, [7; 32]).await, Err(StoreError::Seal { .. })));
 
-    // Whoever has the old key still seals nothing.
+    // A store with the old key seals nothing any more.
     let refused = [
         old.put_concern(rack, "power", Generation::new(1), b"three", None).await.unwrap_err(),
         arm(&old, machine, 8).await.unwrap_err(),
@@ -166,7 +166,7 @@ async fn who_seals_while_the_key_is_replaced_waits_and_is_refused() {
     began.unwrap();
     let writing =
         tokio::spawn(async move { put(&old, "User", "bob", json!({"password": "correct horse"})).await });
-    // It stands in the queue for the row that the rotation holds.
+    // The write waits for the row that the rotation has locked.
     let mut direct = PgConnection::connect(&url).await.unwrap();
     let waiting = "select exists(select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())";
     while !sqlx::query(waiting).fetch_one(&mut direct).await.unwrap().get::<bool, _>(0) {

@@ -1,4 +1,4 @@
-//! What racks are told of each other's leases.
+//! The leases of other racks that a rack receives.
 
 use crate::common::{network, open, put};
 use basalt_api::values::{RackId, Timestamp};
@@ -111,7 +111,7 @@ async fn a_rack_is_told_of_its_own_leases_of_ipv6_as_it_links_and_nobody_of_othe
         lease("2001:db8:1::1", Some(MAC), json!({})),
     ];
     world.tells(0, &facts).await;
-    // Its blocks of that subnet are no condition: the leases may be of a range that it had.
+    // A rack gets its IPv6 leases back even if it has no block in their subnet: they may be of a former range.
     let (told, seen) = world.store.leases_for(world.racks[0], None).await.unwrap();
     assert_eq!(brief(&told), [("2001:db8::1", Grantor::Itself), ("2001:db8::2", Grantor::Itself)]);
     assert_eq!((told[0].subnet, &*told[0].mac, &*told[1].mac), (six, MAC, ""));

@@ -1,4 +1,4 @@
-//! What the next free address costs, however full its subnet is.
+//! The cost of the next free address does not depend on how full its subnet is.
 
 use super::{gaps, new_subnet, wish};
 use crate::common::{network, open, put};
@@ -7,7 +7,7 @@ use basalt_db::Addressed;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
-/// What `own_address` does, as one function: EXPLAIN counts what its triggers touch, too.
+/// The statements of `own_address` as one function: so EXPLAIN also counts the buffers of its triggers.
 const TAKE: &str = "create function pg_temp.take(s uuid, o uuid, p text) returns inet language plpgsql as $$
     declare a inet;
     begin
@@ -42,7 +42,7 @@ async fn the_last_address_of_a_slash_16_costs_what_the_first_did() {
         buffers(&mut db, subnet, owner, &format!("warm-{n}")).await;
     }
     let first = buffers(&mut db, subnet, owner, "first").await;
-    // Many at once, as an apply has it, and then one at a time, each in a transaction of its own, as regions do it.
+    // First many at once, as an apply does; then one at a time, each in its own transaction, as regions do.
     let fill = format!(
         "do $$ begin
            for n in 1..60 loop
@@ -75,7 +75,7 @@ async fn the_last_address_of_a_slash_16_costs_what_the_first_did() {
     );
     db.execute(AssertSqlSafe(holes)).await.unwrap();
     assert_eq!(gaps(&mut db, subnet).await.len(), 8191);
-    // What was deleted is cleaned up by whoever first comes by.
+    // PostgreSQL cleans deleted index entries up at the next visit.
     for n in 0..10 {
         buffers(&mut db, subnet, owner, &format!("warm-hole-{n}")).await;
     }

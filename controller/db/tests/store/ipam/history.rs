@@ -9,13 +9,13 @@ use sqlx::{Connection, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What a subnet 10.99.0.0/27 should hold, by the last byte.
+/// The expected content of the subnet 10.99.0.0/27, by the last byte.
 #[derive(Default, Debug)]
 struct World {
     gateway: Option<u8>,
-    /// By name.
+    /// Addresses by name.
     addresses: BTreeMap<String, u8>,
-    /// By name: first, last, whether dynamic.
+    /// Ranges by name: first, last, and true if dynamic.
     ranges: BTreeMap<String, (u8, u8, bool)>,
 }
 
@@ -37,7 +37,7 @@ impl World {
         (1..31).filter(|byte| self.owner(*byte).is_none() && self.range_of(*byte).is_none())
     }
 
-    /// Whether `who` can have that address.
+    /// True if `who` can have that address.
     fn can_have(&self, who: &str, byte: u8) -> bool {
         (1..31).contains(&byte)
             && self.owner(byte).is_none_or(|owner| owner == who)
@@ -55,7 +55,7 @@ impl World {
     }
 }
 
-/// One random change, in the store and in the world; both do it, or neither.
+/// Makes one random change in the store and in the world. Either both accept it, or neither.
 async fn change(store: &Store, world: &mut World, dice: &mut Dice) {
     let name = |dice: &mut Dice| format!("n{}", dice.roll(12));
     let byte = |dice: &mut Dice| u8::try_from(dice.roll(34)).unwrap();

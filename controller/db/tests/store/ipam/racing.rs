@@ -1,4 +1,4 @@
-//! Many who want addresses at the same time, through two regions.
+//! Many callers want addresses at the same time, through two regions.
 
 use super::{new_subnet, refused, wish};
 use crate::common::{network, open, put};
@@ -17,7 +17,7 @@ async fn regions() -> [Store; 2] {
     regions
 }
 
-/// What allocators at both regions are given, each up to `most` addresses; none of them twice.
+/// The addresses that allocators at both regions get, each up to `most`. None may come twice.
 async fn share(regions: &[Store; 2], subnet: SubnetId, owner: Uid, most: usize) -> BTreeSet<IpAddr> {
     let mut allocators = Vec::new();
     for n in 0..ALLOCATORS {
@@ -43,7 +43,7 @@ async fn share(regions: &[Store; 2], subnet: SubnetId, owner: Uid, most: usize) 
     distinct
 }
 
-/// The first and the last of them.
+/// The first and the last address.
 fn ends(addresses: &BTreeSet<IpAddr>) -> [String; 2] {
     [addresses.first(), addresses.last()].map(|end| end.map(ToString::to_string).unwrap_or_default())
 }
@@ -52,7 +52,7 @@ fn ends(addresses: &BTreeSet<IpAddr>) -> [String; 2] {
 async fn sixty_four_allocators_share_a_subnet_to_the_last_address() {
     let regions = regions().await;
     let owner = put(&regions[0], "Zone", "z", json!({})).await.unwrap().object.uid;
-    // Of IPv6 the first address is every router's, and the last is one like others.
+    // In IPv6 the first address is the subnet-router anycast address, and the last one is an ordinary address.
     for (name, cidr, count, first, last) in [
         ("wide", "10.80.0.0/22", 1022, "10.80.0.1", "10.80.3.254"),
         ("small6", "fd00:80::/120", 255, "fd00:80::1", "fd00:80::ff"),
@@ -72,7 +72,7 @@ async fn sixty_four_allocators_of_a_slash_64_are_never_sent_away() {
     let subnet = new_subnet(&regions[0], "wide6", "fd00:64::/64").await;
     let given = share(&regions, subnet, owner, 8).await;
     assert_eq!((given.len(), ends(&given)), (512, ["fd00:64::1", "fd00:64::200"].map(str::to_owned)));
-    // What a dynamic range leaves is found on both sides of it.
+    // Free addresses are found on both sides of a dynamic range.
     let range = json!({"subnet": "wide6", "start": "fd00:64::210", "end": "fd00:64::ffff:ffff"});
     put(&regions[0], "IpRange", "pool", range).await.unwrap();
     let other = put(&regions[0], "Zone", "other", json!({})).await.unwrap().object.uid;
