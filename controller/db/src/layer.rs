@@ -1,4 +1,4 @@
-//! Labels and tags of one manager: written without touching the spec, so that several tools can add theirs.
+//! Layers: the labels and tags of one manager. They are written without a change of the spec, so that several tools can add theirs.
 
 use crate::object::{self, Key, Object, Row, select_objects};
 use crate::store::Tx;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 impl Store {
-    /// Every manager's layer of an object.
+    /// The layers of an object, by manager.
     ///
     /// # Errors
     /// `NotFound`, or the database.
@@ -20,10 +20,10 @@ impl Store {
         layers(&mut tx, &row).await
     }
 
-    /// Every manager's layer of each of these objects that has any.
+    /// The layers of those of these objects that have any, by manager.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn layers_of(
         &self,
         objects: impl Iterator<Item = Uid>,
@@ -51,8 +51,8 @@ impl Store {
         Ok(layers)
     }
 
-    /// Replaces one manager's layer; an empty one is no layer. The generation stays, since the spec does. One that is neither what the
-    /// request replaces nor as it is to be stays.
+    /// Replaces one manager's layer; an empty layer is removed. The generation stays, because the spec does. `LayerConflict` if the
+    /// present layer is neither the one that the request replaces nor equal to the new one.
     ///
     /// # Errors
     /// `NotFound`, `Deleting`, `LayerConflict`, `Refused`, or the database.

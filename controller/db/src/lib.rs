@@ -1,35 +1,35 @@
 //! The region's store: the only crate that knows SQL.
 //!
-//! Every function is a whole transaction. No transaction type leaves this crate, and it has no network dependency but the
-//! database's own, so nobody can hold a transaction open while a BMC, a rack or a disk is waited for.
+//! Every function is a whole transaction. No transaction type leaves this crate, and its only network dependency is the database's
+//! client. So no caller can keep a transaction open while it waits for a BMC, a rack or a disk.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | [`Store`] | pool, seal key, wake-ups |
 //! | `object`, `write`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
-//! | `overlay` | objects as they would be, for plans of what is only tried |
+//! | `overlay` | supposed states of objects, for dry runs |
 //! | `layer` | labels and tags of one manager |
-//! | `reach` | who may write what, by pools |
-//! | `run` | runs of clients, and creations that nobody has confirmed |
-//! | `invariant` | what only one object can have |
-//! | `ipam` | addresses: who has which, which are free |
-//! | [`change`], `watch` | the change log and its follower; what watchers read of it |
+//! | `reach` | the rights to write objects, by pools |
+//! | `run` | runs of clients, and creations that no client has confirmed |
+//! | `invariant` | values that only one object can have |
+//! | `ipam` | addresses: their owners, and free ones |
+//! | [`change`], `watch` | the change log and its follower; reads for watchers |
 //! | `queue` | the reconcile queue and status writes |
-//! | `topology` | the part that most reconciliations read, with its position |
-//! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
-//! | `boot` | what machines asked of racks as they booted |
+//! | `topology` | the objects that most reconciliations read, with their position |
+//! | `fact`, `step`, `claim`, `driver` | observations, steps, machines of deployments; the inputs of plans |
+//! | `boot` | the requests that booting machines send to racks |
 //! | `stranger` | undeclared machines, as their agents found them |
-//! | `operation` | what people ask of machines once |
-//! | `decision`, `fleet` | why a step was begun; how many may be at once |
-//! | `gauge` | what is measured |
+//! | `operation` | one-time requests of people on machines |
+//! | `decision`, `fleet` | the reasons of steps; the budget of the fleet |
+//! | `gauge` | measurements |
 //! | `webhook` | deliveries to webhooks |
-//! | [`trace`] | for which trace something is written |
-//! | `entry`, `concern` | what racks are told: of single machines, and as whole documents |
-//! | `access`, `blob` | who may speak, which blobs there are |
-//! | `account`, `holders`, `password` | who a token stands for, logins |
-//! | `audit` | who wrote what |
-//! | [`cluster`] | a PostgreSQL of our own, supervised; dumps |
-//! | [`rotate`] | another seal key |
+//! | [`trace`] | the trace of a write |
+//! | `entry`, `concern` | the configuration of racks: per machine, and as whole documents |
+//! | `access`, `blob` | tokens, racks and regions; the list of blobs |
+//! | `account`, `holders`, `password` | the holders of tokens, logins |
+//! | `audit` | the audit log |
+//! | [`cluster`] | a supervised PostgreSQL of the region; dumps |
+//! | [`rotate`] | the replacement of the seal key |
 //! | [`recover`] | a database that went back in time |
 //!
 //! Queries are checked against the schema when `controller/db/prepare` is run; its result, `.sqlx`, is in git, so that

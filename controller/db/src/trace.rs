@@ -1,7 +1,7 @@
-//! The trace that work is done for: a W3C `traceparent`, carried from who asks to who acts.
+//! The trace of the present work: a W3C `traceparent`, handed on from the request to the work that it causes.
 //!
-//! Whoever works for a trace does so [`within`] it; what is written there is noted with it, and the queue hands it on to
-//! who handles an object.
+//! Work for a trace runs inside [`within`]. Rows that it writes hold the trace, and the queue passes the trace to the
+//! handler of the object.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ tokio::task_local! {
     static TRACE: Option<Arc<str>>;
 }
 
-/// Does `work` for a trace, or for none. Tasks that it spawns are not part of that.
+/// Runs `work` in a trace, or in none. Tasks that it spawns are not in the trace.
 pub async fn within<F: Future>(trace: Option<String>, work: F) -> F::Output {
     TRACE.scope(trace.map(Arc::from), work).await
 }
 
-/// The trace that is worked for.
+/// The trace of the present work.
 #[must_use]
 pub fn current() -> Option<Arc<str>> {
     TRACE.try_with(Clone::clone).ok().flatten()

@@ -1,4 +1,4 @@
-//! The server's first process: spawned by us, or found running.
+//! The server's first process: spawned by this process, or found running.
 
 use super::{
     Account, Binaries, ClusterError, ClusterOptions, account, data_dir, file_error, log_file, run_dir,
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// A postmaster that runs, or did when we last looked.
+/// A postmaster that was running at the last check.
 #[derive(Debug)]
 pub(crate) struct Postmaster {
     data: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Postmaster {
 }
 
 impl Postmaster {
-    /// The one that postmaster.pid names, if it lives and is really that.
+    /// The postmaster of postmaster.pid, if it lives and works in this data directory.
     pub(crate) fn adopt(data: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let pid = Pid::from_raw(text.lines().next()?.trim().parse().ok()?)?;
@@ -66,7 +66,7 @@ impl Postmaster {
         }
     }
 
-    /// A postmaster works in its data directory: a process that got the same id later does not.
+    /// A postmaster's working directory is its data directory. A later process with the same id has another one.
     fn is_ours(&self) -> bool {
         std::fs::read_link(format!("/proc/{}/cwd", self.pid())).is_ok_and(|cwd| cwd == self.data)
     }

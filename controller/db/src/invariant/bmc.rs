@@ -1,4 +1,5 @@
-//! A BMC is one machine's, and in a network of BMCs. Triggers of the database keep the owner of each BMC (migration 0014). This module names the owner in errors.
+//! A BMC belongs to one machine, and is in a network of BMCs. Triggers of the database store the owner of each BMC (migration 0014). This
+//! module names the owner in errors.
 
 use super::{Subject, of_kind};
 use crate::StoreError;
@@ -12,10 +13,10 @@ use uuid::Uuid;
 const FIELD: &str = "/bmc";
 /// The networks that Settings allow.
 const NETWORKS: &str = "/bmc_networks";
-/// Machines that an error names.
+/// The largest number of machines that an error names.
 const NAMED: i64 = 5;
 
-/// Which of the subjects describe a BMC that another machine has. Those that had one together before that was refused keep it.
+/// The subjects whose BMC belongs to another machine. Machines that shared a BMC before this was refused may keep it.
 pub(super) async fn taken(
     tx: &mut Tx,
     subjects: &[Subject<'_>],
@@ -42,7 +43,7 @@ pub(super) async fn taken(
     Ok(taken.collect())
 }
 
-/// The machines whose BMC is described, and was not so before.
+/// The machines whose description of the BMC is new or changed.
 fn changed<'a, 'b>(subjects: &'a [Subject<'b>]) -> impl Iterator<Item = &'a Subject<'b>> {
     of_kind("Machine", subjects).filter(|subject| {
         let bmc = subject.spec.pointer(FIELD);
@@ -50,7 +51,7 @@ fn changed<'a, 'b>(subjects: &'a [Subject<'b>]) -> impl Iterator<Item = &'a Subj
     })
 }
 
-/// The subjects whose BMC is outside of the networks that Settings allow. A host name is judged by the rack that resolves it.
+/// The subjects whose BMC is outside of the networks that Settings allow. A host name is checked by the rack that resolves it.
 pub(super) async fn outside(
     tx: &mut Tx,
     subjects: &[Subject<'_>],
@@ -83,7 +84,7 @@ pub(super) async fn outside(
         .collect())
 }
 
-/// Settings whose networks leave out BMCs that machines have: those machines could be switched no more.
+/// Settings whose networks leave out BMCs that machines have: nobody could switch those machines any more.
 pub(super) async fn left_out(
     tx: &mut Tx,
     subjects: &[Subject<'_>],

@@ -1,4 +1,4 @@
-//! A MAC address is one machine's or one device's.
+//! A MAC address belongs to one machine or one device.
 
 use super::{Subject, of_kind};
 use crate::StoreError;
@@ -8,10 +8,10 @@ use basalt_api::{FieldCode, FieldError};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// The kinds that have MAC addresses, and where.
+/// The kinds that have MAC addresses, and the fields with them.
 const HOLDERS: [(&str, &str); 2] = [("Machine", "/boot_macs"), ("Device", "/macs")];
 
-/// Replaces what the subjects hold, where it is something else than before.
+/// Replaces the MACs of subjects, if they changed.
 pub(super) async fn write(
     tx: &mut Tx,
     subjects: &[Subject<'_>],
@@ -34,7 +34,7 @@ pub(super) async fn write(
         }
     }
     if !had.is_empty() {
-        // The rows of mac_holder go with those of machine_mac, and those of devices by themselves.
+        // Deleting rows of machine_mac also deletes those of mac_holder. Devices have only the latter.
         sqlx::query!("delete from machine_mac where machine = any($1)", &had).execute(&mut **tx).await?;
         sqlx::query!("delete from mac_holder where holder = any($1)", &had).execute(&mut **tx).await?;
     }
@@ -66,7 +66,7 @@ async fn hold(tx: &mut Tx, owners: &[Uuid], pointers: &[String], macs: &[String]
     Ok(())
 }
 
-/// Which of them others have.
+/// The errors for MACs that other objects have.
 async fn taken(
     tx: &mut Tx,
     owners: &[Uuid],

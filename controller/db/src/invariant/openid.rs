@@ -7,7 +7,7 @@ use basalt_api::values::{Uid, Url};
 use basalt_api::{FieldCode, FieldError};
 use uuid::Uuid;
 
-/// Notes who logs in as these users; which of them logs in as another one already.
+/// Stores the identity with which each of these users logs in. Returns errors for identities that belong to another user.
 pub(super) async fn write(
     tx: &mut Tx,
     subjects: &[Subject<'_>],
@@ -17,16 +17,16 @@ pub(super) async fn write(
     if uids.is_empty() {
         return Ok(Vec::new());
     }
-    // Two users of one batch may change places.
+    // Two users of one batch may exchange identities.
     sqlx::query!("delete from user_openid where account = any($1)", &uids).execute(&mut **tx).await?;
     let person = |user: &&Subject<'_>| {
         let (issuer, subject) = (user.text("/openid/issuer")?, user.text("/openid/subject")?);
-        // However it is spelled there and in Settings.
+        // Canonical, so that the spelling here and in Settings does not matter.
         let issuer = issuer.parse().map_or_else(|_| issuer.to_owned(), |url: Url| url.canonical());
         Some((issuer, subject.to_owned(), user.uid))
     };
     let mut people: Vec<(String, String, Uid)> = users.iter().filter_map(person).collect();
-    // In the same order in all transactions, which wait for each other here.
+    // All transactions insert in the same order, because they wait for each other here.
     people.sort_unstable();
     let mut errors = Vec::new();
     for (issuer, subject, uid) in people {

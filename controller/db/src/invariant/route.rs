@@ -1,4 +1,4 @@
-//! A route leaves its subnet through a router that is in it, and is there once.
+//! Routes: the gateway is in the source subnet, and a route exists only once.
 
 use super::{Subject, of_kind};
 use crate::StoreError;
@@ -7,7 +7,7 @@ use basalt_api::values::Cidr;
 use basalt_api::{FieldCode, FieldError};
 use std::net::IpAddr;
 
-/// Takes the subjects' rows away.
+/// Deletes the subjects' rows.
 pub(super) async fn clear(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<(), StoreError> {
     let uids: Vec<uuid::Uuid> = of_kind("StaticRoute", subjects).map(|subject| subject.uid.get()).collect();
     if !uids.is_empty() {
@@ -16,7 +16,7 @@ pub(super) async fn clear(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<(), S
     Ok(())
 }
 
-/// Writes the subject's row, which [`clear`] took away.
+/// Writes the subject's row, which [`clear`] deleted.
 pub(super) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {
     let (Some(source), Some(gateway)) = (subject.references.get("/source"), subject.text("/gateway")) else {
         return Ok(Vec::new());

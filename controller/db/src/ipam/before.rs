@@ -1,5 +1,5 @@
-//! A database of before addresses were held by constraints: what in it these would refuse, in words and all at once, before
-//! anything is migrated.
+//! Checks a database from before the constraints on addresses. It lists all values that the constraints would refuse, before
+//! any migration.
 
 use crate::StoreError;
 use basalt_api::values::Cidr;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use uuid::Uuid;
 
-/// The tables are looked at as an earlier version made them, so that these queries are not checked when this one is built.
+/// These queries read tables of an earlier version, so they are not checked at build time.
 const NETS: &str = "select c.subnet, o.name, c.cidr::text, o.spec->>'gateway' from subnet_cidr c join object o on o.uid = c.subnet
     order by o.name";
 const RANGES: &str = "select r.subnet, o.name, host(lower(r.span)), host(upper(r.span)), r.purpose
@@ -33,10 +33,10 @@ fn read<T: std::str::FromStr>(text: &str) -> Result<T, StoreError> {
     text.parse().map_err(|_| StoreError::Corrupt(format!("the network or address {text:?}")))
 }
 
-/// Looks at a database that the next migrations would hold to constraints, if it is one.
+/// Checks a database if its next migrations add the constraints.
 ///
 /// # Errors
-/// `Before`: what these would refuse. Nothing was changed.
+/// `Before`: the values that would be refused. Nothing was changed.
 pub(crate) async fn check(pool: &PgPool) -> Result<(), StoreError> {
     let before = "select to_regclass('ip_range') is not null and to_regclass('address_span') is null";
     if !sqlx::query_scalar::<_, bool>(before).fetch_one(pool).await? {
@@ -69,7 +69,7 @@ pub(crate) async fn check(pool: &PgPool) -> Result<(), StoreError> {
     if found.is_empty() { Ok(()) } else { Err(StoreError::Before { found }) }
 }
 
-/// What of a subnet would be refused.
+/// The values of a subnet that would be refused.
 fn refused(net: &Net, ranges: &[Range], owned: &[(String, IpAddr)]) -> Vec<String> {
     let (name, cidr) = (&net.name, net.cidr);
     let leasing = |address: IpAddr| {

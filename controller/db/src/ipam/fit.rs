@@ -1,4 +1,4 @@
-//! What stands against an address, in words: the database's constraints, asked beforehand.
+//! Checks an address before the database's constraints do, to name the obstacle in the error.
 
 use crate::StoreError;
 use crate::store::Tx;
@@ -6,7 +6,7 @@ use basalt_api::{FieldCode, FieldError};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// An address that somebody is to have.
+/// An address and the object that is to get it.
 pub(super) struct Place {
     pub(super) owner: Uuid,
     pub(super) subnet: Uuid,
@@ -19,7 +19,7 @@ fn columns(places: &[Place]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
     (owners, subnets, places.iter().map(|place| place.address.clone()).collect())
 }
 
-/// By owner, why its address is none that anybody could have: outside the subnet, the network's own, or leased by DHCP.
+/// The errors of addresses that no object can have, by owner: outside of the subnet, the network's own, or leased by DHCP.
 pub(super) async fn misfits(
     tx: &mut Tx,
     places: &[Place],
@@ -70,10 +70,10 @@ pub(super) async fn misfits(
     Ok(errors.collect())
 }
 
-/// Whose an address is.
+/// The owner of an address.
 pub(super) struct Holder {
     pub(super) kind: String,
-    /// It is being deleted.
+    /// True if it is being deleted.
     pub(super) leaves: bool,
     /// The MAC that an IpAddress keeps it for.
     pub(super) mac: Option<String>,
@@ -81,7 +81,7 @@ pub(super) struct Holder {
     words: String,
 }
 
-/// By owner, who else has its address.
+/// The other holder of each address, by the owner that wants it.
 pub(super) async fn holders(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uuid, Holder>, StoreError> {
     let (owners, subnets, addresses) = columns(places);
     let rows = sqlx::query!(
@@ -102,7 +102,7 @@ pub(super) async fn holders(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uu
     Ok(holders.collect())
 }
 
-/// By owner, the rack whose own address it would take. An owner that had the address before the rack keeps it.
+/// The racks that have wanted addresses as their own, by owner. An owner that had the address before the rack keeps it.
 pub(super) async fn racks(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uuid, Holder>, StoreError> {
     let (owners, subnets, addresses) = columns(places);
     let rows = sqlx::query!(
@@ -122,7 +122,7 @@ pub(super) async fn racks(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uuid
     Ok(racks.collect())
 }
 
-/// That an address is somebody else's.
+/// The error for an address that belongs to another object.
 pub(super) fn taken(pointer: &str, address: &str, holder: &Holder) -> FieldError {
     let message = format!("{address} is {} already", holder.words);
     let hint = "an address has one owner: name a free one, or remove it there first";

@@ -1,21 +1,21 @@
-//! Addresses: who has which, which are free, how full a subnet is.
+//! Addresses: their owners, free addresses, and the usage of subnets.
 //!
-//! The database refuses whatever would be wrong (docs/decisions/040-ipam.md); this module chooses addresses and says in words
-//! what stands against one. Everybody who changes a subnet's addresses or ranges first locks its row in `subnet_cidr`: the
-//! gaps change one after another, and the next free address is still free when it is taken.
+//! The database's constraints refuse every invalid state (docs/decisions/040-ipam.md). This module chooses addresses, and its errors
+//! name the obstacle. Every writer of a subnet's addresses or ranges first locks the subnet's row in `subnet_cidr`. So the gaps
+//! change one after another, and the next free address is still free when it is taken.
 //!
 //! | module | is |
 //! | --- | --- |
 //! | `own` | addresses of deployments' interfaces, for the driver |
 //! | `interface` | static addresses that Deployments and Machines declare for interfaces |
-//! | `declared` | those that clients declare: IpAddress, and a Subnet's gateway |
-//! | `device` | those of Devices |
+//! | `declared` | addresses that clients declare: IpAddress, and a Subnet's gateway |
+//! | `device` | addresses of Devices |
 //! | `range` | IpRange |
-//! | `fit` | what stands against an address |
-//! | `before` | what a database of an earlier version holds that would be refused |
-//! | `block`, `divide` | which rack leases which part of a dynamic range |
-//! | `listing` | who has which address, from every source |
-//! | `usage` | how full subnets and ranges are |
+//! | `fit` | the obstacles to an address |
+//! | `before` | values in an earlier version's database that would be refused |
+//! | `block`, `divide` | the division of dynamic ranges between racks |
+//! | `listing` | the owners of addresses, from every source |
+//! | `usage` | the usage of subnets and ranges |
 
 pub(crate) mod before;
 pub(crate) mod block;
@@ -40,11 +40,11 @@ use basalt_api::values::Duid;
 use std::net::IpAddr;
 use uuid::Uuid;
 
-/// What the region's addresses of a subnet are owned as.
+/// The class of a declared address, and below it the class of a gateway.
 const STATIC: &str = "static";
 const GATEWAY: &str = "gateway";
 
-/// From here to the end of the transaction nobody else changes the addresses of these subnets.
+/// Locks the addresses of these subnets until the end of the transaction.
 pub(crate) async fn lock(tx: &mut Tx, subnets: &[Uuid]) -> Result<(), StoreError> {
     let lock = sqlx::query!(
         "select 1 as one from subnet_cidr where subnet = any($1) order by subnet for update",
@@ -54,7 +54,7 @@ pub(crate) async fn lock(tx: &mut Tx, subnets: &[Uuid]) -> Result<(), StoreError
     Ok(())
 }
 
-/// The lowest free addresses of a locked subnet, at most `wanted`; none of one that is not managed, and no rack's own.
+/// The lowest free addresses of a locked subnet, at most `wanted`, without the racks' own. None if the subnet is not managed.
 async fn next_free(tx: &mut Tx, subnet: Uuid, wanted: usize) -> Result<Vec<String>, StoreError> {
     let wanted = i32::try_from(wanted).unwrap_or(i32::MAX / 2);
     let free = sqlx::query_scalar!(

@@ -1,4 +1,4 @@
-//! Ranges of a subnet: in it, apart from each other, and the dynamic ones without anybody's address.
+//! Ranges of a subnet: they are inside of it and do not overlap, and no object owns an address in a dynamic one.
 
 use crate::StoreError;
 use crate::invariant::Subject;
@@ -6,7 +6,7 @@ use crate::store::Tx;
 use basalt_api::{FieldCode, FieldError};
 use uuid::Uuid;
 
-/// Owners that are named, at most.
+/// The largest number of owners that an error names.
 const NAMED: i64 = 5;
 
 /// A range as declared.
@@ -16,7 +16,7 @@ struct Span<'a> {
     end: &'a str,
 }
 
-/// Writes a range's row; what stands against it comes back, and then nothing was written.
+/// Writes a range's row. If there are errors, they are returned and nothing is written.
 pub(crate) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {
     let (Some(subnet), Some(start), Some(end)) =
         (subject.references.get("/subnet"), subject.text("/start"), subject.text("/end"))
@@ -61,7 +61,7 @@ pub(crate) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fiel
     if purpose == "dynamic" && errors.is_empty() {
         let span = Span { subnet: subnet.get(), start, end };
         errors.extend(owned(tx, &span).await?);
-        // A range that was there before the rack stays: the rack leaves its own address out.
+        // A range that was there before the rack may stay: the rack does not lease its own address.
         let fields = ["/subnet", "/start", "/end", "/purpose"];
         let is_as_before = |before: &serde_json::Value| {
             fields.iter().all(|field| before.pointer(field) == subject.spec.pointer(field))
@@ -88,7 +88,7 @@ pub(crate) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fiel
     Ok(Vec::new())
 }
 
-/// The racks whose own addresses are in a dynamic range.
+/// The errors for racks whose own addresses are in a dynamic range.
 async fn racks(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreError> {
     let Span { subnet, start, end } = *span;
     let racks = sqlx::query!(
@@ -109,7 +109,7 @@ async fn racks(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreErr
     Ok(errors.collect())
 }
 
-/// What of a dynamic range is somebody's.
+/// The errors for owned addresses in a dynamic range.
 async fn owned(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreError> {
     let Span { subnet, start, end } = *span;
     let edges = sqlx::query!(

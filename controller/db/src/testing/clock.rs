@@ -1,9 +1,9 @@
-//! A hand on a test database: any statement; and a clock that the test moves in place of the database's.
+//! A test's own connection to its database, and a clock that the test sets in place of the database's.
 
 use basalt_api::values::Timestamp;
 use sqlx::{Connection, Executor, PgConnection, Row};
 
-/// Puts functions of the clock's names before PostgreSQL's own, for whoever connects from now on.
+/// Puts functions with the names of PostgreSQL's clock before them, for all new connections.
 const CLOCK: &str = "
 create schema clock;
 create table clock.hand (at timestamptz not null);
@@ -21,23 +21,23 @@ begin
   execute format('alter database %I set search_path = public, clock, pg_catalog', current_database());
 end $$;";
 
-/// A connection of a test's own.
+/// A test's own connection.
 #[derive(Debug)]
 pub struct Hand(PgConnection);
 
 impl Hand {
-    /// Connects.
+    /// Connects to a database.
     ///
     /// # Panics
-    /// The database does not answer.
+    /// Panics if the database does not answer.
     pub async fn on(url: &str) -> Self {
         Self(PgConnection::connect(url).await.expect("it answers"))
     }
 
-    /// Runs statements; the rows of the last one, as text.
+    /// Runs statements. Returns the rows of the last one, as text.
     ///
     /// # Panics
-    /// One of them fails.
+    /// Panics if a statement fails.
     pub async fn run(&mut self, statements: &str) -> Vec<Vec<String>> {
         let text = sqlx::AssertSqlSafe(statements.to_owned());
         let rows =
@@ -49,12 +49,12 @@ impl Hand {
         rows.iter().map(|row| (0..row.len()).map(|at| cell(row, at)).collect()).collect()
     }
 
-    /// Takes the clock in hand: it stands still from now on, for stores that are opened afterwards.
+    /// Stops the clock, for stores that are opened afterwards.
     pub async fn take_clock(&mut self) {
         self.run(CLOCK).await;
     }
 
-    /// Moves the clock.
+    /// Sets the clock.
     pub async fn set_clock(&mut self, at: Timestamp) {
         self.run(&format!("update clock.hand set at = '{at}'")).await;
     }

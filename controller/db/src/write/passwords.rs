@@ -1,5 +1,5 @@
-//! Hashes of passwords, computed before the transaction: each takes tens of milliseconds of a processor, and nobody waits
-//! for locks meanwhile.
+//! Hashes of passwords, computed before the transaction: a hash takes tens of milliseconds of CPU time, and no lock may be held
+//! for so long.
 
 use super::draft::{Put, parse};
 use crate::object::Key;
@@ -12,9 +12,9 @@ use zeroize::Zeroizing;
 
 /// A password that a spec declares.
 pub(super) struct Hashed {
-    /// The sealed hash that it was compared with; another one in the transaction means that somebody was faster.
+    /// The stored hash with which the password was compared. If it is another one in the transaction, another writer was faster.
     pub(super) compared: Option<Vec<u8>>,
-    /// Its hash, unless it is the password that is there already.
+    /// The new hash; `None` if the password is the stored one.
     pub(super) fresh: Option<Zeroizing<String>>,
 }
 

@@ -48,7 +48,7 @@ pub(super) async fn lock(tx: &mut Tx, puts: &[Put<'_>]) -> Result<Vec<Option<Row
     Ok(found.collect())
 }
 
-/// What is sealed for these objects.
+/// The sealed secrets of these objects.
 pub(super) async fn secrets(
     tx: &mut Tx,
     olds: &[Option<Row>],
@@ -67,7 +67,7 @@ pub(super) async fn secrets(
     Ok(found)
 }
 
-/// Columns of objects to be written.
+/// The columns of objects to write.
 #[derive(Default)]
 struct Columns {
     uids: Vec<Uuid>,
@@ -97,7 +97,7 @@ impl Columns {
     }
 }
 
-/// Inserts what is new, and updates what is touched.
+/// Inserts new objects, and updates those that changed.
 pub(super) async fn write(store: &Store, tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(), StoreError> {
     let (mut new, mut old) = (Columns::default(), Columns::default());
     for draft in drafts.iter().filter(|draft| draft.touched) {
@@ -169,7 +169,7 @@ async fn update(tx: &mut Tx, old: &Columns) -> Result<Vec<Row>, StoreError> {
     Ok(update.fetch_all(&mut **tx).await?)
 }
 
-/// Says in the objects' status which addresses they have.
+/// Writes the addresses that objects got into their statuses.
 pub(super) async fn assign(
     tx: &mut Tx,
     drafts: &mut [Draft<'_>],
@@ -201,7 +201,7 @@ pub(super) async fn assign(
     Ok(())
 }
 
-/// Replaces the references of those that refer to others than before.
+/// Replaces the references of drafts whose references changed.
 pub(super) async fn write_references(tx: &mut Tx, drafts: &[Draft<'_>]) -> Result<(), StoreError> {
     let (mut from, mut pointers, mut to) = (Vec::new(), Vec::new(), Vec::new());
     for draft in drafts.iter().filter(|draft| draft.refers_anew) {
@@ -230,7 +230,7 @@ pub(super) async fn write_references(tx: &mut Tx, drafts: &[Draft<'_>]) -> Resul
     Ok(())
 }
 
-/// Forgets the secrets that went or were replaced, and keeps the new ones.
+/// Deletes the secrets that were removed or replaced, and stores the new ones.
 pub(super) async fn write_secrets(tx: &mut Tx, drafts: &[Draft<'_>]) -> Result<(), StoreError> {
     let known: Vec<Uuid> =
         drafts.iter().filter(|d| d.sealed.changed && d.old.is_some()).map(|d| d.uid.get()).collect();
@@ -276,7 +276,7 @@ pub(super) async fn write_secrets(tx: &mut Tx, drafts: &[Draft<'_>]) -> Result<(
     Ok(())
 }
 
-/// Status is JSON of the kind; this one field of it is the store's.
+/// Sets `observed_generation` in a status. The rest of a status is the kind's own.
 fn observing(mut status: Value, observed: i64) -> Value {
     if let Value::Object(map) = &mut status {
         map.insert("observed_generation".to_owned(), observed.into());

@@ -1,4 +1,4 @@
-//! A store on a database of its own, and short ways to write into it.
+//! A store with its own database, and shortcuts for writes into it.
 
 use basalt_api::Kind;
 use basalt_api::values::{Generation, Sha256, Timestamp};
@@ -27,7 +27,7 @@ pub(crate) async fn open(url: &str, key: [u8; 32]) -> Result<Store, StoreError> 
     Store::open(options, SealKey::new(&key).expect("32 bytes")).await
 }
 
-/// A database as migrations up to this one left it, and a connection to it.
+/// A database with the migrations up to `version`, and a connection to it.
 pub(crate) async fn migrated_to(version: i64) -> (String, PgConnection) {
     let url = basalt_db::testing::database().await;
     let mut db = PgConnection::connect(&url).await.expect("it answers");
@@ -43,7 +43,7 @@ fn kind(name: &str) -> &'static Kind {
     Kind::find(name).expect("a kind")
 }
 
-/// Creates or replaces, whatever is there.
+/// Creates or replaces an object, without a condition.
 pub(crate) async fn put(store: &Store, kind: &str, name: &str, spec: Value) -> Result<Stored, StoreError> {
     put_if(store, kind, name, &spec.to_string(), Precondition::None).await
 }
@@ -79,13 +79,13 @@ pub(crate) async fn network(store: &Store) {
 }
 
 pub(crate) fn machine(mac: &str) -> Value {
-    // Its own, as its MAC is.
+    // As unique as its MAC.
     let address = format!("bmc-{}", mac.to_lowercase().replace(':', "-"));
     json!({"architecture": "amd64", "boot_macs": [mac],
            "bmc": {"driver": "ipmi", "address": address, "username": "admin", "password": "hunter2"}})
 }
 
-/// Why something was begun.
+/// A decision, for steps in tests.
 pub(crate) fn decision() -> NewDecision {
     NewDecision {
         generation: Generation::new(1),

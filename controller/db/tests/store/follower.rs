@@ -87,7 +87,7 @@ async fn a_change_by_another_region_is_seen_without_polling() {
     }
 }
 
-/// Everybody who saw it is told that it left, wherever in a page they broke off.
+/// A watcher that resumes anywhere in a page learns of each object that left its pool.
 #[tokio::test]
 async fn whoever_resumes_within_a_page_is_told_of_every_pool_that_objects_left() {
     let store = crate::common::store().await;

@@ -1,4 +1,4 @@
-//! Who goes away in the middle of a call leaves nothing open behind it.
+//! A caller that is cancelled in the middle of a call leaves no transaction open.
 
 use crate::common::put;
 use basalt_db::Key;
@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Polls a future so often, and then drops it; says whether it came to its end.
+/// Polls a future `polls` times, then drops it. Returns true if it completed.
 async fn hang_up<T>(call: impl Future<Output = T>, polls: u32) -> bool {
     let mut call = pin!(call);
     let mut left = polls;
@@ -26,7 +26,7 @@ async fn hang_up<T>(call: impl Future<Output = T>, polls: u32) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_is_given_up_at_any_await_leaves_no_transaction_to_the_next_one() {
     const PATIENCE: Duration = Duration::from_secs(10);
-    // How many awaits a call has depends on how quickly the socket answers: it is walked until so many were seen.
+    // The number of awaits of a call depends on the socket's speed, so the loop runs until enough calls were cancelled.
     const HANG_UPS: u32 = 24;
     const CALLS: u32 = 400;
     let url = basalt_db::testing::database().await;

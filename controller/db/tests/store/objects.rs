@@ -1,4 +1,4 @@
-//! What the store keeps, refuses, and how it says so.
+//! Objects in the store: reads, writes, deletions, and the errors.
 
 use crate::common::{machine, network, open, put, put_if, store};
 use basalt_api::values::Generation;
@@ -287,7 +287,7 @@ async fn a_region_that_is_older_than_the_database_leaves_the_newer_schema_alone(
     put(&store, "Zone", "a", json!({})).await.unwrap();
 }
 
-/// Lets those pass that are of the pool `blue`.
+/// A judge that allows only objects of the pool `blue`.
 struct OnlyBlue;
 
 impl Judge for OnlyBlue {
@@ -380,7 +380,7 @@ async fn who_waits_for_an_object_that_goes_to_another_pool_does_not_delete_or_re
     assert_eq!(store.machine_marks(object.uid.into()).await.unwrap(), MachineMarks::default());
 }
 
-/// Gets of many at once are gathered into few statements: each still has its own object, as it was after it asked.
+/// Concurrent gets are gathered into few statements. Each caller must get its own object, in a state from after its request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_reads_beside_many_others_reads_its_own_object_and_what_was_written_before() {
     let store = store().await;

@@ -1,4 +1,4 @@
-//! Databases of earlier versions: they are migrated with all that they hold, or left as they are, and it is said why.
+//! Databases of earlier versions: they are migrated with all their data, or not changed, and the error says why.
 
 use crate::common::{migrated_to, open, put};
 use basalt_db::{Key, Store, StoreError};
@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 const BEFORE: i64 = 3;
 
 /// A database as a region of that version left it, with subnet `lab` 10.77.0.0/24, gateway .1, a pool from .100 to .199, and
-/// what `more` writes.
+/// the rows of `more`.
 async fn old(more: &str) -> String {
     let (url, mut db) = migrated_to(BEFORE).await;
     let object = |n: u32, kind: &str, name: &str, spec: Value| {

@@ -1,4 +1,4 @@
-//! What is given out: what is named, the next that is free, and in networks of every size.
+//! Giving addresses: declared ones, and the next free one, in networks of every size.
 
 use super::{delete, has, new_subnet, owned, refused, subnet, wish};
 use crate::common::{network, put, store};

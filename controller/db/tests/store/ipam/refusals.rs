@@ -1,4 +1,4 @@
-//! What must not be: the database refuses it, and clients are told why.
+//! Invalid states of addresses: the database refuses them, and the errors tell clients why.
 
 use super::{has, new_subnet, refused, subnet, wish};
 use crate::common::{network, open, put, store};
