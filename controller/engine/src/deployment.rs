@@ -1,4 +1,4 @@
-//! The planner of a deployment. It writes a claim, and reports what its machine reports; it never touches a machine.
+//! The planner of a deployment. It decides about the claim, and reports its machine's report. It causes no effect on a machine.
 
 use basalt_api::kinds::{Condition, ConditionStatus, DeploymentSpec, InstallStage};
 use basalt_api::values::{MachineId, Timestamp};
@@ -6,49 +6,49 @@ use basalt_api::values::{MachineId, Timestamp};
 use crate::plan::{Plan, Wait};
 use crate::select::{Choice, Misses};
 
-/// Everything that decides about a deployment.
+/// Everything that decides about one deployment.
 #[derive(Clone, Debug)]
 pub struct DeploymentInput<'a> {
-    /// Its name, for words.
+    /// The deployment's name, for messages.
     pub name: String,
-    /// What is declared.
+    /// The declared spec.
     pub spec: DeploymentSpec,
     /// When its deletion was requested.
     pub deletion_requested_at: Option<Timestamp>,
-    /// The machine that it has claimed, and that machine's plan.
+    /// The claimed machine, and the machine's plan.
     pub claimed: Option<(MachineId, &'a Plan)>,
-    /// What [`crate::select::allocate`] decided for it; needed only while nothing is claimed.
+    /// The decision of [`crate::select::allocate`]; needed only while nothing is claimed.
     pub choice: Option<&'a Choice>,
-    /// Since when it has looked for a machine: its creation.
+    /// When it began to look for a machine: its creation.
     pub since: Timestamp,
 }
 
-/// What is to be done for a deployment.
+/// The plan of a deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeploymentPlan {
-    /// What the driver writes.
+    /// The change that the driver makes.
     pub action: DeploymentAction,
-    /// What is waited for: its own waits, then its machine's.
+    /// The waits: first the deployment's own, then its machine's.
     pub waits: Vec<Wait>,
-    /// Ready, Progressing, Stalled.
+    /// The conditions Ready, Progressing and Stalled.
     pub conditions: Vec<Condition>,
-    /// How far it is.
+    /// The stage of the install.
     pub stage: InstallStage,
 }
 
-/// What the driver writes for a deployment.
+/// A change that the driver makes for a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeploymentAction {
-    /// Nothing.
+    /// Nothing to change.
     None,
-    /// Claim this machine: insert the claim where the machine has none, and wake the machine. A lost race is no error:
-    /// plan again.
+    /// Claim this machine: insert the claim if the machine has none, and wake the machine. If another deployment was faster, plan
+    /// again.
     Claim(MachineId),
     /// Delete the object: its deletion was requested, and it has no machine.
     Delete,
 }
 
-/// Decides what happens for a deployment next.
+/// Decides about the next action for a deployment.
 #[must_use]
 pub fn plan_deployment(input: &DeploymentInput<'_>, now: Timestamp) -> DeploymentPlan {
     match (&input.claimed, input.deletion_requested_at) {
@@ -131,7 +131,7 @@ fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
         human: Some(human),
         remedy: "it gets that machine at once".to_owned(),
         tries: None,
-        // Machines come free by themselves: a client may go on waiting.
+        // Machines become free without a person, so a client may go on waiting.
         stalled: false,
     }
 }

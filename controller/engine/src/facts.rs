@@ -1,7 +1,7 @@
-//! What was observed, and what was begun: the only things that the planner decides from.
+//! Observations and step records: the only things that the planner decides from.
 //!
-//! Every moment here is the database's: when a fact was stored, when a record was written. Clocks of racks and machines
-//! are never compared; what answers a step names the step's key or the attempt.
+//! Every time here is of the database's clock: when a fact was stored, or a record written. Clocks of racks and machines
+//! are never compared. A fact that answers a step names the step's key or the attempt.
 
 use std::collections::BTreeMap;
 
@@ -17,36 +17,36 @@ use crate::steps::StepId;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
-    /// The latest power reading: of a rack of its own accord, or an answer to a command.
+    /// The latest power reading: a rack's own, or an answer to a command.
     pub power: Option<PowerReading>,
-    /// The latest of these that answered a command.
+    /// The latest reading that answered a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<PowerReading>,
-    /// Why the power could not be read, if the latest reading failed. Nothing is planned by it.
+    /// The reason why the latest reading failed, if it did. It decides nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<PowerUnread>,
-    /// The certificate that its BMC was last known by, where it has one. Nothing is planned by it.
+    /// The last known certificate of the machine's BMC, if the BMC has one. It decides nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bmc_certificate: Option<Sha256>,
     /// Answers to power commands, by step key.
     pub power_results: BTreeMap<StepKey, PowerOutcome>,
-    /// What every rack that serves the machine said last that it boots; None where they differ, or one never said.
+    /// The boot instruction that every rack serving the machine has reported. `None` if they differ, or if one has not reported.
     pub boot_applied: Option<BootSeen>,
-    /// Why a rack does not apply the boot instruction, if one said so.
+    /// The error of a rack that does not apply the boot instruction, if any.
     pub boot_refused: Option<String>,
-    /// Boot requests answered with an attempt, by that attempt.
+    /// The boot requests that were answered with an attempt, by attempt.
     pub boot_requests: BTreeMap<Attempt, BootRequest>,
-    /// Claims, by attempt: the first one.
+    /// The first claim of each attempt.
     pub claims: BTreeMap<Attempt, Claimed>,
-    /// The latest progress, by attempt.
+    /// The latest progress of each attempt.
     pub progress: BTreeMap<Attempt, Progressed>,
-    /// Ends of tasks, by attempt.
+    /// The results of tasks, by attempt.
     pub results: BTreeMap<Attempt, Ended>,
-    /// The hardware, from the latest inventory task that succeeded.
+    /// The hardware, from the latest successful inventory task.
     pub inventory: Option<InventorySeen>,
-    /// The highest level that an installed system reported, by the attempt that installed it.
+    /// The highest level that an installed system has reported, by the attempt that installed it.
     pub readiness: BTreeMap<Attempt, Reported>,
-    /// The address that the machine leased last.
+    /// The machine's latest DHCP lease.
     pub lease: Option<Leased>,
     /// The latest alarm of a rack about this machine.
     pub alarm: Option<Alarm>,
@@ -56,7 +56,7 @@ pub struct Facts {
     pub boot_racks: Link,
 }
 
-/// Names one try of one step: `{machine}/{deployment, "commission", "machine" or "operation-" and its id}/{generation}/{step}/{try}`.
+/// The key of one try of one step: `{machine}/{deployment, "commission", "machine" or "operation-" and its id}/{generation}/{step}/{try}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StepKey(String);
@@ -88,20 +88,20 @@ impl std::fmt::Display for StepKey {
 /// A power reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PowerReading {
-    /// What the BMC said.
+    /// The state that the BMC reported.
     pub state: PowerState,
-    /// When that was stored.
+    /// When the reading was stored.
     pub at: Timestamp,
 }
 
 /// A power reading that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PowerUnread {
-    /// When that was stored.
+    /// When the failure was stored.
     pub at: Timestamp,
-    /// Why, for programs.
+    /// The failure, for programs.
     pub failure: PowerFailure,
-    /// Why, for people.
+    /// The failure as a sentence.
     pub message: String,
 }
 
@@ -114,59 +114,59 @@ pub struct PowerOutcome {
     pub result: Result<PowerState, (PowerFailure, String)>,
 }
 
-/// What racks hold for a machine.
+/// The boot instruction of the racks for a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootSeen {
     /// Boot the disk.
     Local,
-    /// Power off.
+    /// Power the machine off.
     PowerOff,
     /// Boot the ephemeral environment for this attempt.
     Ephemeral(Attempt),
 }
 
-/// A machine asked for something at boot.
+/// A machine's request at boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootRequest {
-    /// When the latest one was stored.
+    /// When the latest request was stored.
     pub last_at: Timestamp,
-    /// `dhcp`, `tftp`, `http`.
+    /// The protocol: `dhcp`, `tftp`, `http`.
     pub service: String,
-    /// File, script or message type.
+    /// The requested file or script, or the message type.
     pub what: String,
 }
 
-/// An agent took its task.
+/// An agent has taken its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claimed {
-    /// When that was stored.
+    /// When the claim was stored.
     pub at: Timestamp,
-    /// Random, one a boot.
+    /// A random id, a new one for each boot.
     pub boot_id: String,
 }
 
-/// An agent reported progress.
+/// An agent has reported progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progressed {
     /// When the latest report was stored.
     pub at: Timestamp,
-    /// The agent's word for what it does.
+    /// The agent's word for its present stage.
     pub stage: String,
-    /// Of the whole task.
+    /// The progress of the whole task, in percent.
     pub percent: u8,
-    /// For people.
+    /// A sentence for people.
     pub message: String,
 }
 
-/// A task ended.
+/// A task has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// When that was stored.
+    /// When the result was stored.
     pub at: Timestamp,
-    /// How.
+    /// The result of the task.
     pub outcome: Outcome,
-    /// What a script said, the end of it.
+    /// The end of the script's output.
     pub output: Option<String>,
     /// How an installed system sends its log.
     pub logs: Option<LogSetup>,
@@ -179,15 +179,15 @@ pub struct InventorySeen {
     pub at: Timestamp,
     /// The attempt that reported it.
     pub attempt: Attempt,
-    /// What was found.
+    /// The hardware that was found.
     pub inventory: Inventory,
 }
 
-/// How far an installed system has come.
+/// A stage of readiness of an installed system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// It booted.
+    /// The system has booted.
     Booted,
     /// cloud-init has finished.
     CloudInit,
@@ -195,67 +195,67 @@ pub enum Level {
     Tcp,
 }
 
-/// An installed system reported itself.
+/// An installed system has reported its level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reported {
     /// When the highest level was stored.
     pub at: Timestamp,
     /// The highest level so far.
     pub level: Level,
-    /// The address it came from.
+    /// The address that the report came from.
     pub address: String,
 }
 
-/// A lease.
+/// A DHCP lease of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leased {
     /// When it was stored.
     pub at: Timestamp,
-    /// The address.
+    /// The leased address.
     pub address: String,
 }
 
-/// Something that a person should see.
+/// An event that a person should see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
     /// When it was stored.
     pub at: Timestamp,
-    /// For programs.
+    /// The type of the alarm, for programs.
     pub code: String,
-    /// For people.
+    /// A sentence for people.
     pub message: String,
 }
 
-/// Whether the racks that a machine needs are there. Silence means something only while they are.
+/// The connection to the racks that a machine needs. A machine's silence is meaningful only while they are connected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Link {
     /// No rack has this role for the machine.
     #[default]
     None,
-    /// All of them are away.
+    /// All racks with this role are disconnected.
     Away {
-        /// Since when.
+        /// When this state began.
         since: Timestamp,
-        /// Which.
+        /// The names of the racks.
         racks: String,
     },
-    /// Some are connected, and at least one is away: things can be done, but silence means nothing, as the machine may
-    /// be talking to the one that is away.
+    /// Some racks are connected, and at least one is not. Actions are possible, but silence is not meaningful: the machine may talk to
+    /// a disconnected rack.
     Partial {
-        /// Since when.
+        /// When this state began.
         since: Timestamp,
-        /// Which are away.
+        /// The names of the disconnected racks.
         racks: String,
     },
-    /// All of them are connected, and have delivered what they had spooled.
+    /// All racks are connected, and have delivered the facts in their spools.
     Connected {
-        /// Since when.
+        /// When this state began.
         since: Timestamp,
     },
 }
 
-/// What a step was begun for.
+/// The purpose of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -263,9 +263,9 @@ pub enum Scope {
     Commission,
     /// A deployment, from install to release.
     Deployment(DeploymentId),
-    /// The machine itself: keeping its power as declared, removing it.
+    /// The machine itself: keeping its declared power state, or removing it.
     Machine,
-    /// Something that a person asked for once.
+    /// A one-time request of a person.
     Operation(OperationId),
 }
 
@@ -280,47 +280,47 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// What a step was begun under. A failure belongs to its cause, and is void when the cause has changed.
+/// The inputs under which a step was begun. A failure belongs to its cause, and is void when the cause has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
     /// Generation of the machine's spec.
     pub machine: Generation,
-    /// Generation of the deployment's spec, if it is for one.
+    /// Generation of the deployment's spec, if the step is for a deployment.
     pub deployment: Option<Generation>,
-    /// Digest of the deployment's image, if it is for one.
+    /// Digest of the deployment's image, if the step is for a deployment.
     pub image: Option<Sha256>,
-    /// When a person last asked for the machine to be looked at again: what is mended by hand has no other trace.
+    /// When a person last requested recommissioning: a repair by hand leaves no other trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Timestamp>,
-    /// The account on the BMC, where the machine made it.
+    /// The attempt in which the machine made the BMC account that is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc_account: Option<Attempt>,
 }
 
-/// A step that was begun. Written before its effect, in the transaction that allocates the attempt where there is one.
+/// A step that was begun. The record is written before the effect, in the transaction that allocates the step's attempt, if any.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Unique; what racks echo.
+    /// The step's unique key, which racks echo.
     pub key: StepKey,
-    /// Which step.
+    /// The row of the table of steps.
     pub step: StepId,
-    /// What for.
+    /// The purpose of the step.
     pub scope: Scope,
-    /// The attempt that it arms, or that it belongs to.
+    /// The attempt that the step arms or belongs to.
     pub attempt: Option<Attempt>,
-    /// Under which the effect was begun.
+    /// The epoch in which the effect was begun.
     pub epoch: Epoch,
-    /// What it was begun under.
+    /// The inputs under which the step was begun.
     pub cause: Cause,
-    /// Hash of what an install would write: `DeploymentSpec`'s fields with effect `redeploy`.
+    /// The hash of the content that an install writes: the fields of `DeploymentSpec` with effect `redeploy`.
     pub fingerprint: Option<Sha256>,
-    /// Of an install, the network that its system has from the machine.
+    /// The network that an installed system takes from the machine. Only for an install.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkConfig>,
     /// When the record was written.
     pub started_at: Timestamp,
-    /// When the effect was handed over: a power command to a rack's stream, anything else with the record itself.
-    /// None after a crash in between; the effect is then repeated under the same key.
+    /// When the effect was handed over: a power command to a rack's stream, any other effect with the record itself.
+    /// `None` if the region died in between; the effect is then repeated under the same key.
     pub delivered_at: Option<Timestamp>,
     /// The effect must not begin after this moment.
     pub not_after: Timestamp,

@@ -1,15 +1,15 @@
-//! What each failure means: who can mend it, how soon it is tried again, what a person should do.
+//! The rule for each failure: when it is retried, and what a person should do.
 //!
-//! A failure belongs to the cause it was seen under (generations of machine and deployment, image). When the cause
-//! changes, the failure is void and the work goes on at once; nobody has to restart anything. Where the cause can be
-//! mended without the region seeing it (a cable), the failed thing is looked at again from time to time.
+//! A failure belongs to its cause (generations of machine and deployment, image). When the cause changes, the failure is void and
+//! the work goes on at once, without a restart. Some causes can be repaired without the region seeing it (a cable); then the failed
+//! step is retried from time to time.
 
 use basalt_api::agent::FailureCode;
 use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DeadlineId;
 
-/// Why a power command did not do what it should.
+/// The reason why a power command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PowerFailure {
@@ -19,15 +19,15 @@ pub enum PowerFailure {
     BadUsername,
     /// The BMC refuses the password.
     BadPassword,
-    /// The user may not do this.
+    /// The user lacks the privilege.
     Privilege,
     /// The BMC does not speak the cipher suite.
     CipherSuite,
     /// The BMC refused the command.
     CompletionCode,
-    /// The BMC's certificate is not the one to believe.
+    /// The BMC's certificate is not the trusted one.
     Certificate,
-    /// The BMC does not have what is wanted of it, or not what it should have.
+    /// The BMC lacks a feature, or its answer is not as specified.
     Unsupported,
     /// The rack has seen a later epoch.
     StaleEpoch,
@@ -37,13 +37,13 @@ pub enum PowerFailure {
     NoBmc,
     /// The rack was stopped in the middle of a power cycle.
     Interrupted,
-    /// No answer came at all.
+    /// No answer arrived.
     NoAnswer,
-    /// The BMC says that the power is still on its way.
+    /// The BMC reports that the power is still changing.
     Moving,
     /// The BMC is outside of the networks of BMCs.
     Outside,
-    /// The BMC said yes, and the power reads as before.
+    /// The BMC accepted the command, but the power state did not change.
     NotMoved,
     /// A code that this version does not know.
     Unknown,
@@ -72,55 +72,55 @@ impl PowerFailure {
         }
     }
 
-    /// Its row.
+    /// The failure's rule in the table.
     #[must_use]
     pub fn rule(self) -> &'static Rule {
         POWER_FAILURES.iter().find(|(failure, _)| *failure == self).map_or(&OTHER, |(_, rule)| rule)
     }
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptFailure {
-    /// The agent said so.
+    /// The agent reported a failure.
     Task(FailureCode),
-    /// The agent stopped saying anything.
+    /// The agent has stopped reporting.
     Silent,
-    /// The machine never asked for anything at boot.
+    /// The machine sent no request at boot.
     NeverAsked,
-    /// The machine asked, but no agent came up.
+    /// The machine sent requests, but no agent claimed the task.
     NeverClaimed,
-    /// A disk carries a later attempt than any the region knows.
+    /// A disk carries a later attempt than the region knows.
     Outranked,
-    /// The agent succeeded at an inventory and sent none.
+    /// The agent reported a successful inventory and sent none.
     Empty,
-    /// A person wanted it to end.
+    /// A person aborted it.
     Aborted,
 }
 
 impl AttemptFailure {
-    /// Its row.
+    /// The failure's rule in the table.
     #[must_use]
     pub fn rule(self) -> &'static Rule {
         ATTEMPT_FAILURES.iter().find(|(failure, _)| *failure == self).map_or(&OTHER, |(_, rule)| rule)
     }
 }
 
-/// What follows from a failure.
+/// The consequences of a failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// One CamelCase word for programs.
     pub code: &'static str,
-    /// What it is, for people.
+    /// The failure, for people.
     pub says: &'static str,
-    /// Seconds before each quick retry; as many retries as there are numbers.
+    /// The seconds before each quick retry; there are as many retries as numbers.
     pub quick: &'static [u64],
-    /// After the quick ones: how long until it is looked at again. None: only a change of the cause helps.
+    /// The pause before each retry after the quick ones. `None`: it is retried only when the cause changes.
     pub later: Option<DeadlineId>,
-    /// What a person should do.
+    /// The action that a person should take.
     pub fix: &'static str,
-    /// Why this policy.
+    /// The reason for this rule.
     pub reason: &'static str,
 }
 
@@ -147,7 +147,7 @@ const OTHER: Rule = rule(
     "unknown causes are tried a little, then left to a person",
 );
 
-/// What each power failure means.
+/// The rules of power failures.
 #[rustfmt::skip]
 pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
     (PowerFailure::Unreachable, rule("BmcUnreachable", "the BMC does not answer", &[5, 10, 20, 40, 80, 160], LATER,
@@ -201,7 +201,7 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
     (PowerFailure::Unknown, OTHER),
 ];
 
-/// What each attempt's failure means.
+/// The rules of failed attempts.
 #[rustfmt::skip]
 pub const ATTEMPT_FAILURES: &[(AttemptFailure, Rule)] = &[
     (AttemptFailure::Task(FailureCode::NoDisk), rule("NoDisk", "no disk fits", &[], None,

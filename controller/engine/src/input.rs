@@ -1,4 +1,4 @@
-//! What the planner is given: a spec, a claim, facts, records, and a policy.
+//! The planner's input: a spec, a claim, facts, records, and a policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,66 +19,66 @@ use crate::facts::{Facts, Link, PowerReading, Scope, StepRecord};
 use crate::render::Assigned;
 use crate::steps::StepId;
 
-/// Everything that decides what happens to one machine. Serialised, it is what no history keeps: facts, records and budget are
-/// left out.
+/// Everything that decides about one machine. The serialised form leaves out facts, records and budget, which are stored
+/// elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MachineInput {
-    /// The machine.
+    /// The machine's id.
     pub uid: MachineId,
-    /// Its name, for words.
+    /// The machine's name, for messages.
     pub name: String,
-    /// Generation of `spec`.
+    /// The generation of `spec`.
     pub generation: Generation,
-    /// What is declared.
+    /// The declared spec.
     pub spec: MachineSpec,
-    /// The attempt by which the machine made the account on its BMC that is used; None: the declared one is. `spec.bmc` has its name.
+    /// The attempt in which the machine made the BMC account that is used; `spec.bmc` has its name. `None`: the declared account is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc_account: Option<Attempt>,
-    /// When it was declared, or enlisted.
+    /// When the machine was declared or enlisted.
     pub created_at: Timestamp,
     /// When its deletion was requested.
     pub deletion_requested_at: Option<Timestamp>,
-    /// When another reading of its hardware was last requested.
+    /// When recommissioning was last requested.
     pub recommission_requested_at: Option<Timestamp>,
-    /// When a person last wanted the attempt that was under way to end.
+    /// When a person last requested an abort.
     #[serde(default)]
     pub abort_requested_at: Option<Timestamp>,
-    /// What a person asked for once, and is not over: one at most that is about power, one recommission, one abort, one script.
+    /// The open operations: at most one each of power, recommission, abort and script.
     #[serde(default)]
     pub operations: Vec<Operation>,
-    /// The power that the latest of those that are done left.
+    /// The power state that the latest finished power operation left.
     #[serde(default)]
     pub power_wish: Option<PowerReading>,
-    /// A deployment was let go with `on_failure = abandon`: its data may still be on the disks.
+    /// True if a deployment was let go with `on_failure = abandon`: its data may still be on the disks.
     pub unwiped: bool,
-    /// The deployment that owns it. One at most: the database's key says so.
+    /// The deployment that owns it; at most one, by the database's key.
     pub claim: Option<Claim>,
-    /// The environment that machines of its architecture run while they are worked on; None when no image is declared
-    /// for that, or its files are not all uploaded.
+    /// The ephemeral environment for machines of its architecture. `None` if no image is declared for it, or if its files are not all
+    /// uploaded.
     pub ephemeral: Option<EphemeralImage>,
-    /// Scripts that are run when its hardware has been read: those of commissioning, then those of testing.
+    /// The scripts that follow a reading of the hardware: first those of commissioning, then those of testing.
     #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
     pub inspection: TaskScripts,
     /// Tests of its hardware that failed.
     #[serde(default, skip_serializing_if = "FailedTests::are_none")]
     pub failed_tests: FailedTests,
-    /// Scripts that are run before its disks are erased.
+    /// The scripts that run before the disks are erased.
     #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
     pub release: TaskScripts,
-    /// What the fleet's budget leaves for it.
+    /// The part of the fleet's budget that is left for the machine.
     #[serde(skip)]
     pub budget: Budget,
-    /// What was observed.
+    /// The observations of the machine.
     #[serde(skip)]
     pub facts: Facts,
-    /// Every step begun for this machine that is not pruned, oldest first. Kept for as long as their scope lives.
+    /// The records of the machine's steps that are not pruned, oldest first. A record is kept as long as its scope exists.
     #[serde(skip)]
     pub records: Vec<StepRecord>,
 }
 
 impl MachineInput {
-    /// The network of the deployment's system: the deployment's own; else the machine's, as it was when the system that stays was
-    /// installed, or as it is for the next one.
+    /// The network of the deployment's system: the deployment's own, or else the machine's. The latter is taken as it was at the install
+    /// of a system that stays, or as it is now for the next install.
     #[must_use]
     pub fn network(&self) -> Option<&NetworkConfig> {
         let claim = self.claim.as_ref()?;
@@ -88,14 +88,14 @@ impl MachineInput {
         })
     }
 
-    /// The disks of a deployment: its own, or the machine's where the deployment declares no more than the defaults.
+    /// The disks of a deployment: its own, or the machine's if the deployment declares only the defaults.
     #[must_use]
     pub fn storage<'a>(&'a self, claim: &'a Claim) -> &'a StorageConfig {
         let own = &claim.spec.storage;
         self.spec.storage.as_ref().filter(|_| *own == StorageConfig::default()).unwrap_or(own)
     }
 
-    /// The install whose system the deployment keeps.
+    /// The record of the install whose system the deployment keeps.
     fn kept(&self, claim: &Claim) -> Option<&StepRecord> {
         let scope = Scope::Deployment(claim.uid);
         let installed = |record: &&StepRecord| {
@@ -109,7 +109,7 @@ impl MachineInput {
         (!in_place || record.fingerprint == Some(claim.fingerprint())).then_some(record)
     }
 
-    /// The latest moment that is known of: time has not gone back behind it, whatever the database's clock says now.
+    /// The latest time in the input. `now` is never taken to be earlier, even if the database's clock went back.
     #[must_use]
     pub fn latest(&self) -> Timestamp {
         let facts = &self.facts;
@@ -151,12 +151,12 @@ impl MachineInput {
     }
 }
 
-/// What a person asked of a machine once.
+/// A one-time request of a person on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Its steps have it in their keys.
+    /// The operation's id, which is in the keys of its steps.
     pub id: OperationId,
-    /// What is to be done.
+    /// The requested action.
     pub verb: Verb,
     /// The script that `run_script` or `rescue` runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,9 +164,9 @@ pub struct Operation {
     /// The tests that `test` runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<Script>,
-    /// When that was asked.
+    /// When the operation was requested.
     pub requested_at: Timestamp,
-    /// When it is too late.
+    /// When the operation expires.
     pub deadline: Timestamp,
 }
 
@@ -199,76 +199,76 @@ impl FailedTests {
 /// Scripts that belong to a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskScripts {
-    /// What they are called, in the order in which they are run.
+    /// The names of the scripts, in the order in which they run.
     pub names: Vec<String>,
-    /// Why the task cannot be run with them.
+    /// The reason why the task cannot run with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<String>,
 }
 
 impl TaskScripts {
-    /// Whether there is nothing to run, and nothing in the way.
+    /// True if there is no script to run, and no reason against the task.
     #[must_use]
     pub fn are_none(&self) -> bool {
         self.names.is_empty() && self.unusable.is_none()
     }
 }
 
-/// A deployment's hold on a machine.
+/// A deployment's claim on a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
-    /// The deployment.
+    /// The deployment's id.
     pub uid: DeploymentId,
-    /// Its name, for words.
+    /// The deployment's name, for messages.
     pub name: String,
-    /// Generation of `spec`.
+    /// The generation of `spec`.
     pub generation: Generation,
-    /// What is declared.
+    /// The declared spec.
     pub spec: DeploymentSpec,
-    /// When it claimed the machine.
+    /// When the deployment claimed the machine.
     pub claimed_at: Timestamp,
-    /// When its deletion was requested: the machine is given back then.
+    /// When its deletion was requested. The machine is then released.
     pub deletion_requested_at: Option<Timestamp>,
-    /// Addresses that the region has assigned, by their purposes in `spec.network`.
+    /// The addresses that the region has assigned, by their purposes in `spec.network`.
     pub assigned: BTreeMap<String, Assigned>,
-    /// Why the other addresses in `spec.network` are not assigned, by their purposes, in words.
+    /// The reasons why the other addresses in `spec.network` are not assigned, by purpose.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unassigned: BTreeMap<String, String>,
-    /// The image that `spec` names; None when there is none, or it has no root tarball.
+    /// The image that `spec` names. `None` if it does not exist or has no root tarball.
     pub image: Option<ResolvedImage>,
 }
 
 /// An image that can be installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedImage {
-    /// The image, whatever it is called.
+    /// The image's uid, which is independent of its name.
     pub uid: ImageId,
-    /// Over all of its files.
+    /// The digest over all of its files.
     pub digest: Sha256,
-    /// What is unpacked.
+    /// The tarball that is unpacked.
     pub root: BlobRef,
-    /// Whether the region holds that blob.
+    /// True if the region has that blob.
     pub available: bool,
-    /// Kernel options it needs.
+    /// The kernel options that the image needs.
     pub kernel_options: String,
 }
 
 /// The ephemeral environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EphemeralImage {
-    /// `vmlinuz`
+    /// The initial RAM disk.
     pub kernel: Sha256,
-    /// Its initial RAM disk.
+    /// The root file system.
     pub initrd: Sha256,
-    /// Its root file system.
+    /// The kernel options that the image needs.
     pub squashfs: Sha256,
     /// Kernel options it needs.
     pub kernel_options: String,
 }
 
 impl Claim {
-    /// Hash of what an install would write. The image counts by uid: renaming it changes nothing. What nothing acts on yet
-    /// changes nothing either, so that a field that is new does not make every system an old one.
+    /// The hash of the content that an install writes. The image counts by its uid, so that a rename changes nothing. Fields that have
+    /// no effect yet do not count either: a new field must not make every installed system outdated.
     #[must_use]
     pub fn fingerprint(&self) -> Sha256 {
         let mut hash = sha2::Sha256::new();
@@ -289,10 +289,10 @@ impl Claim {
     }
 }
 
-/// How long a rack tries to move a BMC before it says that it cannot.
+/// How long a rack tries to switch a BMC before it reports a failure.
 const BMC_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What applies to all machines.
+/// Settings of the planner that apply to all machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     overrides: BTreeMap<DeadlineId, Duration>,
@@ -306,37 +306,37 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// This one deadline, in place of the table's.
+    /// Replaces one deadline of the table.
     #[must_use]
     pub fn with(mut self, id: DeadlineId, duration: Duration) -> Self {
         self.overrides.insert(id, duration);
         self
     }
 
-    /// Every deadline and every pause divided by `divisor`: for simulated machines, whose firmware takes no minutes.
+    /// Divides every deadline and pause by `divisor`, for simulated machines, whose firmware takes no minutes.
     #[must_use]
     pub fn compressed(mut self, divisor: u32) -> Self {
         self.divisor = divisor.max(1);
         self
     }
 
-    /// How long the wait may take.
+    /// The longest time of a wait.
     #[must_use]
     pub fn deadline(&self, id: DeadlineId) -> Duration {
         let table = deadlines::spec(id).map_or(Duration::from_secs(60), |row| row.duration);
-        // A rack is as patient with a simulated BMC as with a real one, and has to be heard.
+        // A rack is as patient with a simulated BMC as with a real one. Its answer must arrive before the deadline.
         let least = if id == DeadlineId::PowerAnswer { BMC_PATIENCE.min(table) } else { Duration::ZERO };
         self.overrides.get(&id).copied().unwrap_or_else(|| self.scaled(table).max(least))
     }
 
-    /// A duration that a table or a spec gives.
+    /// A duration from a table or a spec, divided by the divisor.
     #[must_use]
     pub fn scaled(&self, duration: Duration) -> Duration {
         (duration / self.divisor).max(Duration::from_millis(1)).min(duration)
     }
 }
 
-/// `at + after`, or the end of time.
+/// `at + after`, or the latest possible time.
 #[must_use]
 pub(crate) fn later(at: Timestamp, after: Duration) -> Timestamp {
     at.checked_add(after).unwrap_or(Timestamp::MAX)

@@ -1,4 +1,4 @@
-//! What the planner answers: steps, waits, what the machine is to boot, and a report.
+//! The planner's output: steps, waits, the machine's boot action, and a report.
 
 use basalt_api::agent::EraseLevel;
 use basalt_api::kinds::{Axes, Condition, InstallStage, NetworkConfig};
@@ -9,30 +9,31 @@ use serde::{Deserialize, Serialize};
 use crate::facts::{Cause, Scope, StepKey, StepRecord};
 use crate::steps::{EffectKind, StepId};
 
-/// The answer.
+/// The result of one run of the planner.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// What is to be begun now: one step at most, as a machine has one power button.
+    /// The steps to begin now: at most one, because a machine has one power button.
     pub next: Vec<PlannedStep>,
-    /// What is announced to follow if nothing fails, in order.
+    /// The steps that follow in this order if nothing fails.
     pub later: Vec<LaterStep>,
-    /// What is waited for. Empty when there is something to begin, or nothing to do.
+    /// The present waits. Empty when a step is to begin, or when nothing is left to do.
     pub waits: Vec<Wait>,
-    /// How far what was asked for once is: all of the input's operations.
+    /// The state of each operation in the input.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<OperationSeen>,
-    /// What the racks are to hold for this machine.
+    /// The boot action that the racks are to have for this machine.
     pub boot: BootAction,
-    /// The attempt that writes the machine's disks, or may begin to at any moment: its part in the fleet's budget.
+    /// The attempt that writes the machine's disks, or may begin to at any moment. It counts in the fleet's budget.
     pub writes: Option<Attempt>,
-    /// How the machine is.
+    /// The state of the machine.
     pub report: Report,
-    /// Sentences for people about an install to come: the disk of a storage that names none, and misfits with the hardware. They decide nothing.
+    /// Notes for people about an install to come: the disk of a storage that names none, and misfits with the hardware. They decide
+    /// nothing.
     #[serde(skip)]
     pub notes: Vec<String>,
-    /// When to plan again though no fact arrives: the earliest deadline.
+    /// When to plan again although no fact has arrived: the earliest deadline.
     pub wake_at: Option<Timestamp>,
-    /// SHA-256 over what is to be done, and for whom; time alone does not change it.
+    /// SHA-256 over the planned actions and their scopes. The passage of time alone does not change it.
     pub digest: Sha256,
 }
 
@@ -54,33 +55,33 @@ impl Plan {
 /// A step to begin.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlannedStep {
-    /// Its key: record this, then do the effect.
+    /// The step's key. Record the step under it, then do the effect.
     pub key: StepKey,
-    /// Which step.
+    /// The row of the table of steps.
     pub step: StepId,
-    /// What for.
+    /// The purpose of the step.
     pub scope: Scope,
-    /// Which try this is, counting from 1.
+    /// The number of this try, from 1.
     pub try_no: u32,
-    /// What to do.
+    /// The effect to cause.
     pub effect: Effect,
-    /// The attempt it belongs to; an arming step gets its own from the driver.
+    /// The attempt that the step belongs to. An arming step gets its own from the driver.
     pub attempt: Option<Attempt>,
-    /// A record with this key exists; only its effect has to be done (again).
+    /// True if a record with this key exists: only the effect is to be repeated.
     pub resume: bool,
-    /// Goes into the record.
+    /// The cause, for the record.
     pub cause: Cause,
-    /// Goes into the record.
+    /// The fingerprint of an install, for the record.
     pub fingerprint: Option<Sha256>,
-    /// Goes into the record.
+    /// The network of an install, for the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkConfig>,
-    /// Goes into the record: the effect must not begin after this moment.
+    /// The effect must not begin after this time. It goes into the record.
     pub not_after: Timestamp,
 }
 
 impl PlannedStep {
-    /// The record to store before the effect begins. `attempt` is the newly allocated one where the step arms.
+    /// The record to store before the effect begins. `attempt` is the newly allocated one if the step arms.
     #[must_use]
     pub fn record(&self, attempt: Option<Attempt>, epoch: Epoch, now: Timestamp) -> StepRecord {
         StepRecord {
@@ -102,35 +103,35 @@ impl PlannedStep {
 /// A step that follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaterStep {
-    /// The key it would have now.
+    /// The key that it would have now.
     pub key: StepKey,
-    /// Which step.
+    /// The row of the table of steps.
     pub step: StepId,
 }
 
-/// What a step does to the world.
+/// The effect of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Effect {
-    /// Send a power command with the step's key as `step_key` and `command_id`. A rack that has seen the id answers
-    /// what it answered.
+    /// Send a power command with the step's key as `step_key` and `command_id`. A rack that has seen the id repeats its first
+    /// answer.
     Power {
-        /// What to do.
+        /// The power command.
         verb: Verb,
-        /// What to boot next; set before the verb.
+        /// The device for the next boot; it is set before the command.
         device: BootDevice,
     },
     /// Take the next number of the attempt sequence and a fresh attempt key, compose the task, and record all of it.
     /// The plan's `boot` names the attempt from then on.
     Arm {
-        /// Which task.
+        /// The kind of the task.
         task: TaskKind,
     },
     /// Drop the claim and delete the deployment's object.
     LetGo {
-        /// Whose claim.
+        /// The deployment whose claim is dropped.
         deployment: DeploymentId,
-        /// Mark the machine unwiped.
+        /// True to mark the machine unwiped.
         unwiped: bool,
     },
     /// Delete the machine's object.
@@ -141,27 +142,27 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// Read.
+    /// Read the power state.
     Status,
-    /// On.
+    /// Switch the machine on.
     On,
-    /// The system is asked to shut down.
+    /// Ask the system to shut down.
     SoftOff,
-    /// Off, at once.
+    /// Switch off at once.
     Off,
-    /// Off and on.
+    /// Switch off and on.
     Cycle,
 }
 
-/// What the BMC is told about the next boot.
+/// The boot device that the BMC is to use for the next boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootDevice {
-    /// Nothing.
+    /// Leave it as it is.
     Unchanged,
     /// The network, once.
     PxeOnce,
-    /// The disk.
+    /// The disk, from now on.
     Disk,
 }
 
@@ -171,13 +172,13 @@ pub enum BootDevice {
 pub enum TaskKind {
     /// Read the hardware.
     Inventory,
-    /// Install.
+    /// Install a deployment's system.
     Install,
-    /// Erase.
+    /// Erase the disks.
     Erase(#[serde(with = "erase_level")] EraseTask),
-    /// Run the script that was asked for.
+    /// Run the script or tests of an operation.
     Script,
-    /// Let people mend the machine.
+    /// Run the rescue environment, in which people repair the machine.
     Rescue,
 }
 
@@ -216,72 +217,72 @@ mod erase_level {
     }
 }
 
-/// What the racks are to hold for a machine: its entry in the boot concern.
+/// The racks' instruction for a machine's boot: its entry in the boot concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootAction {
     /// Boot the disk.
     Local,
-    /// Power off.
+    /// Power the machine off.
     PowerOff,
-    /// The recorded attempt: key, task and time limit are in its record.
+    /// Boot the environment for this attempt. Key, task and time limit are in the attempt's record.
     Ephemeral(Attempt),
 }
 
-/// Something that is waited for.
+/// A wait of the planner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
     /// One CamelCase word for programs.
     pub code: &'static str,
-    /// The step that cannot go on.
+    /// The step that waits.
     pub step: Option<StepId>,
-    /// What is waited for: "waiting for web1 to ask for DHCP".
+    /// A sentence for people: "waiting for web1 to ask for DHCP".
     pub message: String,
-    /// Since when.
+    /// When the wait began.
     pub since: Timestamp,
-    /// Until when. None only where `human` is set.
+    /// When the wait ends. `None` only if `human` is set.
     pub deadline: Option<Timestamp>,
-    /// What a person has to do, where only a person can help.
+    /// The action that a person must take, if only a person can help.
     pub human: Option<String>,
-    /// What happens at the deadline, or once the person has acted.
+    /// The action at the deadline, or after the person has acted.
     pub remedy: String,
-    /// Which try this is, of how many before a person is asked.
+    /// The number of this try, and the number of tries before a person is asked.
     pub tries: Option<(u32, u32)>,
-    /// Nothing more happens without a person, or not soon: a client need not wait.
+    /// True if nothing more happens without a person, or nothing soon: a client need not wait.
     pub stalled: bool,
 }
 
-/// How far an operation is.
+/// The state of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OperationSeen {
-    /// Which.
+    /// The operation's id.
     pub id: OperationId,
-    /// How far.
+    /// The operation's state.
     pub state: OperationState,
     /// One CamelCase word for programs.
     pub reason: String,
-    /// For people: what it waits for, does, did, or why not.
+    /// A sentence for people: a wait, an action, a result, or a reason.
     pub message: String,
-    /// What its script said, the end of it.
+    /// The end of the script's output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
 
-/// How a machine is, and the deployment on it.
+/// The state of a machine, and of the deployment on it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The axes; the phase is computed from them.
+    /// The axes, from which the phase is computed.
     pub axes: Axes,
-    /// Ready, Progressing, Stalled.
+    /// The conditions Ready, Progressing and Stalled.
     pub conditions: Vec<Condition>,
-    /// What is done for the deployment.
+    /// The stage of the deployment's install.
     pub stage: Option<InstallStage>,
-    /// Of the running task.
+    /// The progress of the running task, in percent.
     pub percent: Option<u8>,
-    /// In words, of the running task.
+    /// The present action of the running task, as a sentence.
     pub activity: Option<String>,
-    /// The deployment on this machine is as its readiness asks.
+    /// True if the deployment on this machine meets its readiness check.
     pub deployed: bool,
-    /// The attempt that installed what is on the disk.
+    /// The attempt that installed the system on the disk.
     pub installed_by: Option<Attempt>,
 }

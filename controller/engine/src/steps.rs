@@ -1,18 +1,18 @@
-//! Every step that a machine's reconciliation can take: one table.
+//! The table of all steps that a machine's reconciliation can take.
 //!
-//! A step with an effect is recorded before its effect begins, under a key that depends on nothing but the machine,
-//! what it is done for, and how often it was tried, so that a region which dies between the two finds the record and
-//! repeats the same effect under the same key. A step without an effect ([`EffectKind::Observe`]) is a fact that
-//! somebody else brings about. Every row of this table is a place where a process may be killed: crash tests walk it.
+//! A step with an effect is recorded before its effect begins. The record's key depends only on the machine, the scope, and the
+//! number of tries. A region that dies in between finds the record and repeats the same effect under the same key. A step without an
+//! effect ([`EffectKind::Observe`]) waits for a fact that another party causes. A process may be killed at every row of this table:
+//! crash tests do so.
 
 use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DeadlineId;
 
-/// How often a machine is powered on for one attempt before the attempt has failed.
+/// How often a machine is powered on for one attempt before the attempt fails.
 pub const BOOT_TRIES: u32 = 3;
 
-/// How often a system that was installed but does not report is power-cycled.
+/// How often an installed system that does not report is power-cycled.
 pub const READY_TRIES: u32 = 1;
 
 /// Names a row of [`STEPS`].
@@ -71,14 +71,14 @@ impl StepId {
         STEPS.iter().find(|row| row.id == self).unwrap_or(&MISSING)
     }
 
-    /// As it stands in step keys.
+    /// The step's name in step keys.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.spec().name
     }
 }
 
-/// What kind of thing a step does to the world.
+/// The type of a step's effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectKind {
@@ -86,39 +86,39 @@ pub enum EffectKind {
     Power,
     /// A new attempt in the boot concern of the racks that serve the machine.
     Arm,
-    /// The claim of a deployment is dropped.
+    /// A deployment's claim is dropped.
     LetGo,
     /// The machine's object is deleted.
     Forget,
-    /// Nothing: a fact is awaited.
+    /// No effect: a fact is awaited.
     Observe,
 }
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct StepSpec {
-    /// Which step.
+    /// The step of this row.
     pub id: StepId,
-    /// Its name in step keys.
+    /// The step's name in step keys.
     pub name: &'static str,
-    /// Its name for people: "prepare the install".
+    /// The step's name for people: "prepare the install".
     pub says: &'static str,
-    /// What it does, for programs.
+    /// The type of its effect.
     pub effect: EffectKind,
-    /// What must hold before it begins.
+    /// The condition that must hold before it begins.
     pub precondition: &'static str,
     /// The fact that shows that it is done.
     pub postcondition: &'static str,
-    /// How long that fact may take.
+    /// The longest time until that fact.
     pub deadline: Option<DeadlineId>,
-    /// What happens at the deadline.
+    /// The action at the deadline.
     pub remedy: &'static str,
-    /// Why this step, and why this remedy.
+    /// The reason for this step, and for this remedy.
     pub reason: &'static str,
 }
 
 impl StepSpec {
-    /// Whether it arms a task for the machine to boot, or boots it into one.
+    /// True if it arms a task for the machine to boot, or boots the machine into one.
     #[must_use]
     pub const fn boots_task(&self) -> bool {
         use StepId as S;

@@ -1,4 +1,4 @@
-//! What became of an attempt to run a task on a machine: read from facts, never remembered.
+//! The state of an attempt to run a task on a machine. It is computed from facts and never stored.
 
 use basalt_api::agent::Outcome;
 use basalt_api::kinds::PowerState;
@@ -13,7 +13,7 @@ use crate::input::later;
 use crate::plan::TaskKind;
 use crate::steps::{BOOT_TRIES, StepId};
 
-/// The steps of running one kind of task.
+/// The steps of one kind of task.
 #[derive(Clone, Copy)]
 pub(crate) struct TaskSteps {
     pub(crate) arm: StepId,
@@ -21,11 +21,11 @@ pub(crate) struct TaskSteps {
     pub(crate) ask: StepId,
     pub(crate) claim: StepId,
     pub(crate) run: StepId,
-    /// How long its agent may be silent.
+    /// The deadline after which a silent agent counts as dead.
     pub(crate) quiet: DeadlineId,
-    /// Whether it writes to disks: its power must not be cut.
+    /// True if it writes to disks: its power must not be cut.
     pub(crate) writes: bool,
-    /// Whether it changes the machine by itself: it takes its part in the fleet's budget.
+    /// True if it changes the machine by itself: it counts in the fleet's budget.
     pub(crate) changes: bool,
 }
 
@@ -67,7 +67,7 @@ const SCRIPT: TaskSteps = TaskSteps {
     claim: StepId::ClaimScript,
     run: StepId::RunScript,
     quiet: DeadlineId::InstallQuiet,
-    // Nobody knows what it does: it may well write firmware.
+    // The content of a script is not known: it may write firmware.
     writes: true,
     changes: true,
 };
@@ -78,7 +78,7 @@ const RESCUE: TaskSteps = TaskSteps {
     claim: StepId::ClaimRescue,
     run: StepId::RunRescue,
     quiet: DeadlineId::InstallQuiet,
-    // Whoever is inside may.
+    // A person in the rescue shell may write to the disks.
     writes: true,
     changes: false,
 };
@@ -95,22 +95,22 @@ impl TaskSteps {
         }
     }
 
-    /// By the step that arms it.
+    /// The task that this step arms.
     pub(crate) fn armed_by(step: StepId) -> Option<Self> {
         ALL.into_iter().find(|t| t.arm == step)
     }
 
-    /// By the step that powers the machine on for it.
+    /// The task for which this step powers the machine on.
     pub(crate) fn netbooted_by(step: StepId) -> Option<Self> {
         ALL.into_iter().find(|t| t.netboot == step)
     }
 }
 
-/// What became of an attempt.
+/// The state of an attempt.
 pub(crate) enum State {
     /// Armed, and no agent has claimed it.
     Open,
-    /// An agent works on it, and may be silent until that moment.
+    /// An agent runs it, and counts as dead if it is silent until `quiet_at`.
     Running {
         since: Timestamp,
         quiet_at: Timestamp,
@@ -120,7 +120,7 @@ pub(crate) enum State {
 }
 
 impl<'a> Walk<'a> {
-    /// What became of the attempt that this record armed.
+    /// The state of the attempt that this record armed.
     pub(crate) fn state(&self, record: &StepRecord) -> State {
         let facts = &self.input.facts;
         let (Some(attempt), Some(task)) = (record.attempt, TaskSteps::armed_by(record.step)) else {
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
                 Outcome::Succeeded => State::Succeeded(end.at),
             };
         }
-        // Progress shows a claim that was lost on its way.
+        // A progress report shows that the claim was lost on its way.
         let claimed = facts.claims.get(&attempt).map(|c| c.at);
         let reported = facts.progress.get(&attempt).map(|p| p.at);
         if let Some(heard) = claimed.max(reported) {
@@ -172,7 +172,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether the machine was powered on often enough for this attempt, in vain.
+    /// The failure of an attempt for which the machine was powered on in vain as often as allowed.
     fn boot_given_up(
         &self,
         task: TaskSteps,
@@ -185,8 +185,8 @@ impl<'a> Walk<'a> {
         (heard && tries >= BOOT_TRIES && self.now >= deadline).then_some((failure, deadline))
     }
 
-    /// How often the machine was powered on for this attempt, until when the latest time may take, and whether the
-    /// machine has asked for something since.
+    /// The number of times the machine was powered on for this attempt, the deadline of the last one, and true if the machine
+    /// has sent a boot request since.
     pub(crate) fn boot_tries(
         &self,
         task: TaskSteps,
@@ -212,7 +212,7 @@ impl<'a> Walk<'a> {
         ))
     }
 
-    /// Records that armed a task in a scope, oldest first.
+    /// The records that armed a task in a scope, oldest first.
     pub(crate) fn arms(
         &self,
         scope: Scope,
@@ -221,8 +221,8 @@ impl<'a> Walk<'a> {
         self.input.records.iter().filter(move |r| r.step == step && r.scope == scope && r.attempt.is_some())
     }
 
-    /// The attempt that counts in a scope: the latest one. Or an earlier one, which was taken for dead and came to its end after
-    /// all, where the latest is for the same, and nobody has begun with any after it: its disk is as wanted.
+    /// The attempt that counts in a scope: normally the latest one. An earlier one counts if it was taken for dead but has succeeded late,
+    /// and the later ones have the same content and no agent: then the disk has the wanted system.
     pub(crate) fn counting(&self, scope: Scope, step: StepId) -> Option<&'a StepRecord> {
         let mut arms = self.arms(scope, step).rev();
         let latest = arms.next()?;
@@ -231,25 +231,25 @@ impl<'a> Walk<'a> {
         arms.take_while(same).find(|record| self.ended_late(record, latest)).or(Some(latest))
     }
 
-    /// Whether an attempt ended well when the latest one was armed already, and no agent has come up since it was armed.
+    /// True if an attempt succeeded after the latest one was armed, and no agent has reported for a later one.
     fn ended_late(&self, record: &StepRecord, latest: &StepRecord) -> bool {
         let facts = &self.input.facts;
         let State::Succeeded(at) = self.state(record) else { return false };
         let Some(attempt) = record.attempt.filter(|_| at > latest.started_at) else { return false };
         let heard = [facts.claims.keys().max(), facts.progress.keys().max(), facts.results.keys().max()];
-        // Whoever asked before that end is on its way to claim.
+        // A machine that sent its boot request before that end may claim soon.
         let asked = |(of, request): (&Attempt, &BootRequest)| *of > attempt && request.last_at <= at;
         heard.into_iter().flatten().all(|latest| *latest <= attempt) && !facts.boot_requests.iter().any(asked)
     }
 
-    /// How many attempts failed in a row under the present cause.
+    /// The number of attempts in a row that failed under the present cause.
     pub(crate) fn failed_in_a_row(&self, scope: Scope, step: StepId) -> u32 {
         let cause = self.cause(scope);
         let mut count = 0;
         for record in self.arms(scope, step).rev() {
             match self.state(record) {
                 State::Failed(..) if record.cause == cause => count += 1,
-                // Its time ran out while something else was in the way.
+                // The time ran out while something else prevented the attempt.
                 State::Open => {}
                 State::Failed(..) | State::Running { .. } | State::Succeeded(_) => break,
             }
@@ -257,7 +257,7 @@ impl<'a> Walk<'a> {
         count
     }
 
-    /// The attempt that writes to the machine's disks now, if one does.
+    /// The attempt that writes to the machine's disks now, if any.
     pub(crate) fn writer(&self) -> Option<(&'a StepRecord, TaskSteps, Timestamp, Timestamp)> {
         self.input.records.iter().rev().find_map(|record| {
             let task = TaskSteps::armed_by(record.step).filter(|t| self.may_write(*t))?;
@@ -268,7 +268,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Waits for the end of a task that writes to disks. True when there is one.
+    /// Waits for the end of a task that writes to disks. Returns false if there is none.
     pub(crate) fn wait_for_writer(&mut self, step: StepId) -> bool {
         let Some((record, task, since, quiet_at)) = self.writer() else { return false };
         self.wait_for_run(record, task, since, quiet_at);
@@ -278,8 +278,8 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Waits for the word of an agent that may be writing to disks unheard. The machine was powered on for its attempt, the racks were away
-    /// since, and one of them may have lost what it heard. True when there may be such an agent.
+    /// Waits for a report of an agent that may be writing to disks although no report arrived. The machine was powered on for its attempt,
+    /// then racks were disconnected, and one of them may have lost a report. Returns true if there may be such an agent.
     pub(crate) fn wait_for_unheard(&mut self, step: StepId) -> bool {
         let Some((task, since, until)) = self.unheard().filter(|(.., until)| self.now < *until) else {
             return false;
@@ -296,8 +296,8 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// The task that the machine was powered on for last, if it writes to disks and its silence means nothing yet; from when
-    /// and until when that is so.
+    /// The last task for which the machine was powered on, if it writes to disks and its silence is not meaningful yet. The times are
+    /// the beginning and the end of that period.
     fn unheard(&self) -> Option<(TaskSteps, Timestamp, Timestamp)> {
         let (task, booted) = self.input.records.iter().rev().find_map(|record| {
             let task = TaskSteps::netbooted_by(record.step)?;
@@ -317,7 +317,7 @@ impl<'a> Walk<'a> {
         Some((task, since, later(since, self.policy.deadline(task.quiet))))
     }
 
-    /// Waits for a task that runs.
+    /// Waits for a running task.
     pub(crate) fn wait_for_run(
         &mut self,
         record: &StepRecord,

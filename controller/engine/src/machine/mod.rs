@@ -1,7 +1,7 @@
 //! The planner of a machine: the only thing that causes effects on it.
 //!
-//! [`plan`] looks at what is declared and what was observed, and answers what to do next. It keeps nothing: given the
-//! same input it answers the same, and given the facts that its own steps brought about it answers "nothing".
+//! [`plan`] compares the declared state with the observations and returns the next action. It stores nothing: the same
+//! input gives the same plan, and the facts that its own steps caused lead to "nothing to do".
 
 mod attempt;
 mod boot;
@@ -37,22 +37,22 @@ use crate::input::{Claim, MachineInput, Policy, later};
 use crate::plan::{BootAction, BootDevice, Effect, EraseTask, Plan, TaskKind, Verb, Wait};
 use crate::steps::{EffectKind, READY_TRIES, StepId};
 
-/// What is to become of a machine.
+/// The aim of a machine's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// It waits for work.
+    /// Wait for work.
     Ready,
-    /// Its hardware is to be read.
+    /// Read the hardware.
     Commission,
-    /// It is to run what its deployment declares.
+    /// Run the system of the deployment.
     Deploy,
-    /// It is to be given back.
+    /// Release the machine from its deployment.
     Release,
-    /// It is to be forgotten.
+    /// Delete the machine.
     Remove,
 }
 
-/// Decides what happens to a machine next. A clock that went back stands still here until it has caught up.
+/// Decides about the next action on a machine. If the clock has gone back, the planner's time stands still until the clock has caught up.
 #[must_use]
 pub fn plan(input: &MachineInput, policy: &Policy, now: Timestamp) -> Plan {
     let now = now.max(input.latest());
@@ -103,14 +103,14 @@ fn needs_inventory(input: &MachineInput) -> bool {
     }
 }
 
-/// What a finished deployment rests on.
+/// The install behind a finished deployment.
 pub(crate) struct Deployed {
     pub(crate) attempt: Attempt,
-    /// The spec has changed since, and may not be installed in place.
+    /// True if the spec has changed since, and may not be installed in place.
     pub(crate) drifted: bool,
 }
 
-/// An inventory is good while nobody asks for another.
+/// An inventory is valid until another one is requested.
 struct KeepInventory(Option<Timestamp>);
 
 impl Keep for KeepInventory {
@@ -122,7 +122,7 @@ impl Keep for KeepInventory {
     }
 }
 
-/// An install is good while it is what the deployment declares, or may not be repeated.
+/// An install is valid as long as it is the declared one. It also stays valid if it may not be repeated.
 struct KeepInstall {
     fingerprint: Sha256,
     image: Option<Sha256>,
@@ -138,7 +138,7 @@ impl Keep for KeepInstall {
     }
 }
 
-/// One erase is enough.
+/// One successful erase is enough.
 struct KeepErase;
 
 impl Keep for KeepErase {
@@ -166,7 +166,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a machine without work is to be off.
+    /// True if a machine without work is to be off.
     fn powers_off_when_idle(&self) -> bool {
         match self.input.spec.power {
             PowerPolicy::On => false,
@@ -175,7 +175,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Keeps a machine without work as declared.
+    /// Keeps the declared power state of a machine without work.
     fn keep_ready(&mut self) {
         let inventory = self.arms(Scope::Commission, StepId::ArmInventory).next_back();
         let attempt = inventory.and_then(|r| r.attempt).filter(|a| self.input.facts.results.contains_key(a));
@@ -188,7 +188,7 @@ impl Walk<'_> {
         match self.input.spec.power {
             PowerPolicy::On => self.hold_power(PowerState::On),
             PowerPolicy::Off => self.hold_power(PowerState::Off),
-            // Of a machine that was never looked into, nobody knows what runs on it.
+            // It is not known which system runs on a machine without an inventory, so it is not switched off.
             PowerPolicy::Auto if off && self.input.facts.inventory.is_some() => {
                 self.hold_power(PowerState::Off);
             }
@@ -222,7 +222,7 @@ impl Walk<'_> {
             }
         }
         let Success { record, attempt, at } = done?;
-        // Who has reported has found its disk: a rack that joins later does not make it less deployed.
+        // A system that has reported has booted from its disk. A rack that joins later does not change that.
         let reported = self.input.facts.readiness.contains_key(&attempt);
         if !reported && !self.is_mended(at) && !self.applied(StepId::BootLocal, BootSeen::Local, at) {
             self.announce(scope, &[StepId::ReadyInstall]);
@@ -247,7 +247,7 @@ impl Walk<'_> {
         matches!(self.state(record), State::Succeeded(at) if keep.done(record, at))
     }
 
-    /// Whether the installed system is as ready as its deployment asks; waits for it otherwise.
+    /// True if the installed system meets the deployment's readiness check. Otherwise it waits for it.
     fn reported(&mut self, claim: &Claim, scope: Scope, attempt: Attempt, installed_at: Timestamp) -> bool {
         let wanted = match claim.spec.readiness.check {
             Readiness::Installed => return true,
@@ -318,7 +318,7 @@ impl Walk<'_> {
         false
     }
 
-    /// Gives a machine back: off, erased as declared, off, let go.
+    /// Releases a machine: power off, erase as declared, power off, drop the claim.
     fn release(&mut self) {
         let Some(claim) = self.input.claim.as_ref() else { return };
         let scope = Scope::Deployment(claim.uid);
@@ -354,7 +354,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Powers off what ran, in an orderly way where that was a system.
+    /// Powers the machine off. An installed system is asked to shut down first.
     fn power_off_release(&mut self, scope: Scope) {
         let step = StepId::PowerOffRelease;
         if self.blocked() || self.shut_down_before(scope, step) {
@@ -364,7 +364,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Waits for a running task of one kind, so that power is not cut under it.
+    /// Waits for a running task that this step armed, so that its power is not cut.
     fn wait_for_writer_of(&mut self, armed_by: StepId, next: StepId) {
         if let Some((record, ..)) = self.writer()
             && record.step == armed_by
@@ -374,7 +374,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Leaves a machine off, and forgets it.
+    /// Powers a machine off and deletes it.
     fn remove(&mut self) {
         let managed = self.input.spec.mode == MachineMode::Managed;
         let powers_on = |s: StepId| {
@@ -389,7 +389,7 @@ impl Walk<'_> {
                     | StepId::HoldOn
             )
         };
-        // A machine that Basalt never switched on is none of its business.
+        // Basalt does not switch off a machine that it never switched on.
         if managed && self.input.records.iter().any(|r| powers_on(r.step)) {
             self.power_off(Scope::Machine, StepId::PowerOffRemove, None);
         }
@@ -400,8 +400,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Withholds every effect from a machine that a person keeps for himself, and asks for nothing that only such an effect
-    /// needs.
+    /// Withholds every effect from a machine that a person has reserved. Waits for such effects are dropped too.
     fn hold(&mut self) {
         let spec = &self.input.spec;
         let name = &self.input.name;
@@ -443,7 +442,7 @@ impl Walk<'_> {
         self.wait_for_person(Some(step), code, message, self.now, fix.to_owned());
     }
 
-    /// What the racks are to hold for the machine.
+    /// The boot action that the racks are to have for the machine.
     fn boot_action(&self, goal: Goal, deployed: bool) -> BootAction {
         if let Some(armed) = self.boot {
             return armed;
@@ -461,7 +460,7 @@ impl Walk<'_> {
         match goal {
             _ if !ours || deployed => BootAction::Local,
             Goal::Deploy if installed().is_some() => BootAction::Local,
-            // What runs on a machine that was not taken in yet is not known, and it may be wanted.
+            // It is not known which system runs on a machine without commissioning, and a person may need that system.
             Goal::Commission | Goal::Remove => BootAction::Local,
             Goal::Ready | Goal::Deploy if self.is_wanted_on() => BootAction::Local,
             Goal::Ready if self.powers_off_when_idle() && self.input.facts.inventory.is_some() => {
@@ -472,7 +471,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Over what is to be done, and for whom.
+    /// The digest over the planned actions and their scopes.
     fn digest(&self, goal: Goal) -> Sha256 {
         let input = self.input;
         let mut hash = sha2::Sha256::new();
@@ -491,15 +490,15 @@ impl Walk<'_> {
         Sha256::new(hash.finalize().into())
     }
 
-    /// Whether the racks that matter are connected.
+    /// True if the racks that the machine needs are connected.
     fn connected(&self) -> bool {
         let there = |link: &Link| matches!(link, Link::Connected { .. });
         there(&self.input.facts.boot_racks) && (self.bmc().is_none() || there(&self.input.facts.power_rack))
     }
 }
 
-/// The step that a wait stands before, where it is one that does something. What is under way is none such: a task that runs, a
-/// machine that boots, a BMC that is to answer.
+/// The step that a wait delays, if that step has an effect. `None` if something is in progress: a running task, a booting machine,
+/// a BMC that has not answered yet.
 fn before_effect(wait: &Wait) -> Option<StepId> {
     let step = wait.step?;
     let acts = step.spec().effect != EffectKind::Observe && wait.code != "PowerAnswer";

@@ -1,7 +1,7 @@
-//! What a person has asked of a machine once: whether it can be done, how far it is, and what stands in its way.
+//! Operations on a machine: if they can be done, how far they are, and the obstacles.
 //!
-//! Operations come after everything that the machine's goal asks for: a power command never falls into an install. The rules,
-//! and their reasons, are in docs/decisions/050-operations.md.
+//! Operations come after everything that the machine's goal needs: a power command never interrupts an install. The rules
+//! and their reasons are in docs/decisions/050-operations.md.
 
 use basalt_api::kinds::{MachineMode, OwnershipMode, PowerPolicy, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
@@ -16,21 +16,21 @@ use crate::input::{MachineInput, Operation, Policy};
 use crate::plan::{BootDevice, OperationSeen, Verb, Wait};
 use crate::steps::StepId;
 
-/// Why something that is asked of a machine is not done.
+/// The reason why a request on a machine is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// One CamelCase word for programs: `Locked`, `Declared`, …
     pub code: &'static str,
-    /// For people.
+    /// A sentence for people.
     pub message: String,
-    /// What they can do about it.
+    /// The action that would help.
     pub fix: String,
 }
 
-/// Whether something can be asked of a machine as it is now.
+/// Checks that an operation can be requested of a machine in its present state.
 ///
 /// # Errors
-/// Why not.
+/// [`Refused`]: the reason, and the action that would help.
 pub fn judge(input: &MachineInput, policy: &Policy, now: Timestamp, verb: Asked) -> Result<(), Refused> {
     let walk = Walk::new(input, policy, now.max(input.latest()));
     if let Some(refused) = walk.stands_against(verb) {
@@ -42,24 +42,24 @@ pub fn judge(input: &MachineInput, policy: &Policy, now: Timestamp, verb: Asked)
     Ok(())
 }
 
-/// Whether it is about power alone.
+/// True for the power operations.
 const fn is_power(verb: Asked) -> bool {
     matches!(verb, Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle)
 }
 
-/// How far an operation is.
+/// The state of an operation.
 pub(super) enum Far {
     /// It waits for something else.
     Waits(String),
     Running(String),
-    /// It has begun, and people can come in.
+    /// The rescue environment runs, and people can log in.
     Open(String),
     Done(String),
     Failed(&'static str, String),
 }
 
 impl<'a> Walk<'a> {
-    /// What stands against a verb for as long as it is not begun.
+    /// The obstacle to an operation that has not begun.
     pub(super) fn stands_against(&self, verb: Asked) -> Option<Refused> {
         let input = self.input;
         let (name, spec) = (&input.name, &input.spec);
@@ -111,7 +111,7 @@ impl<'a> Walk<'a> {
         )
     }
 
-    /// Whether an attempt is under way that can be aborted.
+    /// Checks that an attempt is in progress that can be aborted.
     fn abortable(&self) -> Result<(), Refused> {
         let name = &self.input.name;
         let nothing = || Refused {
@@ -133,30 +133,30 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// When a person aborted the attempt that this record armed. An erase is not aborted.
+    /// When a person aborted the attempt that this record armed. An erase cannot be aborted.
     pub(crate) fn aborted(&self, record: &StepRecord) -> Option<Timestamp> {
         let at = self.input.abort_requested_at?;
         let ended = record.attempt.and_then(|attempt| self.input.facts.results.get(&attempt));
-        // What was begun anew in that very moment is another wish.
+        // A request in the same moment as the abort is newer, so its attempt is not aborted.
         let meant = record.started_at <= at && record.cause.asked.is_none_or(|asked| asked < at);
         let in_time = meant && ended.is_none_or(|end| end.at > at);
         (in_time && record.step != StepId::ArmErase).then_some(at)
     }
 
-    /// Power operations that can go on.
+    /// The power operation that can go on, if any.
     fn power_operation(&self) -> Option<&'a Operation> {
         let open = self.input.operations.iter().find(|operation| is_power(operation.verb))?;
         (self.now < open.deadline && self.stands_against(open.verb).is_none()).then_some(open)
     }
 
-    /// The power that a person asked for last, and that a spec with `power = "auto"` goes along with: until the next task.
+    /// The last power state that a person requested. A spec with `power = "auto"` keeps it until the next task.
     pub(super) fn wish(&self) -> Option<PowerState> {
         let wish = self.input.power_wish.as_ref()?;
         let worked = self.input.records.iter().any(|r| is_arm(r) && r.started_at > wish.at);
         (!worked).then_some(wish.state)
     }
 
-    /// Whether the power is a person's business now, rather than to be kept at `wanted`.
+    /// True if a person's operation decides the power now, so that it is not kept at `wanted`.
     pub(crate) fn power_is_asked_for(&self, wanted: PowerState) -> bool {
         let otherwise = |wish: PowerState| self.input.spec.power == PowerPolicy::Auto && wish != wanted;
         let ends = |operation: &Operation| operation.verb == Asked::Abort && self.now < operation.deadline;
@@ -166,13 +166,13 @@ impl<'a> Walk<'a> {
             || self.wish().is_some_and(otherwise)
     }
 
-    /// Whether a person wants to see the machine run.
+    /// True if a person wants the machine to be on.
     pub(crate) fn is_wanted_on(&self) -> bool {
         let asked = self.power_operation().map(|operation| operation.verb != Asked::PowerOff);
         asked.unwrap_or_else(|| self.wish() == Some(PowerState::On))
     }
 
-    /// Carries what was asked for as far as it goes, behind everything else.
+    /// Advances the operations as far as possible, after everything else.
     pub(crate) fn operate(&mut self) {
         for operation in &self.input.operations {
             let far = match operation.verb {
@@ -208,7 +208,7 @@ impl<'a> Walk<'a> {
         OperationSeen { id: operation.id, state, reason: reason.to_owned(), message, output }
     }
 
-    /// An inventory that is later than the wish for it.
+    /// A recommission is done when there is an inventory later than the request.
     fn recommissioned(&self, operation: &Operation) -> Far {
         let name = &self.input.name;
         if let Some(seen) = self.input.facts.inventory.as_ref().filter(|i| i.at > operation.requested_at) {
@@ -237,7 +237,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The power of a machine whose attempt was aborted is cut: its agent would go on.
+    /// Aborts an attempt and cuts the machine's power, because the agent would go on.
     fn abort(&mut self, operation: &Operation) -> Far {
         if let Some(refused) = self.stands_against(operation.verb) {
             return Far::Failed(refused.code, refused.message);
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Switches the power, when nothing else is done to the machine.
+    /// Switches the power, unless another action is in progress on the machine.
     fn switch(&mut self, operation: &Operation) -> Far {
         const ON: (StepId, Verb, PowerState) = (StepId::OperateOn, Verb::On, PowerState::On);
         const SOFT: (StepId, Verb, PowerState) = (StepId::SoftOff, Verb::SoftOff, PowerState::Off);
@@ -289,7 +289,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Carries power steps as far as they go, before whatever else is waited for.
+    /// Advances power steps as far as possible, before the other waits.
     fn drive(
         &mut self,
         operation: &Operation,
@@ -326,14 +326,14 @@ impl<'a> Walk<'a> {
         Err(if begun { Far::Running(message) } else { Far::Waits(message) })
     }
 
-    /// Whether a machine that is switched on without a task finds its disk, and is not told to switch itself off.
+    /// True if a machine that is switched on without a task boots its disk: no rack tells it to power off.
     fn boots_disk(&mut self, step: StepId, operation: &Operation) -> bool {
         let serves = matches!(self.input.facts.boot_racks, Link::Connected { .. } | Link::Partial { .. });
         let told_otherwise = self.boot.is_none() && self.input.facts.boot_applied == Some(BootSeen::PowerOff);
         !(serves && told_otherwise) || self.applied(step, BootSeen::Local, operation.requested_at)
     }
 
-    /// What is being done to the machine, so that its power is not to be touched. What waits for a person is not.
+    /// The action in progress on the machine, during which its power must not be switched. A wait for a person is not one.
     pub(super) fn under_way(&self) -> Option<String> {
         let name = &self.input.name;
         if let Some(step) = self.next.first() {
@@ -347,7 +347,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// When to look again, so that no operation outlives its time. A script that runs has another: its agent's silence.
+    /// When to plan again so that no operation outlives its deadline. A running script ends by its agent's silence instead.
     pub(crate) fn operations_end(&self) -> Option<Timestamp> {
         let open = self.operations.iter().filter(|seen| !seen.state.is_over());
         let asked = open.filter_map(|seen| self.input.operations.iter().find(|it| it.id == seen.id));

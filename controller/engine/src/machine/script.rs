@@ -1,7 +1,7 @@
-//! Scripts that somebody asked for, and the rescue environment, which is one: booted when nothing else is done to the machine.
+//! Requested scripts, and the rescue environment, which is one: booted when no other action is in progress on the machine.
 //!
-//! A script is run once. A rescue is for machines that somebody mends, so it is begun whatever their mode is, and on machines of
-//! deployments too. The rules, and their reasons, are in docs/decisions/059-scripts.md and 060-rescue.md.
+//! A script runs once. A rescue is for machines that a person repairs, so it is begun in every mode, and also on machines of
+//! deployments. The rules and their reasons are in docs/decisions/059-scripts.md and 060-rescue.md.
 
 use basalt_api::kinds::{FailedTestsPolicy, OwnershipMode};
 use basalt_api::values::{Attempt, Timestamp};
@@ -15,14 +15,14 @@ use crate::input::Operation;
 use crate::plan::{BootAction, TaskKind, Wait};
 use crate::steps::StepId;
 
-/// Code of the wait for hardware that passes its tests.
+/// The code of the wait for hardware that passes its tests.
 pub(super) const TESTS_FAILED: &str = "TestsFailed";
 
-/// How the line begins by which the rescue environment says where people come in.
+/// The beginning of the line in which the rescue environment reports its ssh address.
 const OPEN: &str = "ssh root@";
 
 impl<'a> Walk<'a> {
-    /// What stands against running a script, for as long as none is.
+    /// The obstacle to a script, as long as no script runs.
     pub(super) fn stands_against_script(&self, verb: Asked) -> Option<Refused> {
         let (input, name) = (self.input, &self.input.name);
         if let Some(claim) = input.claim.as_ref().filter(|_| verb != Asked::Rescue) {
@@ -38,14 +38,14 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Whether a script waits for the machine, or has it: its power is then the script's.
+    /// True if a script waits for the machine or runs on it. The script then decides about the power.
     pub(super) fn script_goes_on(&self) -> bool {
         let mut operations = self.input.operations.iter();
         operations.any(|it| boots(it.verb) && self.goes_on(it))
     }
 
-    /// Whether somebody is to work on the machine, whatever its system, installed at that moment, would still have to report: who
-    /// asked after it, or whose environment is armed.
+    /// True if a rescue was requested after this install, or its environment is armed. A person then works on the machine, although its
+    /// system has not reported yet.
     pub(super) fn is_mended(&self, installed_at: Timestamp) -> bool {
         let mut rescues = self.input.operations.iter().filter(|it| it.verb == Asked::Rescue);
         rescues.any(|it| {
@@ -54,7 +54,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Whether an install was armed after an attempt that has not run: its system is not to be cut off as it boots first.
+    /// True if an install was armed after an attempt that has not run. The attempt must not interrupt the first boot of the new system.
     fn is_overtaken(&self, armed: &StepRecord) -> bool {
         let later = self.input.records.iter().rev().take_while(|record| record.key != armed.key);
         later.into_iter().any(|record| record.step == StepId::ArmInstall)
@@ -71,30 +71,30 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The one attempt to run an operation's script.
+    /// The attempt to run an operation's script; there is one at most.
     pub(super) fn script_attempt(&self, operation: &Operation) -> Option<(&'a StepRecord, Attempt)> {
         let arm = TaskSteps::of(task(operation)).arm;
         let record = self.arms(Scope::Operation(operation.id), arm).next_back()?;
         Some((record, record.attempt?))
     }
 
-    /// Whether its script is being run: that ends by the script's own time, and by its agent's silence.
+    /// True if the operation's script runs. It ends by its own time limit, or by its agent's silence.
     pub(super) fn script_runs(&self, operation: &Operation) -> bool {
         let attempt = self.script_attempt(operation);
         attempt.is_some_and(|(record, _)| matches!(self.state(record), State::Running { .. }))
     }
 
-    /// Whether people work on it: it is nobody's to be given away meanwhile.
+    /// True if a person works on it in the rescue environment. It is not given away meanwhile.
     pub(super) fn is_in_rescue(&self) -> bool {
         self.input.operations.iter().any(|it| it.verb == Asked::Rescue && self.script_runs(it))
     }
 
-    /// True: tests of its hardware run, as somebody asked.
+    /// True if requested tests of its hardware run.
     pub(super) fn is_tested(&self) -> bool {
         self.input.operations.iter().any(|it| it.verb == Asked::Test && self.script_runs(it))
     }
 
-    /// A machine whose hardware failed a test is given to nobody, unless a person overrides that or its spec ignores it.
+    /// Waits if the hardware failed a test. Such a machine is not given away, unless a person overrides the tests or the spec ignores them.
     pub(super) fn wait_for_good_hardware(&mut self) {
         if let Some(wait) = self.failed_tests() {
             self.waits.push(wait);
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The end of tests that ran. Their rows are stored before the machine is planned.
+    /// The result of tests that ran. Their rows are stored before the machine is planned.
     fn tested(&self, operation: &Operation, attempt: Attempt, what: &str) -> Far {
         let (name, failed) = (&self.input.name, &self.input.failed_tests);
         let is_mine = operation.tests.iter().any(|test| failed.tests.contains(&test.name));
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
         ))
     }
 
-    /// Failed tests are overridden in the transaction that accepts the operation.
+    /// The result of an override. The transaction that accepts the operation already overrides the tests.
     pub(super) fn overridden(&self, operation: &Operation) -> Far {
         Far::Done(format!(
             "failed tests of {} before {} are overridden",
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
         ))
     }
 
-    /// Runs a script, when nothing else is done to the machine. Once: what went wrong is told, and not tried again.
+    /// Runs a script, unless another action is in progress on the machine. It runs once: a failure is reported, not retried.
     pub(super) fn script(&mut self, operation: &Operation) -> Far {
         let name = self.input.name.clone();
         let what = words(operation);
@@ -231,7 +231,7 @@ impl<'a> Walk<'a> {
         if attempt.is_some() { Far::Running(message) } else { Far::Waits(message) }
     }
 
-    /// Where people come in, once a rescue has said so.
+    /// The ssh address of a rescue environment that is open.
     fn open(&self, operation: &Operation, attempt: Attempt) -> Option<String> {
         let progress = self.input.facts.progress.get(&attempt).filter(|_| operation.verb == Asked::Rescue)?;
         let line = progress.message.get(progress.message.find(OPEN)?..)?;
@@ -239,17 +239,17 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What an operation has the machine boot for.
+/// The task that the machine boots for an operation.
 fn task(operation: &Operation) -> TaskKind {
     if operation.verb == Asked::Rescue { TaskKind::Rescue } else { TaskKind::Script }
 }
 
-/// True: the machine boots the ephemeral environment for it.
+/// True if the machine boots the ephemeral environment for this operation.
 pub(super) const fn boots(verb: Asked) -> bool {
     matches!(verb, Asked::RunScript | Asked::Rescue | Asked::Test)
 }
 
-/// What an operation runs.
+/// The name of the operation's script or tests, for messages.
 fn words(operation: &Operation) -> String {
     match (&operation.script, operation.verb) {
         (_, Asked::Test) => {

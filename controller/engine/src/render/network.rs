@@ -1,4 +1,4 @@
-//! The network of an installed system, resolved: each interface by its MAC address, each address with its prefix.
+//! The resolved network of an installed system: each interface by its MAC address, each address with its prefix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use basalt_api::kinds::{
 use basalt_api::values::Cidr;
 use serde::{Deserialize, Serialize};
 
-/// An address that the region has assigned to an interface, and what its subnet says.
+/// An address that the region has assigned to an interface, with values of its subnet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assigned {
-    /// The address.
+    /// The assigned address.
     pub address: IpAddr,
     /// Length of its subnet's prefix.
     pub prefix_len: u8,
@@ -24,7 +24,7 @@ pub struct Assigned {
     pub dns_servers: Vec<IpAddr>,
     /// The subnet's NTP servers: names or addresses.
     pub ntp_servers: Vec<String>,
-    /// The VLAN's MTU, where it is not the default.
+    /// The VLAN's MTU, if it is not the default.
     pub mtu: Option<u32>,
 }
 
@@ -42,121 +42,121 @@ impl Assigned {
 /// Ethernet's largest packet, in bytes.
 const DEFAULT_MTU: u32 = 1500;
 
-/// Every interface that is configured.
+/// All configured interfaces of a system.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
-    /// Those of the machine, bonds, bridges, VLANs; each sort in the order of their names.
+    /// First the machine's own interfaces, then bonds, bridges and VLANs; each group in the order of names.
     pub interfaces: Vec<Interface>,
 }
 
-/// One of them.
+/// One configured interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interface {
-    /// As the inventory has it, or as it is declared.
+    /// The name, from the inventory or from the declaration.
     pub name: String,
-    /// What it is made of.
+    /// The kind of the interface, with the interfaces below it.
     pub made_of: MadeOf,
-    /// How it gets its addresses. `None`: it has a link alone.
+    /// The interface's addresses. `None`: the interface is up, without addresses.
     pub addresses: Option<Addresses>,
-    /// Whether it takes what IPv6 routers announce. None: as the system does by itself.
+    /// True to accept router advertisements of IPv6, false to ignore them. `None`: the system's default.
     pub accept_ra: Option<bool>,
-    /// Largest packet in bytes.
+    /// The largest packet, in bytes.
     pub mtu: Option<u32>,
-    /// DNS servers beyond those that DHCP gives.
+    /// DNS servers in addition to those from DHCP.
     pub dns_servers: Vec<IpAddr>,
-    /// Domains to search.
+    /// DNS search domains.
     pub search: Vec<String>,
-    /// Routes that leave by it.
+    /// The routes through this interface.
     pub routes: Vec<Route>,
 }
 
-/// What an interface is made of. Others are named as [`Interface::name`].
+/// The kind of an interface, with the interfaces below it, as in [`Interface::name`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum MadeOf {
     /// Hardware with this MAC address: lower-case, colons.
     Nic(String),
-    /// Several interfaces that work as one.
+    /// Several interfaces that act as one.
     Bond {
-        /// They.
+        /// The names of the members.
         members: Vec<String>,
-        /// The one of them that comes first.
+        /// The member that is preferred.
         primary: Option<String>,
-        /// How.
+        /// The bond's options.
         config: BondConfig,
     },
-    /// Ports.
+    /// A bridge between interfaces.
     Bridge {
-        /// They.
+        /// The names of the ports.
         members: Vec<String>,
-        /// How.
+        /// The bridge's options.
         config: BridgeConfig,
     },
-    /// What another one carries under a tag.
+    /// A VLAN on another interface.
     Vlan {
-        /// That one.
+        /// The name of the interface below.
         parent: String,
-        /// The tag's number.
+        /// The VLAN id.
         vid: u16,
     },
 }
 
-/// A route.
+/// A static route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads.
+    /// The destination network.
     pub to: Cidr,
-    /// The router.
+    /// The router's address.
     pub via: IpAddr,
-    /// True if the router is a neighbour on the link, in no network of the interface.
+    /// True if the router is on the link but in no network of the interface.
     pub on_link: bool,
-    /// Of several the least.
+    /// The metric; of several routes, the one with the lowest metric is used.
     pub metric: Option<u32>,
 }
 
-/// How an interface gets its addresses.
+/// The sources of an interface's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// By DHCP of IPv4.
+    /// True to use DHCPv4.
     pub dhcp: bool,
-    /// By DHCPv6.
+    /// True to use DHCPv6.
     pub dhcp6: bool,
-    /// These.
+    /// The static addresses.
     pub fixed: Vec<Fixed>,
 }
 
-/// An address that is set.
+/// A static address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fixed {
-    /// Its name among the interface's further addresses; `None` of the first.
+    /// The name of a further address of the interface; `None` for the first address.
     pub name: Option<String>,
-    /// The address.
+    /// The address itself.
     pub address: IpAddr,
     /// Length of its subnet's prefix.
     pub prefix_len: u8,
-    /// Where everything else of its family goes; of each family one address at most has it.
+    /// The default gateway. At most one address of each IP version has it.
     pub gateway: Option<IpAddr>,
-    /// True if the gateway is a neighbour on the link, in no network of the interface.
+    /// True if the gateway is on the link but in no network of the interface.
     pub on_link: bool,
 }
 
-/// Why a network cannot be rendered.
+/// The reason why a network cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkError {
     /// The inventory has no interface of this name or MAC address.
     NoInterface {
-        /// What was asked for.
+        /// The declared name or MAC address.
         wanted: String,
-        /// What there is.
+        /// The interfaces of the inventory.
         has: Vec<String>,
     },
-    /// An address is static or auto, and the region has assigned none.
+    /// A static or automatic address has not been assigned by the region.
     NoAddress {
         /// The address's purpose: the interface's name, and for a further address `INTERFACE/NAME`.
         purpose: String,
     },
-    /// Linux would not do all that is declared: errors as a write of the network has them.
+    /// Linux cannot have this network. The errors are those of a write of the network.
     Contradictory(Vec<FieldError>),
-    /// What is built would be called as one of the machine's own interfaces is.
+    /// A declared interface has the name of one of the machine's own interfaces.
     NameTaken(String),
     /// The inventory has no interface at all.
     NoNic,
@@ -190,10 +190,10 @@ impl std::fmt::Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 impl Network {
-    /// Resolves a declared network for an install: the machine is to get nothing that Linux would not do.
+    /// Resolves a declared network for an install, and refuses a network that Linux cannot have.
     ///
     /// # Errors
-    /// As [`Self::resolve`]; or the network contradicts itself or the subnets of its addresses.
+    /// The errors of [`Self::resolve`]. [`NetworkError::Contradictory`]: the network contradicts itself or the subnets of its addresses.
     pub fn resolve_checked(
         declared: Option<&NetworkConfig>,
         inventory: &Inventory,
@@ -207,11 +207,11 @@ impl Network {
         }
     }
 
-    /// Resolves a declared network against the hardware. Nothing declared is DHCP on the interface that booted. Contradictions are no error here: a
-    /// system that runs keeps its addresses when the MTU of a Vlan changes.
+    /// Resolves a declared network against the hardware. Without a declaration, the interface that booted uses DHCP. Contradictions are no
+    /// error here: a running system keeps its addresses when the MTU of a Vlan changes.
     ///
     /// # Errors
-    /// An interface is not there, or an address is not assigned.
+    /// Fails if an interface does not exist, or if an address is not assigned.
     pub fn resolve(
         declared: Option<&NetworkConfig>,
         inventory: &Inventory,
@@ -268,7 +268,8 @@ fn subnet(one: &LinkAddress<'_>, assigned: &BTreeMap<String, Assigned>) -> Optio
     assigned.get(&one.purpose).and_then(Assigned::subnet)
 }
 
-/// The MTU that is rendered. A VLAN or bridge takes the MTU of the interfaces below it by itself: in a subnet of the default MTU it is told the less of both.
+/// The MTU to render. A VLAN or bridge takes the MTU of the interfaces below it. In a subnet of the default MTU, it gets the
+/// smaller of both.
 fn mtu(
     config: &NetworkConfig,
     link: &Link<'_>,
@@ -283,7 +284,7 @@ fn mtu(
 /// An interface's address, and what the region has assigned for it.
 type Given<'a> = (LinkAddress<'a>, &'a Assigned);
 
-/// What the region has assigned to an interface.
+/// The addresses that the region has assigned to an interface.
 fn given<'a>(
     link: &Link<'a>,
     assigned: &'a BTreeMap<String, Assigned>,
@@ -312,7 +313,7 @@ fn addresses(link: &Link<'_>, given: &[Given<'_>], routed: &mut Routed) -> Addre
     Addresses { fixed: fixed.collect(), dhcp: has(Addressing::Dhcp), dhcp6: has(Addressing::Dhcp6) }
 }
 
-/// The networks of an interface's addresses.
+/// The networks of the assigned addresses.
 fn networks(given: &[Given<'_>]) -> Vec<Cidr> {
     given.iter().filter_map(|(_, given)| given.network()).collect()
 }
@@ -328,14 +329,14 @@ fn dns(given: &[Given<'_>]) -> Vec<IpAddr> {
     servers
 }
 
-/// Of which families there is a default route.
+/// The IP versions that have a default route already.
 struct Routed {
     ipv4: bool,
     ipv6: bool,
 }
 
 impl Routed {
-    /// By what is declared: that takes the place of the subnets' gateways.
+    /// The declared default routes. They replace the subnets' gateways.
     fn of(config: &NetworkConfig) -> Self {
         let declares = |ipv4: bool| {
             let mut routes = config.routes.values();
@@ -344,14 +345,14 @@ impl Routed {
         Self { ipv4: declares(true), ipv6: declares(false) }
     }
 
-    /// Whether this gateway becomes the one of its family.
+    /// True if this gateway becomes the default route of its IP version.
     const fn takes(&mut self, gateway: IpAddr) -> bool {
         let taken = if gateway.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
         !std::mem::replace(taken, true)
     }
 }
 
-/// What the interfaces of the machine are called, by the names they are declared under.
+/// The machine's names of interfaces, by their declared names.
 fn names<'a>(
     config: &'a NetworkConfig,
     inventory: &Inventory,
@@ -393,7 +394,7 @@ fn built(
     })
 }
 
-/// The routes that leave by an interface with addresses of these networks.
+/// The routes through an interface with addresses in these networks.
 fn routes(config: &NetworkConfig, name: &str, networks: &[Cidr]) -> Vec<Route> {
     let of = config.routes.values().filter(|route| route.interface == name);
     let route = of.map(|route| Route {

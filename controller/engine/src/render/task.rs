@@ -12,50 +12,50 @@ use super::{kernel_options, netplan, nocloud};
 use crate::input::{Claim, MachineInput, ResolvedImage};
 use crate::plan::TaskKind;
 
-/// What boot partitions take of a disk, in bytes.
+/// The space of boot partitions on a disk, in bytes.
 const BOOT_BYTES: u64 = 1 << 30;
 
-/// How much larger than its compressed tarball an unpacked system may be.
+/// The largest factor between an unpacked system and its compressed tarball.
 const UNPACKED: u64 = 4;
 
-/// What a task needs beyond spec and facts.
+/// The inputs of a task that are neither in the spec nor in facts.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// The attempt: newly allocated.
+    /// The newly allocated attempt.
     pub attempt: Attempt,
     /// The step's `not_after`.
     pub not_after: Timestamp,
-    /// Where the installed system reports itself; None where nobody would hear it.
+    /// The address to which the installed system reports; `None` if no rack could receive it.
     pub report: Option<ReportTo>,
-    /// The scripts that belong to the task.
+    /// The scripts of the task.
     pub scripts: Vec<Script>,
-    /// The account that is made on the BMC.
+    /// The account to create on the BMC.
     pub bmc: Option<BmcSetup>,
-    /// How an installed system gets packages.
+    /// The package sources of an installed system.
     pub packages: Packages,
-    /// The racks that an installed system sends its log to, `HOST:PORT`.
+    /// The rack addresses to which an installed system sends its log, `HOST:PORT`.
     pub log_to: Option<String>,
 }
 
-/// Where an installed system reports itself.
+/// The address to which an installed system reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportTo {
-    /// The racks that serve the machine: `http://10.77.0.1:5248`.
+    /// The URLs of the racks that serve the machine: `http://10.77.0.1:5248`.
     pub racks: Vec<String>,
-    /// Good for reports of this attempt and nothing else.
+    /// The token for reports of this attempt; it allows nothing else.
     pub token: String,
 }
 
-/// Why a task cannot be composed.
+/// The reason why a task cannot be composed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComposeError {
     /// An install or erase without a deployment.
     NoClaim,
-    /// The deployment's image is not there.
+    /// The deployment's image does not exist.
     NoImage,
     /// The network cannot be rendered.
     Network(NetworkError),
-    /// No script is asked for.
+    /// No script was requested.
     NoScript,
 }
 
@@ -81,10 +81,10 @@ impl std::error::Error for ComposeError {
     }
 }
 
-/// Composes the task of an attempt. Store it with the attempt: it is handed out unchanged for as long as that lives.
+/// Composes the task of an attempt. Store the task with the attempt: it is handed out unchanged as long as the attempt lives.
 ///
 /// # Errors
-/// What the planner would not have armed; or a network that does not fit the hardware.
+/// [`ComposeError`]: the planner would not have armed such a task, or a network does not fit the hardware.
 pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Result<Task, ComposeError> {
     let claim = || input.claim.as_ref().ok_or(ComposeError::NoClaim);
     let (action, then) = match kind {
@@ -98,7 +98,7 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
         }
         TaskKind::Script | TaskKind::Rescue => {
             let script = input.operations.iter().find_map(|operation| operation.script.clone());
-            // Tests belong to a reading of the hardware that they test.
+            // Tests run with a reading of the hardware that they test.
             let action = match (script, tests(input).is_empty()) {
                 (Some(script), _) => TaskAction::Script(script),
                 (None, false) => TaskAction::Inventory,
@@ -122,14 +122,14 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
     })
 }
 
-/// The tests that somebody asked for.
+/// The requested tests.
 fn tests(input: &MachineInput) -> &[Script] {
     input.operations.iter().map(|it| it.tests.as_slice()).find(|tests| !tests.is_empty()).unwrap_or_default()
 }
 
-/// What a machine does that was looked at or had a script run.
+/// The state of a machine after an inventory or a script.
 fn when_idle(input: &MachineInput) -> Then {
-    // A deployment that waits cycles the machine: that needs it on, and is not to race with its power-off.
+    // If a deployment waits, its step will power-cycle the machine. That needs the machine on, and must not race with a power-off.
     let stays_on = input.claim.is_some()
         || input.spec.power == PowerPolicy::On
         || (input.spec.power == PowerPolicy::Auto && input.spec.commissioning.keep_power);
@@ -183,7 +183,7 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
     })
 }
 
-/// The NTP servers of the subnets in which the region has assigned addresses. DHCP tells those of the others.
+/// The NTP servers of the subnets in which the region has assigned addresses. For other subnets, DHCP provides them.
 fn ntp_servers(claim: &Claim) -> Vec<String> {
     let mut servers: Vec<String> = Vec::new();
     for server in claim.assigned.values().flat_map(|assigned| &assigned.ntp_servers) {
@@ -194,7 +194,7 @@ fn ntp_servers(claim: &Claim) -> Vec<String> {
     servers
 }
 
-/// What is built on the disks; nothing where an agent of any age does it without being told.
+/// The storage to build on the disks. `None` if agents of every version build it by default.
 fn built(storage: &StorageConfig) -> Option<Box<StorageConfig>> {
     let plain = storage.layout == StorageLayout::Flat && storage.root_size.is_none();
     (!plain).then(|| Box::new(storage.expanded()))

@@ -1,12 +1,21 @@
-//! One decision for all deployments that wait.
+//! One decision for all deployments that need a machine.
 //!
-//! Who waits is served in this order: those for whom the fewest machines would do come first, so that the choice of one that
-//! takes anything does not starve a picky one; then by creation, then by name. Each gets the best machine that is left: in
-//! the failure domain that holds the fewest of its group, where it is to be spread; then the one that meets the heaviest
-//! preferences; then the least one; then by name. It is greedy: it does not take back what it has given, and can miss an
-//! assignment in which more deployments have a machine.
+//! Deployments are served in this order:
 //!
-//! Deployments with equal selectors share one examination of all machines, so that thousands of them cost little more than one.
+//! 1. those with the fewest matching machines: otherwise a deployment that fits anywhere may take another one's only match,
+//! 2. the oldest ones,
+//! 3. by name.
+//!
+//! Each gets the best machine that is left, in this order:
+//!
+//! 1. in the failure domain with the fewest deployments of its group, if the group is to be spread,
+//! 2. with the largest weight of preferences met,
+//! 3. the smallest,
+//! 4. by name.
+//!
+//! The decision is greedy: it does not take back what it has given, so it can miss an assignment that serves more deployments.
+//!
+//! Deployments with equal selectors share one examination of all machines: thousands of them cost little more than one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,46 +30,46 @@ use super::{Candidate, Choice, Miss, Misses};
 /// A deployment that waits for a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Wish {
-    /// Which.
+    /// The deployment's id.
     pub uid: DeploymentId,
-    /// Its name.
+    /// The deployment's name.
     pub name: String,
     /// When it was declared.
     pub created_at: Timestamp,
-    /// The machine it names.
+    /// The name of the machine that it demands, if any.
     pub machine: Option<String>,
-    /// What its machine must be like, where it names none.
+    /// The requirements on its machine. Not used if it names a machine.
     pub selector: Selector,
-    /// Its image's architecture, which holds where the selector names none.
+    /// The image's architecture. It applies if the selector names none.
     pub architecture: Option<Architecture>,
-    /// Its image cannot be installed: it gets no machine.
+    /// True if its image cannot be installed: it gets no machine.
     #[serde(default)]
     pub not_installable: bool,
 }
 
-/// A deployment that has a machine: it counts where its group is spread.
+/// A deployment that has a machine. It counts for the spread of its group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Placed {
-    /// What it asked for.
+    /// The requirements on its machine.
     pub selector: Selector,
-    /// What it has.
+    /// The machine that it has.
     pub machine: MachineId,
 }
 
-/// What a decision rests on.
+/// The input of a decision.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ground {
-    /// Who waits.
+    /// The deployments that need a machine.
     pub wishes: Vec<Wish>,
-    /// Who has a machine.
+    /// The deployments that have a machine.
     pub placed: Vec<Placed>,
-    /// The machines.
+    /// The machines to choose from.
     pub candidates: Vec<Candidate>,
 }
 
 impl Ground {
-    /// Decides for every wish. What is left of the ground is what the machines that were chosen depend on: from it they are
-    /// chosen again, with the same words.
+    /// Decides for every wish. The returned ground is reduced to the inputs of the chosen machines: from it, the same machines are
+    /// chosen with the same reasons.
     #[must_use]
     pub fn decide(mut self) -> (BTreeMap<DeploymentId, Choice>, Self) {
         let (choices, matching) = decide(&self.wishes, &self.placed, &self.candidates);
@@ -76,14 +85,14 @@ impl Ground {
 }
 
 impl Wish {
-    /// The group that it is to be spread in.
+    /// The group in which the deployment is to be spread.
     fn group(&self) -> Option<(SpreadBy, String)> {
         let by = self.selector.spread_by.filter(|_| self.machine.is_none())?;
         Some((by, group(&self.selector, by)))
     }
 }
 
-/// Misses that are named.
+/// The number of near misses that are named.
 const NEAREST: usize = 3;
 
 /// Decides for every wish.
@@ -96,7 +105,7 @@ pub fn allocate(
     decide(wishes, placed, candidates).0
 }
 
-/// Also says of each candidate whether it does for somebody who got a machine.
+/// Like [`allocate`]. The flags are true for candidates that match a deployment that got a machine.
 fn decide(
     wishes: &[Wish],
     placed: &[Placed],
@@ -134,7 +143,7 @@ fn decide(
             *matches = true;
         }
     }
-    // Only now is it known who has what. Who asks for the same misses the same.
+    // The owners are known only now. Deployments with equal requirements have the same misses.
     let mut misses: HashMap<&str, Misses> = HashMap::new();
     for (uid, wish, key) in unmatched {
         let misses = misses.entry(key).or_insert_with(|| round.misses(wish));
@@ -143,7 +152,7 @@ fn decide(
     (choices, matching)
 }
 
-/// What a wish has in common with all that ask for the same.
+/// The key of all wishes with equal requirements.
 fn key(wish: &Wish) -> String {
     match &wish.machine {
         Some(machine) => format!("machine {machine}"),
@@ -158,9 +167,9 @@ fn text(selector: &Selector) -> String {
     serde_json::to_string(selector).unwrap_or_default()
 }
 
-/// The group that a selector's deployments are spread in.
+/// The group in which a selector's deployments are spread.
 fn group(selector: &Selector, by: SpreadBy) -> String {
-    // A group of one pool says nothing of another pool.
+    // Groups are per pool: the text must not reveal anything about another pool.
     let pool = selector.pool.as_ref().map_or("", |pool| pool.as_str());
     match &selector.spread_group {
         Some(group) => format!("{by:?} pool {pool} group {group}"),
@@ -168,7 +177,7 @@ fn group(selector: &Selector, by: SpreadBy) -> String {
     }
 }
 
-/// How many of a group each failure domain holds.
+/// The number of a group's deployments in each failure domain.
 type Fill = BTreeMap<String, usize>;
 
 fn groups(placed: &[Placed], candidates: &[Candidate]) -> HashMap<String, Fill> {
@@ -187,15 +196,15 @@ fn groups(placed: &[Placed], candidates: &[Candidate]) -> HashMap<String, Fill> 
     groups
 }
 
-/// The machines that would do for a wish, the best first.
+/// The machines that match a wish, the best first.
 struct Source<'a> {
-    /// How many there were.
+    /// The number of matching machines at the start.
     matching: usize,
-    /// The group, where its deployments are spread.
+    /// The group, if its deployments are spread.
     group: Option<(SpreadBy, String)>,
-    /// By failure domain; all in one where nothing is spread. With how far it is used up.
+    /// The machines by failure domain, and how many of them are used. Without spread, there is one domain.
     domains: BTreeMap<&'a str, (Vec<usize>, usize)>,
-    /// Weights of the preferences that each machine meets, by its place.
+    /// The weight of the preferences that each machine meets, by its place.
     scores: HashMap<usize, u32>,
 }
 
@@ -230,7 +239,7 @@ impl<'a> Source<'a> {
         source
     }
 
-    /// Of all machines that would do.
+    /// The places of all machines that match.
     fn places(&self) -> impl Iterator<Item = usize> {
         self.domains.values().flat_map(|(places, _)| places.iter().copied())
     }
@@ -240,10 +249,10 @@ fn rank<'a>(scores: &HashMap<usize, u32>, place: usize, candidate: &'a Candidate
     (Reverse(scores.get(&place).copied().unwrap_or(0)), candidate.size(), candidate.name.as_str())
 }
 
-/// What has been given so far.
+/// The machines given so far.
 struct Round<'a> {
     candidates: &'a [Candidate],
-    /// To whom, by the machine's place.
+    /// The name of the new owner, by the machine's place.
     taken: Vec<Option<String>>,
     groups: HashMap<String, Fill>,
 }
@@ -292,7 +301,7 @@ impl Round<'_> {
         }
     }
 
-    /// Only machines of the pool that the selector names are told of: who reads this may see no other pool.
+    /// The nearest misses. Only machines in the selector's pool are named, because the reader may not be allowed to see other pools.
     fn nearest(&self, wish: &Wish, mut all: Vec<(&Candidate, Option<&str>)>) -> Misses {
         if let Some(pool) = &wish.selector.pool {
             all.retain(|(candidate, _)| candidate.pool == pool.as_str());
@@ -320,7 +329,7 @@ fn miss(candidate: &Candidate, lacks: Vec<(Constraint, String)>) -> Miss {
     Miss { machine: candidate.name.clone(), lacks: lacks.into_iter().map(|(_, words)| words).collect() }
 }
 
-/// In words: of how many, for what spread, with which preferences.
+/// The reason for the choice: the number of matches, the spread, and the preferences.
 fn why(wish: &Wish, source: &Source<'_>, candidate: &Candidate, (there, score): (usize, u32)) -> String {
     if wish.machine.is_some() {
         return "it is named".to_owned();

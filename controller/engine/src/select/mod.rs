@@ -1,12 +1,12 @@
-//! Which machines deployments get.
+//! Chooses machines for deployments.
 //!
 //! | module | is |
 //! | --- | --- |
-//! | [`matching`] | what a machine lacks, constraint by constraint |
-//! | [`allocate`] | who gets which: one decision for all deployments that wait |
+//! | [`matching`] | the requirements that a machine does not meet, one by one |
+//! | [`allocate`] | one decision for all deployments that need a machine |
 //!
-//! Everything is deterministic: the same machines and deployments, in whatever order, give the same answer. No match is a
-//! wait, and says what came nearest and which constraint sorted out how many.
+//! Everything is deterministic: the same machines and deployments give the same result, in any order. A deployment without a match
+//! waits. The wait names the nearest machines, and for each requirement the number of machines that do not meet it.
 
 pub mod allocate;
 pub mod matching;
@@ -23,8 +23,8 @@ use basalt_api::kinds::{
 use basalt_api::values::MachineId;
 use serde::{Deserialize, Serialize};
 
-/// What a deployment's machine must be like: what its selector says, and where that says nothing of disks, as many as its storage is built on, of
-/// the sizes that are declared there.
+/// The requirements on a deployment's machine: those of its selector. If the selector names no disks, the machine needs the number and
+/// the sizes of disks that the deployment's storage declares.
 #[must_use]
 pub fn selector(declared: &DeploymentSpec) -> Selector {
     let mut selector = declared.selector.clone().unwrap_or_default();
@@ -40,44 +40,44 @@ pub fn selector(declared: &DeploymentSpec) -> Selector {
 /// A machine that might be chosen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The machine.
+    /// The machine's id.
     pub uid: MachineId,
-    /// Its name.
+    /// The machine's name.
     pub name: String,
     /// Its processor architecture.
     pub architecture: Architecture,
-    /// Zone, with the default filled in.
+    /// The zone, or the default one.
     pub zone: String,
-    /// Pool, with the default filled in.
+    /// The pool, or the default one.
     pub pool: String,
-    /// The rack that serves its network, if that is known.
+    /// The rack that serves its network, if known.
     pub rack: Option<String>,
-    /// Its tags, declared and automatic.
+    /// The tags, declared and automatic.
     pub tags: BTreeSet<String>,
-    /// Its hardware, if it is known.
+    /// The hardware, if known.
     pub inventory: Option<Inventory>,
-    /// The networks that its interfaces are on, by interface.
+    /// The networks of each interface.
     pub attached: BTreeMap<String, Vec<Attached>>,
-    /// Where it is in its life, as its own plan reports.
+    /// The lifecycle from the machine's own plan.
     pub lifecycle: Lifecycle,
-    /// What is to be done with it.
+    /// The declared mode.
     pub mode: MachineMode,
-    /// Nothing is to be done with it now.
+    /// True if no action may be taken on it now.
     pub locked: bool,
-    /// The deployment that has it.
+    /// The name of the deployment that has it.
     pub owner: Option<String>,
-    /// Its deletion was requested.
+    /// True if its deletion was requested.
     pub deleting: bool,
-    /// It may hold a former deployment's data.
+    /// True if a former deployment's data may still be on its disks.
     pub unwiped: bool,
 }
 
-/// A network that an interface is on.
+/// A network to which an interface is attached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
-    /// The subnet.
+    /// The name of the subnet.
     pub subnet: String,
-    /// Its VLAN.
+    /// The name of the subnet's VLAN.
     pub vlan: String,
     /// The VLAN's fabric.
     pub fabric: String,
@@ -89,7 +89,7 @@ pub struct Attached {
 }
 
 impl Candidate {
-    /// The failure domain it is in. Machines of no known rack share one.
+    /// The failure domain of the machine. Machines whose rack is not known share one.
     fn domain(&self, by: SpreadBy) -> &str {
         match by {
             SpreadBy::Zone => &self.zone,
@@ -97,44 +97,44 @@ impl Candidate {
         }
     }
 
-    /// The smaller, the sooner it is given away, so that large machines are left for those who need them.
+    /// The order in which machines are given away: the smallest first, to leave large ones for deployments that need them.
     fn size(&self) -> (u32, u64) {
         self.inventory.as_ref().map_or((0, 0), |found| (found.cpu.cores, found.memory_bytes))
     }
 }
 
-/// The answer for one deployment.
+/// The decision for one deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// This machine.
+    /// A machine was chosen.
     Chosen {
-        /// Which.
+        /// The chosen machine.
         machine: MachineId,
-        /// Why this one, for people.
+        /// The reason for this machine, as a sentence.
         why: String,
     },
-    /// None: what came nearest, and what it lacks.
+    /// No machine fits; the nearest ones, and their misses.
     None(Misses),
 }
 
-/// Why no machine was chosen.
+/// The reasons why no machine was chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// The nearest first; three at most.
+    /// At most three machines, the nearest first.
     pub nearest: Vec<Miss>,
-    /// How many machines failed by each constraint; one machine may fail by several.
+    /// The number of machines that fail each requirement. One machine may fail several.
     pub failed_by: BTreeMap<Constraint, usize>,
-    /// How many machines were looked at.
+    /// The number of machines that were examined.
     pub looked_at: usize,
-    /// Its image cannot be installed: no machine was looked for.
+    /// True if the image cannot be installed: no machine was examined.
     pub not_installable: bool,
 }
 
 /// A machine that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Miss {
-    /// Its name.
+    /// The machine's name.
     pub machine: String,
-    /// What it lacks, in words.
+    /// The requirements that it does not meet, as sentences.
     pub lacks: Vec<String>,
 }
