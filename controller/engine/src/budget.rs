@@ -1,44 +1,44 @@
-//! The fleet's budget, as one machine sees it: how much may be done at once, how much is, and when it may be begun.
+//! The fleet's budget from the view of one machine: the limits, the use, and the time of the next start.
 
 use basalt_api::kinds::{FleetBudget, Weekday, Window};
 use basalt_api::values::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What is declared, and what is used of it by others.
+/// The declared budget, and its use by other machines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
-    /// What is declared.
+    /// The declared limits.
     pub declared: FleetBudget,
-    /// Why what is declared cannot be read: there is none until it can.
+    /// The reason why the declared limits cannot be read. Nothing may begin until they can.
     pub unread: Option<String>,
-    /// The machine's zone, for words.
+    /// The machine's zone, for messages.
     pub zone: String,
-    /// Other machines of the zone whose disks are written.
+    /// Other machines of the zone whose disks are being written.
     pub in_zone: u32,
-    /// Other machines whose disks are written.
+    /// Other machines whose disks are being written.
     pub in_region: u32,
     /// When the first of those ends at the latest.
     pub first_ends: Option<Timestamp>,
-    /// As many installs and erases as may be were begun within an hour: so it is until then.
+    /// Until when the limit of installs and erases per hour is reached.
     pub hour_full_until: Option<Timestamp>,
-    /// As many machines as may be were powered on within a minute: so it is until then.
+    /// Until when the limit of power-ons per minute is reached.
     pub minute_full_until: Option<Timestamp>,
-    /// Since when the machine waits for its turn.
+    /// Since when the machine has waited for the budget.
     pub waits_since: Option<Timestamp>,
 }
 
-/// Why something may not be begun now.
+/// The reason why a step may not begin now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded {
-    /// For people.
+    /// The reason as a sentence.
     pub(crate) why: String,
-    /// When it is otherwise at the latest, where that is known.
+    /// When the obstacle ends at the latest, if known.
     pub(crate) until: Option<Timestamp>,
 }
 
 const DAYS: [Weekday; 7] = [
-    // The first of January 1970.
+    // 1 January 1970 was a Thursday.
     Weekday::Thursday,
     Weekday::Friday,
     Weekday::Saturday,
@@ -50,7 +50,7 @@ const DAYS: [Weekday; 7] = [
 const DAY: i64 = 24 * 3600;
 
 impl Budget {
-    /// What stands against writing a machine's disks.
+    /// The obstacle to writing the machine's disks.
     pub(crate) fn against_disks(&self, now: Timestamp) -> Option<Exceeded> {
         let FleetBudget { max_unavailable, max_unavailable_per_zone, destructive_per_hour, windows, .. } =
             &self.declared;
@@ -86,7 +86,7 @@ impl Budget {
         Some(Exceeded { why: format!("it cannot be read: {why}; declare the Settings anew"), until: None })
     }
 
-    /// What stands against powering a machine on.
+    /// The obstacle to powering the machine on.
     pub(crate) fn against_power_on(&self, now: Timestamp) -> Option<Exceeded> {
         if let Some(unread) = self.unread() {
             return Some(unread);
@@ -98,7 +98,7 @@ impl Budget {
     }
 }
 
-/// When a window begins on the day that is `days` after that of `now`.
+/// When a window begins on the day that is `days` after the day of `now`.
 fn begins(window: &Window, now: Timestamp, days: i64) -> Option<i64> {
     let day = now.as_second().div_euclid(DAY) + days;
     let name = DAYS.get(usize::try_from(day.rem_euclid(7)).ok()?)?;

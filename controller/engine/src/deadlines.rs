@@ -1,6 +1,6 @@
-//! How long each wait may take: one table, a reason beside each.
+//! The table of deadlines: the longest time of each wait, with the reason.
 //!
-//! A wait that has no row here names the person it waits for instead.
+//! A wait without a row here names the person that it waits for.
 
 use std::time::Duration;
 
@@ -18,40 +18,40 @@ pub enum DeadlineId {
     RackApplies,
     /// A rack that went away comes back.
     RackReturns,
-    /// What an operator declares or uploads beside a machine or deployment is there.
+    /// An object or a file that a machine or deployment needs has been declared or uploaded.
     Prerequisite,
     /// A machine that was powered on asks for something at boot.
     BootRequest,
     /// A machine that asked has loaded the ephemeral environment, and its agent has claimed its task.
     Claim,
-    /// The agent of an inventory says something.
+    /// The agent of an inventory has reported.
     InventoryQuiet,
-    /// The agent of an install, or of a script, says something.
+    /// The agent of an install, or of a script, has reported.
     InstallQuiet,
-    /// The agent of an erase says something.
+    /// The agent of an erase has reported.
     EraseQuiet,
     /// An installed system reports itself.
     Readiness,
     /// An armed attempt may still begin.
     AttemptLife,
-    /// Until the next try of what has failed more often than its quick retries.
+    /// The pause before a retry, after the quick retries have failed.
     RetryLater,
-    /// Until the next look at a BMC that refused the credentials.
+    /// The pause before a retry at a BMC that refused the credentials.
     RetryCredentials,
-    /// What a person asked of a machine once is done.
+    /// An operation has ended.
     Operation,
 }
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadlineSpec {
-    /// Which wait.
+    /// The wait of this row.
     pub id: DeadlineId,
-    /// Its name, in settings.
+    /// The deadline's name in settings.
     pub name: &'static str,
-    /// How long.
+    /// The longest time of the wait.
     pub duration: Duration,
-    /// Why that long.
+    /// The reason for that time.
     pub reason: &'static str,
 }
 
@@ -59,7 +59,7 @@ const fn row(id: DeadlineId, name: &'static str, seconds: u64, reason: &'static 
     DeadlineSpec { id, name, duration: Duration::from_secs(seconds), reason }
 }
 
-/// Every deadline.
+/// The table of all deadlines.
 pub const DEADLINES: &[DeadlineSpec] = &[
     row(
         DeadlineId::PowerAnswer,
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn settings_may_name_every_deadline_and_know_its_usual_length() {
-        // A deployment says its own.
+        // Readiness is left out: a deployment sets its own.
         let of_region = DEADLINES.iter().filter(|row| row.id != DeadlineId::Readiness);
         let usual: Vec<(&str, u64)> = of_region.map(|row| (row.name, row.duration.as_secs())).collect();
         assert_eq!(usual, basalt_api::kinds::DEADLINES);

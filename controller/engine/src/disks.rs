@@ -18,7 +18,7 @@ pub(crate) struct Trouble {
     /// The code of the wait.
     pub(crate) code: &'static str,
     pub(crate) message: String,
-    /// How to mend it.
+    /// How to repair it.
     pub(crate) hint: String,
     /// When the disks were seen.
     pub(crate) seen: Timestamp,

@@ -1,4 +1,4 @@
-//! How steps ended: read from facts, for those who keep records of it. Nothing is decided from this.
+//! The results of steps, computed from facts for the records. No decision depends on them.
 
 use basalt_api::kinds::PowerState;
 use basalt_api::values::Timestamp;
@@ -9,17 +9,17 @@ use crate::input::{MachineInput, Policy};
 use crate::machine::{Answer, State, Walk};
 use crate::steps::{EffectKind, StepId};
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Ending {
     /// Its postcondition held.
     Done,
-    /// It did not come to that.
+    /// Its postcondition did not hold in time.
     Failed {
         /// One CamelCase word for programs, as in waits.
         code: String,
-        /// For people.
+        /// A sentence for people.
         message: String,
     },
 }
@@ -35,7 +35,7 @@ impl Ending {
     }
 }
 
-/// How a step ended, and when that was known; None while it runs.
+/// The result of a step, and when it was known. `None` while the step runs.
 #[must_use]
 pub fn ending(
     input: &MachineInput,
@@ -71,7 +71,7 @@ pub fn ending(
     }
 }
 
-/// What the power must read after a step.
+/// The power state that must be read after a step.
 fn wanted(step: StepId) -> Option<PowerState> {
     use StepId::{
         AbortOff, HoldOff, OperateOff, PowerOffErase, PowerOffInventory, PowerOffRelease, PowerOffRemove,

@@ -256,13 +256,13 @@ pub struct ResolvedImage {
 /// The ephemeral environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EphemeralImage {
-    /// The initial RAM disk.
+    /// The kernel, `vmlinuz`.
     pub kernel: Sha256,
-    /// The root file system.
+    /// The initial RAM disk.
     pub initrd: Sha256,
-    /// The kernel options that the image needs.
+    /// The root file system.
     pub squashfs: Sha256,
-    /// Kernel options it needs.
+    /// The kernel options that the image needs.
     pub kernel_options: String,
 }
 

@@ -1,15 +1,15 @@
-//! The pure planner: spec, facts, policy and now in, a plan out. No I/O, no clock, no randomness.
+//! The pure planner: it computes a plan from spec, facts, policy and the present time. No I/O, no clock, no randomness.
 //!
 //! | module | is |
 //! | --- | --- |
-//! | [`steps`], [`deadlines`], [`failures`] | the tables: what can be done, how long it may take, what each failure means |
-//! | [`facts`], [`input`], [`budget`] | what the planner is given |
-//! | [`mod@machine`] | [`plan`]: what happens to a machine next; the only source of effects |
-//! | [`deployment`], [`select`] | which machine a deployment gets, and how it fares |
-//! | [`mod@plan`], [`mod@explain`], [`ends`] | the answer, and in words; how steps ended |
+//! | [`steps`], [`deadlines`], [`failures`] | the tables: the possible steps, the time limits, and the rule for each failure |
+//! | [`facts`], [`input`], [`budget`] | the planner's input |
+//! | [`mod@machine`] | [`plan`]: the next action on a machine; the only source of effects |
+//! | [`deployment`], [`select`] | the choice of a machine for a deployment, and the deployment's state |
+//! | [`mod@plan`], [`mod@explain`], [`ends`] | the plan, its explanation in sentences, and the results of steps |
 //! | [`render`] | netplan, NoCloud, and the agent's tasks |
 //!
-//! To add a step: add a row to [`steps::STEPS`], place it in the walk of [`mod@machine`], and give the crash tests its
+//! To add a step: add a row to [`steps::STEPS`], add it to the walk of [`mod@machine`], and give the crash tests its
 //! kill point. To add a failure: add a row to [`failures`].
 #![cfg_attr(
     not(test),
@@ -35,7 +35,7 @@ mod words;
 
 pub use explain::explain;
 
-/// Which planner this is: decisions name it.
+/// The version of the planner, which decisions name.
 pub const PLANNER: &str = env!("CARGO_PKG_VERSION");
 
 pub use input::{Claim, MachineInput, Policy};

@@ -1,4 +1,4 @@
-//! Running a task in the ephemeral environment: arm, power on, boot request, claim, result.
+//! Runs a task in the ephemeral environment: arm, power on, boot request, claim, result.
 
 use basalt_api::agent::FailureCode;
 use basalt_api::kinds::{OwnershipMode, PowerState, StorageConfig};
@@ -14,23 +14,23 @@ use crate::plan::{BootAction, BootDevice, Effect, TaskKind, Verb, Wait};
 use crate::render::{Network, NetworkError};
 use crate::steps::{BOOT_TRIES, StepId};
 
-/// An attempt that did what it should.
+/// A successful attempt.
 pub(crate) struct Success<'a> {
     pub(crate) record: &'a StepRecord,
     pub(crate) attempt: Attempt,
     pub(crate) at: Timestamp,
 }
 
-/// What may be kept of an attempt that was begun earlier.
+/// Decides if an earlier attempt may be kept.
 pub(crate) trait Keep {
-    /// Whether an attempt that has not run yet still does what is wanted.
+    /// True if an attempt that has not run yet still has the wanted task.
     fn open(&self, record: &StepRecord) -> bool;
-    /// Whether an attempt that ended well at that moment is what is wanted.
+    /// True if an attempt that succeeded at that time has the wanted result.
     fn done(&self, record: &StepRecord, at: Timestamp) -> bool;
 }
 
 impl<'a> Walk<'a> {
-    /// Carries a task as far as it goes. Some when it is done.
+    /// Advances a task as far as possible. Returns the attempt when it is done.
     pub(crate) fn run_task(&mut self, task: TaskKind, scope: Scope, keep: &dyn Keep) -> Option<Success<'a>> {
         let steps = TaskSteps::of(task);
         if self.blocked() {
@@ -57,7 +57,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Announces what follows `from`, it included, in running a task.
+    /// Announces the steps of a task from `from` on, including `from`.
     fn announce_from(&mut self, steps: TaskSteps, scope: Scope, from: StepId) {
         let powered = self.bmc().is_some();
         let all = [steps.arm, steps.netboot, steps.ask, steps.claim, steps.run];
@@ -65,7 +65,7 @@ impl<'a> Walk<'a> {
         self.announce(scope, &rest.collect::<Vec<_>>());
     }
 
-    /// Arms a new attempt, as soon as all that it needs is there.
+    /// Arms a new attempt, if everything that it needs is there.
     pub(crate) fn arm(&mut self, task: TaskKind, scope: Scope) {
         let steps = TaskSteps::of(task);
         let before = self.next.len();
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// True if the machine has a disk for each of the layout, as far as its inventory says. Otherwise a person has to mend the layout.
+    /// True if the inventory has a disk for each one of the layout. Otherwise a person must correct the layout.
     fn disks_are_there(&mut self) -> bool {
         let Some(Trouble { code, message, hint, seen }) = disks::trouble(self.input) else { return true };
         let Some(claim) = self.input.claim.as_ref() else { return true };
@@ -170,13 +170,13 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// Brings a machine that has an armed attempt to boot it.
+    /// Makes a machine with an armed attempt boot that attempt.
     pub(crate) fn boot_attempt(&mut self, task: TaskKind, record: &StepRecord, attempt: Attempt) {
         let steps = TaskSteps::of(task);
         let scope = record.scope;
         let on = Some(PowerState::On);
         if self.now >= record.not_after {
-            // Not even now, if its BMC is to rest: a new attempt could not be booted either.
+            // Do not arm a new attempt while the BMC waits for its next try: the new one could not be booted either.
             match self.power(steps.netboot, |r| r.step == steps.netboot && r.scope == scope, on) {
                 Power::Resting(wait) => {
                     self.waits.push(*wait);
@@ -220,8 +220,8 @@ impl<'a> Walk<'a> {
         self.announce_from(steps, scope, steps.ask);
     }
 
-    /// The machine was powered on: waits for its boot request and its agent, and powers it on again when they fail
-    /// to come.
+    /// The machine was powered on: waits for its boot request and for its agent. Powers the machine on again if they do not
+    /// come.
     fn await_boot(&mut self, steps: TaskSteps, scope: Scope, attempt: Attempt) {
         let Some((count, until, asked)) = self.boot_tries(steps, attempt, scope) else { return };
         let link = self.input.facts.boot_racks.clone();
@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
         self.announce_from(steps, scope, if asked { steps.run } else { steps.claim });
     }
 
-    /// An attempt failed: another one now, later, or when a person has acted.
+    /// After a failed attempt: arms another one now or later, or waits for a person.
     fn after_failure(
         &mut self,
         task: TaskKind,
@@ -285,7 +285,7 @@ impl<'a> Walk<'a> {
             self.arm(task, record.scope);
             return;
         }
-        // Whoever mends the cable and presses the button need not wait for the next try.
+        // Keep the attempt bootable: a person who repairs the cable and presses the button need not wait for the next try.
         let bootable = matches!(failure, AttemptFailure::NeverAsked | AttemptFailure::NeverClaimed);
         if let Some(attempt) = record.attempt.filter(|_| bootable && self.now < record.not_after) {
             self.boot = Some(BootAction::Ephemeral(attempt));
@@ -314,7 +314,7 @@ impl<'a> Walk<'a> {
         self.announce_from(steps, record.scope, steps.arm);
     }
 
-    /// The machine's disks, for words.
+    /// The machine's disks, for messages.
     fn disks(&self) -> String {
         let Some(seen) = &self.input.facts.inventory else { return String::new() };
         let disks: Vec<_> = seen

@@ -1,4 +1,4 @@
-//! The power that a machine ought to have, and the condition that tells of a difference.
+//! The power state that a machine should have, and the condition that reports a difference.
 //!
 //! | `spec.power` | a machine that is found otherwise |
 //! | --- | --- |
@@ -12,7 +12,7 @@ use basalt_api::kinds::{
 use super::walk::Walk;
 
 impl Walk<'_> {
-    /// The power that it ought to have. None while it is worked on.
+    /// The power state that it should have. `None` while an action is in progress on it.
     fn expected_power(&self, lifecycle: Lifecycle) -> Option<PowerState> {
         let spec = &self.input.spec;
         let is_asked = self.operations.iter().any(|operation| !operation.state.is_over());
@@ -25,7 +25,7 @@ impl Walk<'_> {
             PowerPolicy::Off => Some(PowerState::Off),
             PowerPolicy::Auto => self.wish().or_else(|| match lifecycle {
                 Lifecycle::Deployed => Some(PowerState::On),
-                // Nobody knows what runs on a machine that was never looked into.
+                // It is not known which system runs on a machine without an inventory.
                 _ if self.input.facts.inventory.is_none() => None,
                 _ => self.powers_off_when_idle().then_some(PowerState::Off),
             }),

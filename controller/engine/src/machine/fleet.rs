@@ -1,4 +1,4 @@
-//! The fleet's budget in a machine's walk: what exceeds it waits, and says so.
+//! The fleet's budget in a machine's walk: a step above the budget waits, with a message.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::input::later;
 use crate::plan::{BootAction, Verb};
 use crate::steps::StepId;
 
-/// Whoever waits is woken when there is room. This heals what was missed.
+/// The pause before another look at the budget, in case the wake-up was lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
 impl Walk<'_> {
-    /// Whether the fleet's budget lets the machine's disks be written now; waits for it otherwise.
+    /// True if the fleet's budget allows writing the machine's disks now. Otherwise it waits.
     pub(crate) fn fleet_allows(&mut self, step: StepId) -> bool {
         let exceeded = self.input.budget.against_disks(self.now);
         self.within_budget(step, exceeded)
     }
 
-    /// Whether the fleet's budget lets the machine be powered on now; waits for it otherwise.
+    /// True if the fleet's budget allows powering the machine on now. Otherwise it waits.
     pub(crate) fn fleet_powers(&mut self, step: StepId, verb: Verb) -> bool {
         let exceeded = match verb {
             Verb::On | Verb::Cycle => self.input.budget.against_power_on(self.now),

@@ -1,4 +1,4 @@
-//! Power commands: one at a time, never while a disk is written, believed only when the power reads as asked for.
+//! Power commands: one at a time, never while a disk is written, and done only when a reading shows the wanted state.
 
 use basalt_api::kinds::{PowerPolicy, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
@@ -10,21 +10,21 @@ use crate::input::later;
 use crate::plan::{BootDevice, Effect, Verb, Wait};
 use crate::steps::{EffectKind, StepId};
 
-/// How far a power step is.
+/// The state of a power step.
 pub(crate) enum Power<'a> {
-    /// It may be begun (again).
+    /// It may begin, or begin again.
     Due,
-    /// Its record exists, its effect may not have happened.
+    /// Its record exists, but its effect may not have happened.
     Undelivered(&'a StepRecord),
-    /// The answer is due.
+    /// The answer has not arrived yet.
     Answering(&'a StepRecord, Timestamp),
-    /// It failed, and is to rest.
+    /// It failed, and waits before the next try.
     Resting(Box<Wait>),
-    /// The last try did what it should.
+    /// The last try succeeded.
     Done(&'a StepRecord, Timestamp),
 }
 
-/// What became of one record.
+/// The state of one record.
 pub(crate) enum Answer {
     Undelivered,
     Due(Timestamp),
@@ -50,12 +50,12 @@ impl<'a> Walk<'a> {
         }
         let until = match &self.input.facts.power_rack {
             Link::Connected { since } => record.not_after.max(*since),
-            // The answer may be on its way in the rack's spool.
+            // The answer may still be in the rack's spool.
             Link::Away { .. } | Link::Partial { .. } | Link::None => {
                 record.not_after.max(later(self.now, std::time::Duration::from_secs(1)))
             }
         };
-        // A rack that came back since may have died with the command. The same command again does nothing twice.
+        // The rack may have died with the command before it reconnected. A repeated command has no second effect.
         let lost = |delivered: &Timestamp| matches!(&self.input.facts.power_rack, Link::Connected { since } if delivered < since);
         match (self.now < until, record.delivered_at.filter(|delivered| !lost(delivered))) {
             (true, Some(_)) => Answer::Due(until),
@@ -64,7 +64,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How far a power step is: `of` selects its records, `wants` is what the power must read afterwards.
+    /// The state of a power step. `of` selects its records; `wants` is the power state that must be read afterwards.
     pub(crate) fn power(
         &self,
         step: StepId,
@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    /// When a thing that failed `streak` times in a row is tried again, and whether a person is asked meanwhile.
+    /// When a thing that failed `streak` times in a row is retried, and true if a person is asked meanwhile.
     pub(crate) fn retry_at(&self, rule: &Rule, streak: u32, at: Timestamp) -> (Option<Timestamp>, bool) {
         let quick = usize::try_from(streak).ok().and_then(|n| rule.quick.get(n.saturating_sub(1)));
         match quick {
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Carries a power step as far as it goes. True when it is done.
+    /// Advances a power step as far as possible. Returns true if it is done.
     pub(crate) fn drive_power(
         &mut self,
         (scope, step, attempt): (Scope, StepId, Option<Attempt>),
@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// Begins, repeats, or waits for a power step that is not done.
+    /// Begins, repeats or waits for a power step that is not done.
     pub(crate) fn act(
         &mut self,
         power: Power<'_>,
@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
         self.wait(record.step, "PowerAnswer", message, record.started_at, until);
     }
 
-    /// Whether a power command may be sent now; waits for what stands against it.
+    /// True if a power command may be sent now. Otherwise it waits for the obstacle.
     fn may_power(&mut self, step: StepId, verb: Verb, resumed: Option<&StepRecord>) -> bool {
         if step != StepId::ReadPower && self.wait_for_writer(step) {
             return false;
@@ -202,18 +202,18 @@ impl<'a> Walk<'a> {
         self.racks_are_there(step, &link, "switches the power of", ATTACH)
     }
 
-    /// Asks the BMC whether the machine is on, where that is not known. True when it is known, or nobody can be asked.
+    /// Asks the BMC for the power state if it is not known. Returns true if it is known, or if there is no BMC to ask.
     pub(crate) fn power_is_known(&mut self, scope: Scope) -> bool {
         let refused = self.input.facts.power_results.values().filter_map(|o| match &o.result {
             Err((PowerFailure::CompletionCode, _)) => Some(o.at),
             _ => None,
         });
-        // Most BMCs refuse to cycle a machine that is off: it is not as it was read last.
+        // Most BMCs refuse to cycle a machine that is off, so the state may differ from the last reading.
         let refused = refused.max();
         self.power_is_known_since(scope, refused, self.reading())
     }
 
-    /// The same, of a reading later than a moment.
+    /// Like [`Self::power_is_known`], for a reading later than `since`.
     fn power_is_known_since(
         &mut self,
         scope: Scope,
@@ -228,7 +228,7 @@ impl<'a> Walk<'a> {
         let asked =
             |r: &StepRecord| r.step == step && r.scope == scope && since.is_none_or(|at| r.started_at >= at);
         match self.power(step, asked, None) {
-            // Read in the same instant.
+            // The answer has the same time as `since`.
             Power::Done(..) => true,
             other => {
                 self.act(other, (scope, step, None), (Verb::Status, BootDevice::Unchanged));
@@ -237,7 +237,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Powers off. True when the BMC has confirmed it, or there is none.
+    /// Powers off. Returns true if the BMC has confirmed it, or if there is no BMC.
     pub(crate) fn power_off(&mut self, scope: Scope, step: StepId, attempt: Option<Attempt>) -> bool {
         if self.blocked() {
             if self.bmc().is_some() {
@@ -253,8 +253,8 @@ impl<'a> Walk<'a> {
             )
     }
 
-    /// The reading that the power is held by. With `power = "auto"` it is an answer to a command. So Basalt puts right what its own work
-    /// leaves, and overrules nobody else who switches the machine.
+    /// The reading by which the power is held. With `power = "auto"` only answers to commands count: Basalt corrects a state that its own
+    /// work left, and leaves a state that a person switched by hand.
     fn held_by(&self) -> Option<PowerReading> {
         match self.input.spec.power {
             PowerPolicy::Auto => self.input.facts.answered.clone(),
@@ -262,14 +262,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Keeps the power as declared while nothing else is done with it.
+    /// Keeps the power in the declared state while no other action is in progress.
     pub(crate) fn hold_power(&mut self, wanted: PowerState) {
         let (step, verb) =
             if wanted == PowerState::Off { (StepId::HoldOff, Verb::Off) } else { (StepId::HoldOn, Verb::On) };
         if self.bmc().is_none() || self.blocked() || self.power_is_asked_for(wanted) {
             return;
         }
-        // In the same instant as the end of a task, the power was switched by us, and after it.
+        // If the reading has the same time as the end of a task, Basalt's command came after that end.
         let held_by = self.held_by();
         let went_off = self.went_off().filter(|at| held_by.as_ref().is_none_or(|it| it.at < *at));
         if wanted == PowerState::On
@@ -279,17 +279,17 @@ impl<'a> Walk<'a> {
             return;
         }
         let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
-        // Nobody has to be asked where the last reading is as wanted.
+        // No command is needed if the last reading is the wanted state.
         let is_held = self.reads(wanted);
         let seen = held_by.filter(|r| r.state == opposite && !is_held).map(|r| r.at);
         let shuts_down = self.shuts_down_to_hold().filter(|_| wanted == PowerState::Off);
         let since = seen.or(shuts_down.map(|r| r.started_at));
         let power = match (self.power(step, |r| r.step == step, Some(wanted)), since) {
-            // The answer of a command that was sent is waited for, also where the power reads as wanted before it.
+            // A command that was sent is waited for, even if the power reads as wanted before its answer.
             (power @ Power::Answering(..), _) => power,
             (_, None) => return,
-            // It was as declared, and has changed since. Of one instant, the reading is the one that was stored last, and is no
-            // answer to this step: it says the opposite.
+            // The power was as declared, and has changed since. A reading at the same time was stored later, and is no answer to this
+            // step, because it shows the opposite state.
             (Power::Done(_, at), Some(seen)) if at <= seen => Power::Due,
             (power, Some(_)) => power,
         };
@@ -302,7 +302,7 @@ impl<'a> Walk<'a> {
         self.act(power, (Scope::Machine, step, None), (verb, BootDevice::Unchanged));
     }
 
-    /// Announces a step that brings the power to what is declared, where what goes before leaves it otherwise.
+    /// Announces a step that restores the declared power state, if the steps before it leave another one.
     pub(crate) fn announce_hold(&mut self, step: StepId) {
         if self.bmc().is_some() {
             self.announce(Scope::Machine, &[step]);
@@ -320,12 +320,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether the power followed. An unknown reading proves nothing: enough to go on booting, not enough to be off.
+/// True if the power state followed the command. An unknown reading is enough to go on with a boot, but not to be sure that it is off.
 fn moved(read: PowerState, wanted: PowerState) -> bool {
     read == wanted || (read == PowerState::Unknown && wanted == PowerState::On)
 }
 
-/// How often a thing is tried before a person is asked.
+/// The number of tries before a person is asked.
 pub(crate) fn tries(rule: &Rule) -> u32 {
     u32::try_from(rule.quick.len()).unwrap_or(u32::MAX).saturating_add(1)
 }
@@ -339,7 +339,7 @@ fn verb_words(step: StepId) -> &'static str {
     }
 }
 
-/// The power that a power step brings about.
+/// The power state that a power step causes.
 pub(super) fn wanted_by(step: StepId) -> Option<PowerState> {
     match step {
         StepId::ReadPower | StepId::SoftOff => None,

@@ -1,4 +1,4 @@
-//! How a machine is: axes, conditions, and what a person watches while a task runs.
+//! The report of a machine: axes, conditions, and the progress of a running task.
 
 use basalt_api::agent::TEST_STAGE;
 use basalt_api::kinds::{
@@ -13,7 +13,7 @@ use crate::facts::{Scope, StepRecord};
 use crate::plan::{Report, Wait};
 use crate::steps::StepId;
 
-/// The agent's stage names of an install, and what they are to a deployment.
+/// The agent's stages of an install, with the deployment's stage for each.
 const STAGES: &[(&str, InstallStage)] = &[
     ("inventory", InstallStage::NetworkBooting),
     ("partition", InstallStage::Partitioning),
@@ -99,7 +99,7 @@ impl Walk<'_> {
         }
     }
 
-    /// True: the agent says that a test runs.
+    /// True if the agent reports that a test runs.
     fn runs_test(&self) -> bool {
         let progress = self.current_attempt().and_then(|attempt| self.input.facts.progress.get(&attempt));
         progress.is_some_and(|progress| progress.stage == TEST_STAGE)
@@ -146,7 +146,7 @@ impl Walk<'_> {
             since,
             deadline,
         };
-        // Whom somebody has to help says why, whatever goes on beside that.
+        // A stalled wait gives its own reason, whatever else is in progress.
         let why = stalled.map_or((reason.clone(), message.clone()), |it| (it.code.to_owned(), sentence(it)));
         vec![
             make(Condition::READY, settled, &reason, &message),
@@ -181,7 +181,7 @@ impl Walk<'_> {
     }
 }
 
-/// What is waited for, and what to do about it, in one message.
+/// One message with the wait, and with the action that a person must take.
 fn sentence(wait: &Wait) -> String {
     match &wait.human {
         Some(human) if wait.stalled => format!("{}. To do: {human}", wait.message),
@@ -189,7 +189,7 @@ fn sentence(wait: &Wait) -> String {
     }
 }
 
-/// Keeps `since` of every condition whose status has not changed, as it was when the change happened.
+/// Keeps `since` of every condition whose status has not changed.
 pub fn carry_since(previous: &[Condition], next: &mut [Condition], now: Timestamp) {
     for condition in next {
         let same = previous.iter().find(|p| p.kind == condition.kind && p.status == condition.status);

@@ -1,5 +1,5 @@
-//! Scripts that belong to a task: those of commissioning and testing to an inventory, those of a release to an erase. What exactly
-//! holds, and why, is in docs/decisions/067-scripts-of-tasks.md.
+//! Scripts of tasks: those of commissioning and testing belong to an inventory, those of a release to an erase. The exact rules
+//! and their reasons are in docs/decisions/067-scripts-of-tasks.md.
 
 use super::attempt::TaskSteps;
 use super::walk::Walk;
@@ -21,17 +21,17 @@ impl Walk<'_> {
         self.scripts_armed_by(task.arm).is_some_and(|scripts| !scripts.names.is_empty())
     }
 
-    /// Whether a task may write to disks, or to whatever its scripts write to: its power must not be cut.
+    /// True if a task or its scripts may write to disks: the power must not be cut.
     pub(super) fn may_write(&self, task: TaskSteps) -> bool {
         task.writes || self.runs_scripts(task)
     }
 
-    /// Whether a task may change the machine by itself: it takes its part in the fleet's budget.
+    /// True if a task or its scripts may change the machine: it counts in the fleet's budget.
     pub(super) fn may_change(&self, task: TaskSteps) -> bool {
         task.changes || self.runs_scripts(task)
     }
 
-    /// Whether the scripts of a task can be run; waits for a person otherwise.
+    /// True if the scripts of a task can run. Otherwise it waits for a person.
     pub(super) fn scripts_are_usable(&mut self, task: TaskKind) -> bool {
         let arm = TaskSteps::of(task).arm;
         let unusable = self.scripts_armed_by(arm).and_then(|scripts| scripts.unusable.clone());

@@ -1,5 +1,5 @@
-//! The walk along a machine's steps: everything before the first step that is not done is passed over, that step is
-//! begun or waited for, and what is left is announced.
+//! The walk along a machine's steps: finished steps are skipped, the first unfinished one begins or is waited for, and the rest is
+//! announced.
 
 use basalt_api::kinds::{Bmc, OwnershipMode, PowerDriver, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
@@ -19,7 +19,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) later: Vec<LaterStep>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) operations: Vec<OperationSeen>,
-    /// The attempt that the machine may boot, if one is armed for what is being done.
+    /// The attempt that the machine may boot, if one is armed for the present goal.
     pub(crate) boot: Option<BootAction>,
     /// When the power is to be read again.
     pub(crate) look_at: Option<Timestamp>,
@@ -40,12 +40,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether a step was found that is not done.
+    /// True if a step was found that is not done.
     pub(crate) fn blocked(&self) -> bool {
         !self.next.is_empty() || !self.waits.is_empty()
     }
 
-    /// Announces steps that follow.
+    /// Announces later steps.
     pub(crate) fn announce(&mut self, scope: Scope, steps: &[StepId]) {
         for &step in steps {
             let (key, _) = self.key(scope, step);
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
         (StepKey::new(format!("{prefix}{try_no}")), try_no)
     }
 
-    /// What a step of this scope would be begun under now.
+    /// The inputs under which a step of this scope would begin now.
     pub(crate) fn cause(&self, scope: Scope) -> Cause {
         let claim = self.input.claim.as_ref().filter(|c| scope == Scope::Deployment(c.uid));
         Cause {
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Waits for something that a deadline of the table bounds.
+    /// Adds a wait with a deadline from the table.
     pub(crate) fn wait(
         &mut self,
         step: StepId,
@@ -143,7 +143,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Waits for a person.
+    /// Adds a wait for a person.
     pub(crate) fn wait_for_person(
         &mut self,
         step: Option<StepId>,
@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Waits for what an operator has still to bring: a while in patience, then for a person.
+    /// Waits for an object or file that an operator must provide: at first with a deadline, then for a person.
     pub(crate) fn wait_for_prerequisite(
         &mut self,
         step: StepId,
@@ -187,7 +187,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Waits while racks are away. True when they are all there.
+    /// Waits while racks are disconnected. Returns true if they are connected.
     pub(crate) fn racks_are_there(&mut self, step: StepId, link: &Link, role: &str, fix: &str) -> bool {
         let name = &self.input.name;
         match link {
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Waits for a rack that may know what is missing here. True when there is none such.
+    /// Waits for a disconnected rack that may have the missing report. Returns true if there is no such rack.
     pub(crate) fn silence_is_told(&mut self, step: StepId) -> bool {
         let Link::Partial { since, racks } = &self.input.facts.boot_racks else { return true };
         let message = format!(
@@ -231,24 +231,24 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The BMC, where there is one that may be spoken to.
+    /// The BMC, if Basalt may use it.
     pub(crate) fn bmc(&self) -> Option<&'a Bmc> {
         let managed = self.input.spec.ownership.power == OwnershipMode::Managed;
         self.input.spec.bmc.as_ref().filter(|bmc| managed && bmc.driver != PowerDriver::Manual)
     }
 
-    /// The latest power reading, answers to our own commands included.
+    /// The latest power reading, including answers to commands.
     pub(crate) fn reading(&self) -> Option<PowerReading> {
         let facts = &self.input.facts;
         let answers = facts
             .power_results
             .values()
             .filter_map(|o| o.result.as_ref().ok().map(|state| PowerReading { state: *state, at: o.at }));
-        // Of the same moment, the one that was stored last.
+        // If two readings have the same time, the one that was stored last counts.
         answers.chain(facts.power.clone()).max_by_key(|reading| reading.at)
     }
 
-    /// Since when silence of the boot network means something.
+    /// The time from which a silence of the boot network is meaningful.
     pub(crate) fn listening_since(&self, at: Timestamp) -> Timestamp {
         match &self.input.facts.boot_racks {
             Link::Connected { since } => at.max(*since),
@@ -256,7 +256,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether the racks say what the machine is to boot; waits for them otherwise.
+    /// True if the racks have the wanted boot instruction. Otherwise it waits for them.
     pub(crate) fn applied(&mut self, step: StepId, wanted: BootSeen, since: Timestamp) -> bool {
         if self.input.facts.boot_applied == Some(wanted) {
             return true;
@@ -294,7 +294,7 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// Whether a reading says so.
+    /// True if the latest reading shows this state.
     pub(crate) fn reads(&self, state: PowerState) -> bool {
         self.reading().is_some_and(|reading| reading.state == state)
     }

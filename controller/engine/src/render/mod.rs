@@ -1,4 +1,4 @@
-//! What a machine is told: its network, who it is, and its task. Pure text, the same for the same input.
+//! Renders a machine's network, identity and task. Pure text: the same input gives the same output.
 
 mod kernel;
 pub mod netplan;
@@ -10,7 +10,7 @@ pub use kernel::kernel_options;
 pub use network::{Addresses, Assigned, Fixed, Network, NetworkError};
 pub use task::{ComposeError, Context, ReportTo, compose};
 
-/// A scalar as YAML: a JSON string is one, whatever it contains.
+/// A YAML scalar. A JSON string is one, with any content.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -21,7 +21,7 @@ pub fn cloud_init(network: &Network) -> String {
     format!("version: 2\n{}", sections(network))
 }
 
-/// What netplan calls each sort of interface.
+/// netplan's name for each kind of interface.
 const SECTIONS: [&str; 4] = ["ethernets", "bonds", "bridges", "vlans"];
 
 const fn section(made_of: &MadeOf) -> &'static str {
@@ -46,8 +46,8 @@ fn sections(network: &Network) -> String {
     out
 }
 
-/// `eth0` and its like belong to the kernel, which gives them out in the order in which it finds the hardware: an
-/// interface cannot be renamed to one that is taken, so those keep the name that the installed system gives them.
+/// True for `eth0` and the like. The kernel gives these names out in the order in which it finds the hardware. An interface cannot be
+/// renamed to a name that is taken, so these keep the name that the installed system gives them.
 fn kernel_name(name: &str) -> bool {
     name.strip_prefix("eth").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -100,7 +100,7 @@ fn entry(out: &mut String, interface: &Interface) {
     }
 }
 
-/// Writes one line, indented.
+/// Writes one indented line.
 type Line<'a> = dyn FnMut(usize, &str) + 'a;
 
 fn made_of(line: &mut Line<'_>, interface: &Interface) {

@@ -1,11 +1,11 @@
 //! The seed of cloud-init's NoCloud data source.
 //!
-//! - The user's `user_data` is passed on byte for byte, whatever its form: nothing is merged into it. SSH keys go into
+//! - The user's `user_data` is passed on byte for byte, in any format: nothing is merged into it. SSH keys go into
 //!   `meta-data` (`public-keys`), from where cloud-init adds them to the default account beside any that the user data
 //!   names.
-//! - The report to the rack is vendor data, a boot hook: it needs python3 only, which cloud-init needs itself; a user's
-//!   `runcmd`, `bootcmd` or `phone_home` cannot displace it, as they would keys of a vendor cloud-config; and it runs at
-//!   every boot. `cloud_init` is reported when cloud-init says of itself that it ended without error.
+//! - The report to the rack is vendor data, a boot hook. It needs only python3, which cloud-init itself needs. A user's
+//!   `runcmd`, `bootcmd` or `phone_home` cannot replace it, as they would replace keys of a vendor cloud-config. It runs at
+//!   every boot. `cloud_init` is reported when cloud-init reports that it ended without error.
 
 use std::fmt::Write;
 
@@ -16,19 +16,19 @@ use super::netplan;
 use super::network::Network;
 use super::{list, quoted};
 
-/// Who an installed system is.
+/// The identity of an installed system.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
-    /// The deployment.
+    /// The deployment's id.
     pub deployment: DeploymentId,
-    /// The attempt that installs it: a new one is a new instance to cloud-init, so everything runs again.
+    /// The attempt that installs it. A new attempt is a new instance for cloud-init, so everything runs again.
     pub attempt: Attempt,
-    /// Its name.
+    /// The host name.
     pub hostname: &'a str,
 }
 
-/// The four files. `report` is where the system reports itself: URLs that end where the level is appended, tried in
-/// order.
+/// The four files. `report` are the URLs to which the system reports, tried in order; each ends where the level is
+/// appended.
 #[must_use]
 pub fn seed<'a>(
     identity: Identity<'_>,
@@ -77,7 +77,7 @@ report() {{
     )
 }
 
-/// A word of the shell.
+/// Quotes a text as one word of the shell.
 fn shell(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,7 +1,7 @@
-//! What a machine lacks of what a selector asks for.
+//! Compares a machine with the requirements of a selector.
 //!
-//! [`examine`] is the one place that knows the constraints. It hands every lack to a closure, with words that are put
-//! together only where somebody reads them: whether a machine fits is asked millions of times.
+//! [`examine`] is the only place that knows the constraints. It passes each unmet one to a closure, and formats a message only for
+//! a reader: millions of comparisons need only the result.
 
 use std::fmt;
 use std::fmt::Arguments;
@@ -15,14 +15,14 @@ use basalt_api::kinds::{
 
 use super::{Attached, Candidate};
 
-/// What a machine can fail by.
+/// A requirement that a machine may not meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Constraint {
-    /// Nobody has it, and nothing forbids to take it.
+    /// No deployment has the machine, and it may be taken.
     Free,
-    /// It was commissioned, and is well.
+    /// The machine was commissioned, and is healthy.
     Ready,
-    /// Its hardware is known, where a constraint asks for hardware.
+    /// The machine's hardware is known, if a requirement needs it.
     Known,
     /// `architecture`
     Architecture,
@@ -68,10 +68,10 @@ impl fmt::Display for Constraint {
 
 type Flow = ControlFlow<()>;
 
-/// Who hears of lacks. Breaking off ends the examination.
+/// The receiver of unmet constraints. `Break` ends the examination.
 type Hear<'a> = dyn FnMut(Constraint, Arguments<'_>) -> Flow + 'a;
 
-/// Everything that a machine lacks; empty when it fits. `owner` is who has it.
+/// All constraints that a machine does not meet; empty if it fits. `owner` is the deployment that has it.
 #[must_use]
 pub fn lacks(
     selector: &Selector,
@@ -87,7 +87,7 @@ pub fn lacks(
     found
 }
 
-/// Why a machine that was asked for by name cannot be had now; empty when it can. It need not have been looked into.
+/// The reasons why a machine that is requested by name cannot be taken now; empty if it can. It need not be commissioned.
 #[must_use]
 pub fn hindrances(candidate: &Candidate, owner: Option<&str>) -> Vec<(Constraint, String)> {
     let mut found = Vec::new();
@@ -98,13 +98,13 @@ pub fn hindrances(candidate: &Candidate, owner: Option<&str>) -> Vec<(Constraint
     found
 }
 
-/// Whether a machine lacks nothing.
+/// True if a machine meets every constraint.
 pub(super) fn fits(selector: &Selector, architecture: Option<Architecture>, candidate: &Candidate) -> bool {
     let owner = candidate.owner.as_deref();
     examine(selector, architecture, candidate, owner, &mut |_, _| Flow::Break(())).is_continue()
 }
 
-/// The constraints that a machine fails by.
+/// The constraints that a machine does not meet.
 pub(super) fn failed(
     selector: &Selector,
     architecture: Option<Architecture>,
@@ -266,7 +266,7 @@ fn holds_disk(wish: &basalt_api::kinds::DiskWish, disk: &Disk) -> bool {
         && wish.transport.as_ref().is_none_or(|transport| disk.transport.as_ref() == Some(transport))
 }
 
-/// All conditions are of one network: a VLAN and a space of another one do not do.
+/// All conditions must hold for the same network. A VLAN of one network and a space of another are not enough.
 fn meets_interface(wish: &InterfaceWish, interface: &Interface, attached: &[Attached]) -> bool {
     let speed = wish.min_speed.is_none_or(|least| interface.speed_mbps.is_some_and(|speed| speed >= least));
     let anywhere = wish.subnet.is_none()
@@ -285,7 +285,7 @@ fn meets_interface(wish: &InterfaceWish, interface: &Interface, attached: &[Atta
     speed && at_switch && (anywhere || attached.iter().any(there))
 }
 
-/// True if the name of a neighbour of the interface is like the pattern.
+/// True if the name of a neighbour of the interface matches the pattern.
 #[must_use]
 pub fn is_at_switch(pattern: &str, interface: &Interface) -> bool {
     let names = interface.neighbours.values().filter_map(|neighbour| neighbour.system_name.as_deref());
@@ -297,7 +297,7 @@ fn is_wished(wish: &GpuWish, gpu: &basalt_api::kinds::Gpu) -> bool {
         && wish.model.as_ref().is_none_or(|model| model.eq_ignore_ascii_case(&gpu.model))
 }
 
-/// Whether every condition of a preference holds.
+/// True if every condition of a preference holds.
 pub(super) fn is_preferred(preference: &Preference, candidate: &Candidate) -> bool {
     let (cores, memory) = candidate.size();
     preference.zone.as_ref().is_none_or(|it| it.as_str() == candidate.zone)
@@ -308,7 +308,7 @@ pub(super) fn is_preferred(preference: &Preference, candidate: &Candidate) -> bo
         && preference.min_memory.is_none_or(|least| memory >= least.bytes())
 }
 
-/// Gives each wish a thing of its own, by augmenting paths; the first wish for which that cannot be done, if any.
+/// Assigns a different thing to each wish, by augmenting paths. Returns the first wish for which that is impossible.
 fn left_over(wishes: usize, things: usize, does: impl Fn(usize, usize) -> bool) -> Option<usize> {
     let mut given: Vec<Option<usize>> = vec![None; things];
     (0..wishes).find(|wish| !give(*wish, &does, &mut given, &mut vec![false; things]))
@@ -338,7 +338,7 @@ fn give(
     false
 }
 
-/// An amount that was measured, as people compare it: to a tenth.
+/// A measured amount of bytes, shown with one decimal, rounded down.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn wishes_make_room_for_each_other() {
-        // The first wish could take both, the second one only thing 0.
+        // The first wish fits both things, the second one only thing 0.
         let does = |wish: usize, thing: usize| wish == 0 || thing == 0;
         assert_eq!(left_over(2, 2, does), None);
         assert_eq!(left_over(3, 2, |_, _| true), Some(2));

@@ -1,11 +1,11 @@
-//! What a plan announces is what is done: for random changes of a settled machine, nothing failing.
+//! The steps that a plan announces are those that are done: tested with random changes of a settled machine, without faults.
 
 use basalt_api::kinds::{EraseMethod, PowerPolicy, Readiness, Redeploy};
 use proptest::prelude::*;
 
 use crate::world::{World, ready};
 
-/// A change of what is declared.
+/// A change of the declarations.
 #[derive(Clone, Debug)]
 enum Change {
     Deploy(Readiness, EraseMethod),

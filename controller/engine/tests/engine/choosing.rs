@@ -1,4 +1,4 @@
-//! Which machine a deployment gets, and what it says while it has none.
+//! The choice of machines for deployments, and the messages while there is none.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ fn wish(n: u128, selector: &Selector) -> Wish {
     }
 }
 
-/// The place that each wish got, by number.
+/// The machine that each wish got.
 fn given(wishes: &[Wish], candidates: &[Candidate]) -> Vec<Option<String>> {
     let choices = allocate(wishes, &[], candidates);
     let name = |machine| candidates.iter().find(|c| c.uid == machine).map(|c| c.name.clone());
@@ -116,7 +116,7 @@ fn each_disk_that_is_asked_for_is_another_one() {
         Selector { disks, ..Selector::default() }
     };
     let does = |selector: &Selector| chosen(selector, std::slice::from_ref(&machine)).is_some();
-    // "a" could have either disk, and leaves the large one to "b".
+    // Both disks fit "a", which leaves the large one to "b".
     assert!(does(&asks(&[("a", 500, None), ("b", 2_000, None)])));
     assert!(!does(&asks(&[("a", 2_000, None), ("b", 2_000, None)])), "there is one large disk");
     assert!(!does(&asks(&[("a", 2_000, Some(false))])), "the large one spins");
@@ -214,7 +214,7 @@ fn who_could_take_anything_does_not_starve_a_picky_one() {
     picky.created_at = at(60);
     let names = given(&[anything.clone(), picky], &machines);
     assert_eq!(names, [Some("m2".to_owned()), Some("m1".to_owned())]);
-    // A name is as picky as it gets.
+    // A wish for a machine by name has only one match.
     let mut named = wish(3, &Selector::default());
     named.machine = Some("m1".to_owned());
     assert_eq!(given(&[anything, named], &machines), [Some("m2".to_owned()), Some("m1".to_owned())]);

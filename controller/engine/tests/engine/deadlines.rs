@@ -1,4 +1,4 @@
-//! Every wait is driven past its own deadline, and the words are read.
+//! Drives every wait past its own deadline, and records the messages.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use basalt_engine::steps::StepId;
 use crate::world::hardware::Fault;
 use crate::world::{Crash, World, ready};
 
-/// Which row of the table bounds a wait.
+/// The row of the table with the deadline of a wait.
 fn row_of(wait: &Wait) -> Option<DeadlineId> {
     Some(match (wait.code, wait.step?) {
         ("PowerAnswer", _) => DeadlineId::PowerAnswer,
@@ -31,8 +31,8 @@ fn row_of(wait: &Wait) -> Option<DeadlineId> {
     })
 }
 
-/// Lives through some hours in which a fault lasts, and notes each wait that outlasted its deadline, with what was
-/// said and done then.
+/// Runs some hours with a fault. Notes each wait that outlasted its deadline, with the message and the action at that
+/// time.
 fn outlast(world: &mut World, hours: i64, seen: &mut BTreeMap<DeadlineId, String>) {
     let end = world.now.as_second() + hours * 3600;
     let mut waiting: Option<Wait> = None;
@@ -111,7 +111,7 @@ fn every_wait_outlasts_its_deadline_and_says_what_comes_then() {
     for (row, words) in &seen {
         let _ = writeln!(text, "{row:?}\n  {words}\n");
     }
-    // These bound no wait: tests of attempts and of operations outlast them.
+    // These are deadlines of attempts and operations, not of waits. Their tests are elsewhere.
     let others = [DeadlineId::AttemptLife, DeadlineId::Operation];
     for row in DEADLINES.iter().filter(|r| !others.contains(&r.id)) {
         assert!(seen.contains_key(&row.id), "no wait was driven past {}", row.name);

@@ -1,7 +1,7 @@
-//! Random histories: people change their minds, hardware fails, racks go away, regions die at every step.
+//! Random histories: people change declarations, hardware fails, racks disconnect, regions die at every step.
 //!
-//! Along the way nothing forbidden may happen (the world itself watches); and from wherever a history ends, once its
-//! faults are mended, the machine comes to what is declared, and stays there.
+//! The world checks that nothing forbidden happens on the way. From any end of a history, once its faults are repaired, the machine
+//! must reach its declared state and stay there.
 
 use basalt_api::kinds::{EraseMethod, MachineMode, PowerPolicy, Readiness, Redeploy, Wipe};
 use basalt_api::wire::Verb;
@@ -11,16 +11,16 @@ use proptest::prelude::*;
 use crate::world::hardware::{FAULTS, Fault};
 use crate::world::{Crash, World, image, ready};
 
-/// Something that happens.
+/// An event of a history.
 #[derive(Clone, Debug)]
 enum Happening {
-    /// The region works, and dies or not.
+    /// The region reconciles, and may die.
     Reconcile(Crash),
-    /// Time goes by.
+    /// Seconds of time pass.
     Advance(i64),
     Deploy(Readiness, Redeploy, EraseMethod),
     Undeploy,
-    /// The deployment's spec changes: something that is written to disk, or nothing that is.
+    /// The deployment's spec changes: in content that is written to disk, or in other fields.
     Respec(bool),
     NewImage(u8),
     Fault(Fault),
@@ -117,7 +117,7 @@ fn happen(world: &mut World, what: &Happening) {
         H::RackComes { loses_spool } => world.connect(true, loses_spool),
         H::SecondRack(here) => world.second_rack(here),
         H::Press(on) => {
-            // Nobody pulls the plug of a disk that is being written.
+            // No person pulls the plug while the disk is being written.
             if !world.hardware.writing(&world.tasks) {
                 world.press(on);
             }
@@ -134,7 +134,7 @@ fn happen(world: &mut World, what: &Happening) {
     }
 }
 
-/// One at a time, as the region accepts it.
+/// Requests one script at a time, as the region accepts them.
 fn run_script(world: &mut World, verb: Verb) {
     let runs = |verb| matches!(verb, Verb::RunScript | Verb::Rescue);
     let is_open = world.input.operations.iter().any(|it| runs(it.verb));
@@ -143,7 +143,7 @@ fn run_script(world: &mut World, verb: Verb) {
     }
 }
 
-/// What a person does who has read what the waits say.
+/// A person does what the waits ask for.
 fn mend(world: &mut World) {
     world.hardware.faults.clear();
     world.connect(true, false);
@@ -169,9 +169,9 @@ proptest! {
             prop_assert_eq!(&world.violations, &Vec::<String>::new(), "after {:?}", what);
         }
         mend(&mut world);
-        // All operations have ended, too.
+        // All operations must have ended, too.
         let waits_for_owner = |world: &World, plan: &basalt_engine::Plan| {
-            // A task that nobody asks for any more may still run.
+            // A task that is no longer requested may still run.
             world.hardware.next_event().is_none()
                 && plan.next.is_empty()
                 && plan.operations.is_empty()
@@ -179,7 +179,7 @@ proptest! {
         };
         let mut settled = world.run(72, waits_for_owner);
         if !settled && world.plan().waits.iter().all(|w| w.code == "NotReady") {
-            // The one thing that only hands can mend: a system that was not heard when it reported.
+            // Only a person at the machine can repair this: the report of an installed system was lost.
             world.press(true);
             settled = world.run(72, waits_for_owner);
         }
@@ -194,11 +194,11 @@ proptest! {
         if claimed.is_none() {
             prop_assert!(world.input.deletion_requested_at.is_none(), "a deleted machine is gone");
             prop_assert!(world.input.facts.inventory.is_some());
-            // With `auto`, a machine that somebody switched stays so.
+            // With `auto`, a machine stays as a person has switched it.
             let policy = world.input.spec.power;
             prop_assert!(policy == PowerPolicy::Auto || world.hardware.on == (policy == PowerPolicy::On));
         }
-        // Planning again, now or much later, yields nothing.
+        // Another plan, now or much later, has no steps.
         let begun = world.recorded.len();
         world.run(48, |_, _| false);
         prop_assert_eq!(world.recorded.len(), begun, "{:?}", world.recorded);

@@ -1,4 +1,4 @@
-//! What a person asks of a machine once: in each situation it is done, waits, or is refused, and always ends.
+//! Operations that a person requests: in each situation they are done, wait or are refused, and they always end.
 
 use basalt_api::kinds::{
     FailedTestsPolicy, FleetBudget, Lifecycle, MachineMode, OwnershipMode, PowerPolicy, phase,
@@ -33,7 +33,7 @@ fn deployed_machine() -> World {
     world
 }
 
-/// How the only operation so far ended.
+/// The result of the only operation so far.
 fn ended(world: &World) -> (Verb, OperationState, &str) {
     assert_eq!(world.violations, Vec::<String>::new());
     let [(verb, state, why)] = world.ended.as_slice() else { panic!("{:?}", world.ended) };
@@ -335,7 +335,7 @@ fn a_script_is_told_to_have_failed_and_is_not_run_again() {
     let mut world = ready_machine();
     world.ask(Verb::RunScript);
     assert!(world.run(2, |world, _| world.hardware.running().is_some()));
-    // Somebody restarts the machine in the middle, and it boots from the network again.
+    // A person restarts the machine in the middle, and it boots from the network again.
     let attempt = world.hardware.running().unwrap();
     world.hardware.restart_into(world.now, attempt);
     assert!(world.run(2, done), "{:?}", world.plan());

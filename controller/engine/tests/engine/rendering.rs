@@ -36,7 +36,7 @@ fn interface(addressing: Addressing) -> InterfaceConfig {
     InterfaceConfig { addressing, ..InterfaceConfig::default() }
 }
 
-/// What networkd is told of a netplan file, by netplan itself: all units in one text.
+/// The networkd units that netplan itself generates from a file, as one text.
 fn generated(network: &Network) -> String {
     let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lab/peer");
     let root = Command::new(bring).arg("netplan").output().expect("tests/lab/peer");
@@ -55,7 +55,7 @@ fn generated(network: &Network) -> String {
     units.iter().map(|unit| std::fs::read_to_string(unit).expect("a unit")).collect()
 }
 
-/// Addresses of the rack's subnets, by purposes.
+/// Addresses of the rack's subnets, by purpose.
 fn of_both_families(purposes: &[&str]) -> BTreeMap<String, Assigned> {
     let given = |purpose: &&str| {
         let (address, prefix_len, gateway, dns) = match purpose.ends_with("six") {
@@ -223,7 +223,7 @@ fn a_declared_default_route_takes_the_place_of_the_gateway() {
     assert!(text.contains("via: \"10.77.0.254\""), "{text}");
 }
 
-/// An address of a subnet, by the purpose that it has.
+/// An address of a subnet, with its purpose.
 fn given(purpose: &str, address: &str, prefix_len: u8, gateway: Option<&str>) -> (String, Assigned) {
     let given = Assigned {
         address: address.parse().unwrap(),
@@ -272,7 +272,7 @@ fn a_network_that_contradicts_its_addresses_is_not_installed_and_a_system_that_r
     .unwrap();
     let mut given =
         BTreeMap::from([given("enp1s0", "10.77.0.20", 24, None), given("v7", "10.79.0.20", 24, None)]);
-    // As when the MTU of its Vlan is raised after the deployment.
+    // The MTU of the Vlan was raised after the deployment.
     given.get_mut("v7").unwrap().mtu = Some(9000);
     let error = Network::resolve_checked(Some(&config), &inventory(), &given).unwrap_err();
     let words = "/network/vlans/v7/mtu: VLAN \"v7\" has MTU 9000, and \"enp2s0\", which carries it, 1500; \

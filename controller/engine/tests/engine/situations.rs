@@ -1,4 +1,4 @@
-//! What is said in each situation, to be read by a person: one golden text.
+//! The messages in each situation, as one golden text for readers.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Whole lives of a machine, and every misfortune: what fails is said, and mending the cause is enough.
+//! Complete lives of a machine, and every fault: a failure is reported, and a repair of the cause is enough to go on.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn a_wrong_password_stops_at_one_refusal_and_goes_on_when_it_is_mended() {
     assert_eq!(world.violations, Vec::<String>::new());
 }
 
-/// What is wrong, what is said about it, and the code of the wait.
+/// Each fault, with the code of the wait that reports it.
 const MISFORTUNES: &[(Fault, &str)] = &[
     (Fault::BmcUnreachable, "BmcUnreachable"),
     (Fault::BmcPassword, "BmcBadPassword"),
@@ -201,7 +201,7 @@ fn a_region_that_dies_at_any_step_goes_on_and_does_nothing_twice() {
     assert_eq!(missed, Vec::<&str>::new(), "each step with an effect was a kill point");
 }
 
-/// Every step once: a silent first boot, a power change by hand, an erase, a removal.
+/// A life with every step: a silent first boot, a power change by hand, an erase, a removal.
 fn live_a_full_life(world: &mut World) {
     assert!(world.run(2, ready), "{:?}", world.plan());
     world.ask(Verb::Recommission);
@@ -247,7 +247,7 @@ fn live_a_full_life(world: &mut World) {
     assert!(world.run(2, |world, _| world.gone), "{:?}", world.plan());
 }
 
-/// The condition that tells of its power; empty: there is none.
+/// The message of the condition about its power; empty if there is none.
 fn power_told(world: &World) -> String {
     let conditions = world.plan().report.conditions;
     let told = conditions.into_iter().find(|it| it.kind == Condition::POWER_DIFFERS);
@@ -382,7 +382,7 @@ fn a_deployed_machine_that_is_declared_off_is_shut_down_each_time() {
     assert_eq!(world.recorded, [StepId::SoftOff, StepId::HoldOff, StepId::SoftOff, StepId::HoldOff]);
 }
 
-/// The system is down, and the BMC has not answered to the command that cuts the power.
+/// The system has shut down, and the BMC has not answered the command that cuts the power.
 #[test]
 fn a_power_off_that_is_not_answered_is_waited_for_and_what_follows_is_told() {
     let mut world = World::new();
@@ -492,7 +492,7 @@ fn a_machine_that_is_switched_on_in_the_instant_of_its_power_off_is_powered_off_
     assert_eq!(world.violations, Vec::<String>::new());
 }
 
-/// An install whose agent is at work when the clock jumps: it is taken for dead, and another attempt is armed.
+/// An install whose agent works when the clock jumps. The agent is taken for dead, and another attempt is armed.
 fn taken_for_dead() -> World {
     let mut world = World::new();
     assert!(world.run(2, ready));
@@ -510,14 +510,14 @@ fn taken_for_dead() -> World {
 fn an_install_that_was_taken_for_dead_counts_when_it_ends_before_the_next_has_begun() {
     let mut world = taken_for_dead();
     let first = world.hardware.running();
-    // The rack is not told of the next one until the first has ended.
+    // The rack does not get the next attempt until the first has ended.
     while world.hardware.running() == first {
         world.advance(600);
     }
     assert!(world.run(1, |_, plan| plan.report.deployed), "{:?}", world.plan());
     assert_eq!((world.hardware.system, world.plan().report.installed_by), (first, first));
     assert_eq!(world.recorded, [StepId::ArmInstall], "nothing was begun any more");
-    // The attempt that nobody has begun with is none of the next deployment's.
+    // The attempt that no agent has begun does not count for the next deployment.
     world.undeploy();
     assert!(world.run(2, ready), "{:?}", world.plan());
     assert_eq!((world.hardware.data_of, world.hardware.system), (None, None));
@@ -539,7 +539,7 @@ fn an_install_that_was_taken_for_dead_counts_no_more_once_what_is_declared_has_c
     assert!(world.hardware.system > first, "another one has installed it");
 }
 
-/// A machine whose agent took its task while the rack was away, and the rack comes back without what it heard.
+/// A machine whose agent took its task while the rack was disconnected. The rack reconnects without its spool.
 fn written_unheard() -> World {
     let mut world = World::new();
     assert!(world.run(2, ready));
@@ -571,7 +571,7 @@ fn a_release_does_not_cut_the_power_of_an_agent_whose_claim_was_lost() {
 #[test]
 fn an_agent_that_is_not_heard_again_delays_a_release_by_its_quiet_time_alone() {
     let mut world = written_unheard();
-    // Somebody restarts it, which nobody sees.
+    // A person restarts it, and no rack reports that.
     world.hardware.press(world.now, false);
     world.hardware.press(world.now, true);
     world.undeploy();

@@ -1,4 +1,4 @@
-//! The machine, its BMC and its disk. The region's own tests play with it too.
+//! The machine, its BMC and its disk. The region's own tests use this model too.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use basalt_engine::facts::{Level, Scope, StepKey};
 use basalt_engine::failures::PowerFailure;
 use basalt_engine::plan::{BootAction, BootDevice, TaskKind, Verb};
 
-/// What the hardware reports.
+/// A report of the hardware.
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
     Power(StepKey, Result<PowerState, (PowerFailure, String)>),
@@ -24,7 +24,7 @@ pub(crate) enum Fact {
     Reading(PowerState),
 }
 
-/// What can be wrong.
+/// A fault of the hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     BmcUnreachable,
@@ -73,21 +73,21 @@ type Tasks = BTreeMap<Attempt, (TaskKind, Scope, Option<Sha256>, Timestamp)>;
 pub(crate) struct Hardware {
     pub(crate) on: bool,
     pub(crate) faults: BTreeSet<Fault>,
-    /// How often each of them made itself felt.
+    /// How often each fault has had an effect.
     pub(crate) felt: RefCell<BTreeMap<Fault, u64>>,
-    /// Whose data is on the disk.
+    /// The deployment whose data is on the disk.
     pub(crate) data_of: Option<DeploymentId>,
-    /// The attempt that wrote the disk's marker, and whether it came to its end.
+    /// The attempt that wrote the disk's marker, and true if the attempt completed.
     pub(crate) marker: Option<(Attempt, bool)>,
     /// Attempts whose task ends with a reboot.
     pub(crate) stays_on: BTreeSet<Attempt>,
     /// The system that the disk boots.
     pub(crate) system: Option<Attempt>,
-    /// Whether inventories and erases have scripts of their own.
+    /// True if inventories and erases have scripts.
     pub(crate) scripted: bool,
-    /// Scripts that were begun, by attempt.
+    /// Attempts whose scripts have begun.
     pub(crate) scripts: Vec<Attempt>,
-    /// Attempts in which people mended it.
+    /// Attempts in which people repaired it.
     pub(crate) rescues: Vec<Attempt>,
     pub(crate) power_cycles: u32,
     pub(crate) commands: u32,
@@ -116,18 +116,18 @@ impl Hardware {
         self.agent.filter(|a| self.events.iter().any(|(_, e)| matches!(e, Event::AgentSays(b, _) if a == b)))
     }
 
-    /// Whether a living agent writes to the disk.
+    /// True if a living agent is writing to the disk.
     pub(crate) fn writing(&self, tasks: &Tasks) -> bool {
         let task = self.running().and_then(|a| tasks.get(&a)).map(|t| t.0);
         self.on && task.is_some_and(|task| task != TaskKind::Inventory || self.scripted)
     }
 
-    /// Somebody presses the button.
+    /// A person presses the power button.
     pub(crate) fn press(&mut self, now: Timestamp, on: bool) {
         self.set_power(now, on);
     }
 
-    /// Somebody presses the reset button, and the machine asks for what it ran before.
+    /// A person presses the reset button, and the machine boots its former attempt again.
     pub(crate) fn restart_into(&mut self, now: Timestamp, attempt: Attempt) {
         self.set_power(now, true);
         self.events.clear();
@@ -148,7 +148,7 @@ impl Hardware {
         self.events.push((now.checked_add(Duration::from_secs(seconds)).unwrap(), event));
     }
 
-    /// The rack carries out a power command; the same id is carried out once.
+    /// The rack carries out a power command. A command with the same id is carried out once.
     pub(crate) fn command(
         &mut self,
         now: Timestamp,
@@ -191,7 +191,7 @@ impl Hardware {
         vec![Fact::Power(key.clone(), result)]
     }
 
-    /// Everybody's clock but its own jumps ahead.
+    /// All clocks except this machine's jump ahead.
     pub(crate) fn delay(&mut self, by: Duration) {
         for (at, _) in &mut self.events {
             *at = at.checked_add(by).unwrap();
@@ -275,7 +275,7 @@ impl Hardware {
         }
     }
 
-    /// An agent looks at its task and at the disk before it writes.
+    /// An agent checks its task and the disk before it writes.
     fn begin(&mut self, now: Timestamp, attempt: Attempt, tasks: &Tasks, facts: &mut Vec<Fact>) {
         let Some((task, scope, _, not_after)) = tasks.get(&attempt) else { return };
         let fail = |code, wrote| Outcome::Failed { code, message: "as the model says".to_owned(), wrote };

@@ -1,7 +1,7 @@
-//! A tiny model of a machine, its BMC, its disk and its rack, and a driver that does what plans say.
+//! A small model of a machine, its BMC, its disk and its rack, and a driver that carries out plans.
 //!
-//! The hardware can fail in every way of [`Fault`]; the driver can die between any two of its actions. What the planner
-//! must never do is checked at the hardware, which knows the truth, and not at the planner's own books.
+//! The hardware can fail in every way of [`Fault`], and the driver can die between any two of its actions. Forbidden actions
+//! are detected at the hardware, which has the real state, and not from the planner's own records.
 #![allow(dead_code, reason = "each test file uses its own part of the model")]
 
 pub(crate) mod hardware;
@@ -24,7 +24,7 @@ use basalt_engine::render::{Context, compose};
 use basalt_engine::steps::StepId;
 use hardware::{Fact, Fault, Hardware};
 
-/// Where a driver dies.
+/// The moment at which the driver dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     Never,
@@ -40,7 +40,7 @@ pub(crate) struct World {
     pub(crate) hardware: Hardware,
     pub(crate) spool: Vec<Fact>,
     pub(crate) connected: bool,
-    /// What the rack holds, and what the region wants it to hold.
+    /// The boot action that the rack has at present.
     pub(crate) rack_boot: BootAction,
     pub(crate) tasks: BTreeMap<Attempt, (TaskKind, Scope, Option<Sha256>, Timestamp)>,
     pub(crate) attempt: u64,
@@ -48,9 +48,9 @@ pub(crate) struct World {
     pub(crate) gone: bool,
     pub(crate) recorded: Vec<StepId>,
     pub(crate) violations: Vec<String>,
-    /// What was asked for and is over: how it ended, and why.
+    /// The operations that have ended: the verb, the result, and the reason.
     pub(crate) ended: Vec<(Asked, OperationState, String)>,
-    /// The driver dies the first time it does this step.
+    /// The driver dies when it first reaches this step.
     pub(crate) kill_at: Option<(StepId, Crash)>,
     deployments: u128,
 }
@@ -87,8 +87,7 @@ pub(crate) fn image() -> ResolvedImage {
     }
 }
 
-/// Nothing is left to do.
-/// A script that is asked for.
+/// A script for operations.
 fn probe() -> Script {
     let content = "#!/bin/sh\n".to_owned();
     Script {
@@ -100,11 +99,12 @@ fn probe() -> Script {
     }
 }
 
+/// True if nothing is left to do.
 pub(crate) fn ready(_: &World, plan: &Plan) -> bool {
     plan.next.is_empty() && plan.waits.is_empty()
 }
 
-/// A person is needed.
+/// True if a person is needed.
 pub(crate) fn stalled(_: &World, plan: &Plan) -> bool {
     plan.waits.iter().any(|w| w.stalled)
 }
@@ -164,8 +164,7 @@ impl World {
         }
     }
 
-    /// A new deployment claims the machine, if it is free.
-    /// Its commissioning and its releases run scripts from now on.
+    /// Gives commissioning and releases scripts from now on.
     pub(crate) fn with_scripts(mut self) -> Self {
         let scripts = TaskScripts { names: vec!["burn-in".to_owned()], unusable: None };
         (self.input.inspection, self.input.release) = (scripts.clone(), scripts);
@@ -173,6 +172,7 @@ impl World {
         self
     }
 
+    /// A new deployment claims the machine, if it is free.
     pub(crate) fn deploy(&mut self, change: impl FnOnce(&mut DeploymentSpec)) {
         if self.input.claim.is_some() || self.gone {
             return;
@@ -217,7 +217,7 @@ impl World {
         basalt_engine::plan(&self.input, &self.policy, self.now)
     }
 
-    /// One reconciliation: plan, and do what it says. True when something was begun.
+    /// One reconciliation: plans, and carries the plan out. Returns true if a step was begun.
     pub(crate) fn reconcile(&mut self, crash: Crash) -> bool {
         if self.gone {
             return false;
@@ -243,7 +243,7 @@ impl World {
         before != (self.input.records.len(), self.input.claim.is_some(), self.rack_boot)
     }
 
-    /// A person asks for something once.
+    /// A person requests an operation.
     pub(crate) fn ask(&mut self, verb: Asked) {
         self.deployments += 1;
         let is_power = |verb| matches!(verb, Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle);
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// What is over leaves; true when something did.
+    /// Removes ended operations; returns true if there were any.
     fn note_operations(&mut self, plan: &Plan) -> bool {
         let open = self.input.operations.len();
         for seen in plan.operations.iter().filter(|seen| seen.state.is_over()) {
@@ -368,7 +368,7 @@ impl World {
         self.violations.push(format!("{} at {}", what, self.now));
     }
 
-    /// Stores facts, or spools them while the rack is away.
+    /// Stores facts, or spools them while the rack is disconnected.
     pub(crate) fn deliver(&mut self, facts: Vec<Fact>) {
         for fact in facts {
             if self.connected { self.store(fact) } else { self.spool.push(fact) }
@@ -441,13 +441,13 @@ impl World {
         self.input.facts.power_rack = link.clone();
         self.input.facts.boot_racks = link;
         if connected {
-            // A rack reads its BMCs from time to time, and so as well when it comes back.
+            // A rack reads its BMCs from time to time, and also when it reconnects.
             let state = if self.hardware.on { PowerState::On } else { PowerState::Off };
             self.input.facts.power = Some(PowerReading { state, at: self.now });
         }
     }
 
-    /// The BMC answered the latest command of a step while the power was still on its way.
+    /// The BMC answered the latest command of a step while the power was still changing.
     pub(crate) fn reads_off_too_early(&mut self, step: StepId) {
         let facts = &mut self.input.facts;
         let record = self.input.records.iter().rev().find(|r| r.step == step).expect("the step was begun");
@@ -461,7 +461,7 @@ impl World {
         self.input.facts.power.as_ref().is_some_and(|reading| reading.state == PowerState::On)
     }
 
-    /// Somebody switches the machine by hand; a reading shows it.
+    /// A person switches the machine by hand, and a reading shows it.
     pub(crate) fn press(&mut self, on: bool) {
         self.hardware.press(self.now, on);
         if self.connected {
@@ -470,7 +470,7 @@ impl World {
         }
     }
 
-    /// Another rack of the same network goes away, or comes back.
+    /// Another rack of the same network disconnects or reconnects.
     pub(crate) fn second_rack(&mut self, here: bool) {
         if self.connected {
             let since = self.now;
@@ -482,7 +482,7 @@ impl World {
         }
     }
 
-    /// Moves time on to the next thing that happens, or by `most` seconds.
+    /// Advances time to the next event, or by at most `most` seconds.
     pub(crate) fn advance(&mut self, most: i64) {
         let limit = self.now.checked_add(std::time::Duration::from_secs(most.unsigned_abs())).unwrap();
         let wake = self.plan().wake_at.filter(|t| *t > self.now);
@@ -495,7 +495,7 @@ impl World {
         self.deliver(facts);
     }
 
-    /// Runs until nothing is to be begun and `done` holds, or the time is up. True when it holds.
+    /// Runs until nothing is to begin and `done` holds, or until the time is over. Returns true if `done` holds.
     pub(crate) fn run(&mut self, hours: i64, done: impl Fn(&World, &Plan) -> bool) -> bool {
         let end = self.now.checked_add(std::time::Duration::from_secs(hours.unsigned_abs() * 3600)).unwrap();
         while self.now < end {
@@ -568,7 +568,7 @@ impl World {
                     }
                 }
                 Some((task @ (TaskKind::Script | TaskKind::Rescue), scope)) => {
-                    // As far as the region can know: the end may be on its way.
+                    // From the view of the region: the report of the end may be on its way.
                     let facts = &self.input.facts;
                     let running = (facts.claims.contains_key(&attempt)
                         || facts.progress.contains_key(&attempt))
@@ -592,7 +592,7 @@ impl World {
         }
     }
 
-    /// What must hold before a step begins, told by the hardware and by the facts.
+    /// Checks the conditions of a step before it begins, from the hardware and the facts.
     fn check_step(&mut self, step: &PlannedStep) {
         use basalt_engine::plan::Verb;
         if !step.resume && self.input.records.iter().any(|r| r.key == step.key) {
@@ -624,7 +624,7 @@ impl World {
             StepId::HoldOn => {
                 self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::On)
             }
-            // It confirms that the system has shut down.
+            // The step confirms that the system has shut down.
             StepId::HoldOff if self.recorded.last() == Some(&StepId::SoftOff) => false,
             StepId::HoldOff => {
                 !self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::Off)
