@@ -3,10 +3,10 @@
 //! ```text
 //! BACKUP/database.dump   pg_dump's custom format, of one moment
 //! BACKUP/blobs/ab/abcd…  the bytes of images, by SHA-256
-//! BACKUP/manifest.json   written last: without it the backup is not whole
+//! BACKUP/manifest.json   written last: a backup without it is incomplete
 //! ```
-//! The seal key is not in it: whoever finds a backup cannot read the secrets in it. A restored database begins another
-//! incarnation, which racks follow because it speaks with the certificate authority's key.
+//! The seal key is not in it: a thief of a backup cannot read its secrets. A restored database begins another incarnation. Racks
+//! accept it because the region has the certificate authority's key.
 
 use crate::blobs;
 use crate::data_dir::{DataDir, DataDirError};
@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Of the files of a backup.
+/// The format of a backup's files.
 const FORMAT: u32 = 1;
 
-/// What a backup is.
+/// The description of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Manifest {
     format: u32,
-    /// Version of the program that made it.
+    /// The version of the program that made it.
     version: String,
     taken_at: Timestamp,
     incarnation: Incarnation,
@@ -34,68 +34,68 @@ struct Manifest {
     schema: i64,
     /// A known text that the seal key opens.
     seal_check: Option<String>,
-    /// By SHA-256.
+    /// The SHA-256 of each blob.
     blobs: Vec<String>,
 }
 
-/// Why a backup was not made, or not restored.
+/// The reason why a backup was not made or not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// A file or directory.
+    /// A file or directory cannot be used.
     #[error("cannot use {path}", path = path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// The backup's directory is there.
+    /// The backup's directory exists already.
     #[error("{} is there already; a backup goes into a directory of its own", .0.display())]
     Exists(PathBuf),
     /// There is nothing to back up.
     #[error("there is no region in {}; name its --data-dir, or its --database-url", .0.display())]
     Nothing(PathBuf),
-    /// What is to be restored is no backup.
+    /// The directory is not a complete backup.
     #[error("{} is no whole backup: its manifest.json {why}", path.display())]
     NotWhole {
-        /// Which.
+        /// The path of the directory.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem of its manifest.
         why: String,
     },
-    /// It is of a newer program.
+    /// A newer program made the backup.
     #[error(
         "the backup was made by basalt-region {version}, whose database (schema {theirs}) this program (schema {ours}) does not know; restore it with that version or a newer one"
     )]
     Newer {
-        /// Its version.
+        /// The version of that program.
         version: String,
-        /// Its schema.
+        /// The schema of the backup.
         theirs: i64,
-        /// Ours.
+        /// The newest schema that this program knows.
         ours: i64,
     },
     /// There is no seal key.
     #[error("there is no seal key in {}; copy the one of the lost region there (it is not in the backup), or name it with --seal-key-file", .0.display())]
     NoSealKey(PathBuf),
-    /// It is another one.
+    /// The seal key is not the one of the backup.
     #[error("the seal key in {} is not the one that the backup's secrets are sealed with; nothing was restored", .0.display())]
     OtherSealKey(PathBuf),
-    /// There is a region.
+    /// The data directory or the database holds a region already.
     #[error(
         "{0} holds a region already, and a restore replaces nothing; choose an empty --data-dir, or an empty database"
     )]
     Occupied(String),
-    /// Regions run.
+    /// Regions run on the database.
     #[error("regions still work on this database ({}); stop them first", .0.join(", "))]
     Alive(Vec<String>),
-    /// The data directory.
+    /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// PostgreSQL, or its programs.
+    /// PostgreSQL or one of its programs failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// The database.
+    /// The database failed.
     #[error("the database")]
     Store(#[from] StoreError),
 }
@@ -105,7 +105,7 @@ fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> BackupError {
     move |source| BackupError::File { path, source }
 }
 
-/// A database to work on: an outside one, that of a region which runs, or the directory's own, started for this.
+/// The database: an outside one, the one of a running region, or the directory's own, started for this command.
 pub(crate) struct Database {
     pub(crate) url: String,
     started: Option<Cluster>,
@@ -135,8 +135,8 @@ impl Database {
     }
 }
 
-/// Whether the database is ours to start, since no region runs on it. What comes with that is held to the end: no region starts
-/// on a database that stops with us.
+/// Decides if this process must start the database itself: only if no region runs on it. The lock is then held to the end, so that
+/// no region starts on a database that stops with this process.
 pub(crate) fn beside(settings: &Settings) -> Result<(Option<DataDir>, bool), BackupError> {
     if settings.database_url.is_none() && !cluster::exists_in(&settings.data_dir) {
         return Err(BackupError::Nothing(settings.data_dir.clone()));
@@ -148,10 +148,10 @@ pub(crate) fn beside(settings: &Settings) -> Result<(Option<DataDir>, bool), Bac
     }
 }
 
-/// Writes a backup to the new directory `to`, while the region runs or not. Answers what was saved, in words.
+/// Writes a backup to the new directory `to`. The region may run. Returns a sentence about the saved data.
 ///
 /// # Errors
-/// [`BackupError`]; what was written so far is no backup, since it has no manifest.
+/// [`BackupError`]: the files written so far are no backup, because they have no manifest.
 pub async fn backup(settings: &Settings, to: &Path) -> Result<String, BackupError> {
     if to.exists() {
         return Err(BackupError::Exists(to.to_owned()));
@@ -162,7 +162,7 @@ pub async fn backup(settings: &Settings, to: &Path) -> Result<String, BackupErro
     let written = write(settings, &database.url, to).await;
     database.end().await;
     if written.is_err() {
-        // Only where nothing is in it: then the same command can be tried again.
+        // The directory is removed only if it is empty, so that the same command can be repeated.
         let _ = std::fs::remove_dir(to);
     }
     written
@@ -171,7 +171,7 @@ pub async fn backup(settings: &Settings, to: &Path) -> Result<String, BackupErro
 async fn write(settings: &Settings, url: &str, to: &Path) -> Result<String, BackupError> {
     let Vitals { incarnation, seal_check, schema, .. } = recover::vitals(url).await?;
     cluster::dump(&settings.data_dir, url, &to.join("database.dump")).await?;
-    // After the database: what it knows of is there by then.
+    // After the database, so that all blobs that it names are there.
     let (from, there) = (settings.data_dir.join("blobs"), to.join("blobs"));
     let saved = blobs::whole(&from).map_err(file_error(&from))?;
     let mut bytes = 0;
@@ -205,7 +205,7 @@ async fn write(settings: &Settings, url: &str, to: &Path) -> Result<String, Back
     ))
 }
 
-/// Another name for the same bytes where that can be; they never change.
+/// Makes a hard link if possible, or else a copy. Blobs never change.
 fn copy(from: &Path, to: &Path) -> Result<u64, BackupError> {
     if let Some(dir) = to.parent() {
         std::fs::create_dir_all(dir).map_err(file_error(dir))?;
@@ -221,10 +221,10 @@ fn sync(path: &Path) -> Result<(), BackupError> {
     std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(file_error(path))
 }
 
-/// Makes a region from a backup: in an empty data directory, or on an empty database. Answers what was restored, in words.
+/// Makes a region from a backup: in an empty data directory, or on an empty database. Returns a sentence about the restored data.
 ///
 /// # Errors
-/// [`BackupError`]. There is no region then, and the same call may be made again.
+/// [`BackupError`]: there is no region then, and the same call may be repeated.
 pub async fn restore(settings: &Settings, from: &Path) -> Result<String, BackupError> {
     let manifest = read(from)?;
     let ours = recover::known_schema();
@@ -303,11 +303,11 @@ async fn fill(dir: &Path, url: &str, from: &Path, manifest: &Manifest) -> Result
     Ok(words)
 }
 
-/// Begins another incarnation, after a database went back in time by other means: a fail-over that lost commits, a restore
-/// from a snapshot. Answers which, in words.
+/// Begins another incarnation, after a database went back in time by other means: a fail-over that lost commits, or a restore
+/// from a snapshot. Returns a sentence with the new incarnation.
 ///
 /// # Errors
-/// [`BackupError`].
+/// [`BackupError`]: nothing was changed.
 pub async fn recover(settings: &Settings) -> Result<String, BackupError> {
     if settings.database_url.is_none() && !cluster::exists_in(&settings.data_dir) {
         return Err(BackupError::Nothing(settings.data_dir.clone()));

@@ -1,10 +1,10 @@
 //! The bytes of images, by SHA-256.
 //!
 //! ```text
-//! DIR/blobs/ab/abcd…    a whole blob; it got this name after its hash was checked
+//! DIR/blobs/ab/abcd…    a complete blob, renamed to this path after its hash was checked
 //! DIR/blobs/part/abcd…  an upload that has not ended
 //! ```
-//! Plain files: a region's blobs are few and large, and every reader streams them. [`collect`] removes what nobody needs.
+//! Plain files: a region has few and large blobs, and every reader streams them. [`collect`] deletes unused ones.
 
 mod collect;
 
@@ -23,64 +23,64 @@ use std::time::Duration;
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
-/// Why a blob is not there, or not taken.
+/// The reason why a blob is missing or refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    /// A part that does not begin where the last one ended.
+    /// The part does not begin where the last one ended.
     #[error("the part begins at byte {offset}, and {received} bytes are there; go on at {received}")]
     Offset {
-        /// Where it begins.
+        /// The first byte of the part.
         offset: u64,
-        /// Where it should.
+        /// The number of bytes received so far.
         received: u64,
     },
-    /// Somebody uploads it at this moment.
+    /// Another client is uploading the blob.
     #[error("blob {sha256} is being uploaded by another client at this moment")]
     Busy {
-        /// Which.
+        /// The SHA-256 of the blob.
         sha256: String,
     },
-    /// The bytes are others.
+    /// The bytes have another hash.
     #[error("the bytes have the SHA-256 {actual}, not {sha256}; they were thrown away")]
     OtherHash {
-        /// What was said.
+        /// The announced SHA-256.
         sha256: String,
-        /// What they have.
+        /// The actual SHA-256.
         actual: String,
     },
-    /// More bytes came than were announced.
+    /// More bytes arrived than were announced.
     #[error("{received} bytes came of a blob of {total}; they were thrown away")]
     Incomplete {
-        /// What came.
+        /// The number of bytes that arrived.
         received: u64,
-        /// What was announced.
+        /// The announced number of bytes.
         total: u64,
     },
-    /// It is larger than the region takes.
+    /// The blob is larger than the limit.
     #[error("a blob of {total} bytes is larger than the {limit} bytes that this region takes")]
     TooLarge {
-        /// In bytes; of an upload that did not say, as many as came.
+        /// The size in bytes; if it was not announced, the number of bytes that arrived.
         total: u64,
         /// The limit, in bytes.
         limit: u64,
     },
-    /// The disk is full, but for a reserve.
+    /// The disk is full, except for a reserve.
     #[error("{path} has {free} bytes left, and {RESERVE} of them stay free for the database", path = path.display())]
     Full {
         /// The directory of blobs.
         path: PathBuf,
-        /// Room on the disk, in bytes.
+        /// The free space on the disk, in bytes.
         free: u64,
     },
-    /// A file.
+    /// A file cannot be used.
     #[error("cannot use {path}", path = path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -88,9 +88,9 @@ pub enum BlobError {
 /// A part of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins.
+    /// The offset of its first byte in the blob.
     pub offset: u64,
-    /// How long the blob is; `None`: as long as this part.
+    /// The size of the blob; `None`: it ends with this part.
     pub total: Option<u64>,
 }
 
@@ -99,13 +99,13 @@ pub struct Part {
 pub struct Limits {
     /// The largest blob, in bytes.
     pub bytes: u64,
-    /// For how long a blob is kept that no Image names.
+    /// How long a blob is kept that no Image names.
     pub unused: Duration,
-    /// For how long a part is kept that nobody goes on with.
+    /// How long an unfinished upload is kept.
     pub part: Duration,
 }
 
-/// A part that nobody goes on with is kept for a day.
+/// An unfinished upload is kept for a day.
 const PART: Duration = Duration::from_secs(24 * 3600);
 
 impl From<&Settings> for Limits {
@@ -114,10 +114,10 @@ impl From<&Settings> for Limits {
     }
 }
 
-/// So many bytes of the disk stay free: PostgreSQL may be on the same one.
+/// The number of bytes that must stay free on the disk: PostgreSQL may be on the same one.
 const RESERVE: u64 = 1 << 30;
 
-/// The room on the disk is looked at again after so many bytes.
+/// The number of bytes after which the free space is checked again.
 const LOOK_AFTER: u64 = 4 << 20;
 
 /// A region's blobs. Cheap to clone.
@@ -126,11 +126,11 @@ pub struct Blobs {
     dir: PathBuf,
     store: Store,
     limits: Limits,
-    /// Uploads under way.
+    /// Uploads in progress.
     busy: Arc<Mutex<BTreeSet<[u8; 32]>>>,
 }
 
-/// An upload that nobody else makes at the same time.
+/// The only upload of a blob at this time.
 struct Turn<'a> {
     blobs: &'a Blobs,
     sha256: [u8; 32],
@@ -148,38 +148,38 @@ fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> BlobError {
 }
 
 impl Blobs {
-    /// The blobs in `dir`.
+    /// Opens the blobs in `dir`.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Fails if the directory cannot be created.
     pub fn open(dir: PathBuf, store: Store, limits: Limits) -> Result<Self, DataDirError> {
         let parts = dir.join("part");
         std::fs::create_dir_all(&parts).map_err(data_dir::file_error(&parts))?;
-        // Images may hold secrets of whoever built them; the API asks for a role.
+        // Images may hold secrets of their authors; the API requires a role for them.
         std::fs::set_permissions(&dir, Permissions::from_mode(0o700)).map_err(data_dir::file_error(&dir))?;
         Ok(Self { dir, store, limits, busy: Arc::default() })
     }
 
-    /// The same blobs, for somebody: who ends an upload is in the audit log.
+    /// The same blobs with an actor: the end of an upload goes to the audit log.
     #[must_use]
     pub fn acting(&self, actor: Arc<Actor>) -> Self {
         Self { store: self.store.acting(actor), ..self.clone() }
     }
 
-    /// The blob, where it is whole, here, and known to the store.
+    /// The blob, if its file is complete and the store knows it.
     ///
     /// # Errors
-    /// The store.
+    /// Fails if the store cannot be read.
     pub async fn find(&self, sha256: &[u8; 32]) -> Result<Option<Blob>, BlobError> {
         let Some(blob) = self.store.blob(sha256).await? else { return Ok(None) };
         let here = tokio::fs::metadata(self.place(sha256)).await.is_ok_and(|m| m.len() == blob.size);
         Ok(here.then_some(blob))
     }
 
-    /// How many bytes of an unfinished upload are there.
+    /// The number of bytes of an unfinished upload that have arrived.
     ///
     /// # Errors
-    /// The file cannot be looked at.
+    /// Fails if the file cannot be inspected.
     pub async fn received(&self, sha256: &[u8; 32]) -> Result<u64, BlobError> {
         let path = self.part(sha256);
         match tokio::fs::metadata(&path).await {
@@ -189,10 +189,11 @@ impl Blobs {
         }
     }
 
-    /// Takes a part of an upload. With the last one the hash is checked, and the blob is there.
+    /// Receives a part of an upload. After the last part the hash is checked, and the blob is complete.
     ///
     /// # Errors
-    /// The part does not fit, the bytes have another hash, or a file cannot be written. What came before a broken connection stays.
+    /// Fails if the part does not fit, the bytes have another hash, or a file cannot be written. Bytes from before a broken connection
+    /// are kept.
     pub async fn receive<R: AsyncRead + Unpin>(
         &self,
         sha256: &[u8; 32],
@@ -203,7 +204,7 @@ impl Blobs {
         let path = self.part(sha256);
         let received = self.received(sha256).await?;
         self.fits(part.total.unwrap_or(part.offset))?;
-        // A part at 0 begins anew: the client does not know what is here.
+        // A part at offset 0 starts again: the client does not know how much has arrived.
         if part.offset != received && part.offset != 0 {
             return Err(BlobError::Offset { offset: part.offset, received });
         }
@@ -228,7 +229,7 @@ impl Blobs {
         Ok(BlobState { received, complete: true })
     }
 
-    /// Appends what comes to a part that has `received` bytes. Answers how many it has then.
+    /// Appends bytes to a part that has `received` bytes. Returns the new number.
     async fn copy<R: AsyncRead + Unpin>(
         &self,
         mut received: u64,
@@ -238,7 +239,7 @@ impl Blobs {
     ) -> Result<u64, BlobError> {
         loop {
             self.has_room()?;
-            // One byte more than is taken tells a blob that is too large.
+            // One byte more than the limit shows that a blob is too large.
             let most = LOOK_AFTER.min(self.limits.bytes.saturating_add(1).saturating_sub(received));
             let copied =
                 tokio::io::copy(&mut (&mut *bytes).take(most), file).await.map_err(file_error(path))?;
@@ -267,7 +268,7 @@ impl Blobs {
     /// The blob's bytes from `offset` on.
     ///
     /// # Errors
-    /// It is not here.
+    /// Fails if the blob is not here.
     pub async fn read(&self, sha256: &[u8; 32], offset: u64) -> Result<File, BlobError> {
         let path = self.place(sha256);
         let mut file = File::open(&path).await.map_err(file_error(&path))?;
@@ -275,7 +276,7 @@ impl Blobs {
         Ok(file)
     }
 
-    /// Checks the hash, and gives the bytes their name.
+    /// Checks the hash, and renames the file.
     async fn keep(&self, sha256: &[u8; 32], part: &Path, size: u64) -> Result<(), BlobError> {
         let from = part.to_owned();
         let hashed = tokio::task::spawn_blocking(move || hash_file(&from)).await;
@@ -310,13 +311,13 @@ impl Blobs {
     }
 }
 
-/// Where a whole blob is, below a directory of blobs.
+/// The path of a complete blob in a directory of blobs.
 pub(crate) fn place_in(dir: &Path, sha256: &[u8; 32]) -> PathBuf {
     let name = hex::encode(sha256);
     dir.join(name.get(..2).unwrap_or_default()).join(name)
 }
 
-/// The whole blobs below a directory of blobs, which need not be there.
+/// The complete blobs in a directory of blobs, which may not exist.
 pub(crate) fn whole(dir: &Path) -> std::io::Result<Vec<([u8; 32], PathBuf)>> {
     let mut found = Vec::new();
     if !dir.exists() {

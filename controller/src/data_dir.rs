@@ -6,7 +6,7 @@
 //! | `seal-key` | the key that seals secrets (0600), unless `--seal-key-file` names another one; see [`SealFile`] |
 //! | `admin-token` | a bearer token with the role admin (0600), made at the first start: see [`crate::admin_token`] |
 //! | `api.sock` | the API, for root and this account (0600) |
-//! | `process` | which process ran here last |
+//! | `process` | the id of the last process that ran here |
 //! | `blobs/` | the bytes of images (0700) |
 //! | `postgres/`, `run/`, `postgres.log` (0600) | PostgreSQL, see [`basalt_db::cluster`] |
 
@@ -20,33 +20,33 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// For how long the lock may be held by what is left of a process that was killed.
+/// The longest wait for a killed predecessor to release the lock.
 const PREDECESSOR: Duration = Duration::from_secs(1);
 
 /// The file with the first admin's token.
 pub(crate) const ADMIN_TOKEN: &str = "admin-token";
 
-/// Why the directory cannot be used.
+/// The reason why the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// A file or directory.
+    /// A file or directory cannot be used.
     #[error("cannot use {path}", path = path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
     /// Another region runs here.
     #[error("another region runs in {}: stop it, or choose another --data-dir", .0.display())]
     Locked(PathBuf),
-    /// The key file holds something else.
+    /// The key file does not hold a key.
     #[error("{} is no seal key: it has to hold 64 hexadecimal digits and nothing else", .0.display())]
     BadKey(PathBuf),
-    /// The key file is missing where it was said to be.
+    /// The key file that a setting names does not exist.
     #[error("there is no {}; the setting seal-key-file names it. Copy it from the other regions, or make one: openssl rand -hex 32", .0.display())]
     NoKey(PathBuf),
-    /// No randomness.
+    /// The system gives no random bytes.
     #[error(transparent)]
     Random(#[from] basalt_db::StoreError),
 }
@@ -56,7 +56,7 @@ pub(crate) fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> DataDirE
     move |source| DataDirError::File { path, source }
 }
 
-/// A data directory that this process has for itself.
+/// A data directory that this process has locked.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
@@ -64,10 +64,10 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// The same as [`open`](Self::open), but waits a moment for a predecessor that was killed and has not ended yet.
+    /// Like [`open`](Self::open), but waits a moment for a killed predecessor that has not ended yet.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub async fn succeeding(path: &Path) -> Result<Self, DataDirError> {
         let end = tokio::time::Instant::now() + PREDECESSOR;
         loop {
@@ -80,13 +80,13 @@ impl DataDir {
         }
     }
 
-    /// Makes the directory where it is not there, and locks it. The lock ends with the process.
+    /// Creates the directory if it does not exist, and locks it. The lock ends with the process.
     ///
     /// # Errors
-    /// It cannot be made, or another region runs in it.
+    /// Fails if the directory cannot be created, or if another region runs in it.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         if !path.exists() {
-            // PostgreSQL's account passes through; what is secret inside is 0600.
+            // PostgreSQL's account must be able to pass. Secret files in it have mode 0600.
             let mut builder = std::fs::DirBuilder::new();
             builder.recursive(true).mode(0o711).create(path).map_err(file_error(path))?;
         }
@@ -101,16 +101,16 @@ impl DataDir {
         }
     }
 
-    /// Where it is.
+    /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The key that seals secrets: from `file`, or the directory's own, which is made when it is not there.
+    /// The key that seals secrets: from `file`, or from the directory's own file, which is created if needed.
     ///
     /// # Errors
-    /// The file cannot be read, or holds no key.
+    /// Fails if the file cannot be read or holds no key.
     pub fn seal_key(&self, file: Option<&Path>) -> Result<SealKey, DataDirError> {
         let path = self.seal_file(file).path().to_owned();
         if file.is_none() && !path.exists() {
@@ -119,16 +119,16 @@ impl DataDir {
         KeyText::read(&path)?.key()
     }
 
-    /// Where the seal key is, or will be: `file`, or the directory's own.
+    /// The path of the seal key: `file`, or the directory's own file.
     #[must_use]
     pub fn seal_file(&self, file: Option<&Path>) -> SealFile {
         SealFile::new(file.map_or_else(|| self.path.join("seal-key"), Path::to_owned))
     }
 
-    /// The first admin's bearer token, until a process has run here: made where it is not there.
+    /// The first admin's bearer token, created if needed. `None` once a process has run here.
     ///
     /// # Errors
-    /// It cannot be read or written.
+    /// Fails if the file cannot be read or written.
     pub fn first_token(&self) -> Result<Option<String>, DataDirError> {
         if self.process().is_some() {
             return Ok(None);
@@ -141,32 +141,32 @@ impl DataDir {
         Ok(Some(token.trim().to_owned()))
     }
 
-    /// Where that is, if it was not removed.
+    /// The path of the first admin's token. The file may have been removed.
     #[must_use]
     pub fn admin_token(&self) -> PathBuf {
         self.path.join(ADMIN_TOKEN)
     }
 
-    /// Notes that this process runs here; which one did before. That one is gone: the lock says so.
+    /// Notes that this process runs here. Returns the former process, which has ended: this one holds the lock.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn succeed(&self, process: Uid) -> Result<Option<Uid>, DataDirError> {
         let before = self.process();
         write_secret(&self.path.join("process"), &process.to_string())?;
         Ok(before)
     }
 
-    /// Which process ran here last.
+    /// The id of the last process that ran here.
     #[must_use]
     pub fn process(&self) -> Option<Uid> {
         std::fs::read_to_string(self.path.join("process")).ok().and_then(|text| text.trim().parse().ok())
     }
 
-    /// The API's socket. A stale one of a region that was killed is removed: the lock says that nobody has it.
+    /// Listens on the API's socket. A socket left by a killed region is removed: by the lock, no process uses it.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Fails if the socket cannot be created.
     pub fn listen(&self) -> Result<tokio::net::UnixListener, DataDirError> {
         let path = self.socket();
         match std::fs::remove_file(&path) {
@@ -180,14 +180,14 @@ impl DataDir {
         Ok(listener)
     }
 
-    /// Where the API's socket is.
+    /// The path of the API's socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.path.join("api.sock")
     }
 }
 
-/// A whole file or none: another name first.
+/// Writes a file completely or not at all: into another file first, which is then renamed.
 pub(crate) fn write_secret(path: &Path, text: &str) -> Result<(), DataDirError> {
     let fresh = path.with_extension("new");
     let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);

@@ -1,4 +1,4 @@
-//! A running region: what it starts, in which order, and how it stops.
+//! A running region: the order in which it starts its parts, and how it stops.
 
 use crate::admin_token;
 use crate::api::{self, App, Certificate, CertificateError, Forwarded, Tls};
@@ -26,85 +26,85 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Requests under way may take this long to end.
+/// How long requests in progress may take to end.
 const DRAIN_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long a request waits for PostgreSQL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a process says that it lives.
+/// The interval of heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How often facts and changes are pruned.
+/// The interval at which facts and changes are pruned.
 const MAINTENANCE: Duration = Duration::from_secs(3600);
 
-/// Facts are kept this long.
+/// The number of days for which facts are kept.
 const HISTORY_DAYS: i32 = 30;
 
-/// Deliveries that were accepted, and those that were given up, are kept this long.
+/// How long accepted deliveries are kept, and below it how long dead letters are kept.
 const DELIVERED_FOR: Duration = Duration::from_secs(24 * 3600);
 const DEAD_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The audit log is kept this long: a year, and the time to look at it.
+/// The number of days for which the audit log is kept: a year, and time to read it.
 const AUDIT_DAYS: i32 = 400;
 
-/// Decisions are kept as long as the facts that they rest on, and so many of each object.
+/// The number of decisions that are kept of each object. They are also as old as facts at most.
 const DECISIONS: i64 = 1000;
 
-/// Why a region does not start.
+/// The reason why a region does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// The data directory.
+    /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// Its own PostgreSQL.
+    /// The region's own PostgreSQL does not run.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// The store.
+    /// The store cannot be opened.
     #[error("cannot open the store in {at}")]
     Store {
-        /// Which database; without a password.
+        /// The database's URL, without a password.
         at: String,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
-    /// The seal key.
+    /// The seal key is not the one of the database.
     #[error(
         "the seal key in {} is not the one that the database's secrets are sealed with; \
          give the right one with --seal-key-file; if it was rotated, copy it from where that was done", .0.display()
     )]
     OtherSealKey(PathBuf),
-    /// Where spans would go.
+    /// Spans cannot be sent to the collector.
     #[error(transparent)]
     Otlp(#[from] OtlpError),
-    /// The certificate of the API.
+    /// The certificate of the API cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// TLS itself.
+    /// The TLS library refused its configuration.
     #[error("TLS cannot be spoken: {0}")]
     Tls(#[from] rustls::Error),
-    /// The key that the provider's registry signs with.
+    /// The key of the provider's registry cannot be made.
     #[error("no key can be made to sign the provider with: {0}")]
     Registry(aws_lc_rs::error::KeyRejected),
-    /// The logs of machines.
+    /// The directory of machines' logs cannot be used.
     #[error("cannot use the logs in {}: {source}", dir.display())]
     Logs {
         /// The directory of logs.
         dir: PathBuf,
-        /// The file system's error.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// An address.
+    /// The API cannot listen on its address.
     #[error("cannot listen on {address}, the setting listen")]
     Listen {
-        /// Which.
+        /// The address of the setting.
         address: SocketAddr,
-        /// Why.
+        /// The error of the socket.
         source: std::io::Error,
     },
 }
 
-/// A region that runs. Dropped without [`stop`](Self::stop), its PostgreSQL goes on, for the next region to adopt.
+/// A running region. If it is dropped without [`stop`](Self::stop), its PostgreSQL keeps running, and the next region adopts it.
 #[derive(Debug)]
 pub struct Region {
     store: Store,
@@ -122,16 +122,16 @@ pub struct Region {
 }
 
 impl Region {
-    /// Starts everything; when it returns, the API answers.
+    /// Starts all parts. When it returns, the API answers.
     ///
     /// # Errors
-    /// Something of it did not start; the message says what, and what to do.
+    /// [`RegionError`]: a part did not start. The message names the part, and the action that helps.
     pub async fn start(settings: Settings) -> Result<Self, RegionError> {
         let data_dir = DataDir::succeeding(&settings.data_dir).await?;
         let seal = data_dir.seal_key(settings.seal_key_file.as_deref())?;
         let certificate = settings.tls.clone().map(Certificate::open).transpose()?;
         let tls = certificate.as_ref().map(Tls::with).transpose()?.unwrap_or_default();
-        // Bound before anything is started: a port that is taken is the commonest mistake.
+        // The port is bound before anything is started: a port that is taken is the commonest mistake.
         let tcp = TcpListener::bind(settings.listen)
             .await
             .map_err(|source| RegionError::Listen { address: settings.listen, source })?;
@@ -166,7 +166,7 @@ impl Region {
             let noted = admin_token::note(&store, &text).await;
             noted.map_err(|source| RegionError::Store { at: at(), source })?;
         }
-        // Before the follower: a watch ends where what its token rests on changes. Without an ApiToken it is good all the same.
+        // Before the follower starts: a watch ends when an object behind its token changes. Without an ApiToken, the token is valid anyway.
         if let Err(error) = admin_token::adopt(&store).await {
             tracing::error!(%error, "a region's first token got no ApiToken, and nobody can delete it; the next start tries again");
         }
@@ -201,7 +201,7 @@ impl Region {
         });
         let unix = data_dir.listen()?;
         if let Some(before) = data_dir.succeed(id)? {
-            // It was killed: what it held need not wait for the end of its leases.
+            // The former process was killed: its leases can be released now, before they expire.
             let gone = async { store.release_all(before).await.and(store.farewell(before).await) };
             gone.await.map_err(|source| RegionError::Store { at: at(), source })?;
         }
@@ -211,7 +211,7 @@ impl Region {
             api_address: address.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        // Who replaces the seal key has to know of this region as soon as it answers.
+        // A rotation of the seal key must know of this region as soon as it answers.
         let beat = store.heartbeat(&process).await;
         beat.map_err(|source| RegionError::Store { at: at(), source })?;
         let (rpc_address, known) = watch::channel(settings.rpc_url.clone());
@@ -254,19 +254,19 @@ impl Region {
         })
     }
 
-    /// Where the API answers.
+    /// The address at which the API answers.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The API's unix socket.
+    /// The path of the API's unix socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.data_dir.socket()
     }
 
-    /// The store.
+    /// The region's store.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
@@ -278,7 +278,7 @@ impl Region {
         &self.follower
     }
 
-    /// The blobs.
+    /// The region's blobs.
     #[must_use]
     pub fn blobs(&self) -> &Blobs {
         &self.blobs
@@ -290,51 +290,51 @@ impl Region {
         &self.logs
     }
 
-    /// This process, among the regions.
+    /// The id of this process among the regions.
     #[must_use]
     pub fn id(&self) -> Uid {
         self.id
     }
 
-    /// Turns true when the region is to stop: for tasks that run beside it.
+    /// Becomes true when the region is to stop; for tasks beside it.
     #[must_use]
     pub fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 
-    /// The address at which racks dial this process. The setting `rpc-url` says it, or
+    /// The address at which racks dial this process, from the setting `rpc-url`. Without the setting,
     /// [`own_address`](crate::racks::own_address) finds it.
     #[must_use]
     pub fn rpc_address(&self) -> watch::Sender<Option<String>> {
         self.rpc_address.clone()
     }
 
-    /// Lets the API ask the driver. Until then `/plan`, `/waits` and `/timeline` answer `unavailable`.
+    /// Connects the API to the driver. Until then `/plan`, `/waits` and `/timeline` answer `unavailable`.
     pub fn set_machinery(&self, machinery: Arc<dyn Machinery>) {
         self.app.set_machinery(machinery);
     }
 
-    /// The API, for what racks pass on.
+    /// The API for requests that racks forward.
     #[must_use]
     pub fn forwarded(&self) -> Forwarded {
         Forwarded::new(self.app.clone())
     }
 
-    /// Lets the API make join tokens.
+    /// Enables the API to make join tokens.
     pub fn set_joiner(&self, joiner: Joiner) {
         self.app.set_joiner(joiner);
     }
 
-    /// Where spans go.
+    /// The sender of spans.
     #[must_use]
     pub fn telemetry(&self) -> &Telemetry {
         self.app.telemetry()
     }
 
-    /// Begins to deliver to webhooks, until the region stops.
+    /// Starts the deliveries to webhooks. They end when the region stops.
     ///
     /// # Errors
-    /// What keeps it from speaking TLS.
+    /// The reason why TLS cannot be used.
     pub fn deliver(&mut self, options: webhooks::Options) -> Result<(), String> {
         let counters = Arc::clone(self.app.webhooks());
         let deliverer = Deliverer::new(self.store.clone(), self.id, options, counters)?;
@@ -342,12 +342,12 @@ impl Region {
         Ok(())
     }
 
-    /// Tells everything that works in this process to end; whoever has the database's connections gives them back then.
+    /// Tells all tasks of this process to end. They then return their database connections.
     pub fn begin_to_stop(&self) {
         let _ = self.stopping.send(true);
     }
 
-    /// Ends requests under way, gives back what this process holds, and stops its PostgreSQL.
+    /// Ends the requests in progress, releases the leases of this process, and stops its PostgreSQL.
     pub async fn stop(self) {
         self.begin_to_stop();
         for server in self.servers {
@@ -369,7 +369,7 @@ impl Region {
     }
 }
 
-/// How the store of a region is opened.
+/// The options with which a region opens its store.
 pub(crate) fn options(settings: &Settings, url: &str) -> Options {
     Options {
         url: url.to_owned(),
@@ -390,7 +390,7 @@ async fn own_cluster(settings: &Settings, dir: &Path) -> Result<Cluster, Cluster
     Cluster::start(options).await
 }
 
-/// Heartbeat and history.
+/// Sends heartbeats, and prunes old data.
 async fn keep_house(
     store: Store,
     blobs: Blobs,
@@ -430,7 +430,7 @@ async fn keep_house(
     }
 }
 
-/// Facts, audit entries, events, decisions, deliveries, changes and traces of boots that are older than they are kept.
+/// Deletes facts, audit entries, events, decisions, deliveries, changes and boot traces that are too old.
 async fn prune_all(store: &Store, keep: Duration, rows: u32) -> Result<(), StoreError> {
     store.maintain(HISTORY_DAYS).await?;
     store.forget_audit(AUDIT_DAYS).await?;
@@ -449,7 +449,7 @@ fn without_password(url: &str) -> String {
     format!("{scheme}://{}@{host}", user.split(':').next().unwrap_or_default())
 }
 
-/// For the person, or script, that started it; who may have stopped listening.
+/// Prints a line for the person or script that started the region. Errors are ignored: the reader may be gone.
 fn announce(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

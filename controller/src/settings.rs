@@ -1,4 +1,4 @@
-//! Every setting has a flag, an environment variable (`BASALT_…`) and a key in the TOML file; they win in this order.
+//! The settings of a region. Each has a flag, an environment variable (`BASALT_…`) and a key in the TOML file; they win in this order.
 
 use crate::api::CertificateFiles;
 use basalt_api::values::{ByteSize, Cidr, Duration as Span};
@@ -12,102 +12,102 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Connections to the API, where this process may open as many files.
+/// The default limit of API connections, if this process may open enough files.
 const API_CONNECTIONS: usize = 4096;
 
-/// What a region runs with.
+/// The settings of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where everything of this region is, but what an outside PostgreSQL holds.
+    /// The directory of all data of this region, except for the data in an outside PostgreSQL.
     pub data_dir: PathBuf,
-    /// An outside PostgreSQL; without it the region runs its own.
+    /// The URL of an outside PostgreSQL. `None`: the region runs its own.
     pub database_url: Option<String>,
-    /// Where the API listens.
+    /// The address on which the API listens.
     pub listen: SocketAddr,
-    /// Where racks dial.
+    /// The address on which the region listens for racks.
     pub rpc_listen: SocketAddr,
-    /// Answer over plain HTTP to clients that are not on this host.
+    /// True to answer over plain HTTP to clients on other hosts.
     pub allow_plaintext: bool,
-    /// The certificate that the API shows who speaks TLS, and its key.
+    /// The API's certificate for TLS, and its key.
     pub tls: Option<CertificateFiles>,
-    /// The key that seals secrets, 64 hexadecimal digits; DIR/seal-key otherwise.
+    /// The file with the key that seals secrets, 64 hexadecimal digits. `None`: DIR/seal-key.
     pub seal_key_file: Option<PathBuf>,
     /// The account that PostgreSQL runs as, when the region is root.
     pub postgres_user: Option<String>,
-    /// Connections to PostgreSQL, at most.
+    /// The largest number of connections to PostgreSQL.
     pub connections: u32,
-    /// The region processes, as join tokens name them, `https://HOST:PORT`; this process alone otherwise.
+    /// The region processes in join tokens, `https://HOST:PORT`. Empty: this process alone.
     pub join_urls: Vec<String>,
     /// The address at which racks dial this process, `HOST:PORT`. `None`: an entry of `join_urls`, found by dialling.
     pub rpc_url: Option<String>,
-    /// Every deadline is divided by this: for simulated machines, whose firmware takes no minutes.
+    /// The divisor of every deadline, for simulated machines, whose firmware takes no minutes.
     pub deadline_divisor: u32,
     /// How long a client may take to send the head of a request, or the next piece of its body.
     pub client_timeout: Duration,
-    /// Connections to the API, at most; as many as the limit of open files has room for otherwise.
+    /// The largest number of connections to the API. `None`: as many as the limit of open files allows.
     pub api_connections: Option<u32>,
-    /// Those of one client; an eighth of all otherwise.
+    /// The largest number of connections of one client. `None`: an eighth of all.
     pub api_connections_per_client: Option<u32>,
-    /// How often a quiet watch says where it is.
+    /// The interval of bookmarks in a quiet watch.
     pub watch_bookmark: Duration,
-    /// Bytes that may wait for one watch; who reads more slowly is cut.
+    /// The number of bytes that may wait for one watch. A slower reader is disconnected.
     pub watch_buffer: usize,
-    /// How long the change log is kept, from which watches resume.
+    /// How long changes are kept, from which watches resume.
     pub change_retention: Duration,
-    /// How many changes it keeps, at most, about.
+    /// About how many changes are kept at most.
     pub change_rows: u32,
     /// The largest blob that is taken, in bytes.
     pub blob_bytes: u64,
     /// How long a blob is kept that no Image names.
     pub blob_retention: Duration,
-    /// Networks that webhooks may be in; none: anywhere but on this host and its links.
+    /// The networks in which webhooks may be. Empty: everywhere except this host and its links.
     pub webhook_networks: Vec<Cidr>,
     /// How long one request to a webhook may take.
     pub webhook_timeout: Duration,
-    /// How long a delivery is tried before it is a dead letter.
+    /// How long a delivery is retried before it becomes a dead letter.
     pub webhook_patience: Duration,
-    /// Where the Terraform provider is that this region gives to Terraform; beside its own program otherwise.
+    /// The directory of the Terraform provider that this region serves. `None`: the directory of its own program.
     pub provider_dir: Option<PathBuf>,
-    /// The collector of traces; without it no spans are made.
+    /// The collector of traces. `None`: no spans are made.
     pub otlp_endpoint: Option<String>,
-    /// What is logged: a filter like `info,basalt_region=debug`.
+    /// The filter of the log, like `info,basalt_region=debug`.
     pub log: String,
-    /// How: `text`, `json`; by default text on a terminal.
+    /// True for JSON, false for text. `None`: text on a terminal, or else JSON.
     pub log_json: Option<bool>,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines for people.
     Text,
-    /// For programs, a line each.
+    /// One JSON object per line, for programs.
     Json,
 }
 
-/// Why the settings are refused.
+/// The reason why the settings are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file cannot be read.
     #[error("cannot read the file of the setting config, {path}", path = path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// The file is not what it should be.
+    /// The file has a wrong form.
     #[error("{path}: {message}", path = path.display())]
     Parse {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The error, with its line.
         message: String,
     },
     /// A setting without a default is missing.
     #[error("the setting {0} is missing: give --{0}, or {1}, or {0} in the file of --config")]
     Missing(&'static str, &'static str),
-    /// A setting that racks cannot dial.
+    /// Racks cannot dial the URL of a setting.
     #[error(
         "the setting {setting} names {url:?}, where no rack finds a region; write it as https://ADDRESS:5250"
     )]
@@ -117,7 +117,7 @@ pub enum SettingsError {
         /// Its value, or one of them.
         url: String,
     },
-    /// A setting that says nothing without another one.
+    /// A setting has no meaning without another one.
     #[error("the setting {0} is given without {1}: TLS needs both")]
     Alone(&'static str, &'static str),
 }
@@ -283,17 +283,17 @@ struct File {
 }
 
 impl Settings {
-    /// From this process's command line, environment and file. `--help` and wrong flags end the process, as clap does.
+    /// Reads this process's command line, environment and file. `--help` and wrong flags end the process, as clap does.
     ///
     /// # Errors
-    /// The file cannot be read or is wrong, or a setting is missing.
+    /// Fails if the file cannot be read or has a wrong form, or if a setting is missing.
     pub fn load() -> Result<(Self, Option<Command>), SettingsError> {
         let mut flags = Flags::parse();
         let command = flags.command.take();
         Ok((Self::merge(flags)?, command))
     }
 
-    /// What a region in `data_dir` runs with when nothing else is said.
+    /// The default settings of a region in `data_dir`.
     #[must_use]
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -328,7 +328,7 @@ impl Settings {
         }
     }
 
-    /// Connections to the API: in all, and of one client.
+    /// The limits of connections to the API: of all clients, and of one.
     #[must_use]
     pub fn client_connections(&self) -> Limits {
         let given = |limit: Option<u32>| limit.and_then(|limit| usize::try_from(limit).ok());
@@ -337,7 +337,7 @@ impl Settings {
         Limits { of_one: given(self.api_connections_per_client).unwrap_or(shared.of_one), ..shared }
     }
 
-    /// How the log is written.
+    /// The format of the log.
     #[must_use]
     pub fn log_format(&self) -> LogFormat {
         if self.log_json.unwrap_or_else(|| !std::io::stderr().is_terminal()) {
@@ -359,7 +359,7 @@ impl Settings {
         };
         let data_dir = flags.data_dir.or(file.data_dir);
         let data_dir = data_dir.ok_or(SettingsError::Missing("data-dir", "BASALT_DATA_DIR"))?;
-        // PostgreSQL's socket is in it, and is named by its whole path.
+        // The path of PostgreSQL's socket is below it and must be absolute.
         let data_dir = std::path::absolute(&data_dir).unwrap_or(data_dir);
         let usual = Self::new(data_dir);
         Ok(Self {
@@ -405,12 +405,12 @@ impl Settings {
     }
 }
 
-/// `HOST:PORT` of a region that a setting names by its URL.
+/// `HOST:PORT` of a region's URL in a setting.
 fn region(setting: &'static str, url: &str) -> Result<String, SettingsError> {
     address_of_url(url).ok_or_else(|| SettingsError::Url { setting, url: url.to_owned() })
 }
 
-/// These, if racks can dial each.
+/// The URLs, if racks can dial each of them.
 fn join_urls(urls: Vec<String>) -> Result<Vec<String>, SettingsError> {
     for url in &urls {
         region("join-urls", url)?;
@@ -430,7 +430,7 @@ fn certificate(
     }
 }
 
-/// A duration of nothing would be a loop.
+/// A duration of at least 10 ms: zero would make a busy loop.
 fn span(asked: Option<Span>, usual: Duration) -> Duration {
     asked.map_or(usual, |asked| asked.get().max(Duration::from_millis(10)))
 }

@@ -1,4 +1,4 @@
-//! What a write would do, said before it is done: changes, their effect, the steps that follow, and the digest of all that.
+//! Computes in advance the result of a write: changes, their effect, the steps that follow, and the digest of all that.
 
 use super::App;
 use super::problem::Answer;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Objects that a sentence names, at most.
+/// The largest number of objects that a sentence names.
 const NAMED: usize = 20;
 
-/// What was done with a spec.
+/// The action that a write took.
 pub(super) fn action(stored: &Stored) -> ApplyAction {
     match (stored.created, stored.changed || stored.relabelled) {
         (true, _) => ApplyAction::Created,
@@ -29,7 +29,7 @@ pub(super) fn action(stored: &Stored) -> ApplyAction {
     }
 }
 
-/// The strongest effect of the changes. Nothing runs yet of what is created.
+/// The strongest effect of the changes. A new object has no effect on a running system.
 pub(super) fn effect(stored: &Stored) -> Effect {
     match stored.created {
         true => Effect::None,
@@ -37,7 +37,7 @@ pub(super) fn effect(stored: &Stored) -> Effect {
     }
 }
 
-/// What the driver would do with objects, each that it does anything with.
+/// The driver's plans for these objects, for those that have one.
 async fn planned(
     app: &App,
     these: &[(&Object, Supposed<'_>)],
@@ -50,12 +50,12 @@ async fn planned(
     Ok(uids.into_iter().zip(machinery.plans(these, others).await?).collect())
 }
 
-/// The same of one object.
+/// The driver's plan for one object.
 async fn planned_alone(app: &App, object: &Object, supposed: Supposed<'_>) -> Answer<Option<PlanReport>> {
     Ok(planned(app, &[(object, supposed)], None).await?.remove(&object.uid))
 }
 
-/// The machines that deployments of a batch would get, in one decision. Those that have one, and what is no deployment, are not in it.
+/// The machines that deployments of a batch would get, in one decision. Deployments that have a machine are left out, and other kinds too.
 pub(super) async fn choices<'a>(
     app: &App,
     changed: impl Iterator<Item = (&'a Stored, &'a Value)>,
@@ -69,7 +69,7 @@ pub(super) async fn choices<'a>(
     }
 }
 
-/// What follows from writes that were only tried together, each with the spec that is wanted; in their order.
+/// The plans that follow from the writes of one dry run, in their order. Each has its wanted spec.
 pub(super) async fn of_writes(
     app: &App,
     rights: &Rights,
@@ -102,7 +102,7 @@ pub(super) async fn of_writes(
     Ok(reports)
 }
 
-/// Says who serves what a rack serves now, once it does not.
+/// Adds sentences about the racks that would take over the subnets and BMCs of this rack.
 async fn add_departure(app: &App, rights: &Rights, rack: &Object, plan: &mut PlanReport) -> Answer<()> {
     let Some(machinery) = app.machinery() else { return Ok(()) };
     let Departure { subnets, bmcs } = machinery.departure(rack.uid).await?;
@@ -119,7 +119,7 @@ async fn add_departure(app: &App, rights: &Rights, rack: &Object, plan: &mut Pla
     }
     for (racks, machines) in bmcs {
         let count = machines.len();
-        // Some of them may be of pools that the caller does not see.
+        // Some of the machines may be in pools that the caller does not see.
         let seen = rights.unlimited().and_then(|_| listed(machines.into_iter()));
         let names = seen.map(|names| format!(" ({names})")).unwrap_or_default();
         let machines = if count == 1 { "machine" } else { "machines" };
@@ -129,7 +129,7 @@ async fn add_departure(app: &App, rights: &Rights, rack: &Object, plan: &mut Pla
     Ok(())
 }
 
-/// What becomes of an object that nothing is done for.
+/// The result for an object without a driver, as a sentence.
 fn in_words(stored: &Stored) -> String {
     let (kind, name) = (&stored.object.kind, &stored.object.name);
     match (action(stored), stored.changed) {
@@ -140,7 +140,7 @@ fn in_words(stored: &Stored) -> String {
     }
 }
 
-/// What would happen to machines that are not among these objects. Those that the caller does not see are only counted.
+/// The effects on machines that are not among these objects. Machines that the caller does not see are only counted.
 pub(super) async fn for_others(app: &App, rights: &Rights, these: &Arc<Overlay>) -> Answer<Consequences> {
     let Some(machinery) = app.machinery() else { return Ok(Consequences::default()) };
     let mut all = machinery.consequences(these).await?;
@@ -158,12 +158,12 @@ pub(super) async fn for_others(app: &App, rights: &Rights, these: &Arc<Overlay>)
     Ok(all)
 }
 
-/// What follows from a layer that was only tried.
+/// The plan that follows from a layer, in a dry run.
 pub(super) fn of_layer(object: &Object, manager: &str) -> PlanReport {
     said(format!("{} {:?} gets these labels and tags from {manager}.", object.kind, object.name))
 }
 
-/// What follows from a deletion that was only tried.
+/// The plan that follows from a deletion, in a dry run.
 pub(super) async fn of_deletion(
     app: &App,
     rights: &Rights,
@@ -190,7 +190,7 @@ pub(super) async fn of_deletion(
     Ok(plan)
 }
 
-/// What follows from a deletion by force that was only tried.
+/// The plan that follows from a forced deletion, in a dry run.
 pub(super) async fn of_letting_go(app: &App, rights: &Rights, object: &Object) -> Answer<PlanReport> {
     let (kind, name) = (&object.kind, &object.name);
     let machine = planned_alone(app, object, Supposed::default()).await?.and_then(|plan| plan.machine);
@@ -210,7 +210,7 @@ pub(super) async fn of_letting_go(app: &App, rights: &Rights, object: &Object) -
     Ok(plan)
 }
 
-/// What follows from a rename that was only tried.
+/// The plan that follows from a rename, in a dry run.
 pub(super) async fn of_rename(app: &App, renamed: &Renamed) -> Answer<PlanReport> {
     let Renamed { object, from, namesakes, referrers } = renamed;
     let (kind, to) = (&object.kind, &object.name);
@@ -232,7 +232,7 @@ pub(super) async fn of_rename(app: &App, renamed: &Renamed) -> Answer<PlanReport
     Ok(plan)
 }
 
-/// The first of them, and how many more there are.
+/// The first names, and the number of further ones.
 fn listed(mut all: impl ExactSizeIterator<Item = String>) -> Option<String> {
     let names: Vec<String> = all.by_ref().take(NAMED).collect();
     match (names.is_empty(), all.len()) {
@@ -242,7 +242,7 @@ fn listed(mut all: impl ExactSizeIterator<Item = String>) -> Option<String> {
     }
 }
 
-/// What follows from an operation that was only tried.
+/// The plan that follows from an operation, in a dry run.
 pub(super) async fn of_operation(app: &App, machine: &Object, wish: Wish<'_>) -> Answer<PlanReport> {
     let supposed = Supposed { asked: Some(wish), ..Supposed::default() };
     let plan = planned_alone(app, machine, supposed).await?;
@@ -252,7 +252,7 @@ pub(super) async fn of_operation(app: &App, machine: &Object, wish: Wish<'_>) ->
     }))
 }
 
-/// What follows from the text of an ApiToken being made or taken, where that was only tried.
+/// The plan that follows from issuing or revoking the text of an ApiToken, in a dry run.
 pub(super) async fn of_token(app: &App, token: &Object, makes: bool) -> Answer<PlanReport> {
     let name = &token.name;
     let issued = app.store().issued(token.uid).await?;
@@ -265,7 +265,7 @@ pub(super) async fn of_token(app: &App, token: &Object, makes: bool) -> Answer<P
     }))
 }
 
-/// What follows from dead letters being sent again, where that was only tried.
+/// The plan that follows from a redelivery of dead letters, in a dry run.
 pub(super) fn of_redelivery(webhook: &Object, deliveries: u64) -> PlanReport {
     said(format!("{deliveries} dead letters of Webhook {:?} are sent again.", webhook.name))
 }
@@ -274,7 +274,7 @@ fn said(summary: String) -> PlanReport {
     PlanReport { summary, ..PlanReport::default() }
 }
 
-/// Adds the machines that a plan touches.
+/// Adds the machines that a plan affects.
 pub(super) fn reach(radius: &mut BlastRadius, kind: &str, name: &str, plan: &PlanReport) {
     let machine = match kind {
         "Machine" => name.parse().ok(),
@@ -284,7 +284,7 @@ pub(super) fn reach(radius: &mut BlastRadius, kind: &str, name: &str, plan: &Pla
     touch(radius, &machine, &plan.steps);
 }
 
-/// Adds the machines that no document names.
+/// Adds the affected machines that no document names.
 pub(super) fn reach_others(radius: &mut BlastRadius, consequences: &Consequences) {
     for it in &consequences.machines {
         touch(radius, &it.machine, &it.steps);
@@ -300,27 +300,27 @@ fn touch(radius: &mut BlastRadius, machine: &Name, steps: &[Step]) {
     }
 }
 
-/// One object's part of a digest. Nothing in it changes with time alone.
+/// One object's part of a digest. No field changes with time alone.
 #[derive(Serialize)]
 struct Part<'a> {
     kind: &'a str,
     name: &'a str,
-    /// What is created has none yet.
+    /// `None` for a new object.
     uid: Option<Uid>,
     generation: Option<Generation>,
     action: ApplyAction,
     relabelled: bool,
     changes: &'a [FieldChange],
-    /// What the changes do not show: secrets, sensitive values, labels.
+    /// Covers values that the changes do not show: secrets, sensitive values, labels.
     mark: Option<Sha256>,
     effect: Effect,
     machine: Option<&'a Name>,
 }
 
-/// The machines of deployments, by the names of these.
+/// The machines of deployments, by the deployments' names.
 pub(super) type Chosen = BTreeMap<String, Name>;
 
-/// Over (uid, generation, operation, changes, effect, declared text, chosen machine) of everything that changes, sorted.
+/// The digest over (uid, generation, action, changes, effect, declared text, chosen machine) of every object that changes, sorted.
 pub(super) fn digest(written: &Written, chosen: &Chosen) -> Sha256 {
     let mut parts = Vec::new();
     for stored in &written.stored {

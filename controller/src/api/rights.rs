@@ -1,26 +1,27 @@
-//! What somebody may do and see: pure rules, over roles and pools.
+//! The rights of a caller: pure rules, over roles and pools.
 //!
-//! A caller has grants: a role everywhere, or in some pools. Machines and deployments are of a pool; everything else is of
-//! none, is seen by everybody who has a grant at all, and is changed by those whose grant is for everywhere. Who may do
-//! what, and what leaves the region by itself ([`ACCESS`]), is changed by admins, and seen by those with a grant for everywhere.
-//! [`Settings`](SETTINGS), which decide for the whole fleet, are changed by admins too.
+//! A caller has grants: a role everywhere, or a role in some pools. Machines and deployments are in a pool. All other objects are in
+//! none: every caller with a grant sees them, and a grant for everywhere is needed to change them.
+//!
+//! [`ACCESS`] kinds decide about rights, or send data out of the region. Only admins change them, and only a grant for everywhere shows
+//! them. [`Settings`](SETTINGS) decide for the whole fleet, so only admins change them too.
 
 use std::collections::BTreeSet;
 
-/// Kinds whose objects are of a pool.
+/// Kinds whose objects are in a pool.
 pub const POOLED: [&str; 2] = ["Machine", "Deployment"];
 
-/// Kinds that say who may do what, and who is told what: a webhook is told of every object, and makes the region send requests.
+/// Kinds that decide about rights or send data out: a webhook gets every object, and makes the region send requests.
 pub const ACCESS: [&str; 4] = ["User", "Role", "ApiToken", "Webhook"];
 
-/// The kind of what decides for the whole fleet.
+/// The kind that decides for the whole fleet.
 pub const SETTINGS: &str = "Settings";
 
-/// The role that changes objects of a kind, or only tries that out.
+/// The role that is needed to change objects of a kind, or to do so in a dry run.
 #[must_use]
 pub fn changes(kind: &str, dry_run: bool) -> Role {
     match kind {
-        // Trying out a password or a role is no viewer's business either.
+        // A viewer may not try passwords or roles either, not even in a dry run.
         kind if ACCESS.contains(&kind) => Role::Admin,
         _ if dry_run => Role::Viewer,
         SETTINGS => Role::Admin,
@@ -28,22 +29,22 @@ pub fn changes(kind: &str, dry_run: bool) -> Role {
     }
 }
 
-/// What somebody may do; each may do what those before it may.
+/// A role. Each one includes the rights of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Look, and try out.
+    /// May read, and do dry runs.
     Viewer,
-    /// Change.
+    /// May change objects.
     Operator,
-    /// Change who may change.
+    /// May change the rights of others.
     Admin,
 }
 
 impl Role {
-    /// Every role, the weakest first.
+    /// All roles, the weakest first.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
 
-    /// As the database and the kind Role have it.
+    /// The role's name in the database and in the kind Role.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,21 +59,21 @@ impl Role {
     }
 }
 
-/// A role, and where.
+/// A role, and the pools in which it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// What may be done.
+    /// The role that is granted.
     pub role: Role,
-    /// In these pools; `None`: everywhere.
+    /// The pools in which the role holds; `None`: everywhere.
     pub pools: Option<BTreeSet<String>>,
 }
 
-/// Everything that somebody was granted.
+/// All grants of a caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights(Vec<Grant>);
 
 impl Rights {
-    /// These grants.
+    /// Rights with these grants.
     #[must_use]
     pub fn new(grants: Vec<Grant>) -> Self {
         Self(grants)
@@ -84,25 +85,25 @@ impl Rights {
         Self(vec![Grant { role, pools: None }])
     }
 
-    /// Each of them.
+    /// All grants.
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
         &self.0
     }
 
-    /// The role for what is of no pool.
+    /// The role over objects in no pool.
     #[must_use]
     pub fn unlimited(&self) -> Option<Role> {
         self.0.iter().filter(|g| g.pools.is_none()).map(|g| g.role).max()
     }
 
-    /// The highest role that there is in any pool.
+    /// The highest role in any pool.
     #[must_use]
     pub fn highest(&self) -> Option<Role> {
         self.0.iter().map(|g| g.role).max()
     }
 
-    /// The role over machines and deployments of a pool; of one that is not known, only that for everywhere.
+    /// The role over machines and deployments of a pool. If the pool is not known, only grants for everywhere count.
     #[must_use]
     pub fn over(&self, pool: Option<&str>) -> Option<Role> {
         let holds = |grant: &&Grant| match (&grant.pools, pool) {
@@ -113,20 +114,20 @@ impl Rights {
         self.0.iter().filter(holds).map(|g| g.role).max()
     }
 
-    /// Whether an object of this kind and pool may be changed, or that tried out: `None` when it is not even seen.
+    /// True if an object of this kind and pool may be changed, or changed in a dry run. `None` if the caller may not even see it.
     #[must_use]
     pub fn may_change(&self, kind: &str, pool: Option<&str>, dry_run: bool) -> Option<bool> {
         let needed = changes(kind, dry_run);
         let has = match kind {
             kind if POOLED.contains(&kind) => self.over(pool),
-            // A trial of settings tells of machines of all pools.
+            // A dry run of Settings shows machines of all pools.
             _ if needed == Role::Viewer && kind != SETTINGS => self.highest(),
             _ => self.unlimited(),
         };
         self.may_see(kind, pool).then_some(has >= Some(needed))
     }
 
-    /// Whether objects of this kind and pool ([`basalt_db::Store::pool_of`] says which) are seen at all.
+    /// True if objects of this kind and pool may be seen ([`basalt_db::Store::pool_of`] returns the pool).
     #[must_use]
     pub fn may_see(&self, kind: &str, pool: Option<&str>) -> bool {
         let role = match kind {
@@ -137,7 +138,7 @@ impl Rights {
         role.is_some()
     }
 
-    /// The pools outside of which no machine and no deployment is seen; `None`: all are.
+    /// The pools whose machines and deployments may be seen; `None`: all.
     #[must_use]
     pub fn visible_pools(&self) -> Option<BTreeSet<String>> {
         if self.unlimited().is_some() {
@@ -147,12 +148,12 @@ impl Rights {
     }
 }
 
-/// To what a token is limited, by the first word of paths: `machines`, `machines:read`, `*:read`. None: it is not.
+/// The scopes of a token, by the first word of paths: `machines`, `machines:read`, `*:read`. Empty: not limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(Vec<String>);
 
 impl Scopes {
-    /// Each of them.
+    /// All scopes.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.0

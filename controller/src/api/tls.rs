@@ -1,4 +1,4 @@
-//! TLS on the API's port. The first byte of a connection says whether it speaks TLS (RFC 8446 §5.1: a handshake record) or plain
+//! TLS on the API's port. The first byte of a connection shows if it uses TLS (RFC 8446 §5.1: a handshake record) or plain
 //! HTTP.
 
 use rustls::ServerConfig;
@@ -17,45 +17,45 @@ use tokio_rustls::TlsAcceptor;
 /// The first byte of a TLS connection.
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// HTTP/2 over TLS, as ALPN calls it (RFC 9113 §3.2).
+/// The ALPN name of HTTP/2 over TLS (RFC 9113 §3.2).
 pub(super) const HTTP2: &[u8] = b"h2";
 
-/// How often the files are looked at: whoever renews a certificate replaces them.
+/// The interval at which the files are checked: a renewed certificate replaces them.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The files of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// PEM: the certificate, then those that vouch for it.
+    /// A PEM file: the certificate, then its issuers.
     pub certificate: PathBuf,
-    /// PEM: its private key.
+    /// A PEM file with the private key.
     pub key: PathBuf,
 }
 
-/// Why a certificate cannot be used.
+/// The reason why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file.
+    /// A file cannot be read.
     #[error("cannot read {}, the setting {setting}: {message}", path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Which setting names it.
+        /// The setting that names it.
         setting: &'static str,
-        /// Why.
+        /// The problem of the file.
         message: String,
     },
-    /// The two do not belong together, or are of a sort that is not known.
+    /// Certificate and key do not belong together, or their type is not supported.
     #[error("the certificate in {} and the key in {} cannot be used: {message}", files.certificate.display(), files.key.display())]
     Unfit {
-        /// The files.
+        /// The two files.
         files: CertificateFiles,
-        /// Why.
+        /// The problem of the files.
         message: String,
     },
 }
 
-/// The certificate that clients are shown, read anew when its files change.
+/// The API's certificate, read again when its files change.
 #[derive(Debug)]
 pub struct Certificate {
     files: CertificateFiles,
@@ -65,25 +65,25 @@ pub struct Certificate {
 #[derive(Debug)]
 struct Shown {
     key: Arc<CertifiedKey>,
-    /// The files' bytes that it was read from.
+    /// The contents of the files from which it was read.
     read_from: (Vec<u8>, Vec<u8>),
 }
 
 impl Certificate {
-    /// Reads it.
+    /// Reads certificate and key.
     ///
     /// # Errors
-    /// A file cannot be read, or the two are no certificate and its key.
+    /// Fails if a file cannot be read, or if the two are no certificate and its key.
     pub fn open(files: CertificateFiles) -> Result<Arc<Self>, CertificateError> {
         let read_from = bytes(&files)?;
         let key = certified(&files, &read_from)?;
         Ok(Arc::new(Self { files, shown: RwLock::new(Shown { key, read_from }) }))
     }
 
-    /// Reads the files anew, and says whether another certificate is shown from now on.
+    /// Reads the files again. Returns true if another certificate is used from now on.
     ///
     /// # Errors
-    /// What is there cannot be used; the one before is shown still.
+    /// Fails if the new files cannot be used; the former certificate is then still used.
     pub fn look(&self) -> Result<bool, CertificateError> {
         let read_from = bytes(&self.files)?;
         if self.shown.read().unwrap_or_else(PoisonError::into_inner).read_from == read_from {
@@ -94,7 +94,7 @@ impl Certificate {
         Ok(true)
     }
 
-    /// Looks at the files each minute until the region stops.
+    /// Checks the files each minute until the region stops.
     pub async fn follow(self: Arc<Self>, mut stopping: watch::Receiver<bool>) {
         loop {
             tokio::select! {
@@ -110,14 +110,14 @@ impl Certificate {
         }
     }
 
-    /// What clients are accepted by.
+    /// The acceptor for TLS clients.
     pub(super) fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
-        // The first one that the client has as well (RFC 7301 §3.2).
+        // The first protocol that the client supports too (RFC 7301 §3.2).
         config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
@@ -129,7 +129,7 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-/// Whether a connection begins with a TLS handshake; waits for its first byte.
+/// True if a connection begins with a TLS handshake. Waits for its first byte.
 pub(super) async fn is_tls(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0];
     Ok(stream.peek(&mut first).await? == 1 && first == [HANDSHAKE_RECORD])

@@ -1,9 +1,9 @@
 //! Machines for deployments: decided in rounds.
 //!
-//! The first deployment that is looked at without a machine starts a round. It reads all machines and all deployments that
-//! wait, decides for all of them at once, and claims in one transaction, while no other region gives machines away. So
-//! what was declared together is decided together, and thousands cost one reading of the fleet. Those that got nothing
-//! are told why from what the round left, until something changes that a choice depends on.
+//! The first deployment without a machine that is reconciled starts a round. The round reads all machines and all deployments without
+//! a machine, decides for all of them at once, and claims in one transaction; no other region gives machines away meanwhile. So
+//! deployments that were declared together are decided together, and thousands cost one reading of the fleet. Deployments without a
+//! match get their reasons from the round's result, until a change that a choice depends on.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -24,11 +24,11 @@ use super::estate;
 use super::load::{Estate, readable};
 use super::machine::to_json;
 
-/// What is called by nobody's name.
+/// The zone and pool of machines that name none.
 const DEFAULT: &str = "default";
-/// At most one wake-up of all that wait in this time: a fleet at work changes all the time.
+/// The shortest time between two wake-ups of all waiting deployments: a working fleet changes all the time.
 const WAKE_EVERY: Duration = Duration::from_millis(250);
-/// What a round left is believed for so long, whatever was missed.
+/// The longest time for which a round's result is used, in case a change was missed.
 const BELIEVED: Duration = Duration::from_secs(30);
 /// The kinds that a choice depends on.
 const DECIDES: [&str; 4] = ["Image", "Subnet", "Vlan", "Rack"];
@@ -41,31 +41,31 @@ pub struct Allocator {
     last: Mutex<Option<Round>>,
 }
 
-/// What a round left.
+/// The result of a round.
 #[derive(Debug)]
 struct Round {
-    /// As of which count of changes.
+    /// The count of changes at its start.
     changes: u64,
     at: Instant,
     waiting: HashMap<DeploymentId, (Generation, Misses)>,
 }
 
-/// What became of a deployment that had no machine.
+/// The decision for a deployment that had no machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// It has one now.
+    /// The deployment has a machine now.
     Claimed,
-    /// None does for it.
+    /// No machine matches.
     Waits(Misses),
-    /// What was read is not true any more: look again.
+    /// The data changed meanwhile: decide again.
     Overtaken,
 }
 
 impl Allocator {
-    /// Notes a committed change; those that wait are woken if their choice may depend on it.
+    /// Notes a committed change. Waiting deployments are woken if their choice may depend on it.
     pub fn note(&self, change: &Change) {
         let decides = match (change.kind.as_str(), change.op) {
-            // A status says whether it is ready, and what it is made of.
+            // The status has its lifecycle and its hardware.
             ("Machine", _) => true,
             (_, Op::Status) => false,
             ("Deployment", op) => op == Op::Delete,
@@ -81,11 +81,11 @@ impl Allocator {
         self.changed.notify_one();
     }
 
-    /// Wakes those that wait, now and then. Never ends.
+    /// Wakes waiting deployments after changes. Never ends.
     pub async fn wake(&self, store: &Store) {
         loop {
             self.changed.notified().await;
-            // In this order: whoever is woken does not believe in what was left before.
+            // In this order: a deployment that is woken must not use the former result.
             self.changes.fetch_add(1, Ordering::SeqCst);
             if let Err(error) = store.enqueue_waiting().await {
                 tracing::warn!(%error, "deployments that wait were not woken; they look by themselves");
@@ -94,10 +94,10 @@ impl Allocator {
         }
     }
 
-    /// Finds a machine for a deployment that has none, and for all others that wait.
+    /// Finds a machine for a deployment without one, and for all other waiting deployments.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn decide(
         &self,
         driver: &Driver,
@@ -134,7 +134,7 @@ impl Allocator {
 
 type Left = (BTreeSet<DeploymentId>, HashMap<DeploymentId, (Generation, Misses)>);
 
-/// Decides and claims for everybody: who got a machine, and why the others did not.
+/// Decides and claims for all. Returns the deployments that got a machine, and the reasons of the others.
 async fn round(driver: &Driver, epoch: Epoch) -> Result<Left, StoreError> {
     let claiming = driver.store.claiming().await?;
     let fleet = Fleet::load(driver).await?;
@@ -155,10 +155,10 @@ async fn round(driver: &Driver, epoch: Epoch) -> Result<Left, StoreError> {
     Ok((got, waiting))
 }
 
-/// A decision as it is stored.
+/// A decision in the form in which it is stored.
 ///
 /// # Errors
-/// None that a sound program meets.
+/// Fails only if serialisation fails, which is a bug.
 pub fn allocation(
     now: Timestamp,
     choices: &BTreeMap<DeploymentId, Choice>,
@@ -176,16 +176,16 @@ pub fn allocation(
         Choice::None(_) => None,
     });
     let given: Vec<Given> = given.collect();
-    // Most rounds give nothing away.
+    // Most rounds give no machine away.
     let ground = if given.is_empty() { Value::Null } else { to_json(ground)? };
     Ok(Allocation { planner: PLANNER.to_owned(), now, ground, given, made: BTreeMap::new() })
 }
 
-/// What would be chosen for deployments that have no machine, were they declared so: in one decision with all others that wait.
-/// With what the choice of those machines rests on.
+/// The machines that deployments without one would get with these declarations, in one decision with all other waiting deployments.
+/// The ground has the inputs of the choice.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be read.
 pub async fn suppose(
     driver: &Driver,
     declared: &[(&Object, DeploymentSpec)],
@@ -204,11 +204,11 @@ pub async fn suppose(
     Ok((choices, ground))
 }
 
-/// Everything that decides who gets which machine.
+/// Everything that decides which deployment gets which machine.
 struct Fleet {
     waiting: Vec<(Wish, Generation)>,
     placed: Vec<Placed>,
-    /// Who has a machine.
+    /// The deployments that have a machine.
     served: BTreeSet<DeploymentId>,
     candidates: Vec<Candidate>,
     images: Images,
@@ -216,7 +216,7 @@ struct Fleet {
 
 type Images = BTreeMap<String, OfImage>;
 
-/// What a choice depends on of an image.
+/// The fields of an image on which a choice depends.
 struct OfImage {
     architecture: Architecture,
     installable: bool,
@@ -266,7 +266,7 @@ impl Fleet {
         Ok(Self { waiting, placed, served, candidates, images })
     }
 
-    /// Decides, where it holds up nobody else.
+    /// Decides on a thread of its own, so that no other task waits.
     async fn decide(self) -> Result<(BTreeMap<DeploymentId, Choice>, Ground), StoreError> {
         let decide = move || {
             let wishes = self.waiting.into_iter().map(|(wish, _)| wish).collect();
@@ -290,7 +290,7 @@ fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> Wish {
     }
 }
 
-/// A machine as it is declared and as its status has it.
+/// A machine, from its spec and its status.
 fn candidate(object: &Object, machine: MachineSpec, estate: &Estate) -> Candidate {
     let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
     let bmc = machine.bmc.as_ref().and_then(|bmc| bmc.address.as_ref()?.ip());
@@ -318,7 +318,7 @@ fn candidate(object: &Object, machine: MachineSpec, estate: &Estate) -> Candidat
     }
 }
 
-/// The networks that an address is of. Two fabrics may use the same addresses: then it is taken to be of both.
+/// The networks of an address. Two fabrics may use the same addresses; then it counts as in both.
 fn attached(address: IpAddr, estate: &Estate) -> Vec<Attached> {
     let of = estate.nets.iter().filter(|net| net.subnet.cidr.contains(address));
     of.map(|net| Attached {

@@ -1,7 +1,7 @@
-//! What racks come upon that nobody has declared: DHCP servers on links whose addresses are the racks' to give.
+//! Discoveries: undeclared DHCP servers, which racks see on links on which they grant addresses.
 //!
-//! The reconciliation of the rack that saw one makes a Discovery of it; the Discovery's own says where and when it was seen last, and
-//! lets go of what has not been seen for a week or has come to be known.
+//! The reconciliation of the rack that saw a server creates a Discovery. Its own reconciliation updates the rack and the time of the
+//! last sighting. It deletes the Discovery if the server was not seen for a week, or has become known.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,24 +20,24 @@ use super::machine::to_json;
 use super::strangers;
 use crate::racks::observed::{DhcpServer, Observed};
 
-/// What was seen this long ago is there now: racks tell of it every five minutes.
+/// A server that was seen this long ago is present: racks report it every five minutes.
 const THERE: Duration = Duration::from_secs(600);
-/// What was not seen for so long is forgotten.
+/// A server that was not seen for this long is forgotten.
 const FORGET: Duration = Duration::from_secs(7 * 86_400);
-/// A client may name a rack by an address that it had so long before, and word of what a rack has may be late by as much.
+/// How long a client may still name a rack by a former address. A rack's report of its addresses may be as late.
 const AROUND: Duration = Duration::from_secs(900);
-/// How often a discovery is looked at, whether or not it was seen.
+/// The interval at which a discovery is reconciled, also if it was not seen.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
-/// Names of servers begin so.
+/// The beginning of servers' names.
 const SERVER: &str = "dhcp-";
-/// The most servers that are noted: anybody on a link can make some up.
+/// The largest number of servers: any host on a link can invent some.
 const MOST: usize = 256;
 /// The kind of facts in which racks introduce themselves.
 const HELLO: &str = "hello";
 /// The longest name (RFC 1123 §2.1).
 const LABEL: usize = 63;
 
-/// A rack's word for a server.
+/// A rack's report of a server.
 struct Sighting<'a> {
     address: IpAddr,
     net: &'a Net,
@@ -47,7 +47,7 @@ struct Sighting<'a> {
 }
 
 impl Sighting<'_> {
-    /// What the server is called: one address may be used on several links.
+    /// The name of the discovery. It includes the network, because several links may use the same address.
     fn name(&self) -> String {
         let address = self.address.to_string().replace(['.', ':'], "-");
         let name: String = format!("{SERVER}{address}-{}", self.net.name).chars().take(LABEL).collect();
@@ -59,7 +59,7 @@ impl Sighting<'_> {
     }
 }
 
-/// Makes a discovery of each server that the rack sees now and nobody knows.
+/// Creates a discovery for each unknown server that the rack sees now.
 pub(super) async fn note(
     driver: &Driver,
     estate: &Estate,
@@ -107,16 +107,16 @@ pub(super) async fn make(driver: &Driver, name: &str, now: Timestamp) -> Result<
         first_status: &crate::api::first_status(kind.name, now),
     };
     match driver.store.put(&put).await {
-        // Another rack's reconciliation may have come first.
+        // Another rack's reconciliation may have been faster.
         Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Works on one discovery.
+/// Reconciles one discovery.
 ///
 /// # Errors
-/// The database, or the lease is over.
+/// Fails if the database fails, or if the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
     if let Some(stranger) = driver.store.stranger(object.uid, &object.name).await? {
@@ -173,7 +173,7 @@ fn conditions(latest: &Sighting<'_>, now: Timestamp) -> Vec<Condition> {
     settled(!is_there, reason, &message, now)
 }
 
-/// What a rack has said of servers, on networks that are declared.
+/// The servers that a rack has reported, on declared networks.
 async fn sightings<'a>(
     driver: &Driver,
     estate: &'a Estate,
@@ -196,11 +196,11 @@ async fn declared(driver: &Driver) -> Result<BTreeSet<IpAddr>, StoreError> {
     Ok(devices.flat_map(|(_, device)| device.addresses).collect())
 }
 
-/// Which addresses racks have had, and when.
+/// The addresses that racks have had, and when.
 #[derive(Debug)]
 struct Racks(Vec<Had>);
 
-/// From when to when a rack had addresses; no end: it has them.
+/// The time in which a rack had addresses. Without an end, it still has them.
 #[derive(Debug)]
 struct Had {
     from: Timestamp,
@@ -209,7 +209,7 @@ struct Had {
 }
 
 impl Racks {
-    /// For sightings that are not forgotten.
+    /// Reads the addresses, for all sightings that are not forgotten.
     async fn load(driver: &Driver, estate: &Estate, now: Timestamp) -> Result<Self, StoreError> {
         let mut had = Vec::new();
         let since = now.checked_sub(FORGET + AROUND).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -220,13 +220,13 @@ impl Racks {
                 _ => None,
             });
             had.extend(one_after_the_other(hellos.collect()));
-            // Of a history that was not kept that long, what it has now is left.
+            // If the history is not kept that long, the present addresses remain.
             had.push(Had { from: now, until: None, addresses: rack.addresses.iter().copied().collect() });
         }
         Ok(Self(had))
     }
 
-    /// Whether a rack had the address around then.
+    /// True if a rack had the address around that time.
     fn had(&self, address: IpAddr, at: Timestamp) -> bool {
         let [first, last] = [at.checked_sub(AROUND), at.checked_add(AROUND)].map(|it| it.unwrap_or(at));
         let overlaps = |it: &Had| it.from <= last && it.until.is_none_or(|until| until >= first);
@@ -234,13 +234,13 @@ impl Racks {
     }
 }
 
-/// Each of what a rack said of itself holds until the next.
+/// Each report of a rack's addresses holds until the next one.
 fn one_after_the_other(said: Vec<(Timestamp, BTreeSet<IpAddr>)>) -> Vec<Had> {
     let ends: Vec<_> = said.iter().skip(1).map(|(at, _)| Some(*at)).chain([None]).collect();
     said.into_iter().zip(ends).map(|((from, addresses), until)| Had { from, until, addresses }).collect()
 }
 
-/// Whether a server is a rack, or was declared, or gives the addresses there by right.
+/// True if a server is a rack, is declared, or may grant the addresses of this network.
 fn is_known(sighting: &Sighting<'_>, racks: &Racks, declared: &BTreeSet<IpAddr>) -> bool {
     let net = sighting.net;
     racks.had(sighting.address, sighting.at)

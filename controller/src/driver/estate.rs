@@ -1,4 +1,4 @@
-//! Who serves whom: which racks boot a machine's network, which rack moves its BMC. Pure; the same answer everywhere.
+//! Computes which racks boot a machine's network, and which rack switches its BMC. Pure: every region computes the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -12,43 +12,43 @@ use super::serving::Short;
 /// Port of a rack's HTTP service.
 const RACK_HTTP: u16 = 5248;
 
-/// A rack, as far as it matters here.
+/// A rack, with the fields that matter here.
 #[derive(Clone, Debug)]
 pub struct RackSeen {
-    /// Which.
+    /// The rack's id.
     pub uid: RackId,
-    /// Its name.
+    /// The rack's name.
     pub name: String,
-    /// Its addresses, as it said in its last Hello.
+    /// The addresses in its last Hello.
     pub addresses: Vec<IpAddr>,
-    /// Where it answers clients of its networks.
+    /// The addresses at which it answers clients of its networks.
     pub served: Vec<IpAddr>,
-    /// Where machines reach its HTTP service.
+    /// The addresses at which machines reach its HTTP service.
     pub reached: Vec<IpAddr>,
-    /// Set aside by an operator, or being deleted.
+    /// True if an operator has set it aside, or if it is being deleted.
     pub maintenance: bool,
-    /// Since when its stream is open here; the database's clock.
+    /// When its stream to this process was opened, by the database's clock. `None`: it is not connected here.
     pub connected: Option<Timestamp>,
-    /// The region processes that it said it is linked to, `HOST:PORT`; some may be gone.
+    /// The region processes to which it reports a link, `HOST:PORT`. Some may have ended.
     pub linked_to: BTreeSet<String>,
-    /// Linked to another living region process.
+    /// True if it is linked to another living region process.
     pub elsewhere: bool,
-    /// When it was last seen, or enrolled.
+    /// When it was last seen, or when it enrolled.
     pub last_seen: Timestamp,
-    /// Of which subnets, by CIDR, it says that no address is free.
+    /// The subnets, by CIDR, in which it reports no free address.
     pub short: BTreeMap<String, Short>,
-    /// The addresses at which it answers DNS, by its last word.
+    /// The addresses at which it answers DNS, from its last report.
     pub answers_dns: BTreeSet<IpAddr>,
-    /// The addresses and ports at which it takes logs, by its last word.
+    /// The addresses and ports at which it accepts logs, from its last report.
     pub takes_logs: BTreeSet<SocketAddr>,
-    /// True if it serves the caching proxy, by its last word.
+    /// True if it serves the caching proxy, from its last report.
     pub serves_proxy: bool,
-    /// Why it gives no address, if it does not: it cannot write leases.
+    /// The reason why it grants no lease, if so: it cannot write leases.
     pub gives_no_address: Option<String>,
 }
 
 impl RackSeen {
-    /// Connected to a region, whichever: the same for all region processes.
+    /// True if it is connected to any region process. All processes compute the same.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.connected.is_some() || self.elsewhere
@@ -62,22 +62,22 @@ pub struct Net {
     pub uid: SubnetId,
     /// The subnet's name.
     pub name: String,
-    /// The subnet.
+    /// The subnet's spec.
     pub subnet: SubnetSpec,
-    /// Its VLAN.
+    /// The spec of the subnet's VLAN.
     pub vlan: VlanSpec,
     /// The class of the VLAN's fabric.
     pub fabric_class: Option<String>,
 }
 
 impl Net {
-    /// Whether racks give addresses here.
+    /// True if racks grant addresses here.
     #[must_use]
     pub fn gives_addresses(&self) -> bool {
         self.vlan.dhcp.enabled && self.subnet.boot.mode != BootMode::Proxy
     }
 
-    /// Whether machines boot from racks here.
+    /// True if machines boot from racks here.
     #[must_use]
     pub fn boots(&self) -> bool {
         self.vlan.dhcp.enabled && self.subnet.boot.mode != BootMode::None
@@ -87,18 +87,18 @@ impl Net {
 /// A route that machines of a subnet get.
 #[derive(Clone, Debug)]
 pub struct RouteSeen {
-    /// Whose.
+    /// The subnet whose machines get the route.
     pub source: SubnetId,
-    /// The network that it leads to.
+    /// The destination network.
     pub destination: Cidr,
-    /// The router.
+    /// The router's address.
     pub gateway: IpAddr,
-    /// Of two to one network, the lower is taken.
+    /// The metric. If two routes lead to the same network, the one with the lower metric is used.
     pub metric: u32,
 }
 
-/// The racks that answer DHCP on a subnet, in order: those attached to its VLAN, or those that the VLAN names, which relays may
-/// stand before. IPv6 is spoken by addresses of the subnet itself.
+/// The racks that answer DHCP on a subnet, in order: those attached to its VLAN, or those that the VLAN names, for example behind
+/// relays. A rack needs an address in an IPv6 subnet to serve it.
 #[must_use]
 pub fn racks_of<'a>(net: &Net, nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
     if !net.vlan.dhcp.enabled {
@@ -119,7 +119,8 @@ pub fn racks_of<'a>(net: &Net, nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a R
     serving
 }
 
-/// The DNS servers of machines in a subnet: the declared ones, else the racks that answer DNS there. `first` is the rack that tells them.
+/// The DNS servers of machines in a subnet: the declared ones, or else the racks that answer DNS there. `first` is the rack that sends
+/// the list.
 #[must_use]
 pub fn name_servers(net: &Net, nets: &[Net], racks: &[RackSeen], first: Option<RackId>) -> Vec<IpAddr> {
     if let Some(declared) = &net.subnet.dns_servers {
@@ -138,21 +139,21 @@ pub fn name_servers(net: &Net, nets: &[Net], racks: &[RackSeen], first: Option<R
     if !here.is_empty() {
         return here;
     }
-    // Behind a relay no rack stands in the subnet.
+    // Behind a relay no rack has an address in the subnet.
     let mut behind = racks_of(net, nets, racks);
     behind.sort_by_key(|rack| (first != Some(rack.uid), rack.uid));
     all(&behind).into_iter().filter(|it| it.is_ipv4() == is_ipv4 && !it.is_loopback()).collect()
 }
 
-/// The networks of the VLANs in which one of these addresses is and machines boot.
+/// The networks, in which machines boot, of the VLANs that contain one of these addresses.
 pub fn nets_at<'a>(nets: &'a [Net], stands_at: &[IpAddr]) -> impl Iterator<Item = &'a Net> {
     let has_one = |net: &&Net| net.boots() && stands_at.iter().any(|at| net.subnet.cidr.contains(*at));
     let vlans: BTreeSet<&str> = nets.iter().filter(has_one).map(|net| net.subnet.vlan.as_str()).collect();
     nets.iter().filter(move |net| vlans.contains(net.subnet.vlan.as_str()))
 }
 
-/// The racks from which a machine with these addresses may boot: the racks of its networks. While no network is known, every rack that boots
-/// machines.
+/// The racks from which a machine with these addresses may boot: the racks of its networks. If no network is known, all racks that
+/// boot machines.
 #[must_use]
 pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen], stands_at: &[IpAddr]) -> Vec<&'a RackSeen> {
     let here: Vec<&Net> = nets_at(nets, stands_at).filter(|net| net.boots()).collect();
@@ -165,8 +166,8 @@ pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen], stands_at: &[IpAddr])
     racks.iter().filter(|rack| serving.contains(&rack.uid)).collect()
 }
 
-/// The rack that moves a BMC. A connected rack comes first, then a rack in the BMC's own subnet, then the `holder`, then a rack that is linked
-/// to this process.
+/// The rack that switches a BMC. In order of preference: a connected rack, a rack in the BMC's own subnet, the `holder`, a rack that is
+/// linked to this process.
 #[must_use]
 pub fn power_rack<'a>(
     bmc: Option<IpAddr>,
@@ -184,8 +185,8 @@ pub fn power_rack<'a>(
     })
 }
 
-/// The rack that stands where a machine does, by the machine's addresses: the first of those attached to the first one's
-/// network, whether or not it is connected now.
+/// The rack near a machine: the first rack attached to the network of the first address with such a network. It need not be
+/// connected now.
 #[must_use]
 pub fn rack_near<'a>(
     addresses: impl IntoIterator<Item = IpAddr>,
@@ -199,8 +200,9 @@ pub fn rack_near<'a>(
     })
 }
 
-/// Where a machine with these addresses reaches racks by HTTP, what stands in its own networks first. Where a rack stands in declared
-/// subnets its other addresses are left out: machines of one network may not reach them. A rack behind relays need stand in none.
+/// The URLs at which a machine with these addresses reaches racks, those in its own networks first. If a rack has an address in a
+/// declared subnet, its other addresses are left out, because machines of one network may not reach them. A rack behind relays may
+/// have none.
 #[must_use]
 pub fn http_of(racks: &[&RackSeen], nets: &[Net], machine: &[IpAddr]) -> Vec<String> {
     let net_of = |address: &IpAddr| nets.iter().find(|net| net.subnet.cidr.contains(*address));
@@ -221,7 +223,7 @@ pub fn http_of(racks: &[&RackSeen], nets: &[Net], machine: &[IpAddr]) -> Vec<Str
     reached.into_iter().map(|address| format!("http://{}", SocketAddr::new(*address, RACK_HTTP))).collect()
 }
 
-/// Another host may reach it.
+/// True if other hosts may reach the address.
 pub(super) fn is_routed(address: &IpAddr) -> bool {
     let is_of_link = match address {
         IpAddr::V4(address) => address.is_link_local(),
@@ -230,7 +232,7 @@ pub(super) fn is_routed(address: &IpAddr) -> bool {
     !(is_of_link || address.is_loopback() || address.is_unspecified())
 }
 
-/// Whether racks with a role are there. One connected rack is enough: the others are its spares.
+/// The connection to racks with a role. One connected rack is enough: the others are spares.
 #[must_use]
 pub fn link<'a>(racks: impl IntoIterator<Item = &'a RackSeen>) -> Link {
     let racks: Vec<_> = racks.into_iter().collect();
@@ -246,7 +248,7 @@ pub fn link<'a>(racks: impl IntoIterator<Item = &'a RackSeen>) -> Link {
     }
 }
 
-/// Whether a machine's power can be moved by a rack.
+/// True if a rack can switch a machine with this driver.
 #[must_use]
 pub fn has_driver(driver: PowerDriver) -> bool {
     match driver {

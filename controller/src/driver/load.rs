@@ -1,7 +1,7 @@
-//! The planner's input, from the store.
+//! Reads the planner's input from the store.
 //!
-//! [`Estate`] is the same for all machines, and [`Topology`](super::topology::Topology) keeps it in memory. Everything about one machine is read
-//! anew each time.
+//! [`Estate`] is the same for all machines, and [`Topology`](super::topology::Topology) keeps it in memory. The data of one machine is
+//! read again each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -41,96 +41,96 @@ use super::zones::DomainSeen;
 use crate::racks::observed::{self, Hello, Observed};
 use crate::racks::sessions::Sessions;
 
-/// Steps that are looked at for one machine, of each sort. A machine's life between two inventories is a few dozen.
+/// The number of steps that are read of one machine, of each sort. A machine takes a few dozen between two inventories.
 const STEPS: i64 = 1000;
 /// The zone of machines that name none.
 const DEFAULT_ZONE: &str = "default";
 
-/// Everything that is the same for all machines. Cheap to clone, but for the racks.
+/// Everything that is the same for all machines. A clone is cheap, except for the racks.
 #[derive(Clone, Debug)]
 pub struct Estate {
-    /// Subnets with their VLANs.
+    /// The subnets with their VLANs.
     pub nets: Arc<[Net]>,
     /// Routes of subnets, in a fixed order.
     pub routes: Arc<[RouteSeen]>,
-    /// Racks, each with its presence.
+    /// The racks, each with its presence.
     pub racks: Vec<RackSeen>,
-    /// Images.
+    /// The images, newest first.
     pub images: Arc<[Image]>,
-    /// Tags that are declared, by name.
+    /// The declared tags, by name.
     pub tags: Arc<[TagSeen]>,
-    /// Domains that are declared, by name.
+    /// The declared domains, by name.
     pub domains: Arc<[DomainSeen]>,
-    /// What holds for the whole region.
+    /// The settings of the whole region.
     pub settings: Arc<SettingsSpec>,
     /// The uid of the Settings, if they are declared.
     pub settings_uid: Option<Uid>,
-    /// Why what is declared for the region cannot be read: it may forbid whatever is about to be done.
+    /// The reason why the Settings cannot be read. No action may begin then: the Settings may forbid it.
     pub unread: Option<String>,
 }
 
-/// An image and what of it the region holds.
+/// An image, with the files that the region holds.
 #[derive(Debug)]
 pub struct Image {
-    /// Which.
+    /// The image's id.
     pub uid: ImageId,
-    /// What it is called.
+    /// The image's name.
     pub name: String,
-    /// What is declared.
+    /// The declared spec.
     pub spec: ImageSpec,
-    /// Sizes of the blobs that are held.
+    /// The sizes of the files that the region holds, in bytes.
     pub held: BTreeMap<FileRole, u64>,
 }
 
-/// One machine, as the store has it.
+/// The data of one machine in the store.
 #[derive(Debug)]
 pub struct Loaded {
-    /// For the planner.
+    /// The planner's input.
     pub input: MachineInput,
     /// The deployment that owns it.
     pub deployment: Option<Object>,
-    /// The addresses that one is to have, and has.
+    /// The addresses that the deployment needs and has.
     pub addressing: Addressing,
-    /// Tasks of armed attempts, as they were composed.
+    /// The tasks of armed attempts, as they were composed.
     pub tasks: BTreeMap<Attempt, serde_json::Value>,
-    /// Markers on its disks, by kernel name, as last reported.
+    /// The markers on its disks, by kernel name, from the last report.
     pub markers: BTreeMap<String, DiskMarker>,
-    /// The facts themselves.
+    /// The facts behind the input.
     pub facts: Vec<Fact>,
-    /// Its leases that run.
+    /// Its current leases.
     pub leases: Vec<CurrentLease>,
-    /// What it is made of.
+    /// The hardware of the machine.
     pub inventory: Option<Inventory>,
-    /// All of its tags.
+    /// All tags of the machine.
     pub tags: BTreeSet<String>,
-    /// Those by expression, with the ones that cannot be computed.
+    /// The automatic tags, including those that cannot be computed.
     pub automatic: Vec<Tagged>,
-    /// The scripts that belong to its tasks.
+    /// The scripts of its tasks.
     pub scripts: Scripts,
-    /// The step records, by id, and when the effect of each was handed over.
+    /// The ids of its step records, and when the effect of each was handed over.
     pub steps: Vec<(i64, Option<Timestamp>)>,
-    /// Those of them of which nobody has noted how they ended.
+    /// The steps whose results are not recorded yet.
     pub open: Vec<(i64, StepKey)>,
-    /// Its part in the fleet's budget.
+    /// The machine's part in the fleet's budget.
     pub slot: Option<Slot>,
-    /// What was asked of it once, as it is noted.
+    /// The stored operations on it.
     pub operations: Vec<basalt_db::Operation>,
-    /// The account that it has made on its BMC.
+    /// The account that it has created on its BMC.
     pub account: Option<BmcAccount>,
-    /// The declared fields of its BMC. The input has the BMC as racks speak to it.
+    /// The declared fields of its BMC. The input has the BMC as racks use it.
     pub declared: DeclaredBmc,
     /// The latest run of each test of its hardware.
     pub tests: HardwareTests,
-    /// Its entries for racks, by concern.
+    /// Its entries in racks' concerns, by concern.
     pub entries: BTreeMap<String, EntryState>,
-    /// Names that it has in domains, as they were written last.
+    /// Its DNS names, as they were last written.
     pub host_names: BTreeSet<HostName>,
-    /// Addresses that show where the machine stands: those declared for its MACs, and the address of the last claim.
+    /// The addresses that show the machine's network: those declared for its MACs, and the one of its last claim.
     pub stands_at: Vec<IpAddr>,
 }
 
 impl Loaded {
-    /// As if this were declared of the machine.
+    /// Replaces the spec by another one, for a dry run.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
@@ -152,14 +152,14 @@ impl Loaded {
 /// Reads a stored spec.
 ///
 /// # Errors
-/// It is not one of that kind: another version wrote it.
+/// Fails if the spec does not have the form of the kind: another version wrote it.
 pub fn spec<T: DeserializeOwned>(object: &Object) -> Result<T, StoreError> {
     serde_json::from_str(object.spec.get()).map_err(|error| {
         StoreError::Corrupt(format!("the spec of {} {:?}: {error}", object.kind, object.name))
     })
 }
 
-/// The objects whose specs can be read. Who cannot be read is told so where it is worked on, and harms no other.
+/// The objects whose specs can be read. An object that cannot be read gets an error in its own reconciliation, and is left out elsewhere.
 pub fn readable<T: DeserializeOwned>(objects: Vec<Object>) -> impl Iterator<Item = (Object, T)> {
     objects.into_iter().filter_map(|object| match spec(&object) {
         Ok(spec) => Some((object, spec)),
@@ -171,7 +171,7 @@ pub fn readable<T: DeserializeOwned>(objects: Vec<Object>) -> impl Iterator<Item
 }
 
 impl Estate {
-    /// The estate of these rows. Nothing is said of the racks' presence yet.
+    /// The estate of these rows, without the racks' presence.
     #[must_use]
     pub fn of(mut rows: TopologyRows) -> Self {
         let nets = nets(&mut rows);
@@ -188,7 +188,7 @@ impl Estate {
                 Image { uid: ImageId::from(object.uid), name: object.name.clone(), spec, held },
             ));
         }
-        // The newest first.
+        // Newest first.
         images.sort_by_key(|(created, image)| (std::cmp::Reverse(*created), image.uid));
         let images = images.into_iter().map(|(_, image)| image).collect();
         let tags = readable(rows.take("Tag")).map(|(object, spec)| TagSeen::new(&object, spec)).collect();
@@ -207,10 +207,10 @@ impl Estate {
         Self { nets, routes, racks, images, tags, domains, settings, settings_uid, unread }
     }
 
-    /// Lays over it which racks are connected to this process, and when the others were last heard.
+    /// Adds the presence of racks: their connections to this process, and when the others were last heard.
     ///
-    /// Every fact of a rack counts for the latter, and racks tell facts all the time. So it is asked when it is needed, which is while a rack is
-    /// away, and moves no position.
+    /// Every fact of a rack counts as a sign of life, and racks send facts all the time. So the time is read only on demand, while a rack
+    /// is away, and does not change the estate's position.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -225,7 +225,7 @@ impl Estate {
         let mut away = Vec::new();
         for rack in &mut self.racks {
             rack.elsewhere = rack.linked_to.iter().any(is_other);
-            // A rack that had nothing to say was there all the same.
+            // The rack was there although it had no fact to send.
             rack.last_seen = rack.last_seen.max(sessions.left(rack.uid));
             rack.connected = sessions.since(rack.uid);
             if rack.connected.is_none() {
@@ -252,7 +252,7 @@ impl Estate {
         rows.fold(policy.clone(), |policy, (id, time)| policy.with(id, time.get()))
     }
 
-    /// How much of the fleet's budget there is.
+    /// The limits of the fleet's budget.
     #[must_use]
     pub fn limits(&self) -> FleetLimits {
         let budget = &self.settings.fleet_budget;
@@ -264,7 +264,7 @@ impl Estate {
         }
     }
 
-    /// What the fleet's budget leaves for a machine, and the machine's own part in it.
+    /// The budget from the view of a machine, and the machine's own part.
     async fn budget(
         &self,
         store: &Store,
@@ -286,7 +286,7 @@ impl Estate {
         Ok((budget, used.own))
     }
 
-    /// The environment that machines of an architecture are worked on in: the newest complete one.
+    /// The ephemeral environment for an architecture: the newest complete one.
     pub(super) fn ephemeral(&self, architecture: Architecture) -> Option<EphemeralImage> {
         self.images.iter().find_map(|image| {
             let file = |role| image.held.contains_key(&role).then(|| image.spec.files.get(&role)).flatten();
@@ -302,7 +302,7 @@ impl Estate {
         })
     }
 
-    /// What a deployment would be to its machine, were it as `object` and `declared` say. Addresses are those it has.
+    /// The claim of a deployment on its machine, if the deployment were as `object` and `declared`. Its addresses are those that it has.
     #[must_use]
     pub fn as_if(
         &self,
@@ -338,10 +338,10 @@ impl Estate {
         })
     }
 
-    /// Everything about one machine.
+    /// Reads the data of one machine.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn machine(&self, store: &Store, object: &Object) -> Result<Loaded, StoreError> {
         let uid = MachineId::from(object.uid);
         let mut machine: MachineSpec = spec(object)?;
@@ -367,7 +367,7 @@ impl Estate {
             &tags,
             machine.kernel_options,
         );
-        // Names go with their domains.
+        // Names are deleted with their domains.
         let host_names = match self.domains.is_empty() {
             true => BTreeSet::new(),
             false => store.host_names(object.uid).await?,
@@ -458,10 +458,10 @@ impl Estate {
         })
     }
 
-    /// Leaves out readings of racks that have the BMC no more: they may come late.
+    /// Drops readings of racks that no longer have the BMC, which may arrive late.
     fn drop_old_readings(&self, facts: &mut Vec<Fact>, holder: Option<RackId>) {
         let holder = holder.and_then(|holder| self.racks.iter().find(|rack| rack.uid == holder));
-        // The name of a fact's source is that of before a rename.
+        // A fact keeps its source's name from before a rename.
         let is_other = |fact: &Fact, rack: &RackSeen| {
             self.racks.iter().any(|it| it.uid != rack.uid && it.name == fact.source)
         };
@@ -469,7 +469,7 @@ impl Estate {
         facts.retain(|fact| !observed::is_reading(&fact.kind) || is_current(fact));
     }
 
-    /// The rack that moves a machine's BMC; `holder` has done so until now.
+    /// The rack that switches a machine's BMC; `holder` has done so until now.
     #[must_use]
     pub fn power_rack(&self, machine: &MachineSpec, holder: Option<RackId>) -> Option<&RackSeen> {
         let bmc = machine.bmc.as_ref().filter(|bmc| estate::has_driver(bmc.driver))?;
@@ -487,7 +487,7 @@ impl Estate {
         let references = store.references(deployment.uid).await?;
         let named = || self.images.iter().find(|image| image.name == declared.image.as_str());
         let image = match store.supposed(deployment.uid) {
-            // What it would refer to is not stored.
+            // The references of a supposed deployment are not stored.
             Some(_) => named().map(|image| image.uid.into()),
             None => references.get("/image").copied(),
         };
@@ -520,7 +520,7 @@ pub fn digest(image: &ImageSpec) -> Sha256 {
     Sha256::new(bytes)
 }
 
-/// The subnets that are there, with their VLANs.
+/// The subnets with their VLANs.
 fn nets(rows: &mut TopologyRows) -> Vec<Net> {
     let vlans: BTreeMap<String, VlanSpec> =
         readable(rows.take("Vlan")).map(|(object, vlan)| (object.name, vlan)).collect();
@@ -540,7 +540,7 @@ fn nets(rows: &mut TopologyRows) -> Vec<Net> {
     nets
 }
 
-/// The routes of the networks that are there: of two from one subnet to one network, the one with the lower metric.
+/// The routes of the networks. If two lead from one subnet to the same network, the one with the lower metric.
 fn routes(rows: &mut TopologyRows, nets: &[Net]) -> Arc<[RouteSeen]> {
     let net = |name: &str| nets.iter().find(|net| net.name == name);
     let mut routes: BTreeMap<(SubnetId, String), RouteSeen> = BTreeMap::new();
@@ -564,7 +564,7 @@ fn routes(rows: &mut TopologyRows, nets: &[Net]) -> Arc<[RouteSeen]> {
     routes.into_values().collect()
 }
 
-/// A rack, as it is declared and as it said.
+/// A rack, from its spec and from its reports.
 fn rack(rows: &TopologyRows, object: &Object, spec: &RackSpec) -> RackSeen {
     let (mut hello, mut short, mut said) = (Hello::default(), BTreeMap::new(), Vec::new());
     for fact in rows.facts(object.uid) {
@@ -602,7 +602,7 @@ fn rack(rows: &TopologyRows, object: &Object, spec: &RackSpec) -> RackSeen {
     }
 }
 
-/// The address at which its agent took its last task. Leases say less, since anybody gets one by a MAC.
+/// The address from which its agent claimed its last task. A lease is weaker evidence, because any host can use a MAC.
 fn claimed_at(facts: &[Fact]) -> Option<IpAddr> {
     let claims = facts.iter().filter(|fact| fact.kind == "claim");
     match claims.max_by_key(|fact| fact.id).and_then(Observed::of) {
@@ -611,14 +611,14 @@ fn claimed_at(facts: &[Fact]) -> Option<IpAddr> {
     }
 }
 
-/// Records, and tasks by attempt.
+/// Step records, and tasks by attempt.
 pub type Records = (Vec<StepRecord>, BTreeMap<Attempt, serde_json::Value>);
 
-/// What was begun, oldest first, and the tasks of armed attempts. A step that was begun again under a later epoch is
+/// The step records, oldest first, and the tasks of armed attempts. A step that was begun again under a later epoch is
 /// still one step.
 ///
 /// # Errors
-/// A record cannot be read: another version wrote it.
+/// Fails if a record cannot be read: another version wrote it.
 pub fn records(rows: Vec<basalt_db::StepRecord>) -> Result<Records, StoreError> {
     let mut records: Vec<StepRecord> = Vec::new();
     let mut tasks = BTreeMap::new();
@@ -626,7 +626,7 @@ pub fn records(rows: Vec<basalt_db::StepRecord>) -> Result<Records, StoreError> 
         let read = |part: &str| row.detail.get(part).cloned().unwrap_or_default();
         let mut record: StepRecord = serde_json::from_value(read("record"))
             .map_err(|error| StoreError::Corrupt(format!("step record {}: {error}", row.id)))?;
-        // Should the clock have gone back in between.
+        // The clock may have gone back in between.
         record.delivered_at = row.started_at.map(|at| at.max(record.started_at));
         if let (Some(attempt), task @ serde_json::Value::Object(_)) = (row.attempt, read("task")) {
             tasks.insert(attempt, task);

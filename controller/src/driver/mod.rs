@@ -1,32 +1,32 @@
 //! The border between the API and the engine's driver.
 //!
-//! The API stores what is declared and answers what is; what will be done about it, what is waited for and what happened is
-//! the driver's to say. The API knows it only as [`Machinery`].
+//! The API stores declarations and returns the present state. The driver knows the next actions, the waits, and the history; the
+//! API reaches the driver only through [`Machinery`].
 //!
 //! | module | is |
 //! | --- | --- |
-//! | [`converge`] | the loop: claim what is due, handle it, finish only what was seen |
-//! | [`wakes`] | what is worked on anew because something else has changed |
-//! | [`machine`], [`deployment`], [`rack`], [`image`], [`tag`] | one reconciliation each |
+//! | [`converge`] | the loop: claim objects that are due, handle them, finish the wake-ups that were seen |
+//! | [`wakes`] | wake-ups of objects that depend on changed ones |
+//! | [`machine`], [`deployment`], [`rack`], [`image`], [`tag`] | the reconciliation of one kind each |
 //! | [`allocate`] | machines for deployments, decided in rounds |
 //! | [`addresses`] | addresses of deployments' interfaces |
-//! | `machine_addresses` | addresses of machines: of what runs on them |
-//! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
+//! | `machine_addresses` | addresses of the systems on machines |
+//! | [`load`], [`fold`], [`estate`] | the planner's input, read from the store and computed |
 //! | [`topology`] | the estate in memory: everything that is the same for all machines |
-//! | [`scripts`] | what belongs to commissioning and release, as it is declared |
-//! | [`entries`] | what racks are told of one machine, and which racks |
-//! | [`concerns`] | what racks are told |
-//! | [`departure`] | who takes over from a rack that serves no longer |
-//! | [`consequences`] | what follows for machines that a write does not name |
+//! | [`scripts`] | the declared scripts of commissioning and release |
+//! | [`entries`] | the entries of one machine in racks' concerns, and the racks that get them |
+//! | [`concerns`] | the concerns of racks |
+//! | [`departure`] | the racks that replace one that stops serving |
+//! | [`consequences`] | the effects of a write on machines that it does not name |
 //! | [`answers`] | plans, waits and timelines for people |
-//! | [`services`] | how a rack's services are, from what it said of them |
-//! | [`serving`] | whether VLANs and subnets are served, as people are told |
-//! | [`decision`] | why a step was begun, and whether the same would be decided again |
-//! | [`poison`], [`unread`] | objects that cannot be worked on; those that cannot be read for others |
-//! | [`strangers`] | undeclared machines: whom racks inspect, and what is made of them |
+//! | [`services`] | the state of a rack's services, from its reports |
+//! | [`serving`] | the state of DHCP on VLANs and subnets, for people |
+//! | [`decision`] | the reasons of steps, and replays of decisions |
+//! | [`poison`], [`unread`] | objects whose handling fails, and objects that cannot be read |
+//! | [`strangers`] | undeclared machines: inspection by racks, and enlistment |
 //! | [`zones`] | zones of the DNS, and the names of machines |
-//! | [`meters`] | what is counted |
-//! | [`kill`] | where crash tests kill the process |
+//! | [`meters`] | counters |
+//! | [`kill`] | the places where crash tests kill the process |
 
 pub mod addresses;
 pub mod allocate;
@@ -84,22 +84,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// An answer to come.
+/// A future result of the driver.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// The kinds whose objects are reconciled. The others are ready as soon as they are stored.
 pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image", "Tag", "Discovery", "Domain"];
 
-/// Kinds that there is work for although their objects are ready as soon as they are stored: a Subnet's addresses have names.
+/// Kinds with work for the driver although their objects are ready as soon as they are stored: a Subnet's addresses have DNS names.
 pub const ALSO_WORKED_ON: &[&str] = &["Subnet"];
 
-/// Those of them that something is done for, their leaving included, so that there is a plan to ask for.
+/// The reconciled kinds that have a plan. Their deletion needs the driver too.
 pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
 
-/// What is asked of a machine once.
+/// A one-time request on a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
-    /// What is to be done.
+    /// The requested action.
     pub verb: Verb,
     /// The script that `run_script` or `rescue` runs.
     pub script: Option<&'a Script>,
@@ -107,83 +107,83 @@ pub struct Wish<'a> {
     pub tests: &'a [Script],
 }
 
-/// What is not as it is stored, for a plan of what would be.
+/// The supposed state of an object, for a plan in a dry run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Supposed<'a> {
     /// The object's spec.
     pub spec: Option<&'a Value>,
-    /// The machine that it gets or does not get, as it was decided together with others.
+    /// The machine that it would get, or the reason for none, as decided together with other deployments.
     pub choice: Option<&'a Choice>,
-    /// What is asked of it.
+    /// The operation that would be requested.
     pub asked: Option<Wish<'a>>,
 }
 
-/// Which machines deployments would get, and what the choice rests on.
+/// The machines that deployments would get, and the inputs of the choice.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
-    /// By deployment.
+    /// The choice for each deployment.
     pub by_deployment: BTreeMap<DeploymentId, Choice>,
-    /// What the machines that were chosen depend on.
+    /// The inputs of the choice of those machines.
     pub ground: Ground,
 }
 
 impl Choices {
-    /// The choice as it is stored together with its claims.
+    /// The choice in the form in which it is stored with its claims.
     ///
     /// # Errors
-    /// None that a sound program meets.
+    /// Fails only if serialisation fails, which is a bug.
     pub fn allocation(&self, now: Timestamp) -> Result<Allocation, StoreError> {
         allocate::allocation(now, &self.by_deployment, &self.ground)
     }
 }
 
-/// How long what is asked of a machine once may take, or why it is not done.
+/// The time that an operation may take, or the reason why it is refused.
 pub type Judged = Result<std::time::Duration, basalt_engine::machine::Refused>;
 
-/// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
+/// The driver's answers about objects of [`PLANNED`] kinds. Every method only reads.
 pub trait Machinery: Send + Sync + 'static {
-    /// What will be done with each of these, were they as supposed, and `others` as they would be. The object of a spec that is
-    /// not stored yet has a uid that nobody knows.
+    /// The plans of these objects in their supposed states, with `others` in theirs. An object that is not stored yet has a uid that
+    /// no other object has.
     fn plans<'a>(
         &'a self,
         these: Vec<(&'a Object, Supposed<'a>)>,
         others: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, Vec<PlanReport>>;
 
-    /// Which machines deployments would get, were they as these specs say: one decision for all of them, and for all others that
-    /// wait. Those that have a machine are left out. `others` are changed together with them.
+    /// The machines that deployments would get with these specs: one decision for them and for all other deployments without a machine.
+    /// Deployments that have a machine are left out. `others` are changed together with them.
     fn choose<'a>(
         &'a self,
         wanted: &'a [(&'a Object, &'a Value)],
         others: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, Choices>;
 
-    /// What would happen to machines that are not among `others`, were those as they would be.
+    /// The effects on machines that are not among `others`, if those had their supposed states.
     fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences>;
 
-    /// The subnets and BMCs that others take over from a rack.
+    /// The subnets and BMCs that other racks would take over from a rack.
     fn departure(&self, rack: Uid) -> Answer<'_, departure::Departure>;
 
-    /// What is waited for.
+    /// The waits of an object.
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;
 
     /// The networks, and the racks that serve them.
     fn network(&self) -> Answer<'_, serving::Network>;
 
-    /// Whether something can be asked of a machine as it is now.
+    /// Checks that an operation can be requested of a machine in its present state.
     fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged>;
 
-    /// Racks that are connected to this process.
+    /// The number of racks that are connected to this process.
     fn rack_links(&self) -> usize;
 
-    /// What this process has counted of the racks' port.
+    /// This process's counters of the racks' port.
     fn rack_counts(&self) -> racks::meters::Counts;
 
-    /// What happened.
+    /// The history of an object.
     fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline>;
 
-    /// What was decided about an object, which may be gone; the newest first, below the id `before`. With `replays`, decided again
-    /// from what it rested on.
+    /// The decisions about an object, which may be deleted; newest first, below the id `before`. With `replays`, each is decided again
+    /// from its stored inputs.
     fn decisions<'a>(
         &'a self,
         kind: &'a str,
@@ -192,7 +192,7 @@ pub trait Machinery: Send + Sync + 'static {
         replays: bool,
     ) -> Answer<'a, Decisions>;
 
-    /// What this process has counted.
+    /// This process's counters.
     fn counts(&self) -> meters::Counts;
 }
 
@@ -201,7 +201,7 @@ mod tests {
     use super::{PLANNED, RECONCILED};
     use std::collections::BTreeMap;
 
-    /// On which nothing acts by itself, and which is read by what acts on others, or decides who may ask.
+    /// Kinds without actions of their own: the driver reads them for other objects, or they decide about rights.
     const READ_BY_OTHERS: &[&str] = &[
         "Vlan",
         "Subnet",
@@ -219,7 +219,7 @@ mod tests {
         "ApiToken",
     ];
 
-    /// What only groups others.
+    /// Kinds that only group other objects.
     const GROUPING: &[&str] = &["Zone", "Pool", "Space", "Fabric"];
 
     /// A kind for tests of what is general.

@@ -1,6 +1,6 @@
-//! Who answers DHCP on VLANs and subnets, and what a person is to know where nobody does or no address is free. Pure but for reading.
+//! The state of DHCP on VLANs and subnets, with advice if no rack answers or no address is free. It only reads.
 //!
-//! Neither kind is worked on; what is true of them depends on racks, and is said when they are read.
+//! VLANs and subnets are not reconciled. Their state depends on racks, and is computed when they are read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use super::converge::Driver;
 use super::estate::{self, Net, RackSeen};
 use crate::racks::observed::{Health, Observed};
 
-/// A rack that has no link for so long is away. Links come and go, and a region that has just started has none.
+/// A rack counts as away after this time without a link. Links break and return, and a region that has just started has none.
 const AWAY: Duration = Duration::from_secs(60);
 
 /// The networks, and the racks that serve them.
@@ -23,33 +23,33 @@ const AWAY: Duration = Duration::from_secs(60);
 pub struct Network {
     /// Subnets with their VLANs.
     pub nets: Arc<[Net]>,
-    /// Racks.
+    /// The racks with their reports.
     pub racks: Vec<RackSeen>,
-    /// When that was, at the earliest.
+    /// The earliest time of the data.
     pub now: Timestamp,
 }
 
-/// Whether what is said keeps the object from being Ready.
+/// The effect of the state on the condition Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It does what its spec says.
+    /// Ready: the object does what its spec declares.
     Fine,
-    /// It does not, and may by itself.
+    /// Not ready, but it may become ready by itself.
     Waits,
-    /// It does not before somebody does something.
+    /// Not ready until a person acts.
     Stalled,
 }
 
-/// What is said of a VLAN or a subnet.
+/// A statement about a VLAN or a subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Whether it is Ready.
+    /// The effect on the condition Ready.
     pub standing: Standing,
-    /// For programs.
+    /// The reason, for programs.
     pub reason: &'static str,
-    /// For people: what is, and what to do.
+    /// The state and the advice, for people.
     pub message: String,
-    /// Since when, if that is known.
+    /// Since when, if known.
     pub since: Option<Timestamp>,
 }
 
@@ -58,7 +58,7 @@ impl Word {
         Self { standing, reason, message, since: None }
     }
 
-    /// The conditions that say it.
+    /// The conditions with this statement.
     #[must_use]
     pub fn conditions(&self, declared: Timestamp) -> [Condition; 3] {
         let condition = |kind: &str, holds| Condition {
@@ -78,18 +78,18 @@ impl Word {
 }
 
 impl Network {
-    /// Reads it.
+    /// Reads the networks and racks.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be read.
     pub async fn load(driver: &Driver) -> Result<Self, StoreError> {
-        // First: whatever was written before then is in the rest.
+        // The time is read first: the later reads contain everything from before.
         let now = driver.store.now().await?;
         let estate = driver.estate().await?;
         Ok(Self { nets: estate.nets, racks: estate.racks, now })
     }
 
-    /// Of a VLAN that may not be stored as it is here: what is said of it, and the racks that answer there now. Nothing where nobody is to.
+    /// The statement about a VLAN, which may differ from the stored one, and the racks that answer there now. `None` if DHCP is off.
     #[must_use]
     pub fn vlan(&self, name: &str, vlan: &VlanSpec) -> Option<(Word, Vec<&RackSeen>)> {
         if !vlan.dhcp.enabled {
@@ -132,7 +132,7 @@ impl Network {
         Some((word, there))
     }
 
-    /// Of a stored subnet.
+    /// The statement about a stored subnet. `None` if DHCP is off.
     #[must_use]
     pub fn subnet(&self, net: &Net) -> Option<Word> {
         if !net.vlan.dhcp.enabled {
@@ -142,7 +142,7 @@ impl Network {
         self.absent(std::slice::from_ref(net), &serving).or_else(|| self.short(net, &self.nets))
     }
 
-    /// Why nobody answers in these networks, which share a VLAN, where these racks are to.
+    /// The reason why no rack answers in these networks, which share a VLAN, although these racks should.
     fn absent(&self, nets: &[Net], serving: &[&RackSeen]) -> Option<Word> {
         let is_here = |rack: &RackSeen| {
             rack.connected.is_some()
@@ -170,7 +170,7 @@ impl Network {
         Some(Word::new(Standing::Stalled, "NotServed", self.unserved(nets)?))
     }
 
-    /// Why no rack is to answer in these networks, and what to do.
+    /// The reason why no rack is to answer in these networks, with advice.
     fn unserved(&self, nets: &[Net]) -> Option<String> {
         let dhcp = &nets.first()?.vlan.dhcp;
         let set_aside = |rack: &&RackSeen| rack.maintenance;
@@ -216,7 +216,7 @@ impl Network {
         ))
     }
 
-    /// What racks that serve the network say of its addresses.
+    /// The reports that no address of the network is free, from racks that serve it.
     fn short(&self, net: &Net, nets: &[Net]) -> Option<Word> {
         let serving = estate::racks_of(net, nets, &self.racks);
         let cidr = net.subnet.cidr.to_string();
@@ -225,22 +225,22 @@ impl Network {
         let since = said.iter().map(|(_, short)| short.since).max()?;
         let words: Vec<String> =
             said.iter().map(|(rack, short)| format!("rack {rack} says: {}", short.message)).collect();
-        // Where others have some left, clients take theirs.
+        // If other racks have free addresses, clients get those.
         let standing = if said.len() == serving.len() { Standing::Waits } else { Standing::Fine };
         Some(Word { since: Some(since), ..Word::new(standing, "NoFreeAddress", words.join(". ")) })
     }
 }
 
-/// A rack's word that no address of a subnet is free.
+/// A rack's report that no address of a subnet is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Short {
-    /// What takes them, and what to do.
+    /// The use of the addresses, with advice.
     pub message: String,
-    /// When it said so.
+    /// When the rack reported it.
     pub since: Timestamp,
 }
 
-/// The subnet's CIDR of which a rack says this; nothing of what is no such word.
+/// The CIDR of the subnet, if the observation is such a report.
 #[must_use]
 pub fn short(observed: &Observed, stored_at: Timestamp) -> Option<(String, Short)> {
     let Observed::Health(Health { service, ok: false, message }) = observed else { return None };
@@ -341,7 +341,7 @@ mod tests {
             let word = network.subnet(&network.nets[0]).unwrap();
             assert_eq!((word.reason, word.message), ("NotServed", message));
         }
-        // Behind a relay a rack stands elsewhere.
+        // Behind a relay, a rack is in another network.
         assert_eq!(vlan(&named(&["r1"], vec![far()])).0, "Served");
     }
 

@@ -1,7 +1,7 @@
 //! Facts, from the wire to the store and back: one table of kinds, one JSON form of each.
 //!
-//! A rack is not trusted with people's terminals. Its words become [`UntrustedText`](basalt_api::values::UntrustedText) here, whatever it made
-//! of them itself.
+//! A rack's texts are shown on people's terminals, and racks are not trusted. So they become
+//! [`UntrustedText`](basalt_api::values::UntrustedText) here, even if the rack has already cleaned them.
 
 use std::net::IpAddr;
 
@@ -15,40 +15,40 @@ use serde_json::Value;
 
 use super::stranger;
 
-/// Servers of one subnet that are kept apart; anybody on a link can make some up.
+/// The number of DHCP servers per subnet that are stored apart. Any host on a link can invent some.
 const SERVERS: u32 = 16;
 
-/// What was observed, as it is stored. The tag is the fact's kind.
+/// An observation, as it is stored. The tag is the fact's kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 pub enum Observed {
     /// A DHCP lease.
     Lease(Lease),
-    /// A machine asked for something at boot.
+    /// A machine sent a request at boot.
     BootRequest(BootRequest),
     /// A BMC answered, or did not.
     Power(Power),
-    /// A rack read the power of a machine of its own accord, or could not.
+    /// A rack read the power of a machine without a command, or could not.
     Reading(Reading),
-    /// An agent took its task.
+    /// An agent claimed its task.
     Claim(Claim),
-    /// An agent's progress.
+    /// An agent reported its progress.
     Progress(Progress),
     /// The end of a task.
     Result(Box<TaskResult>),
-    /// How a rack's service is.
+    /// The state of a rack's service.
     Health(Health),
     /// Something that a person should see.
     Alarm(Alarm),
     /// An installed system reported.
     Readiness(Readiness),
-    /// Which blocks a rack leases from.
+    /// The blocks from which a rack leases.
     DhcpInForce(DhcpInForce),
-    /// A DHCP server that a rack was not told of.
+    /// A DHCP server that is unknown to the rack.
     DhcpServer(DhcpServer),
-    /// What a machine asked as it booted; kept apart from other facts.
+    /// The requests of a booting machine. Stored apart from other facts.
     BootTrace(BootTrace),
-    /// The end of a task of an undeclared machine; kept apart from other facts.
+    /// The end of a task of an undeclared machine. Stored apart from other facts.
     Stranger(Box<StrangerSeen>),
     /// A rack introduced itself.
     Hello(Hello),
@@ -63,7 +63,7 @@ pub struct Lease {
     pub expires_unix_ms: i64,
     pub released: bool,
     pub subnet_uid: UntrustedName,
-    /// For how much longer it ran as the rack told it, in milliseconds, and the address was kept for its client.
+    /// The remaining time of the lease at the rack's report, in milliseconds. Below it, how long the address was kept for its client.
     #[serde(default)]
     pub ends_in_ms: i64,
     #[serde(default)]
@@ -206,16 +206,16 @@ pub struct Leftover {
 pub struct Hello {
     pub version: UntrustedName,
     pub addresses: Vec<UntrustedName>,
-    /// Where it answers clients of its networks.
+    /// The addresses at which it answers clients of its networks.
     pub served: Option<Vec<UntrustedName>>,
-    /// Where it answers by TFTP and HTTP alone.
+    /// The addresses at which it answers only by TFTP and HTTP.
     #[serde(default)]
     pub files: Vec<UntrustedName>,
     pub spki_sha256: UntrustedName,
-    /// What of its files it cannot write, why, and what to do.
+    /// The files that it cannot write, with the reason and advice.
     #[serde(default)]
     pub cannot_write: UntrustedMessage,
-    /// Whether it grants no lease for that.
+    /// True if it grants no lease for that reason.
     #[serde(default)]
     pub gives_no_address: bool,
 }
@@ -243,32 +243,32 @@ impl From<&wire::Hello> for Hello {
 }
 
 impl Hello {
-    /// Where it answers clients of its networks. A rack that did not tell answers at all of its addresses.
+    /// The addresses at which it answers clients of its networks. A rack that did not report them answers at all of its addresses.
     pub fn served(&self) -> impl Iterator<Item = IpAddr> {
         bare(self.served.as_ref().unwrap_or(&self.addresses))
     }
 
-    /// Where machines reach its HTTP service.
+    /// The addresses at which machines reach its HTTP service.
     pub fn reached(&self) -> impl Iterator<Item = IpAddr> {
         self.served().chain(bare(&self.files))
     }
 
-    /// Every address that it has.
+    /// All its addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         bare(&self.addresses)
     }
 }
 
-/// Of `10.77.0.1/24` the address.
+/// The addresses without their prefix lengths: `10.77.0.1` of `10.77.0.1/24`.
 fn bare(addresses: &[UntrustedName]) -> impl Iterator<Item = IpAddr> {
     addresses.iter().filter_map(|address| address.split('/').next()?.parse().ok())
 }
 
 impl Observed {
-    /// Reads what [`Observed::stored`] wrote; `None` for what another version wrote.
+    /// Reads the form that [`Observed::stored`] writes. `None` for the form of another version.
     #[must_use]
     pub fn of(fact: &basalt_db::Fact) -> Option<Self> {
-        // Services share a kind of fact, as servers do; each has its own.
+        // Services share one type, and so do servers. Each has its own kind, with the name after the colon.
         let kind = fact.kind.split_once(':').map_or(fact.kind.as_str(), |(kind, _)| kind);
         serde_json::from_value(serde_json::json!({"kind": kind, "body": fact.body})).ok()
     }
@@ -284,16 +284,16 @@ impl Observed {
                 let slot = server.address.bytes().map(u32::from).sum::<u32>() % SERVERS;
                 kind = format!("{kind}:{}:{slot}", server.subnet_uid);
             }
-            // The last state that was read outlives failures.
+            // A failed reading has its own kind, so that the last successful one is kept.
             Self::Reading(it) if !it.error_code.is_empty() => kind = format!("{kind}:failed"),
-            // Of both families a machine has one.
+            // A machine may have an IPv4 and an IPv6 lease at the same time.
             Self::Lease(lease) if lease.address.contains(':') => kind = format!("{kind}:ipv6"),
             _ => {}
         }
         (kind, whole.get_mut("body").map(Value::take).unwrap_or_default())
     }
 
-    /// Tells whether the planner has to look. Traces of boots are for people.
+    /// True if the planner must be woken. Boot traces are only for people.
     #[must_use]
     pub fn wakes(&self) -> bool {
         !matches!(self, Self::BootTrace(_))
@@ -389,13 +389,13 @@ impl Observed {
     }
 }
 
-/// Tells whether a fact of this kind is a power reading that no command asked for.
+/// True if a fact of this kind is a power reading that no command requested.
 #[must_use]
 pub fn is_reading(kind: &str) -> bool {
     kind == "reading" || kind == "reading:failed"
 }
 
-/// A fact as a rack delivers it, when its clock says that. What cannot be understood is kept as an alarm: its number must not be lost.
+/// A fact from a rack, with the rack's present time. A fact that cannot be decoded becomes an alarm, because its number must not be lost.
 #[must_use]
 pub fn new_fact(fact: wire::Fact, rack_now_ms: i64) -> NewFact {
     let seq = fact.seq;
@@ -425,7 +425,7 @@ pub fn new_fact(fact: wire::Fact, rack_now_ms: i64) -> NewFact {
     }
 }
 
-/// PostgreSQL's JSON cannot hold NUL characters; what a machine says may.
+/// Replaces NUL characters, which PostgreSQL's JSON cannot hold.
 fn sanitised(value: Value) -> Value {
     match value {
         Value::String(text) if text.contains('\0') => Value::String(text.replace('\0', "\u{fffd}")),

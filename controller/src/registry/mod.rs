@@ -1,7 +1,7 @@
-//! The Terraform provider, as the region gives it to Terraform: a registry of one provider in one version, the region's own.
+//! The registry of the Terraform provider: it has one provider in one version, the region's own.
 //!
-//! What there is to give is what lies in a directory: the program for this platform, which the region packs itself, and packages for
-//! others under the names that registries use. See docs/decisions/051-provider-registry.md.
+//! The packages come from a directory: the region packs the program for its own platform, and packages for other platforms are there
+//! under the names that registries use. See docs/decisions/051-provider-registry.md.
 
 pub(crate) mod openpgp;
 mod zip;
@@ -18,12 +18,12 @@ use tokio::sync::Mutex;
 /// The provider's place in its registry.
 pub(crate) const NAMESPACE: &str = "basalt-metal";
 pub(crate) const TYPE: &str = "basalt";
-/// Of provider and region, which belong together.
+/// The version of provider and region, which belong together.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const PROGRAM: &str = "terraform-provider-basalt";
 
-/// The names that Terraform's platforms have, where Rust calls them otherwise.
+/// Terraform's names of platforms, for those with another name in Rust.
 const PLATFORMS: &[(&str, &str)] =
     &[("macos", "darwin"), ("x86_64", "amd64"), ("x86", "386"), ("aarch64", "arm64")];
 
@@ -32,7 +32,7 @@ const PLATFORMS: &[(&str, &str)] =
 pub(crate) struct Package {
     pub(crate) os: String,
     pub(crate) arch: String,
-    /// What it is called.
+    /// The name of the file.
     pub(crate) name: String,
     /// Its SHA-256, in hexadecimal digits.
     pub(crate) sha256: String,
@@ -40,15 +40,15 @@ pub(crate) struct Package {
     pub(crate) content: Bytes,
 }
 
-/// What the region has to give.
+/// The registry of provider packages.
 #[derive(Debug)]
 pub struct Registry {
-    /// Where programs and packages are.
+    /// The directory with programs and packages.
     directory: PathBuf,
-    /// Where packages are made.
+    /// The directory in which packages are made.
     made: PathBuf,
     signer: Signer,
-    /// As of the last look.
+    /// The packages found at the last look.
     known: Arc<Mutex<Known>>,
 }
 
@@ -58,7 +58,7 @@ struct Known {
     packages: Arc<Vec<Package>>,
 }
 
-/// A file that is a package, or becomes one, as it was when it was looked at.
+/// A package, or a file that is packed into one, with its attributes at the last look.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
     name: String,
@@ -67,10 +67,10 @@ struct Found {
 }
 
 impl Registry {
-    /// Gives what is in `directory`, packed in `made` where it has to be, and signed with what follows from `seed`.
+    /// A registry of the files in `directory`. Packages are made in `made`, and signed with a key from `seed`.
     ///
     /// # Errors
-    /// The seed is no key.
+    /// Fails if the seed is not a valid key.
     pub fn new(
         directory: Option<PathBuf>,
         made: PathBuf,
@@ -81,7 +81,7 @@ impl Registry {
         Ok(Self { directory, made, signer: Signer::new(seed)?, known: Arc::default() })
     }
 
-    /// Where it looks.
+    /// The directory with programs and packages.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -90,12 +90,12 @@ impl Registry {
         &self.signer
     }
 
-    /// All packages, by name. They are made, and read, once: until the files are others.
+    /// All packages, by name. They are made and read once, until the files change.
     ///
     /// # Errors
-    /// A file cannot be read or written.
+    /// Fails if a file cannot be read or written.
     pub(crate) async fn packages(&self) -> io::Result<Arc<Vec<Package>>> {
-        // Who asked may go away meanwhile: the work goes on, and nobody begins the same beside it.
+        // The lock moves into the task: if the caller goes away, the work goes on, and no second task begins it.
         let mut known = Arc::clone(&self.known).lock_owned().await;
         let (directory, made) = (self.directory.clone(), self.made.clone());
         let looking = tokio::task::spawn_blocking(move || {
@@ -110,7 +110,7 @@ impl Registry {
     }
 }
 
-/// The checksums of packages, as `sha256sum` writes them.
+/// The checksums of packages, in the format of `sha256sum`.
 pub(crate) fn sums(packages: &[Package]) -> String {
     packages.iter().map(|package| format!("{}  {}\n", package.sha256, package.name)).collect()
 }
@@ -127,7 +127,7 @@ fn here() -> (&'static str, &'static str) {
     (named(std::env::consts::OS), named(std::env::consts::ARCH))
 }
 
-/// Platform of a package's name.
+/// The platform in a package's name.
 fn platform(name: &str) -> Option<(&str, &str)> {
     let rest = name.strip_prefix(PROGRAM)?.strip_prefix('_')?.strip_prefix(VERSION)?.strip_prefix('_')?;
     let (os, arch) = rest.strip_suffix(".zip")?.split_once('_')?;
@@ -135,7 +135,7 @@ fn platform(name: &str) -> Option<(&str, &str)> {
     (is_word(os) && is_word(arch)).then_some((os, arch))
 }
 
-/// What is there to give. A directory that is not there has nothing.
+/// The files that can be served. If the directory does not exist, there are none.
 fn look(directory: &Path) -> io::Result<Vec<Found>> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -148,7 +148,7 @@ fn look(directory: &Path) -> io::Result<Vec<Found>> {
         if name != PROGRAM && platform(&name).is_none() {
             continue;
         }
-        // Follows links, as packages of distributions make them; one that leads nowhere is nothing to give.
+        // Follows links, which packages of distributions make. A broken link is skipped.
         let Ok(about) = std::fs::metadata(entry.path()) else { continue };
         if about.is_file() {
             found.push(Found { name, size: about.len(), changed: about.modified().ok() });
@@ -168,7 +168,7 @@ fn pack(directory: &Path, made: &Path, found: &[Found]) -> io::Result<Vec<Packag
     if !is_packed && found.iter().any(|found| found.name == PROGRAM) {
         std::fs::create_dir_all(made)?;
         let path = made.join(file_name(&format!("{os}_{arch}.zip")));
-        // Whoever downloads the one before goes on with it.
+        // A rename, so that running downloads of the former file go on.
         let new = path.with_extension("new");
         zip::write(&directory.join(PROGRAM), &format!("{PROGRAM}_v{VERSION}"), &new)?;
         std::fs::rename(&new, &path)?;
