@@ -1,4 +1,4 @@
-//! Who asks: what the guard found out, for handlers.
+//! The caller of a request, from the guard, for handlers.
 
 use super::App;
 use super::guard::Peer;
@@ -14,39 +14,40 @@ use basalt_db::{Actor, Bearer, Key, Named, Store, StoreError};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-/// Who makes a request. Every handler behind the guard can take it as an argument.
+/// The caller of a request. Every handler behind the guard can take it as an argument.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
-    /// The way by which the request came.
+    /// The transport of the request.
     pub(super) peer: Peer,
-    /// The token; none over the socket.
+    /// The token; `None` over the socket.
     pub(super) bearer: Option<Bearer>,
-    /// As the audit log has it.
+    /// The actor for the audit log.
     pub(super) actor: Arc<Actor>,
-    /// What it may do.
+    /// The caller's rights.
     pub(super) rights: Rights,
-    /// To what its token is limited.
+    /// The scopes of its token.
     pub(super) scopes: Scopes,
-    /// The objects that say so; a change of one of them may change all of this.
+    /// The objects that the rights come from. A change of one of them may change all rights.
     pub(super) rests_on: Vec<Uid>,
-    /// The position that the change log was at before that was looked up.
+    /// The position of the change log before the rights were read.
     pub(super) as_of: i64,
-    /// Objects that the request's body declares by name; none until a handler has read it.
+    /// The objects that the request's body declares by name; unset until a handler has read it.
     pub(super) declared: Arc<OnceLock<HashSet<Named>>>,
 }
 
 impl Caller {
-    /// Says what the request's body declares.
+    /// Sets the objects that the request's body declares.
     pub(super) fn declare(&self, objects: impl Iterator<Item = Named>) {
         let _ = self.declared.set(objects.collect());
     }
 
-    /// Says if the request's body declares this object.
+    /// True if the request's body declares this object.
     pub(super) fn declares(&self, named: &Named) -> bool {
         self.declared.get().is_some_and(|declared| declared.contains(named))
     }
 
-    /// The user behind the caller, with all its sessions and tokens; of a token without a user, and of the socket, the caller itself.
+    /// The user behind the caller, for all sessions and tokens of the user. For a token without a user and for the socket, the caller
+    /// itself.
     pub(super) fn holder(&self) -> String {
         match self.bearer.as_ref().and_then(|bearer| bearer.user.as_ref()) {
             Some(user) => format!("user {user}"),
@@ -54,23 +55,23 @@ impl Caller {
         }
     }
 
-    /// The store, acting for the caller: for every write that it asks for.
+    /// The store with the caller as actor, for every write of the request.
     pub(super) fn store(&self, app: &App) -> Store {
         app.store().acting(self.actor.clone())
     }
 
-    /// The same, for what the caller asks for with force: the audit log says so.
+    /// The same for a request with force, which the audit log shows.
     pub(super) fn insisting(&self, app: &App) -> Store {
         let request = format!("{}?force=true", self.actor.request);
         app.store().acting(Arc::new(Actor { request, ..(*self.actor).clone() }))
     }
 
-    /// What stands for an object that the caller does not see: the same as for one that is not there.
+    /// The refusal for an object that the caller may not see: the same as for a missing one.
     pub(super) fn unseen(kind: &Kind, key: Key<'_>) -> Refusal {
         StoreError::NotFound { kind: kind.name.to_owned(), name: key.to_string() }.into()
     }
 
-    /// Whether the caller still sees an object: it may have gone to another pool during a wait.
+    /// Checks that the caller still sees an object, which may have changed its pool during a wait.
     pub(super) async fn sees(&self, app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
         if !POOLED.contains(&kind.name) || self.rights.unlimited().is_some() {
             return Ok(());
@@ -81,12 +82,12 @@ impl Caller {
         }
     }
 
-    /// What stands against the caller's writes, asked in their transactions.
+    /// The guards of the caller's writes, called in their transactions.
     pub(super) fn guards(&self, dry_run: bool) -> Guards<'_> {
         Guards { rights: &self.rights, dry_run }
     }
 
-    /// The blobs, acting for the caller.
+    /// The blobs with the caller as actor.
     pub(super) fn blobs(&self, app: &App) -> Blobs {
         app.blobs().acting(self.actor.clone())
     }

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Authenticates and authorises requests.
 
 use super::caller::Caller;
 use super::endpoints::Endpoint;
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing::Instrument;
 
-/// Where a request came from.
+/// The transport and the address of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
-    /// Over plain HTTP.
+    /// Plain HTTP.
     Tcp(SocketAddr),
-    /// Over TLS.
+    /// HTTP over TLS.
     Tls(SocketAddr),
-    /// On this host.
+    /// The unix socket on this host.
     Unix {
-        /// `None` when the kernel does not tell.
+        /// The client's user id; `None` if the kernel does not tell.
         uid: Option<u32>,
     },
 }
@@ -48,15 +48,15 @@ pub(super) struct Guard {
     pub(super) endpoint: &'static Endpoint,
 }
 
-/// Which trace a request belongs to.
+/// The trace of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traced {
     pub(super) context: Context,
-    /// Of who sent it.
+    /// The span of the client.
     pub(super) parent: Option<Context>,
 }
 
-/// Around every request: name it and its trace; no plain HTTP from other hosts; count the answer.
+/// Around every request: gives it an id and a trace, refuses plain HTTP from other hosts, and counts the answer.
 pub(super) async fn arrive(
     State(app): State<App>,
     peer: ConnectInfo<Peer>,
@@ -75,14 +75,14 @@ pub(super) async fn arrive(
         method = %request.method(),
         path = request.uri().path()
     );
-    // Nobody would see the trace of who neither sent one nor has a collector.
+    // Without a client's span and without a collector, nobody would see the trace.
     let carried = (parent.is_some() || app.telemetry().is_on()).then(|| context.to_string());
     let answer = basalt_db::trace::within(carried, Box::pin(answer(app, peer, request, next)));
     let mut response = REQUEST.scope(id.clone(), answer).instrument(span).await;
     if let Ok(id) = header::HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", id);
     }
-    // A browser shows what was uploaded or declared as what it is said to be, and as nothing else.
+    // Browsers must use the declared content type, and must not guess another one for uploaded data.
     response
         .headers_mut()
         .insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
@@ -118,7 +118,7 @@ async fn answer(app: App, peer: ConnectInfo<Peer>, request: Request, next: Next)
             let detail = "the request is larger than the region takes: 72 KiB for a login, 64 MiB for an apply, 2 MiB otherwise";
             Refusal::new(ProblemCode::TooLarge, detail).into_response()
         }
-        // What stands in the path is no text, or the body broke off.
+        // The path is not UTF-8, or the body broke off.
         StatusCode::BAD_REQUEST if !is_problem(&response) => {
             let detail = "the path or the body is not UTF-8, or the body is not whole";
             Refusal::new(ProblemCode::Invalid, detail).into_response()
@@ -131,7 +131,7 @@ fn is_problem(response: &Response) -> bool {
     response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == basalt_api::problem::PROBLEM_JSON)
 }
 
-/// Before a handler: who the caller is, and whether its rights are enough for the endpoint and the object.
+/// Before a handler: authenticates the caller, and checks that its rights are enough for the endpoint and the object.
 pub(super) async fn authorise(
     State(Guard { app, endpoint }): State<Guard>,
     peer: ConnectInfo<Peer>,
@@ -162,7 +162,7 @@ pub(super) async fn authorise(
             Err(refusal) => refusal.into_response(),
         };
     }
-    // A stranger's body is read by a login alone.
+    // Only a login may send a body without credentials, so logins are limited per client.
     let login = match endpoint.method {
         "POST" => Some(app.0.logins.tries.begin(peer.0)),
         _ => None,
@@ -174,14 +174,14 @@ pub(super) async fn authorise(
     next.run(request).await
 }
 
-/// The kind that a request is about, where its path says so.
+/// The kind of the request, if its path names one.
 fn of(endpoint: &Endpoint, path: &RawPathParams) -> Option<&'static Kind> {
     let plural = path.iter().find(|(key, _)| *key == "plural").map(|(_, value)| value);
     let plural = plural.or_else(|| endpoint.kind())?;
     basalt_api::KINDS.iter().copied().find(|kind| kind.plural == plural)
 }
 
-/// Whether the caller may make this request, as far as the endpoint and the object that its path names say.
+/// Checks that the caller may make this request, from the endpoint and the object in its path.
 async fn admit(
     app: &App,
     caller: &Caller,
@@ -216,7 +216,7 @@ async fn admit(
             };
             let key = body::key(kind, name)?;
             match app.store().pool_of(kind.name, key).await? {
-                // The handler looks at what is to be created.
+                // The handler checks an object that is to be created.
                 None => (needed, rights.highest()),
                 Some(pool) => match rights.over(pool.as_deref()) {
                     None => return Err(Caller::unseen(kind, key)),
@@ -224,7 +224,7 @@ async fn admit(
                 },
             }
         }
-        // A trial of settings tells of machines of all pools.
+        // A dry run of Settings shows machines of all pools.
         Some(kind) if kind.name == SETTINGS && !reads => (needed, rights.unlimited()),
         _ if needed == Role::Viewer || endpoint.judged => (needed, rights.highest()),
         _ => (needed, rights.unlimited()),
@@ -232,7 +232,7 @@ async fn admit(
     enough(endpoint, path, needed, has)
 }
 
-/// Method and path of a request, as it was made.
+/// The method and the path of a request, as it was made.
 fn asked(endpoint: &Endpoint, path: &RawPathParams) -> String {
     let parts = path.iter();
     let path =
@@ -250,17 +250,17 @@ fn enough(endpoint: &Endpoint, path: &RawPathParams, needed: Role, has: Option<R
     Err(Refusal::new(ProblemCode::Forbidden, detail))
 }
 
-/// How a request says who asks.
+/// The credential of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Credential<'a> {
-    /// By the header Authorization.
+    /// In the header Authorization.
     Bearer(&'a str),
-    /// By the cookie that a login gave a browser.
+    /// In the cookie from a login of a browser.
     Cookie(&'a str),
 }
 
 impl<'a> Credential<'a> {
-    /// The credential of a request. A header that cannot be read is not made up for by a cookie.
+    /// The credential of a request. If the header cannot be read, the cookie is not used in its place.
     pub(super) fn of(peer: Peer, headers: &'a HeaderMap) -> Option<Self> {
         match headers.contains_key(header::AUTHORIZATION) {
             true => bearer(headers).map(Self::Bearer),
@@ -334,7 +334,7 @@ fn granted(grants: Vec<RoleGrant>) -> Rights {
     Rights::new(grants.into_iter().filter_map(grant).collect())
 }
 
-/// Whether the caller has the same rights still.
+/// True if the caller still has the same rights.
 pub(super) async fn is_unchanged(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<bool, Refusal> {
     let Some(credential) = Credential::of(caller.peer, headers) else { return Ok(true) };
     let holder = app.store().holder_now(credential.token()).await?;

@@ -1,5 +1,5 @@
-//! What stands against a write or a removal that is valid by itself: a protection that somebody set, or a system that would
-//! be installed again without anybody having asked for it.
+//! Reasons to refuse a write or a removal that is valid by itself: a protection that a person has set, or a reinstallation that nobody
+//! has requested.
 
 use super::announce::{self, Chosen};
 use super::rights::{POOLED, Rights, changes};
@@ -8,33 +8,33 @@ use basalt_api::{Effect, FieldCode, FieldError, HIDDEN, Kind};
 use basalt_db::{Judge, Object, Put, Written};
 use serde_json::Value;
 
-/// Fields that keep an object from being deleted while they are true.
+/// Fields that protect an object from deletion while they are true.
 const PROTECTIONS: &[(&str, &str)] = &[("Deployment", "deletion_protection"), ("Machine", "locked")];
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// The protection that an object has against being deleted.
+/// The object's protection from deletion.
 fn protection(object: &Object) -> Option<String> {
     let (_, field) = PROTECTIONS.iter().find(|(protected, _)| *protected == object.kind)?;
-    // What is on its way out already is not stopped any more.
+    // A deletion that has begun is not stopped any more.
     let holds = parsed(object.spec.get()).get(*field) == Some(&Value::Bool(true))
         && object.deletion_requested_at.is_none();
     holds.then(|| format!("{} {:?} has {field} = true", object.kind, object.name))
 }
 
-/// What stands against a write, judged inside its transaction.
+/// The guards of a write, called inside its transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guards<'a> {
-    /// Of who asks.
+    /// The rights of the caller.
     pub(super) rights: &'a Rights,
-    /// It is only tried out.
+    /// True in a dry run.
     pub(super) dry_run: bool,
 }
 
 impl Guards<'_> {
-    /// What stands against writing an object that is of no pool, or whose pool is not known yet.
+    /// The error for an object that is in no pool, or whose pool is not known yet.
     fn of_kind(&self, kind: &str) -> Option<FieldError> {
         let hint = format!("it needs the role {} for everywhere", changes(kind, self.dry_run).as_str());
         let message = format!("this token may not write a {kind}");
@@ -42,7 +42,7 @@ impl Guards<'_> {
             .then(|| FieldError::new("", FieldCode::Forbidden, message, hint))
     }
 
-    /// The same for a whole document, where its pool does not matter.
+    /// The error for a whole document whose pool does not matter.
     pub(super) fn kind(&self, kind: &Kind) -> Option<FieldError> {
         if POOLED.contains(&kind.name) { None } else { self.of_kind(kind.name) }
     }
@@ -112,25 +112,25 @@ impl Judge for Guards<'_> {
     }
 }
 
-/// Managers of objects that nobody declared: racks and discoveries, and users of an issuer of OpenID Connect. A change of such
+/// Managers of objects that no client declared: racks and discoveries, and users of an OpenID issuer. A change of such
 /// an object takes nothing from another client.
 const NOBODYS: [&str; 2] = ["region", "openid"];
 
-/// The manager of an object, if another client is.
+/// The manager of an object, if that is another client.
 fn other_manager<'a>(object: &'a Object, manager: Option<&str>) -> Option<&'a str> {
     object.manager.as_deref().filter(|other| !NOBODYS.contains(other) && manager != Some(*other))
 }
 
-/// The same for an apply, a patch, a deletion and a rename, which touch nothing of another manager unless they are told to. An apply may be
-/// held to a plan.
+/// The guards of an apply, a patch, a deletion and a rename. They change no object of another manager, unless `adopt` is set. An apply
+/// may have to match a plan.
 pub(super) struct OwnerGuards<'a> {
-    /// Manager of the request.
+    /// The manager of the request.
     pub(super) manager: Option<&'a str>,
-    /// Takes over what others declared.
+    /// True to take over objects of other managers.
     pub(super) adopt: bool,
-    /// The digest of what was approved, but for the machines that selectors choose.
+    /// The digest of the approved plan, without the machines that selectors choose.
     pub(super) expected: Option<Sha256>,
-    /// What stands against a write of any sort.
+    /// The guards of every write.
     pub(super) guards: Guards<'a>,
 }
 
@@ -181,7 +181,7 @@ impl Judge for OwnerGuards<'_> {
     }
 }
 
-/// The changes for which an installed system would have to be installed again, where nobody asked for that.
+/// The changes that would need a reinstallation of an installed system that nobody has requested.
 fn reinstallation(kind: &Kind, before: &Object, wanted: &Value) -> Vec<FieldError> {
     let status = parsed(before.status.get());
     let installed = status.pointer("/timings/installed_at").is_some_and(|at| !at.is_null());
@@ -209,7 +209,7 @@ fn reinstallation(kind: &Kind, before: &Object, wanted: &Value) -> Vec<FieldErro
     refused.collect()
 }
 
-/// Whether a message has room for a value, and may have it.
+/// True if the value is short enough for a message, and not hidden.
 fn is_short(value: &Value) -> bool {
     const LONGEST: usize = 80;
     !value.is_object() && !value.is_array() && value != HIDDEN && value.to_string().len() <= LONGEST

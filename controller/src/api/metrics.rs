@@ -1,4 +1,4 @@
-//! What is counted, and the text that Prometheus scrapes (exposition format 0.0.4).
+//! Counters, and the text that Prometheus scrapes (exposition format 0.0.4).
 
 use super::App;
 use super::caught::caught;
@@ -22,27 +22,27 @@ use std::time::{Duration, Instant, SystemTime};
 /// Upper bounds of the durations' buckets, in seconds.
 const BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0];
 
-/// What is counted of requests.
+/// The counters of requests.
 #[derive(Debug)]
 pub(super) struct Metrics {
     /// Answers by first digit of their status, from 1 to 5.
     pub(super) answers: [AtomicU64; 5],
-    /// Requests under way.
+    /// Requests in progress.
     pub(super) under_way: AtomicU64,
-    /// By the place of the endpoint in [`ENDPOINTS`].
+    /// In the order of [`ENDPOINTS`].
     endpoints: Vec<Measured>,
-    /// Refusals, by the place of their code in [`ProblemCode::ALL`].
+    /// Refusals, in the order of [`ProblemCode::ALL`].
     problems: Vec<AtomicU64>,
 }
 
-/// What is counted of one endpoint.
+/// The counters of one endpoint.
 #[derive(Debug, Default)]
 struct Measured {
-    /// By first digit of the status, from 1 to 5.
+    /// Answers by first digit of the status, from 1 to 5.
     classes: [AtomicU64; 5],
-    /// By [`BUCKETS`]; the last one has no bound.
+    /// In the order of [`BUCKETS`]; the last one has no bound.
     buckets: [AtomicU64; BUCKETS.len() + 1],
-    /// Microseconds, all together.
+    /// The sum of all durations, in microseconds.
     micros: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Around an endpoint: counts its answers, and how long they take. Of a watch, how long it takes to begin.
+/// Around an endpoint: counts its answers and their durations. For a watch, the duration ends when the watch begins.
 pub(super) async fn measure(
     State((app, place)): State<(App, usize)>,
     request: Request,
@@ -94,7 +94,7 @@ pub(super) async fn measure(
     response
 }
 
-/// The span of a request, where a collector wants it.
+/// Records the span of a request, if a collector wants it.
 fn record(
     app: &App,
     endpoint: &Endpoint,
@@ -212,7 +212,7 @@ fn watches(app: &App, text: &mut Exposition) {
     }
 }
 
-/// What this process has counted of the racks' port.
+/// The families of this process's racks' port.
 fn racks(counts: &rack_meters::Counts, text: &mut Exposition) {
     let bounds = &rack_meters::BOUNDS;
     text.family("basalt_rack_rpcs_total", "counter", "Calls of racks, by RPC and status code.");
@@ -387,7 +387,7 @@ fn phases(phases: &[PhaseGauge], text: &mut Exposition) {
     }
 }
 
-/// What this process's driver has counted.
+/// The families of this process's driver.
 fn driver(counts: &Counts, text: &mut Exposition) {
     let name = "basalt_step_duration_seconds";
     text.family(name, "histogram", "From a step's record to its end.");

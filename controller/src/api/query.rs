@@ -1,4 +1,4 @@
-//! What stands behind the question mark. Unknown parameters are errors: a misspelt `dry_run` must not write.
+//! Parameters in the query. Unknown ones are errors: a misspelt `dry_run` must not write.
 
 use super::problem::{Answer, Refusal};
 use axum::extract::{FromRequestParts, Query};
@@ -12,13 +12,13 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A wait without `timeout` lasts this long.
+/// The default of `timeout` for a wait.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// No wait lasts longer: clients ask again.
+/// The longest wait. Clients then ask again.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Of what takes none.
+/// The query of endpoints without parameters.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParameters {}
@@ -35,16 +35,16 @@ impl<S: Send + Sync> FromRequestParts<S> for NoParameters {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LoginParameters {
-    /// The token goes out as a cookie, and not in the body.
+    /// True to send the token as a cookie, and not in the body.
     #[serde(default)]
     pub(super) cookie: bool,
 }
 
-/// Of writes.
+/// Parameters of writes.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Flags {
-    /// Store nothing, say what would be.
+    /// True to store nothing, and only answer with the result.
     #[serde(default)]
     pub(super) dry_run: bool,
 }
@@ -53,10 +53,10 @@ pub(super) struct Flags {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PatchParameters {
-    /// Store nothing, say what would be.
+    /// True to store nothing, and only answer with the result.
     #[serde(default)]
     pub(super) dry_run: bool,
-    /// Take over what another manager declared.
+    /// True to take over an object of another manager.
     #[serde(default)]
     pub(super) adopt: bool,
 }
@@ -65,38 +65,38 @@ pub(super) struct PatchParameters {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RenameParameters {
-    /// Store nothing, say what would be.
+    /// True to store nothing, and only answer with the result.
     #[serde(default)]
     pub(super) dry_run: bool,
-    /// Also what another manager declared.
+    /// True to rename an object of another manager too.
     #[serde(default)]
     pub(super) adopt: bool,
 }
 
-/// Of deletions.
+/// Parameters of deletions.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteParameters {
-    /// Delete nothing, say what would be.
+    /// True to delete nothing, and only answer with the result.
     #[serde(default)]
     pub(super) dry_run: bool,
-    /// Let go at once of what would be released first.
+    /// True to release a machine at once, without the usual steps.
     #[serde(default)]
     pub(super) force: bool,
-    /// Only if nobody refers to it.
+    /// True to delete only an object that no other object refers to.
     #[serde(default)]
     pub(super) if_unused: bool,
-    /// Also what another manager declared.
+    /// True to delete an object of another manager too.
     #[serde(default)]
     pub(super) adopt: bool,
 }
 
-/// Whether a write of any sort is only tried. What is not understood is not; the handler refuses it.
+/// True if a write of any kind is a dry run. A query that cannot be read counts as false; the handler refuses it.
 pub(super) fn is_dry_run(uri: &Uri) -> bool {
     Query::<DeleteParameters>::try_from_uri(uri).is_ok_and(|query| query.dry_run)
 }
 
-/// Of lists.
+/// Parameters of lists.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParameters {
@@ -108,7 +108,7 @@ pub(super) struct ListParameters {
     pub(super) q: Option<String>,
     #[serde(rename = "where")]
     filter: Option<String>,
-    /// With the layers of each object.
+    /// True to include the layers of each object.
     #[serde(default)]
     pub(super) layers: bool,
 }
@@ -131,7 +131,7 @@ pub(super) fn filter(kind: &'static Kind, text: &str) -> Answer<Filter> {
     })
 }
 
-/// `rack=a,env=lab`.
+/// Reads labels like `rack=a,env=lab`.
 pub(super) fn labels(text: Option<&str>) -> Answer<BTreeMap<String, String>> {
     let pairs = text.unwrap_or_default().split(',').filter(|p| !p.is_empty());
     let labels = pairs
@@ -148,10 +148,10 @@ pub(super) fn labels(text: Option<&str>) -> Answer<BTreeMap<String, String>> {
     if wrong.is_empty() { Ok(labels) } else { Err(Refusal::invalid(wrong)) }
 }
 
-/// Members that a list can be asked for: each is copied from each object.
+/// The largest number of members in `fields`: each is copied from each object.
 const MAX_FIELDS: usize = 64;
 
-/// Checks `metadata.name,status.conditions`: each member is one that objects of a kind can have. One kind that has it is enough.
+/// Checks a list like `metadata.name,status.conditions`: objects of at least one of the kinds can have each member.
 pub(super) fn fields(kinds: &[&Kind], text: &str) -> Answer<()> {
     let named = text.split(',').count();
     if named > MAX_FIELDS {
@@ -179,7 +179,7 @@ pub(super) fn fields(kinds: &[&Kind], text: &str) -> Answer<()> {
     Ok(())
 }
 
-/// Of a watch.
+/// Parameters of a watch.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WatchParameters {
@@ -189,13 +189,13 @@ pub(super) struct WatchParameters {
     pub(super) fields: Option<String>,
 }
 
-/// Of reads.
+/// Parameters of reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadParameters {
     /// A condition's type, or `Deleted`.
     pub(super) wait: Option<String>,
-    /// The generation that the status has to speak of; the present one by default.
+    /// The generation that the status must describe; by default the present one.
     pub(super) generation: Option<u64>,
     timeout: Option<basalt_api::values::Duration>,
 }
@@ -211,10 +211,10 @@ impl ReadParameters {
     }
 }
 
-/// Objects or entries of a page, unless the client says otherwise.
+/// The default number of objects or entries per page.
 const PAGE: i64 = 100;
 
-/// How many objects or entries a page has at most.
+/// The number of objects or entries per page, within its limits.
 pub(super) fn limit(asked: Option<i64>) -> Answer<i64> {
     let limit = asked.unwrap_or(PAGE);
     if (1..=1000).contains(&limit) {
@@ -223,7 +223,7 @@ pub(super) fn limit(asked: Option<i64>) -> Answer<i64> {
     Err(Refusal::field("/limit", FieldCode::Range, format!("limit is {limit}"), "1 to 1000"))
 }
 
-/// Parameters that are no texts, and their form.
+/// The parameters that are not texts, with their forms.
 const FORMS: &[(&str, &str)] = &[
     ("limit", "a whole number, 1 to 1000"),
     ("generation", "a whole number"),
@@ -242,7 +242,7 @@ const FORMS: &[(&str, &str)] = &[
 
 const TRUTH: &str = "true or false";
 
-/// Reads the query. A NUL is in no text that is stored.
+/// Reads the query. A NUL is refused, because no stored text contains one.
 pub(super) fn parameters<T: DeserializeOwned>(uri: &Uri) -> Answer<T> {
     if uri.query().is_some_and(|query| query.contains("%00")) {
         let message = "the query contains %00, a NUL, which no text has";
@@ -251,9 +251,9 @@ pub(super) fn parameters<T: DeserializeOwned>(uri: &Uri) -> Answer<T> {
     Query::<T>::try_from_uri(uri).map(|q| q.0).map_err(|error| misread(uri, &error.to_string()))
 }
 
-/// The refusal of a query: it names the parameter of the wrong form, or the unknown one.
+/// The refusal of a query, with the name of the malformed or unknown parameter.
 fn misread(uri: &Uri, error: &str) -> Refusal {
-    // The error names the parameter before its reason.
+    // The error has the parameter's name before its reason.
     let is_named = |(name, _): &&(&str, &str)| {
         error.contains(&format!(": {name}: ")) && !error.contains(": unknown field ")
     };

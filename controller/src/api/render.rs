@@ -1,4 +1,4 @@
-//! Objects as they go out. The spec is the very text that was declared.
+//! Renders objects for answers. The spec is the exact text that was declared.
 
 use super::problem::{Answer, Refusal};
 use super::waiting::WaitsFor;
@@ -24,7 +24,7 @@ pub(super) struct Rendered {
     status: Status,
 }
 
-/// What an object's status says, member by member. What goes out as it is stored is not read.
+/// The members of an object's status. Members that do not change stay as stored texts.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Status(BTreeMap<String, Box<RawValue>>);
@@ -46,7 +46,7 @@ fn internal(what: &str, error: &serde_json::Error) -> Refusal {
     Refusal::new(ProblemCode::Internal, format!("{what}: {error}"))
 }
 
-/// [`basalt_api::Metadata`], whose names may be older than today's rules for names.
+/// [`basalt_api::Metadata`], whose names may be older than the present rules for names.
 #[derive(Debug, Serialize)]
 struct Metadata {
     name: String,
@@ -62,14 +62,14 @@ struct Metadata {
     deletion_requested_at: Option<Timestamp>,
 }
 
-/// The object, and while it is being deleted, for whom it waits.
+/// Renders an object. While it is being deleted, its conditions name the objects that it waits for.
 pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
     let mut status = Status::of(&object)?;
     status.say("observed_generation", &object.observed_generation)?;
     if let Some(effective) = effective(&object) {
         status.say("effective", &effective)?;
     }
-    // Of what machinery sees off, its own conditions speak once nobody refers to it any more.
+    // The driver's own conditions of a deletion are shown once no object refers to the deleted one any more.
     if let Some(since) = object.deletion_requested_at
         && (!waits_for.is_nobody() || !PLANNED.contains(&object.kind.as_str()))
     {
@@ -101,15 +101,15 @@ pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
     })
 }
 
-/// What its spec means where it says nothing. Computed at read: it follows from the spec and this version's descriptions.
-/// What cannot be read means nothing.
+/// The spec with its defaults filled in. It is computed at each read, from the spec and this version's descriptions. `None` if the
+/// spec cannot be read.
 fn effective(object: &Object) -> Option<Map<String, Value>> {
     let kind = Kind::find(&object.kind)?;
     let effective = basalt_api::effective(kind, &mut serde_json::Deserializer::from_str(object.spec.get()));
     effective.ok()
 }
 
-/// What the conditions of a new object say.
+/// The first status of a new object, with its conditions.
 pub(crate) fn first_status(kind: &str, now: Timestamp) -> Value {
     let condition = |kind: &str, status, reason: &str, message: &str| Condition {
         kind: kind.to_owned(),
@@ -133,8 +133,8 @@ pub(crate) fn first_status(kind: &str, now: Timestamp) -> Value {
     ]})
 }
 
-/// Whatever Ready says, it names what the spec declares and nothing acts on yet. Computed at read: what is stored would say so still when
-/// a later version acts on it.
+/// Adds the declared fields without effect yet to the condition Ready. It is computed at each read: a stored message would be wrong once
+/// a later version implements the field.
 fn tell_dormant(kind: &str, spec: &str, status: &mut Status) -> Answer<()> {
     let Some(kind) = Kind::find(kind).filter(|kind| basalt_api::may_be_dormant(kind, spec)) else {
         return Ok(());
@@ -209,14 +209,14 @@ impl Rendered {
         self.metadata.uid
     }
 
-    /// With the use that is made of a token.
+    /// Adds the time of issue and of the last use of a token.
     pub(super) fn issued(mut self, issued: &Issued) -> Answer<Self> {
         self.status.say("issued_at", &issued.at)?;
         self.status.say("last_used", &issued.last_used)?;
         Ok(self)
     }
 
-    /// With its layers, of those of all objects of a list.
+    /// Adds the object's layers, taken from the layers of a list's objects.
     pub(super) fn layered(mut self, layers: &mut BTreeMap<Uid, BTreeMap<String, Layer>>) -> Self {
         self.metadata.layers = Some(layers.remove(&self.metadata.uid).unwrap_or_default());
         self
@@ -237,7 +237,7 @@ impl Rendered {
         response
     }
 
-    /// Only these members, like `metadata.name,status.conditions`; those that it does not have are left out.
+    /// Only these members, like `metadata.name,status.conditions`. Members that do not exist are left out.
     pub(super) fn only(&self, fields: &str) -> Answer<Value> {
         let whole = serde_json::to_value(self).map_err(|error| {
             Refusal::new(ProblemCode::Internal, format!("the object is no JSON: {error}"))
@@ -246,7 +246,7 @@ impl Rendered {
     }
 }
 
-/// The same of an object that is JSON already.
+/// The same for an object that is already JSON.
 pub(super) fn sparse(whole: &Value, fields: &str) -> Value {
     let mut sparse = Value::Object(Map::new());
     for path in fields.split(',').filter(|p| !p.is_empty()) {
@@ -255,7 +255,7 @@ pub(super) fn sparse(whole: &Value, fields: &str) -> Value {
     sparse
 }
 
-/// Copies one member, making the objects around it.
+/// Copies one member, and creates the objects around it.
 fn copy(from: &Value, to: &mut Value, path: &str) {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let (Some(value), Value::Object(map)) = (from.get(first), to) else { return };

@@ -159,13 +159,13 @@ impl Scopes {
         &self.0
     }
 
-    /// These; an empty list is no limit.
+    /// The scopes of a token; an empty list does not limit it.
     #[must_use]
     pub fn new(scopes: Vec<String>) -> Self {
         Self(scopes)
     }
 
-    /// Whether requests to paths under `word` are within them.
+    /// True if the scopes allow requests to paths under `word`.
     #[must_use]
     pub fn allow(&self, word: &str, writes: bool) -> bool {
         let allows = |scope: &String| {

@@ -1,4 +1,4 @@
-//! Addresses of deployments' interfaces: which the region is to give, which of them are there, and which nobody needs any more.
+//! Addresses of deployments' interfaces: gives the declared ones, and releases those that are no longer needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,32 +16,32 @@ use super::estate::{self, Net};
 use super::load::{Estate, Loaded};
 use super::ntp;
 
-/// What a deployment's interfaces are to have, and what it has.
+/// The declared subnets and the present addresses of a deployment.
 #[derive(Debug, Default)]
 pub struct Addressing {
-    /// The subnets that the network names, by where it does.
+    /// The subnets that the network names, by the pointers of their names.
     pub subnets: BTreeMap<String, Uid>,
-    /// Every address that is the deployment's.
+    /// All addresses of the deployment.
     pub owned: Vec<Address>,
 }
 
-/// An address that the region is to give.
+/// An address that the region must give.
 struct Wanted<'a> {
     link: Link<'a>,
     one: LinkAddress<'a>,
-    /// The subnet that it names.
+    /// The declared subnet.
     subnet: Option<SubnetId>,
 }
 
 impl Wanted<'_> {
-    /// Whether this is the address.
+    /// True if this address satisfies the declaration.
     fn is(&self, address: &Address) -> bool {
         address.purpose == self.one.purpose
             && self.subnet.is_none_or(|subnet| subnet == address.subnet)
             && self.one.address.is_none_or(|declared| declared == address.address)
     }
 
-    /// The subnet that it would be of.
+    /// The subnet of the address.
     fn net<'n>(&self, nets: &'n [Net]) -> Option<&'n Net> {
         nets.iter().find(|net| match (self.subnet, self.one.address) {
             (Some(uid), _) => net.uid == uid,
@@ -51,7 +51,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The subnets that a network names, by where it does; of one that is kept apart from any spec, whose references are not.
+/// The subnets that a network names, by the pointers of their names. For a network outside of a spec, whose references are not stored.
 pub(super) fn by_name(network: Option<&NetworkConfig>, nets: &[Net]) -> BTreeMap<String, Uid> {
     let each = network.into_iter().flat_map(NetworkConfig::links);
     let each = each.flat_map(|link| link.addresses().map(move |one| (link, one)));
@@ -63,7 +63,7 @@ pub(super) fn by_name(network: Option<&NetworkConfig>, nets: &[Net]) -> BTreeMap
 }
 
 impl Addressing {
-    /// In the order of the interfaces, and of each the first address first.
+    /// The declared addresses in the order of interfaces; of each interface the first address comes first.
     fn wanted<'a>(&'a self, network: &'a NetworkConfig) -> impl Iterator<Item = Wanted<'a>> {
         let each = network.links().flat_map(|link| link.addresses().map(move |one| (link, one)));
         each.filter(|(_, one)| one.addressing.is_given()).map(|(link, one)| {
@@ -76,7 +76,7 @@ impl Addressing {
         self.owned.iter().find(|address| wanted.is(address))
     }
 
-    /// What interfaces are to have and have, by purpose.
+    /// The addresses that interfaces need and have, by purpose.
     #[must_use]
     pub fn assigned(&self, network: Option<&NetworkConfig>, estate: &Estate) -> BTreeMap<String, Assigned> {
         let (nets, racks) = (&estate.nets, &estate.racks);
@@ -97,10 +97,10 @@ impl Addressing {
         assigned.collect()
     }
 
-    /// Reasons for which interfaces have no address yet, by purpose. An interface that gets its address at once has no reason.
+    /// The reasons why interfaces have no address yet, by purpose. An interface that gets its address at once has no reason.
     ///
     /// # Errors
-    /// The database failed.
+    /// Fails if the database cannot be read.
     pub async fn refusals(
         &self,
         store: &Store,
@@ -146,7 +146,7 @@ async fn refusal(
     store.address_refusal(&wish).await
 }
 
-/// Every MAC that is known of a machine.
+/// All known MACs of a machine.
 pub(super) fn macs(spec: &MachineSpec, facts: &Facts) -> Vec<String> {
     let booting = spec.boot_macs.iter().map(ToString::to_string);
     let inventory = facts.inventory.iter().flat_map(|seen| &seen.inventory.nics);
@@ -154,8 +154,8 @@ pub(super) fn macs(spec: &MachineSpec, facts: &Facts) -> Vec<String> {
     booting.chain(found).collect()
 }
 
-/// Gives the deployment's interfaces the addresses that it declares, or free ones. Says whether one was given; one that
-/// cannot be given is the planner's to wait for.
+/// Gives the deployment's interfaces the declared addresses, or free ones. Returns true if one was given. The planner waits for
+/// those that cannot be given.
 pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<bool, StoreError> {
     let Some(claim) = loaded.input.claim.as_ref().filter(|claim| claim.deletion_requested_at.is_none())
     else {
@@ -168,14 +168,14 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
     for wanted in loaded.addressing.wanted(network) {
         let has = loaded.addressing.has(&wanted);
         let net = wanted.net(&estate.nets).map(|net| (net.uid, net.subnet.cidr));
-        // DHCP gives a client one address of a subnet: the interface's MAC stands for its first one there.
+        // DHCP gives a client one address per subnet, so the interface's MAC is stored with its first address there.
         let is_first = match has.map(|address| address.subnet).or(net.map(|(uid, _)| uid)) {
             Some(subnet) => by_mac.insert((wanted.link.name, subnet)),
             None => false,
         };
         let Some((subnet, cidr)) = net else { continue };
         let mac = wanted.link.mac.filter(|_| is_first).map(|mac| mac.to_string());
-        // A static address was the deployment's before it had a machine, without what DHCP says of it.
+        // A static address may be from before the deployment had a machine; then it has no MAC and no host name for DHCP.
         let names_client = mac.is_some() || hostname.is_some();
         let is_bare = |it: &Address| !it.borrowed && it.mac.is_none() && it.hostname.is_none();
         if has.is_some_and(|it| !(names_client && is_bare(it))) {
@@ -202,8 +202,8 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
     Ok(given)
 }
 
-/// Gives back what the deployment has and does not declare any more, once the system that is installed is the declared one:
-/// until then it may be in use.
+/// Releases the addresses that the deployment no longer declares, once the declared system is installed. Until then they may be
+/// in use.
 pub(super) async fn give_back(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<(), StoreError> {
     let Some(claim) = loaded.input.claim.as_ref().filter(|_| planned.report.axes.sync == Sync::InSync) else {
         return Ok(());

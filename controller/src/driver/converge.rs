@@ -1,7 +1,7 @@
-//! The driver: claims what is due, handles it, and finishes only what it saw.
+//! The driver's loop: claims objects that are due, handles them, and finishes only the wake-ups that it saw.
 //!
 //! Any number of region processes run this loop on one database. A handler that fails or panics is caught, counted and
-//! tried again later ([`poison`](super::poison)); it harms no other object.
+//! retried later ([`poison`](super::poison)); it affects no other object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,40 +24,40 @@ use super::{deployment, discovery, image, machine, rack, tag, wakes, zones};
 use crate::racks::sessions::Sessions;
 use crate::telemetry::Telemetry;
 
-/// Objects handled at once by one process.
+/// The number of objects that one process handles at once.
 const WORKERS: usize = 8;
-/// How long a lease lasts. Handling one takes milliseconds; nothing slow happens under a lease.
+/// The lease time. To handle an object takes milliseconds: no slow work is done under a lease.
 const LEASE: Duration = Duration::from_secs(10);
-/// How long the loop trusts that it is woken.
+/// The longest wait for a wake-up, in case one was lost.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
-/// Every object is looked at this often, whatever was missed.
+/// The interval at which every object is put into the queue, in case a wake-up was missed.
 const FULL_SCAN: Duration = Duration::from_secs(60);
 
-/// What handlers need. Cheap to clone.
+/// The parts that handlers use. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Driver {
-    /// The store.
+    /// The region's store.
     pub store: Store,
-    /// Streams of racks that are open to this process.
+    /// The racks' streams to this process.
     pub sessions: Sessions,
     /// The estate, which is the same for all machines.
     pub topology: Topology,
-    /// Deadlines.
+    /// The deadlines and pauses of the planner.
     pub policy: Policy,
     /// Gives machines to deployments.
     pub allocator: Arc<Allocator>,
-    /// Where tests kill it.
+    /// The places where tests kill the process.
     pub kill: KillPoints,
     /// This process, as the owner of leases.
     pub owner: Uid,
-    /// What it counts.
+    /// The counters of this driver.
     pub meters: Meters,
-    /// Where spans go.
+    /// The sender of spans.
     pub telemetry: Telemetry,
 }
 
 impl Driver {
-    /// Works until told to stop; what is begun then is finished first.
+    /// Works until it is told to stop, and finishes the work in progress.
     pub async fn run(self, follower: Follower, mut stopping: watch::Receiver<bool>) {
         let slots = Arc::new(Semaphore::new(WORKERS));
         let mut woken = self.store.woken();
@@ -85,7 +85,7 @@ impl Driver {
         let _ = tokio::time::timeout(LEASE, slots.acquire_many(all)).await;
     }
 
-    /// Claims as many objects as there are free workers; says whether there were any.
+    /// Claims as many objects as there are free workers. Returns true if there were any.
     async fn claim(&self, slots: &Arc<Semaphore>) -> bool {
         let Ok(first) = Arc::clone(slots).acquire_owned().await else { return false };
         let free = i64::try_from(slots.available_permits()).unwrap_or(0).saturating_add(1);
@@ -112,11 +112,11 @@ impl Driver {
         busy
     }
 
-    /// Claims one object that is due and works on it; says whether there was one. All of it is this one future: dropped
-    /// at any await, it is as if the process had died there.
+    /// Claims one object that is due and handles it. Returns false if there was none. All the work is in this one future: to drop it
+    /// at any await has the same effect as a death of the process there.
     ///
     /// # Errors
-    /// The database, when it was asked what is due.
+    /// Fails if the database cannot be asked for due objects.
     pub async fn turn(&self) -> Result<bool, StoreError> {
         let Some(lease) = self.store.claim(self.owner, 1, LEASE).await?.pop() else { return Ok(false) };
         self.handle(lease).await;
@@ -163,7 +163,7 @@ impl Driver {
         }
     }
 
-    /// Writes an object's status under its lease, and counts what that ends.
+    /// Writes an object's status under its lease, and counts the phase that it ends.
     pub(super) async fn write_status(
         &self,
         lease: &Lease,

@@ -1,4 +1,4 @@
-//! Decisions: what a step's beginning, or the choice of a machine, rested on is kept, and replayed by the same pure planner.
+//! Decisions about steps and machines: their inputs are stored, and the same pure planner can replay them.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use super::fold::fold;
 use super::load::{Loaded, records};
 use super::machine::to_json;
 
-/// Decisions of one page.
+/// The number of decisions per page.
 const PAGE: usize = 100;
-/// Decisions of one page that are decided again.
+/// The number of decisions per page with replays.
 const REPLAYED_PAGE: usize = 50;
-/// Differences that are listed.
+/// The largest number of differences in a replay.
 const DIFFERENCES: usize = 50;
 
-/// What a plan rests on that changes by the minute, and that no history keeps.
+/// Inputs of a plan that change by the minute and are stored nowhere else.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seen {
     boot_applied: Option<BootSeen>,
@@ -35,10 +35,10 @@ struct Seen {
     policy: Policy,
 }
 
-/// A decision as it is kept.
+/// A decision in the form in which it is stored.
 ///
 /// # Errors
-/// None that a sound program meets.
+/// Fails only if serialisation fails, which is a bug.
 pub(super) fn made(
     loaded: &Loaded,
     policy: &Policy,
@@ -69,7 +69,7 @@ pub(super) fn made(
     })
 }
 
-/// Whose decisions are an object's: a deployment's are those about the machine that it has, too.
+/// The objects whose decisions are listed. For a deployment, its machine is one of them.
 async fn subjects(store: &Store, (kind, uid): (&str, Uid)) -> Result<Vec<Uid>, StoreError> {
     let machine = match kind {
         "Deployment" => store.claimed_by(uid.into()).await?,
@@ -122,10 +122,10 @@ fn shown(stored: &basalt_db::Decision) -> Decision {
     }
 }
 
-/// Decides again, from what a decision rested on.
+/// Decides again, from the stored inputs of a decision.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be read.
 pub async fn replay(store: &Store, decision: &basalt_db::Decision) -> Result<Replay, StoreError> {
     if let Some(given) = Given::of(decision) {
         return choose_again(given, decision);
@@ -178,7 +178,7 @@ pub async fn replay(store: &Store, decision: &basalt_db::Decision) -> Result<Rep
     Ok(judged(why, &to_json(&replayed)?, is_same))
 }
 
-/// What a replay came to.
+/// The result of a replay.
 fn judged(why: &NewDecision, replayed: &Value, is_same: bool) -> Replay {
     let mut differences = Vec::new();
     compare("", &why.plan, replayed, &mut differences);
@@ -201,18 +201,18 @@ struct Given {
 }
 
 impl Given {
-    /// `None` of a decision that began a step.
+    /// `None` for a decision that began a step.
     fn of(decision: &basalt_db::Decision) -> Option<Self> {
         let is_allocation = decision.step_key.rsplit('/').nth(1) == Some(ALLOCATE);
         is_allocation.then(|| Self::deserialize(&decision.why.plan).ok())?
     }
 }
 
-/// Who waited in the ground, and got the machine.
+/// The deployment that got the machine, as it was in the ground.
 #[derive(Debug, Deserialize)]
 struct Waited {
     wish: DeploymentId,
-    /// What the machine was called there; absent where it was stored already.
+    /// The machine's id in the ground; absent if the machine was already stored.
     chosen: Option<MachineId>,
 }
 
@@ -238,7 +238,7 @@ fn choose_again(given: Given, decision: &basalt_db::Decision) -> Result<Replay, 
     Ok(judged(why, &to_json(&replayed)?, true))
 }
 
-/// Where two values differ.
+/// Lists the differences between two values.
 fn compare(at: &str, decided: &Value, replayed: &Value, out: &mut Vec<ReplayDifference>) {
     if decided == replayed || out.len() >= DIFFERENCES {
         return;

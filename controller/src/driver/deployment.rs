@@ -1,4 +1,4 @@
-//! A deployment's reconciliation: it claims a machine, and reports what its machine reports.
+//! The reconciliation of a deployment: it claims a machine, and reports its machine's report.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,21 +23,21 @@ use super::converge::Driver;
 use super::load::{Estate, Loaded, spec};
 use super::machine::{installed_disk, to_json};
 
-/// While no machine matches: whatever changes wakes it, and this heals what was missed.
+/// The interval while no machine matches. Changes wake it earlier; this is for lost wake-ups.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// A deployment with its machine.
 pub(super) struct Seen {
     pub(super) machine: Option<(Object, Loaded, Plan)>,
-    /// Which machine it would get, while it has none.
+    /// The decision about its machine, while it has none.
     pub(super) choice: Option<Choice>,
     pub(super) planned: DeploymentPlan,
 }
 
-/// Works on one deployment.
+/// Reconciles one deployment.
 ///
 /// # Errors
-/// The database, or the lease is over.
+/// Fails if the database fails, or if the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
     let now = driver.store.now().await?;
@@ -53,12 +53,12 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     let estate = driver.estate().await?;
     let seen = Box::pin(look((driver, &estate), &object, declared, now, choice)).await?;
     match seen.planned.action {
-        // It lost its machine just now; machines are given away in rounds.
+        // It has just lost its machine. Machines are given away in rounds, so it is reconciled again.
         DeploymentAction::Claim(_) => Ok(Then::Again(Duration::ZERO)),
         DeploymentAction::Delete => {
             driver.store.release_addresses(object.uid, &[]).await?;
             driver.store.finalise(object.uid).await?;
-            // Machines that wait for this one's claim, and deployments that wait for its machine.
+            // Wake the deployments that wait for this one's machine.
             driver.store.enqueue_kind("Deployment").await?;
             driver.allocator.note_any();
             Ok(Then::Rest)
@@ -71,7 +71,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     }
 }
 
-/// Plans a deployment as if its spec were `declared`. `choice` is what was decided for it, if that is known.
+/// Plans a deployment as if its spec were `declared`. `choice` is the decision about its machine, if known.
 pub(super) async fn look(
     (driver, estate): (&Driver, &Estate),
     object: &Object,
@@ -113,7 +113,7 @@ pub(super) async fn look(
     Ok(Seen { machine, choice, planned })
 }
 
-/// What a machine would do, were it claimed by a deployment.
+/// The plan of a machine, as if a deployment had claimed it.
 pub(super) async fn if_claimed(
     (driver, estate): (&Driver, &Estate),
     object: &Object,
@@ -146,7 +146,7 @@ fn status(object: &Object, seen: &Seen, now: Timestamp) -> Result<DeploymentStat
     Ok(status)
 }
 
-/// How a deployment without a machine is.
+/// The axes of a deployment without a machine.
 fn waiting(planned: &DeploymentPlan) -> Axes {
     Axes {
         lifecycle: if planned.stage == InstallStage::Releasing {
@@ -161,12 +161,12 @@ fn waiting(planned: &DeploymentPlan) -> Axes {
     }
 }
 
-/// Addresses of an installed system.
+/// The addresses of an installed system.
 #[derive(Default)]
 pub(super) struct Shown {
-    /// By interface.
+    /// The first address of each interface.
     first: BTreeMap<String, IpAddr>,
-    /// By interface and name: `INTERFACE/NAME`.
+    /// The further addresses, by interface and name: `INTERFACE/NAME`.
     further: BTreeMap<String, IpAddr>,
 }
 
@@ -177,7 +177,7 @@ impl Shown {
     }
 }
 
-/// The addresses of an installed system: those that its interfaces own, and of the one that it boots from the one that was seen.
+/// The addresses of an installed system: those that its interfaces own. For the boot interface, the address of its reports may be used.
 pub(super) fn addresses(
     (network, claim): (Option<&NetworkConfig>, Option<&Claim>),
     inventory: &Inventory,
@@ -194,7 +194,7 @@ pub(super) fn addresses(
         }
     }
     let boots = inventory.nics.iter().find(|nic| nic.boot);
-    // Who reports may do so from another interface.
+    // The report may have come from another interface.
     if let (Some(nic), Some(seen)) = (boots, seen)
         && !shown.first.values().chain(shown.further.values()).any(|owned| *owned == seen)
     {
@@ -250,8 +250,8 @@ fn of_machine(
     status.timings = timings;
 }
 
-/// When the installed system booted for the first time. It reports at each boot, and of each level the latest report is
-/// read: what was known before of the same attempt, which was allocated at the same time, stays.
+/// When the installed system first booted. The system reports at each boot, and only the latest report of each level is read. So an
+/// earlier known time of the same attempt is kept; an attempt is recognised by its time of allocation.
 fn booted_at(
     before: &Timings,
     allocated_at: Option<Timestamp>,
@@ -261,7 +261,7 @@ fn booted_at(
     before.booted_at.filter(|_| is_same).or(reported)
 }
 
-/// When the installed system of an attempt reported first, as far as it is read. It reports again when cloud-init is done.
+/// The first report of an attempt's installed system among these facts. The system reports again when cloud-init is done.
 fn first_report(facts: &[Fact], attempt: Attempt) -> Option<Timestamp> {
     let reports = facts.iter().filter(|fact| fact.kind == "readiness" && fact.attempt == Some(attempt));
     reports.map(|fact| fact.stored_at).min()

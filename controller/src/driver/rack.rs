@@ -1,4 +1,4 @@
-//! A rack's reconciliation: it is told what to do, and its status says what it answered.
+//! The reconciliation of a rack: writes its concerns, and its status from its answers.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use super::services::{self, Link, Said};
 use super::{concerns, discovery, strangers};
 use crate::racks::observed::Observed;
 
-/// While a rack is away, it is looked at again for its own sake only; a Hello wakes it at once.
+/// The interval at which a disconnected rack is reconciled. A Hello wakes it at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Between two looks at a rack that is being deleted; what it says wakes it earlier.
+/// The interval at which a rack in deletion is reconciled. Its messages wake it earlier.
 const LET_GO: Duration = Duration::from_secs(1);
-/// How long a deleted rack that is connected may take to stop leasing, in seconds.
+/// How long a connected rack in deletion may take to stop leasing, in seconds.
 const PATIENCE: i64 = 10;
-/// While a rack is connected, its status says anew this often when it was last heard of, in seconds. Each new status is
-/// a row, a change and an event.
+/// The interval at which the status of a connected rack gets a new `last_seen`, in seconds. Each new status is a row, a change and
+/// an event.
 const SEEN_ANEW: i64 = 60;
 
-/// Works on one rack.
+/// Reconciles one rack.
 ///
 /// # Errors
-/// The database, or the lease is over.
+/// Fails if the database fails, or if the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
     if let Some(since) = object.deletion_requested_at {
@@ -40,11 +40,11 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         }
         driver.store.revoke(RackId::from(object.uid)).await?;
         driver.store.finalise(object.uid).await?;
-        // Who divides what it leaves.
+        // Wake the other racks: they take over its address blocks.
         driver.store.enqueue_kind("Rack").await?;
         return Ok(Then::Rest);
     }
-    // One that cannot be read is among no estate's racks.
+    // If its spec cannot be read, the rack is in no estate, and gets the error here.
     spec::<RackSpec>(&object)?;
     let estate = driver.estate().await?;
     let uid = RackId::from(object.uid);
@@ -61,8 +61,8 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     Ok(Then::Again(LOOK_AGAIN))
 }
 
-/// Whether a deleted rack has still to be heard: while it is connected it is told to lease nothing, and says what it has leased.
-/// Who is not there, or does not answer, is let go; its blocks wait for its longest lease.
+/// True if a rack in deletion must still report: while it is connected, it is told to lease nothing, and reports its leases. A rack that is
+/// disconnected or does not answer is not waited for; its blocks are kept until its longest lease has ended.
 async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool, StoreError> {
     let patience = driver.store.now().await?.duration_since(since).as_secs() < PATIENCE;
     if driver.sessions.since(rack).is_none() || !patience || !driver.store.has_blocks(rack).await? {
@@ -75,10 +75,10 @@ async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool
     driver.store.has_blocks(rack).await
 }
 
-/// The answer of `explain`: how the rack is, and the regions that do not answer it.
+/// The answer of `explain`: the state of the rack, and the regions that it cannot reach.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub(super) async fn report(
     driver: &Driver,
     object: &Object,
@@ -125,7 +125,7 @@ pub(super) async fn report(
     Ok(PlanReport { summary: format!("{}: {message}", object.name), waits, ..PlanReport::default() })
 }
 
-/// How a rack is, and which regions it does not reach.
+/// The status of a rack, and the regions that it does not reach.
 async fn status(
     driver: &Driver,
     object: &Object,
@@ -155,7 +155,7 @@ async fn status(
     status.connected = is_here || links.iter().any(is_up);
     let is_silent =
         |link: &Link| link.problem.is_some() && !(is_here && known.own.as_ref() == Some(&link.address));
-    // Every link of a rack that is away has ended. Only a connected rack can say which region is silent.
+    // Every link of a rack that is away has ended. Only a connected rack can report a silent region.
     let silent: Vec<Link> = match status.connected {
         true => links.into_iter().filter(is_silent).collect(),
         false => Vec::new(),
@@ -182,7 +182,7 @@ async fn status(
             let bytes = stored.iter().find(|c| c.name == ack.concern && c.generation == ack.generation);
             state.sha256 = bytes.map(|c| Sha256::new(c.sha256));
         }
-        // Of one that is applied it says what is left out.
+        // The message of an applied concern lists the parts that the rack left out.
         if !ack.is_applied() || !ack.message.is_empty() {
             refused.push(format!("{}: {} ({})", ack.concern, ack.outcome, ack.message));
             state.error = Some(ack.message);
@@ -195,7 +195,7 @@ async fn status(
     Ok((status, silent))
 }
 
-/// When a rack was last heard of; `heard` is when it last said something.
+/// When a rack was last heard; `heard` is the time of its last message.
 fn last_seen(
     before: &RackStatus,
     connected: bool,
@@ -215,7 +215,7 @@ fn remark(silent: &Link) -> String {
     format!("region {address} does not answer it since {since} ({})", problem.as_deref().unwrap_or_default())
 }
 
-/// The services that do not do what they should, with why.
+/// The services that do not work, each with the reason.
 fn failing(status: &RackStatus) -> Vec<String> {
     let failing = status.services.iter().filter(|(_, service)| service.state != ServiceState::Running);
     failing

@@ -1,5 +1,5 @@
-//! How a rack's services are, from what it said of each of them and of itself: a rack says what has changed since it started, and what it said of
-//! a service that it has no more nobody takes back.
+//! The state of a rack's services, from the rack's reports about them and about itself. A rack reports only changes since its start. It
+//! does not withdraw a report about a service that it no longer has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -11,17 +11,17 @@ use basalt_api::values::Timestamp;
 
 use crate::racks::observed::{Health, Hello};
 
-/// For how long a service of an address that the rack has no more is told of as stopped. From then on the rack was renumbered.
+/// How long the services of an address that the rack no longer has are shown as stopped. After that, the rack counts as renumbered.
 const RENUMBERED: Duration = Duration::from_secs(3600);
 
-/// What a rack said, with the fact's number: later facts have higher ones.
+/// A report of a rack, with the fact's id. Later facts have higher ids.
 #[derive(Clone, Debug)]
 pub struct Said<T> {
-    /// The fact's.
+    /// The id of the fact.
     pub id: i64,
-    /// When the region heard of it.
+    /// When the region received it.
     pub stored_at: Timestamp,
-    /// What.
+    /// The content of the report.
     pub what: T,
 }
 
@@ -30,19 +30,19 @@ pub struct Said<T> {
 pub struct Link {
     /// The region's address, `HOST:PORT`.
     pub address: String,
-    /// When that was stored.
+    /// When the state was stored.
     pub since: Timestamp,
-    /// Why there is none.
+    /// The reason why the link is down; `None`: it is up.
     pub problem: Option<String>,
 }
 
-/// The words of a rack since its last start. A rack says again what still holds after a start.
+/// The reports of a rack since its last start. After a start, a rack repeats the reports that still hold.
 fn since_start(said: &[Said<Health>]) -> impl Iterator<Item = &Said<Health>> {
     let started = said.iter().filter(|it| it.what.service == basalt_proto::STARTED).map(|it| it.id).max();
     said.iter().filter(move |it| started.is_none_or(|started| it.id > started))
 }
 
-/// The links to these regions. A rack also dials regions that are gone for good: the caller does not name those.
+/// The links to these regions. A rack also dials regions that have gone for good; the caller leaves those out.
 #[must_use]
 pub fn links(said: &[Said<Health>], regions: &BTreeSet<String>) -> Vec<Link> {
     all_links(said).filter(|link| regions.contains(&link.address)).collect()
@@ -54,7 +54,7 @@ pub fn all_links(said: &[Said<Health>]) -> impl Iterator<Item = Link> {
     for Said { stored_at, what, .. } in since_start(said) {
         let Some(address) = what.service.strip_prefix(basalt_proto::LINK) else { continue };
         let problem = (!what.ok).then(|| what.message.to_string());
-        // The rack and the region each say that a link is down. The first one says since when.
+        // The rack and the region each report that a link is down. The first report has the time.
         let is_same = links.get(address).is_some_and(|link| link.problem.is_some() && problem.is_some());
         let before = links.get(address).filter(|_| is_same).map(|link| link.since);
         let link = Link { address: address.to_owned(), since: before.unwrap_or(*stored_at), problem };
@@ -63,7 +63,7 @@ pub fn all_links(said: &[Said<Health>]) -> impl Iterator<Item = Link> {
     links.into_values()
 }
 
-/// Each service's state, as of the last word about it. A link is none: [`links`].
+/// The state of each service, from the last report about it. Links are left out: see [`links`].
 #[must_use]
 pub fn services(
     said: &[Said<Health>],
@@ -73,7 +73,7 @@ pub fn services(
     let reached: Vec<IpAddr> = hello.map(|it| it.what.reached().collect()).unwrap_or_default();
     let mut services = BTreeMap::new();
     for Said { id, stored_at, what } in since_start(said) {
-        // Free addresses are the usual case: only their lack is told.
+        // Free addresses are the normal case: only their lack is shown.
         let is_no_news = what.ok && what.service.starts_with(basalt_proto::ADDRESSES);
         let has_words =
             [basalt_proto::TIME, basalt_proto::SECONDARY].iter().any(|it| what.service.starts_with(it))
@@ -88,7 +88,7 @@ pub fn services(
         let mut service =
             RackService::new(if what.ok { ServiceState::Running } else { ServiceState::Stopped });
         service.message = Some(what.message.to_string()).filter(|it| !it.is_empty());
-        // A rack of a version that did not say when it started does not know what it said before of addresses that are gone.
+        // A rack of a version that does not report its start does not withdraw reports about former addresses.
         if hello.is_some_and(|hello| *id < hello.id) && is_away(&what.service, &reached) {
             if now.duration_since(*stored_at) >= RENUMBERED.try_into().unwrap_or_default() {
                 continue;
@@ -106,8 +106,8 @@ pub fn services(
     services
 }
 
-/// The addresses, or addresses with ports, at which a rack runs a service, whose name begins with `kind`, as of the last word about each. A word from before the rack's
-/// last start counts: while it starts, the service is about to be there again.
+/// The addresses, or addresses with ports, at which a rack runs a service whose name begins with `kind`, from the last report about each.
+/// Reports from before the rack's last start count too: while the rack starts, the service will soon be there again.
 #[must_use]
 pub fn answering<A: FromStr + Ord>(said: &[Said<Health>], kind: &str) -> BTreeSet<A> {
     let mut at = BTreeMap::new();
@@ -119,14 +119,14 @@ pub fn answering<A: FromStr + Ord>(said: &[Said<Health>], kind: &str) -> BTreeSe
     at.into_iter().filter(|(_, ok)| *ok).map(|(address, _)| address).collect()
 }
 
-/// True if the rack serves the caching proxy, as of its last word. As for [`answering`], a word from before its last start counts.
+/// True if the rack serves the caching proxy, by its last report. As in [`answering`], reports from before its last start count.
 #[must_use]
 pub fn serves_proxy(said: &[Said<Health>]) -> bool {
     let last = said.iter().rfind(|it| &*it.what.service == basalt_proto::PROXY);
     last.is_some_and(|it| it.what.ok && !it.what.message.is_empty())
 }
 
-/// Whether a service is one of an address that is none of these.
+/// True for a service at an address that is not one of these.
 fn is_away(service: &str, addresses: &[IpAddr]) -> bool {
     let at = ["tftp ", "http ", basalt_proto::DNS, "ntp "]
         .iter()
@@ -144,7 +144,7 @@ mod tests {
         Timestamp::from_millisecond(second * 1000).unwrap()
     }
 
-    /// The n-th fact, a second after the one before.
+    /// The n-th fact, one second after the one before.
     fn said(id: i64, service: &str, message: &str) -> Said<Health> {
         let what = Health { service: service.into(), ok: message.is_empty(), message: message.into() };
         Said { id, stored_at: at(id), what }

@@ -1,10 +1,10 @@
-//! Tags by expression: which machines have them.
+//! Automatic tags: decides which machines have them.
 //!
-//! A machine is looked at with all tags whenever it is worked on, and only what differs from what is kept is written. A tag is
-//! looked at with all machines, some at a time, once its text or its name has changed.
+//! A machine is evaluated with all tags whenever it is reconciled, and only differences are written. A tag is evaluated with all
+//! machines, in batches, after its expression or its name has changed.
 //!
-//! This region may refuse a stored expression, if a version with other bounds took it. No machine is evaluated with such an
-//! expression, and the tag's condition says so. Nothing else stops for it.
+//! This region may refuse a stored expression, if a version with other limits accepted it. No machine is evaluated with such an
+//! expression, and the tag's condition reports it. Nothing else is affected.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -21,25 +21,25 @@ use super::load::{readable, spec};
 use super::machine::to_json;
 use super::poison;
 
-/// Machines that a tag is looked at with in one transaction.
+/// The number of machines per transaction that are evaluated with a tag.
 const BATCH: i64 = 500;
-/// For so long the next batch has the lease.
+/// The lease time for the next batch.
 const LEASE: Duration = Duration::from_secs(10);
-/// Expressions that are kept read.
+/// The number of parsed expressions that are kept.
 const MOST_READ: usize = 1000;
 /// The reason in the conditions of a tag whose expression is never evaluated.
 const REFUSED: &str = "ExpressionRefused";
-/// What is called by nobody's name.
+/// The zone and pool of machines that name none.
 const DEFAULT: &str = "default";
 
-/// A tag, as far as machines care.
+/// A tag, with the fields that matter for machines.
 #[derive(Clone, Debug)]
 pub struct TagSeen {
-    /// Which.
+    /// The tag's id.
     pub uid: Uid,
-    /// Its name.
+    /// The tag's name.
     pub name: String,
-    /// What is declared.
+    /// The declared spec.
     pub spec: TagSpec,
 }
 
@@ -47,12 +47,12 @@ impl TagSeen {
     /// The tag of an object.
     ///
     /// # Errors
-    /// Another version wrote it.
+    /// Fails if the spec cannot be read: another version wrote it.
     pub fn of(object: &Object) -> Result<Self, StoreError> {
         Ok(Self::new(object, spec(object)?))
     }
 
-    /// The tag of an object that was read.
+    /// The tag of an object whose spec is already read.
     #[must_use]
     pub fn new(object: &Object, spec: TagSpec) -> Self {
         Self { uid: object.uid, name: object.name.clone(), spec }
@@ -61,7 +61,7 @@ impl TagSeen {
 
 type Read = Arc<Result<Expression, ExpressionError>>;
 
-/// Expressions, each read once: what a text means is the same everywhere.
+/// Parsed expressions: a text has the same meaning everywhere.
 static READ: LazyLock<Mutex<HashMap<String, Read>>> = LazyLock::new(Mutex::default);
 
 fn read(text: &str) -> Read {
@@ -77,13 +77,13 @@ fn read(text: &str) -> Read {
     parsed
 }
 
-/// Why no machine is evaluated with the tag's expression.
+/// The reason why no machine is evaluated with the tag's expression.
 fn refusal(tag: &TagSpec) -> Option<ExpressionError> {
     read(tag.expression.as_ref()?).as_ref().as_ref().err().cloned()
 }
 
-/// The tags that a machine has by their expressions, and the tags for which that cannot be computed. Refused expressions are passed
-/// over.
+/// The tags that a machine has by their expressions, and the tags whose expressions cannot be computed for it. Refused expressions are
+/// skipped.
 #[must_use]
 pub fn evaluate(uid: MachineId, subject: &Subject<'_>, tags: &[TagSeen]) -> Vec<Tagged> {
     let of = |tag: &TagSeen, error| Tagged { machine: uid, tag: tag.uid, name: tag.name.clone(), error };
@@ -102,12 +102,12 @@ pub fn evaluate(uid: MachineId, subject: &Subject<'_>, tags: &[TagSeen]) -> Vec<
     held
 }
 
-/// How many of these tags have an expression, which is as often as [`evaluate`] looks at a machine.
+/// The number of these tags with an expression. [`evaluate`] evaluates a machine as often.
 pub(super) fn expressions(tags: &[TagSeen]) -> usize {
     tags.iter().filter(|tag| tag.spec.expression.is_some()).count()
 }
 
-/// A machine, as expressions see it.
+/// A machine, in the form that expressions read.
 pub(super) fn subject<'a>(
     name: &'a str,
     machine: &'a MachineSpec,
@@ -122,11 +122,11 @@ pub(super) fn subject<'a>(
     }
 }
 
-/// Keeps which tags a machine has. What it is was written to its status before, so that who looks at a tag from then on sees it too.
-/// Whoever looked at one before did not: where the hardware is news, what was evaluated with the tags of a while ago is not enough.
+/// Stores the tags of a machine. The machine's status was written before, so a tag that is evaluated later sees it too. A tag that was
+/// evaluated earlier did not: if the hardware is new, the machine is evaluated again with the present tags.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be written.
 pub(super) async fn settle(
     driver: &Driver,
     uid: MachineId,
@@ -146,8 +146,7 @@ pub(super) async fn settle(
     Ok(())
 }
 
-/// The kernel parameters of a machine with these tags: the region's, those that tags bring, in the order of the tags' names, then
-/// its own.
+/// The kernel parameters of a machine: the region's, those of its tags in the order of the tags' names, then its own.
 #[must_use]
 pub fn kernel_options(
     region: Option<&String>,
@@ -161,14 +160,14 @@ pub fn kernel_options(
     (!options.is_empty()).then(|| options.join(" "))
 }
 
-/// Works on one tag.
+/// Reconciles one tag.
 ///
 /// # Errors
-/// The database, or the lease is over.
+/// Fails if the database fails, or if the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
     if object.deletion_requested_at.is_some() {
-        // The store lets it leave; the machines that had it are woken by that.
+        // The store deletes the tag, and wakes the machines that had it.
         return Ok(Then::Rest);
     }
     let tag = TagSeen::of(&object)?;
@@ -222,7 +221,7 @@ fn evaluate_all(machines: Vec<Object>, tags: &[TagSeen]) -> Vec<Tagged> {
     held
 }
 
-/// How a tag is once all machines were looked at. How many have it is counted when it is read.
+/// The status of a tag after all machines were evaluated. The number of machines is counted when the tag is read.
 fn status(
     object: &Object,
     before: &TagStatus,

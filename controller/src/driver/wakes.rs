@@ -1,7 +1,7 @@
-//! What is worked on anew because something else has changed.
+//! Wakes objects that depend on changed objects.
 //!
-//! Changes come faster than all objects of a kind can be woken: those that come during one waking are answered by the next one
-//! together, so that ten thousand changes do not wake ten thousand machines each.
+//! Changes come faster than all objects of a kind can be woken. The changes that come during one round of wake-ups are answered together by
+//! the next round. So ten thousand changes do not each wake ten thousand machines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, broadcast};
 
 use super::allocate::Allocator;
 
-/// Which kinds decide from which: a change of the first wakes every object of the others.
+/// The kinds that depend on other kinds: a change of the first one wakes every object of the others.
 const WAKES: &[(&str, &[&str])] = &[
     ("Fabric", &["Rack"]),
     ("Vlan", &["Rack", "Machine", "Discovery"]),
@@ -29,18 +29,18 @@ const WAKES: &[(&str, &[&str])] = &[
     ("Settings", &["Machine", "Rack", "Subnet", "Domain", "Discovery"]),
 ];
 
-/// Until the next try, after the database has refused one.
+/// The pause before the next try, after a failure of the database.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether objects of a kind decide from those of another one.
+/// True if objects of a kind depend on those of another kind.
 pub(super) fn decides(kind: &str, from: &str) -> bool {
     WAKES.iter().any(|(of, kinds)| *of == from && kinds.contains(&kind))
 }
 
-/// Wakes every object that decides from those of a changed kind; of an empty one, whatever decides from anything.
+/// Wakes every object that depends on objects of a changed kind. An empty kind stands for all kinds.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be written.
 pub async fn wake_for(store: &Store, changed: &str) -> Result<(), StoreError> {
     let due = Due::default();
     due.note(WAKES.iter().filter(|(kind, _)| changed.is_empty() || *kind == changed).flat_map(to), None);
@@ -50,7 +50,7 @@ pub async fn wake_for(store: &Store, changed: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Wakes what decides from what changes, until there are no more changes.
+/// Wakes dependent objects on each change, until there are no more changes.
 pub(super) async fn follow(
     store: Store,
     allocator: Arc<Allocator>,
@@ -71,15 +71,15 @@ fn to(row: &(&str, &'static [&'static str])) -> impl Iterator<Item = &'static st
 fn dependents(change: &Change) -> Vec<&'static str> {
     match (change.op, change.kind.as_str()) {
         (Op::Status, _) => Vec::new(),
-        // While it is there, it looks after its machines itself.
+        // An existing tag evaluates its machines itself.
         (Op::Delete, "Tag") => vec!["Machine"],
-        // While it is there, it tells racks itself.
+        // An existing machine writes its entries for racks itself.
         (Op::Delete, "Machine") => vec!["Rack"],
         (_, kind) => WAKES.iter().filter(|(of, _)| *of == kind).flat_map(to).collect(),
     }
 }
 
-/// Takes changes as they come, and waits for nothing else: whoever is too slow here has to take it that everything has changed.
+/// Takes changes as they come, and waits for nothing else. If it is too slow, it must assume that everything has changed.
 async fn collect(due: &Due, allocator: &Allocator, mut changes: broadcast::Receiver<Arc<Change>>) {
     loop {
         match changes.recv().await {
@@ -108,7 +108,7 @@ async fn wake(due: &Due, store: &Store) {
     }
 }
 
-/// The kinds whose objects are to be woken, each with the trace of a change that asks for it.
+/// The kinds whose objects must be woken, each with the trace of one of the changes.
 #[derive(Debug, Default)]
 struct Due {
     kinds: Mutex<BTreeMap<&'static str, Option<String>>>,
@@ -131,7 +131,7 @@ impl Due {
         std::mem::take(&mut *self.kinds.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// All of them, as soon as there is one.
+    /// All due kinds, as soon as there is one.
     async fn next(&self) -> BTreeMap<&'static str, Option<String>> {
         loop {
             let due = self.take();

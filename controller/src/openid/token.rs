@@ -1,81 +1,82 @@
-//! Whether an ID token is one that the issuer gave for this region, now (OpenID Connect Core 1.0 §3.1.3.7). Pure: keys and time
-//! are arguments.
+//! Checks that an ID token is valid: issued by the issuer, for this region, now (OpenID Connect Core 1.0 §3.1.3.7). Pure: keys and
+//! time are arguments.
 
 use basalt_api::wire::MAX_ID_TOKEN_BYTES;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
-/// How tokens may be signed: with keys that the issuer alone has. A shared secret (HS256) is none, and `none` even less.
+/// The accepted signature algorithms. Only the issuer has their private keys. HS256 uses a shared secret, and `none` has no signature.
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::RS256, Algorithm::PS256, Algorithm::ES256, Algorithm::EdDSA];
 
-/// The longest subject (OpenID Connect Core 1.0 §2): as many characters of ASCII.
+/// The longest subject, in ASCII characters (OpenID Connect Core 1.0 §2).
 const SUBJECT: usize = 255;
 
-/// A login is now: a token that was issued before that many seconds is somebody's find. Issuers let theirs live for minutes or hours.
+/// The largest age of a token, in seconds. An older token does not come from a present login, and may be stolen. Issuers' tokens live for
+/// minutes or hours.
 const OLDEST: i64 = 12 * 3600;
 
-/// How much of what a token says of itself is repeated.
+/// The number of characters of a token's value that an error repeats.
 const REPEATED: usize = 40;
 
-/// Clocks differ by as many seconds.
+/// The largest difference between clocks, in seconds.
 const CLOCK_SLACK: i64 = 60;
 
-/// Why a token is not good.
+/// The reason why a token is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadToken {
-    /// It is no JSON Web Token, or a claim has not its type.
+    /// It is no JSON Web Token, or a claim has the wrong type.
     #[error("it is no ID token: {0}")]
     Malformed(String),
-    /// It is signed in a way that is not taken.
+    /// Its signature algorithm is not accepted.
     #[error("it is signed by {0}; RS256, PS256, ES256 and EdDSA are taken")]
     Algorithm(String),
-    /// None of the issuer's keys is the one that it names.
+    /// The issuer has no key with the id in the token.
     #[error("it is signed with key {0:?}, which the issuer does not have")]
     Key(String),
-    /// The signature is not of that key.
+    /// The signature does not match the key.
     #[error("its signature is not the issuer's")]
     Signature,
-    /// It is of somebody else.
+    /// Another issuer issued it.
     #[error("it is issued by {0:?}")]
     Issuer(String),
-    /// It is for somebody else.
+    /// It is for another client.
     #[error("it is for {0:?}")]
     Audience(String),
-    /// Its time is over.
+    /// It has expired.
     #[error("it ended {0} s ago")]
     Ended(i64),
-    /// Its time has not come.
+    /// It is not valid yet.
     #[error("it begins in {0} s: compare the clocks")]
     Early(i64),
-    /// It is a token, but not one that says who somebody is.
+    /// It is another type of token, which does not identify a person.
     #[error("it is of the type {0:?}, not an ID token")]
     Type(String),
-    /// It was issued long ago.
+    /// It was issued too long ago.
     #[error("it was issued {0} s ago: log in to the issuer anew")]
     Old(i64),
-    /// It answers another request.
+    /// It belongs to another login.
     #[error("its nonce is not the one of this login")]
     Nonce,
 }
 
 impl BadToken {
-    /// Whether keys that the issuer has made meanwhile could make it a good one. Not all issuers say which key they signed with.
+    /// True if newer keys of the issuer could make it valid. Not all issuers name the key of a signature.
     pub(crate) const fn is_about_keys(&self) -> bool {
         matches!(self, Self::Key(_) | Self::Signature)
     }
 }
 
-/// What a token has to say.
+/// The values that a token must have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     /// The issuer, as Settings name it.
     pub(crate) issuer: &'a str,
-    /// As whom the region is known to it.
+    /// The region's client id at the issuer.
     pub(crate) client_id: &'a str,
-    /// What the client had the issuer repeat.
+    /// The nonce that the client sent to the issuer.
     pub(crate) nonce: Option<&'a str>,
-    /// Seconds since 1970.
+    /// The present time, in seconds since 1970.
     pub(crate) now: i64,
 }
 
@@ -84,10 +85,10 @@ pub(crate) struct Expected<'a> {
 pub(crate) struct Keys(Vec<Jwk>);
 
 impl Keys {
-    /// Reads a JWK set (RFC 7517 §5). Keys of unknown sorts, and those that encrypt, are left out.
+    /// Reads a JWK set (RFC 7517 §5). Keys of unknown types, and keys for encryption, are left out.
     ///
     /// # Errors
-    /// It is none.
+    /// Fails if the text is no JWK set.
     pub(crate) fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(serde::Deserialize)]
         struct Set {
@@ -98,7 +99,7 @@ impl Keys {
         Ok(Self(known.filter(|key| key.common.public_key_use != Some(PublicKeyUse::Encryption)).collect()))
     }
 
-    /// Whether there is none.
+    /// True if there are no keys.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -114,7 +115,7 @@ impl Keys {
     }
 }
 
-/// Whether a key is of the sort that signs so: who publishes an RSA key never meant it as the secret of an HS256.
+/// True if the key's type fits the algorithm: a public RSA key must not be used as the secret of an HS256.
 fn fits(key: &Jwk, algorithm: Algorithm) -> bool {
     match (&key.algorithm, algorithm) {
         (AlgorithmParameters::RSA(_), Algorithm::RS256 | Algorithm::PS256) => true,
@@ -135,7 +136,7 @@ fn header(token: &str) -> Result<Header, BadToken> {
     if !ALGORITHMS.contains(&header.alg) {
         return Err(BadToken::Algorithm(format!("{:?}", header.alg)));
     }
-    // Access tokens (RFC 9068 §2.1) and logout tokens say so here; ID tokens say nothing, or JWT.
+    // Access tokens (RFC 9068 §2.1) and logout tokens have their type here. ID tokens have none, or JWT.
     match header.typ.as_deref().filter(|typ| !typ.eq_ignore_ascii_case("JWT")) {
         Some(other) => Err(BadToken::Type(clipped(other))),
         None => Ok(header),
@@ -146,7 +147,7 @@ fn clipped(text: &str) -> String {
     text.chars().take(REPEATED).collect()
 }
 
-/// The algorithm of a header that is otherwise none.
+/// The algorithm in a header that cannot be read otherwise.
 fn named_algorithm(token: &str) -> Option<String> {
     use base64::Engine;
     let first = token.split('.').next()?;
@@ -154,17 +155,17 @@ fn named_algorithm(token: &str) -> Option<String> {
     serde_json::from_slice::<Value>(&json).ok()?.get("alg")?.as_str().map(clipped)
 }
 
-/// Checks a token; its claims.
+/// Checks a token and returns its claims.
 ///
 /// # Errors
-/// [`BadToken`]. See [`BadToken::is_about_keys`].
+/// [`BadToken`]; see [`BadToken::is_about_keys`].
 pub(crate) fn verify(
     token: &str,
     keys: &Keys,
     expected: &Expected<'_>,
 ) -> Result<Map<String, Value>, BadToken> {
     let header = header(token)?;
-    // Everything but the signature is looked at below, with the time that is given.
+    // The library checks only the signature. The rest is checked below, with the time from the argument.
     let mut signature = Validation::new(header.alg);
     signature.validate_exp = false;
     signature.validate_aud = false;
@@ -199,7 +200,7 @@ fn claims(claims: Map<String, Value>, expected: &Expected<'_>) -> Result<Map<Str
         Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
-    // Of several, the one that it was issued to is named, and must be this one (§3.1.3.7, 3 to 5).
+    // If there are several audiences, `azp` names the party of the token, which must be this client (§3.1.3.7, 3 to 5).
     let party = claims.get("azp").map(|_| text("azp"));
     let is_ours = audiences.contains(&expected.client_id)
         && party.map_or(audiences.len() == 1, |party| party == expected.client_id);
@@ -214,7 +215,7 @@ fn claims(claims: Map<String, Value>, expected: &Expected<'_>) -> Result<Map<Str
     if age > OLDEST {
         return Err(BadToken::Old(age));
     }
-    // OpenID Connect Back-Channel Logout 1.0 §2.4.
+    // A logout token (OpenID Connect Back-Channel Logout 1.0 §2.4).
     if claims.contains_key("events") {
         return Err(BadToken::Type("logout".to_owned()));
     }

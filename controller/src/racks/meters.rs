@@ -1,4 +1,4 @@
-//! What is counted of the racks' port, and the spans of what racks do.
+//! The counters of the racks' port, and the spans of racks' work.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,55 +15,55 @@ use crate::telemetry::{self, Context, Side, Span, Telemetry};
 /// Upper bounds of the buckets, in seconds: a message takes milliseconds, a BMC one, a power cycle some.
 pub const BOUNDS: Bounds = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 120.0];
 
-/// Answers that may be missing; more than that are forgotten.
+/// The largest number of open requests; beyond it, they are forgotten.
 const UNDER_WAY: usize = 10_000;
 
-/// What waits in a rack's spool, as it said last.
+/// The backlog of a rack's spool, from its last message.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
-    /// Facts after the last batch.
+    /// The number of facts after the last batch.
     pub waiting: u64,
-    /// How long the first fact of that batch had waited, in seconds.
+    /// The age of the first fact of that batch when it was sent, in seconds.
     pub oldest: f64,
 }
 
-/// Everything that was counted.
+/// All counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Calls, by RPC and status code. Of streams, how they begin.
+    /// Calls, by RPC and status code. A stream counts when it begins.
     pub rpcs: BTreeMap<(&'static str, String), u64>,
-    /// How long they take, by RPC.
+    /// The durations of calls, by RPC.
     pub rpc_seconds: BTreeMap<&'static str, Histogram>,
     /// Messages on links, by direction and type.
     pub messages: BTreeMap<(&'static str, &'static str), u64>,
-    /// How long it takes to handle those of racks, by type.
+    /// The time to handle messages of racks, by type.
     pub handling: BTreeMap<&'static str, Histogram>,
     /// Bytes of the documents that racks were sent, by concern.
     pub concern_bytes: BTreeMap<String, u64>,
     /// Answers to concerns, by outcome.
     pub answers: BTreeMap<&'static str, u64>,
-    /// Facts.
+    /// The number of facts received.
     pub facts: u64,
-    /// Results of power commands: `ok`, or an error code.
+    /// Results of power commands: `ok` or an error code.
     pub results: BTreeMap<&'static str, u64>,
-    /// From sending a power command until its result is told.
+    /// The time from the sending of a power command to its result.
     pub power: Histogram,
-    /// By the names of racks that are connected.
+    /// The backlogs of connected racks, by name.
     pub backlogs: BTreeMap<String, Backlog>,
 }
 
-/// Something whose answer is missing.
+/// A request to a rack without an answer yet.
 #[derive(Debug)]
 struct Asked {
     name: String,
     at: (SystemTime, Instant),
-    /// The span that the rack was told of, and the one that it is part of.
+    /// The span that was sent to the rack, and below it the span's parent.
     context: Option<Context>,
     parent: Option<Context>,
     attributes: Vec<(&'static str, String)>,
 }
 
-/// What this process counts.
+/// The meters of this process.
 #[derive(Debug, Default)]
 pub struct Meters {
     counts: Mutex<Counts>,
@@ -80,12 +80,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Meters {
-    /// Where spans go; the first one stays.
+    /// Sets the sender of spans, once.
     pub fn set_telemetry(&self, telemetry: Telemetry) {
         let _ = self.telemetry.set(telemetry);
     }
 
-    /// Everything so far.
+    /// All counters so far.
     #[must_use]
     pub fn read(&self) -> Counts {
         locked(&self.counts).clone()
@@ -94,7 +94,7 @@ impl Meters {
     /// Counts a call.
     ///
     /// # Errors
-    /// Those of `call`.
+    /// The errors of `call`.
     pub async fn rpc<T>(
         &self,
         name: &'static str,
@@ -110,7 +110,7 @@ impl Meters {
         answer
     }
 
-    /// A call was refused before it was read.
+    /// Counts a call that was refused before it was read.
     pub fn refused(&self, name: &'static str, code: tonic::Code) {
         *locked(&self.counts).rpcs.entry((name, format!("{code:?}"))).or_default() += 1;
     }
@@ -119,7 +119,7 @@ impl Meters {
         *locked(&self.counts).messages.entry((direction, kind)).or_default() += 1;
     }
 
-    /// A rack said something, of this type.
+    /// Counts a rack's message, and returns its type.
     pub fn heard(&self, rack: RackId, name: &str, message: &from_rack::Message) -> &'static str {
         let kind = match message {
             from_rack::Message::Hello(_) => "hello",
@@ -143,17 +143,17 @@ impl Meters {
         kind
     }
 
-    /// What a rack said was handled.
+    /// Counts the time to handle a rack's message.
     pub fn handled(&self, kind: &'static str, took: Duration) {
         locked(&self.counts).handling.entry(kind).or_default().observe(&BOUNDS, took);
     }
 
-    /// A rack's link ended.
+    /// Forgets the backlog of a rack whose link ended.
     pub fn left(&self, name: &str) {
         locked(&self.counts).backlogs.remove(name);
     }
 
-    /// A rack is told something.
+    /// Counts a message to a rack.
     pub fn told(&self, rack: RackId, message: &from_region::Message) {
         let kind = match message {
             from_region::Message::Welcome(_) => "welcome",
@@ -181,11 +181,11 @@ impl Meters {
         if waiting.len() >= UNDER_WAY {
             waiting.clear();
         }
-        // Asked again under its own key, it began when it was asked first.
+        // A request that is repeated under the same key began when it was first sent.
         waiting.entry((rack, key)).or_insert(asked);
     }
 
-    /// How long it took, where this process asked: a spool may tell of long ago, or of what another one asked.
+    /// Ends a request and returns its duration. `None` if this process did not send it: a spool may be old, or from another process.
     fn answer(&self, rack: RackId, key: String, error: Option<String>) -> Option<Duration> {
         let asked = locked(&self.asked).remove(&(rack, key))?;
         let took = asked.at.1.elapsed();
@@ -204,7 +204,7 @@ impl Meters {
         Some(took)
     }
 
-    /// A rack answered to a concern.
+    /// Counts a rack's answer to a concern.
     pub fn answered(&self, rack: RackId, reply: &ConcernReply, outcome: &'static str) {
         *locked(&self.counts).answers.entry(outcome).or_default() += 1;
         let good = matches!(outcome, "applied" | "already_there");
@@ -226,7 +226,7 @@ impl Meters {
     }
 }
 
-/// Why a rack cannot do what it was commanded, as it says.
+/// The error codes of racks' power results.
 const CODES: [&str; 16] = [
     "unreachable",
     "bad_username",

@@ -1,4 +1,4 @@
-//! The gRPC services that enrolled racks use: the link, and blobs.
+//! The gRPC services for enrolled racks: the link, and blobs.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -31,33 +31,33 @@ use crate::blobs::Blobs;
 use crate::logs::{LogError, Logs};
 use crate::telemetry::Context;
 
-/// How often facts are stored again when their transaction met another one.
+/// How often facts are stored again if their transaction meets another one.
 const STORE_TRIES: usize = 5;
-/// Bytes of a blob in one message.
+/// The number of bytes of a blob per message.
 const CHUNK: usize = 256 * 1024;
-/// The concerns are looked at this long after a change, so that a burst of changes is sent once.
+/// The pause after a change before concerns are read, so that a burst of changes is sent once.
 const COALESCE: Duration = Duration::from_millis(10);
-/// How often a rack is told what others leased, at most.
+/// The shortest interval at which a rack gets the other racks' leases.
 const SHARE: Duration = Duration::from_secs(1);
-/// So many leases are told in one message.
+/// The number of leases per message.
 const SHARED: usize = 2000;
-/// And anyway this often.
+/// The longest wait for a wake-up, in case one was lost.
 const LOOK_ANYWAY: Duration = Duration::from_secs(5);
 
-/// What a rack is told that was removed.
+/// The answer to a rack that was removed.
 pub(super) const REVOKED: &str =
     "the rack's certificate is revoked or unknown: enrol it again with a new join token";
 
-/// What the services need. Cheap to clone.
+/// The parts that the services use. Cheap to clone.
 #[derive(Clone)]
 pub struct Racks {
-    /// The store.
+    /// The region's store.
     pub store: Store,
     /// The id of this process.
     pub process: Uid,
-    /// Streams that are open to this process.
+    /// The racks' streams to this process.
     pub sessions: Sessions,
-    /// Signs racks' certificates.
+    /// The authority that signs racks' certificates.
     pub authority: Arc<Authority>,
     /// The bytes of images.
     pub blobs: Blobs,
@@ -84,14 +84,14 @@ impl Racks {
         enrolled.map(|e| e.rack).ok_or_else(|| Status::unauthenticated(REVOKED))
     }
 
-    /// Says if a deleted rack is at the other end of a connection. If the store does not answer, the rack asks again.
+    /// True if a deleted rack is at the other end of a connection. If the store does not answer, the rack asks again.
     pub(super) async fn is_retired(&self, peer: &Peer) -> bool {
         let Some(spki) = peer.spki_sha256 else { return false };
         self.store.is_retired(&spki).await.unwrap_or(false)
     }
 }
 
-/// The rack that makes a call, as the listener found before the call was read.
+/// The rack that makes a call. The listener has found it before the call is read.
 pub(super) fn caller<T>(request: &Request<T>) -> Result<RackId, Status> {
     request.extensions().get::<Enrolled>().map(|rack| rack.0).ok_or_else(no_certificate)
 }
@@ -205,7 +205,7 @@ impl Racks {
     }
 }
 
-/// One rack's stream.
+/// The stream of one rack.
 struct Session {
     racks: Racks,
     rack: RackId,
@@ -222,7 +222,7 @@ impl Session {
         if let Err(error) = self.serve(hello, said).await {
             tracing::warn!(rack = self.name, %error, "the link with the rack broke");
         }
-        // A fact or an answer of a deleted rack cannot be stored, and ends the link as an error.
+        // If the rack was deleted, its facts and answers cannot be stored, and that ended the link as an error.
         if store.is_retired(&self.spki).await.unwrap_or(false) {
             self.send(Message::Forget(Forget {})).await;
         }
@@ -233,7 +233,7 @@ impl Session {
         if self.racks.sessions.since(self.rack).is_none() {
             self.racks.sessions.meters().left(&self.name);
         }
-        // Whoever waits for the rack has to learn that it is away.
+        // Wake the objects that wait for the rack: it is away now.
         let _ = store.enqueue(self.rack.into(), Duration::ZERO).await;
         let _ = store.enqueue_kind("Machine").await;
     }
@@ -283,7 +283,7 @@ impl Session {
                         self.welcome(&known.all).await;
                         told = known.all;
                     }
-                    // Until then nobody could be told of this link.
+                    // The address of this process was not known until now, so the link is reported now.
                     if known.own != own {
                         own = known.own;
                         self.note_link("").await?;
@@ -295,7 +295,7 @@ impl Session {
         }
     }
 
-    /// Answers a Hello, and tells later of new regions: the rack dials them.
+    /// Answers a Hello, and later reports new regions, which the rack then dials.
     async fn welcome(&self, regions: &BTreeSet<String>) {
         let welcome = Welcome {
             incarnation: self.racks.store.incarnation().to_string(),
@@ -306,15 +306,15 @@ impl Session {
         self.send(Message::Welcome(welcome)).await;
     }
 
-    /// Tells the other processes whether the rack is linked to this one, as the rack itself does where it can. A process that
-    /// does not know its address tells nothing.
+    /// Reports to the other processes that the rack is linked to this one, as the rack does itself if it can. A process that
+    /// does not know its own address reports nothing.
     async fn note_link(&self, problem: &str) -> Result<(), StoreError> {
         let Some(own) = self.racks.sessions.regions().borrow().own.clone() else { return Ok(()) };
         let store = &self.racks.store;
         store.store_own_fact(&link_fact(self.rack, &own, problem, store.now().await?)).await
     }
 
-    /// The link has ended. If the rack has come again meanwhile, the last word is that.
+    /// Reports the end of the link. If the rack has reconnected meanwhile, the last report is that.
     async fn note_end(&self) -> Result<(), StoreError> {
         if self.racks.sessions.since(self.rack).is_some() {
             return Ok(());
@@ -323,7 +323,7 @@ impl Session {
         if self.racks.sessions.since(self.rack).is_some() { self.note_link("").await } else { Ok(()) }
     }
 
-    /// Sends every concern whose bytes are others than those last sent. `false`: this rack has no concern.
+    /// Sends every concern whose bytes differ from those last sent. `false`: this rack has no concern.
     async fn push(&self, sent: &mut Vec<(String, (Vec<u8>, String))>) -> Result<bool, StoreError> {
         let incarnation = self.racks.store.incarnation().to_string();
         let concerns = self.racks.store.concerns(self.rack).await?;
@@ -349,7 +349,7 @@ impl Session {
         Ok(has_some)
     }
 
-    /// Tells the rack of leases in the subnets where it gives addresses: of all, or of those that others granted since.
+    /// Sends leases in the subnets where the rack grants addresses: all leases, or those that other racks granted since.
     async fn share(&self, seen: Option<&LeasesSeen>) -> Result<LeasesSeen, StoreError> {
         let (leases, now) = self.racks.store.leases_for(self.rack, seen).await?;
         let mut leases: Vec<_> = leases.into_iter().map(told).collect();
@@ -364,7 +364,7 @@ impl Session {
         Ok(now)
     }
 
-    /// A rack that comes back with the present bytes has applied them, though nobody asks it this time.
+    /// Notes that a rack reconnected with the present bytes: it has applied them, and will not answer again.
     async fn note_held(&self, held: &[(String, (Vec<u8>, String))]) -> Result<(), StoreError> {
         let store = &self.racks.store;
         let incarnation = store.incarnation().to_string();
@@ -373,7 +373,7 @@ impl Session {
             let now = (concern.sha256.to_vec(), incarnation.clone());
             let is_same =
                 |ack: &&ConcernAck| ack.concern == concern.name && ack.generation == concern.generation;
-            // What it left out of it is still left out.
+            // Keep the stored answer: its message lists the parts that the rack left out.
             if known.iter().find(is_same).is_some_and(ConcernAck::is_applied) {
                 continue;
             }
@@ -400,7 +400,7 @@ impl Session {
         handled
     }
 
-    /// Its addresses are others now.
+    /// Handles a Hello with other addresses than before.
     async fn moved(&self, hello: &Hello) -> Result<(), StoreError> {
         let store = &self.racks.store;
         let serves = |hello: &observed::Hello| hello.reached().collect::<BTreeSet<_>>();
@@ -420,7 +420,7 @@ impl Session {
     }
 
     async fn answered(&self, reply: ConcernReply) -> Result<(), StoreError> {
-        // A rack is not trusted with people's terminals.
+        // The rack's texts are shown on terminals, and racks are not trusted.
         let name = UntrustedName::new(&reply.concern);
         let message = UntrustedMessage::new(&reply.message);
         let outcome = match reply.outcome() {
@@ -475,7 +475,7 @@ impl Session {
         Ok(())
     }
 
-    /// Two transactions that meet are no reason to drop a link.
+    /// Stores facts. A transaction that meets another one is repeated, and does not end the link.
     async fn stored(&self, spool: uuid::Uuid, facts: &[NewFact]) -> Result<u64, StoreError> {
         let mut tries = 1;
         loop {
@@ -488,12 +488,13 @@ impl Session {
 
     async fn send(&self, message: Message) {
         self.racks.sessions.meters().told(self.rack, &message);
-        // A closed stream is noticed by the caller's loop.
+        // If the stream is closed, the caller's loop notices that.
         let _ = self.sender.send(Ok(FromRegion { message: Some(message) })).await;
     }
 }
 
-/// Makes the rack the owner of a fact without machine and MAC. A lease or boot request without them is of an unknown client, not of the rack.
+/// Makes the rack the object of a fact without machine and MAC. A lease or boot request without them is from an unknown client, not from
+/// the rack.
 fn at_home(rack: RackId, mut fact: NewFact) -> NewFact {
     let is_of_client = fact.kind.starts_with("lease") || fact.kind == "boot_request";
     if fact.object.is_none() && fact.mac.is_none() && !is_of_client {

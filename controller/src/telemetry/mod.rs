@@ -1,20 +1,20 @@
-//! Traces: which request what is done goes back to.
+//! Traces: they connect work to the request that caused it.
 //!
-//! A request belongs to the trace that its `traceparent` names, or to a new one; its log lines have `trace_id` and
-//! `request_id`, and its answer the latter. The store writes the trace beside what it writes (`basalt_db::trace`), webhooks
-//! are told of it, the queue keeps it for who handles the object, and concerns and power commands take it to the rack; so the
-//! logs of region and rack have the same `trace_id` from the request to the BMC.
+//! A request belongs to the trace in its `traceparent`, or to a new one. Its log lines have `trace_id` and `request_id`, and its
+//! answer has `request_id`. The store writes the trace beside its rows (`basalt_db::trace`), and webhooks receive it. The queue
+//! passes the trace to the handler of the object, and concerns and power commands take it to the rack. So the logs of
+//! region and rack have the same `trace_id` from the request to the BMC.
 //!
-//! With the setting `otlp-endpoint` spans go to a collector, by OTLP over HTTP. Recording one is a push into a bounded queue:
-//! a collector that is slow or away costs spans, which are counted, and nothing else.
+//! With the setting `otlp-endpoint`, spans go to a collector, by OTLP over HTTP. To record a span is to push it into a bounded queue.
+//! If the collector is slow or unreachable, spans are dropped and counted, and nothing else suffers.
 //!
 //! | span | is |
 //! | --- | --- |
 //! | `PUT /api/v1/{plural}/{name}`, … | a request |
-//! | `reconcile Machine`, … | one handling of an object by the driver |
-//! | `step power-on`, … | its beginning of a step |
-//! | `concern dhcp`, … | from telling a rack what it is to do until it answers |
-//! | `power ON`, … | from sending a command to a rack until it tells the result |
+//! | `reconcile Machine`, … | one reconciliation of an object by the driver |
+//! | `step power-on`, … | the beginning of a step by the driver |
+//! | `concern dhcp`, … | the time from the sending of a concern to the rack's answer |
+//! | `power ON`, … | the time from the sending of a command to the rack's result |
 
 pub mod context;
 mod otlp;
@@ -27,42 +27,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc;
 
-/// Spans that may wait for the collector.
+/// The number of spans that may wait for the collector.
 const QUEUE: usize = 8192;
 
-/// From whose side a span is seen.
+/// The kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Inside.
+    /// Internal work.
     Internal,
-    /// Of who is asked.
+    /// The server of a request.
     Server,
-    /// Of who asks.
+    /// The client of a request.
     Client,
 }
 
-/// Something that was done.
+/// A piece of work with its duration.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Itself, and its trace.
+    /// The ids of the span and of its trace.
     pub context: Context,
     /// The span that caused it.
     pub parent: Option<Context>,
-    /// What was done.
+    /// The name of the work.
     pub name: String,
-    /// From whose side.
+    /// The kind of the span.
     pub side: Side,
     /// When it began.
     pub began: SystemTime,
     /// How long it took.
     pub took: Duration,
-    /// More about it.
+    /// Further attributes.
     pub attributes: Vec<(&'static str, String)>,
-    /// Why it failed.
+    /// The error, if the work failed.
     pub error: Option<String>,
 }
 
-/// Where spans go; nowhere by default. Cheap to clone.
+/// The sender of spans; by default it drops them. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Telemetry(Option<Arc<Export>>);
 
@@ -78,7 +78,7 @@ struct Counters {
     dropped: AtomicU64,
 }
 
-/// The span that this is done in.
+/// The present span.
 #[must_use]
 pub fn here() -> Option<Context> {
     basalt_db::trace::current().as_deref().and_then(Context::parse)
@@ -88,7 +88,7 @@ impl Telemetry {
     /// Sends spans to the collector at `endpoint`, like `http://127.0.0.1:4318`, until the process ends.
     ///
     /// # Errors
-    /// The endpoint is no URL, or TLS cannot be spoken.
+    /// Fails if the endpoint is no URL, or if TLS cannot be used.
     pub fn to(endpoint: &str, instance: &str) -> Result<Self, OtlpError> {
         let (queue, spans) = mpsc::channel(QUEUE);
         let counters = Arc::new(Counters::default());
@@ -97,16 +97,16 @@ impl Telemetry {
         Ok(Self(Some(Arc::new(Export { queue, counters }))))
     }
 
-    /// Whether anybody wants spans.
+    /// True if spans are sent.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Does `work` as a span of the trace that is worked for, or just so where there is none.
+    /// Runs `work` as a span of the present trace. Without a trace, it only runs `work`.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub async fn span<T, E>(
         &self,
         name: String,
@@ -130,7 +130,7 @@ impl Telemetry {
         ended
     }
 
-    /// Hands over a span, or drops it when too many wait. Who began the trace may have said that it is not recorded.
+    /// Sends a span, or drops it if too many wait. A trace may be marked as not recorded; its spans are not sent.
     pub fn record(&self, span: Span) {
         let Some(export) = self.0.as_ref().filter(|_| span.context.sampled) else { return };
         if export.queue.try_send(span).is_err() {
@@ -138,7 +138,7 @@ impl Telemetry {
         }
     }
 
-    /// Spans that a collector took, and those that none did.
+    /// The numbers of spans that the collector took, and of spans that were dropped.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         self.0.as_ref().map_or((0, 0), |export| {

@@ -1,13 +1,13 @@
-//! Webhooks: what happens to objects is posted to those who asked for it.
+//! Webhooks: events of objects are posted to receivers.
 //!
-//! The database notes events and deliveries in the transaction that causes them (migration 0010), so an event is neither lost nor
-//! invented. Any number of regions run this loop on one database; leases keep them from sending one delivery twice on purpose.
+//! The transaction that causes an event also stores the event and its deliveries (migration 0010), so an event is neither lost nor
+//! invented. Any number of regions run this loop on one database. Leases keep them from sending the same delivery at the same time.
 //!
 //! | promise | by |
 //! | --- | --- |
-//! | at least once | a delivery stays until the receiver answered 2xx; who was killed in between leaves it to the next |
-//! | in order, of one webhook and object | only the oldest that is not ended is handed out |
-//! | a receiver delays no other | a worker a webhook, [`PARALLEL`] requests of each, every one with a deadline |
+//! | at least once | a delivery stays until the receiver answered 2xx; if a region is killed in between, the next one sends it again |
+//! | in order, per webhook and object | only the oldest delivery that has not ended is handed out |
+//! | a receiver delays no other | one worker per webhook, [`PARALLEL`] requests of each, every one with a deadline |
 //! | it ends | [`retry`]: after some attempts or a day it is a dead letter, which stays visible and can be sent again |
 //!
 //! The request is that of the Standard Webhooks specification 1.0.0: see [`post`].
@@ -29,34 +29,34 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Requests under way to one webhook; one while the last one failed.
+/// The number of parallel requests to one webhook; one if its last request failed.
 pub const PARALLEL: usize = 4;
 
-/// Requests under way to all of them.
+/// The number of parallel requests to all webhooks.
 const ALL: usize = 256;
 
-/// A lease outlasts its request's deadline by this.
+/// The time by which a lease is longer than its request's deadline.
 const MARGIN: Duration = Duration::from_secs(15);
 
-/// How long the loop trusts that it is woken.
+/// The longest wait for a wake-up, in case one was lost.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 
-/// It looks at most so often; and so often while what is due is only for workers that are busy.
+/// The shortest pause between two looks at due deliveries, and the pause while all due ones belong to busy workers.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 
-/// What is under way when the region stops may take this long.
+/// How long requests may go on when the region stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How deliveries are made.
+/// The options of deliveries.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Receivers have to be in one of these; empty: anywhere but on this host, its links, and where no host is.
+    /// The networks of receivers. Empty: everywhere except this host, its links, and addresses without a host.
     pub networks: Vec<Cidr>,
-    /// How long one request may take, the answer included.
+    /// The longest time of one request, including the answer.
     pub timeout: Duration,
-    /// How long a delivery is tried.
+    /// How long a delivery is retried.
     pub patience: Duration,
-    /// Pauses are divided by this.
+    /// The divisor of pauses, for tests.
     pub divisor: u32,
 }
 
@@ -71,14 +71,14 @@ impl From<&Settings> for Options {
     }
 }
 
-/// Attempts, by what became of them.
+/// The number of attempts, by result.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// By the place of the result in [`RESULTS`].
+    /// In the order of [`RESULTS`].
     attempts: [AtomicU64; RESULTS.len()],
 }
 
-/// What can become of an attempt.
+/// The results of attempts.
 pub const RESULTS: [&str; 4] = ["accepted", "failed", "dead", "gone"];
 
 impl Counters {
@@ -88,26 +88,26 @@ impl Counters {
         }
     }
 
-    /// Each result, and how often it was.
+    /// Each result with its count.
     pub fn results(&self) -> impl Iterator<Item = (&'static str, u64)> {
         RESULTS.iter().zip(&self.attempts).map(|(name, counter)| (*name, counter.load(Ordering::Relaxed)))
     }
 }
 
-/// Which webhooks do not take what is sent: the log says so once, until one does again.
+/// The webhooks whose deliveries fail. The log names each failure once, until the webhook accepts a delivery again.
 #[derive(Debug, Default)]
 struct Unwell {
-    /// The webhook, and what became of a delivery.
+    /// The webhook, and the result of a delivery.
     said: Mutex<BTreeSet<(Uid, &'static str)>>,
 }
 
 impl Unwell {
-    /// Whether this is news.
+    /// True if the failure was not logged yet.
     fn is_news(&self, webhook: Uid, result: &'static str) -> bool {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).insert((webhook, result))
     }
 
-    /// Whether a webhook that takes deliveries did not before.
+    /// True if a webhook that accepts a delivery has failed before.
     fn has_recovered(&self, webhook: Uid) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let before = said.len();
@@ -116,7 +116,7 @@ impl Unwell {
     }
 }
 
-/// Makes the deliveries that this process claims.
+/// Sends the deliveries that this process claims.
 #[derive(Debug)]
 pub(crate) struct Deliverer {
     store: Store,
@@ -131,7 +131,7 @@ pub(crate) struct Deliverer {
 
 impl Deliverer {
     /// # Errors
-    /// What keeps it from speaking TLS.
+    /// The reason why TLS cannot be used.
     pub(crate) fn new(
         store: Store,
         owner: Uid,
@@ -150,7 +150,7 @@ impl Deliverer {
         })
     }
 
-    /// Works until told to stop; what is begun then may end.
+    /// Works until it is told to stop. Requests in progress may then end.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let this = Arc::new(self);
         let mut woken = this.store.woken();
@@ -179,7 +179,7 @@ impl Deliverer {
         }
     }
 
-    /// Wakes or starts the workers of webhooks that have something due; says when to look again.
+    /// Wakes or starts the workers of webhooks with due deliveries. Returns when to look again.
     async fn look(
         self: &Arc<Self>,
         workers: &mut HashMap<Uid, (JoinHandle<()>, Arc<Notify>)>,
@@ -201,7 +201,7 @@ impl Deliverer {
         Ok((pace, self.store.next_delivery().await?.unwrap_or(LOOK_ANYWAY)))
     }
 
-    /// One webhook, as long as it has something due.
+    /// Serves one webhook as long as it has due deliveries.
     async fn serve(self: Arc<Self>, webhook: Uid, woken: &Notify, stop: &watch::Receiver<bool>) {
         let mut under_way = JoinSet::new();
         let mut failing = false;
@@ -245,7 +245,7 @@ impl Deliverer {
         Ok(Some((Arc::new(receiver), claimed)))
     }
 
-    /// One request; whether it was accepted.
+    /// Sends one request. Returns true if it was accepted.
     async fn attempt(&self, webhook: Uid, receiver: &Receiver, delivery: &Delivery) -> bool {
         let Ok(_slot) = self.slots.acquire().await else { return false };
         let outcome = match api::payload(delivery) {

@@ -4,13 +4,14 @@
 //! | --- | --- |
 //! | `webhook-id` | the delivery; the same at every attempt |
 //! | `webhook-timestamp` | seconds since 1970 of this attempt |
-//! | `webhook-signature` | `v1,BASE64`, where the webhook has a secret |
+//! | `webhook-signature` | `v1,BASE64`, if the webhook has a secret |
 //! | `basalt-attempt` | 1, 2, … |
-//! | `traceparent` | the trace that the event belongs to, where there is one |
+//! | `traceparent` | the trace that the event belongs to, if there is one |
 //!
-//! 2xx accepts, 410 ends the subscription, anything else is tried again. No redirect is followed, no proxy is asked, and of the
-//! answer only a few bytes are read. Receivers on this host (at any of its addresses) and its links are refused, by name too, unless
-//! the setting `webhook-networks` names them. So nobody makes the region ask its own API, or a cloud's metadata service.
+//! 2xx accepts, 410 ends the subscription, any other answer leads to a retry. Redirects are not followed, no proxy is used, and only
+//! the first bytes of an answer are read. Receivers on this host (at any of its addresses) and on its links are refused, also by name,
+//! unless the setting `webhook-networks` names them. So nobody can make the region send requests to its own API, or to a cloud's
+//! metadata service.
 
 use super::PARALLEL;
 use super::sign::signature;
@@ -25,16 +26,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
-/// Of an answer no more is read.
+/// The number of bytes of an answer that are read.
 const ANSWER: usize = 4096;
 
-/// A receiver may ask for no longer pause than this.
+/// The longest pause that a receiver can request, in seconds.
 const LONGEST_RETRY_AFTER: u64 = 3600;
 
-/// Longer messages are cut.
+/// The longest stored message, in characters; longer ones are cut.
 const MESSAGE: usize = 500;
 
-/// Where deliveries go.
+/// The receiver of deliveries.
 pub(super) struct Receiver {
     /// The webhook's name.
     pub(super) name: String,
@@ -42,29 +43,29 @@ pub(super) struct Receiver {
     pub(super) secret: Option<Zeroizing<Vec<u8>>>,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// 2xx.
+    /// The receiver answered 2xx.
     Accepted,
-    /// 410: it wants no more.
+    /// The receiver answered 410: it wants no further deliveries.
     Gone(String),
-    /// Anything else, or nothing.
+    /// Any other answer, or none.
     Failed {
         error: String,
-        /// What the receiver asked for.
+        /// The pause that the receiver requested.
         retry_after: Option<Duration>,
     },
 }
 
-/// Sends requests.
+/// Sends requests to receivers.
 #[derive(Debug)]
 pub(super) struct Poster {
     client: Client,
     reach: Reach,
 }
 
-/// Which addresses may be spoken to.
+/// The networks to which requests may go.
 #[derive(Clone, Debug)]
 struct Reach(Arc<[Cidr]>);
 
@@ -120,7 +121,7 @@ impl Poster {
             Ok(url) => url,
             Err(error) => return failed(format!("{:?} is no URL: {error}", receiver.url)),
         };
-        // No name, and so nothing that the resolver would be asked for.
+        // The host is an address, so the resolver, which checks addresses, is not used.
         let literal = url.host_str().map(|host| host.trim_matches(['[', ']']).parse::<IpAddr>());
         if let Some(Ok(address)) = literal
             && !self.reach.allows(address)
@@ -183,12 +184,12 @@ async fn outcome(mut response: Response) -> Outcome {
     }
 }
 
-/// Without what a terminal or PostgreSQL would stumble over.
+/// Removes control characters, which terminals and PostgreSQL do not accept.
 fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MESSAGE).collect()
 }
 
-/// The innermost reason: what a person can act on.
+/// The innermost error, on which a person can act.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

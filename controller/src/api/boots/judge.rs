@@ -1,9 +1,9 @@
-//! What became of a boot, where its last words say that plainly: two tables, of reasons that racks gave and of how far it came.
+//! Judges a boot, if its last entries are conclusive, by two tables: of the racks' reasons, and of the stages of a boot.
 
 use basalt_api::wire::{BootEntry, Judgement, Listener};
 use basalt_db::{HeardPort, LastLease};
 
-/// A reason of a rack's, what it means, and what to do. `{asked}` and `{answered}` are those of the entry.
+/// A rack's reason, its meaning, and advice. `{asked}` and `{answered}` are replaced by those of the entry.
 const REASONS: &[(&str, &str, &str)] = &[
     (
         "never_taken",
@@ -156,7 +156,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("bad_token", "its agent's token is not good: {answered}", "power cycle it, so that it gets another"),
 ];
 
-/// How far a boot came whose last words were answered: whether that is it, what it means, and what to do.
+/// A stage of a boot whose last request was answered: the condition, the meaning, and advice.
 type Rule = (&'static str, fn(&BootEntry) -> bool, &'static str, &'static str);
 const STAGES: &[Rule] = &[
     (
@@ -233,14 +233,14 @@ fn stays_in_firmware(entry: &BootEntry) -> bool {
     !entry.asked.starts_with("script") && !entry.asked.contains("/blobs/")
 }
 
-/// What shim and GRUB ask for, each time, and do without.
+/// Optional files: shim and GRUB always ask for them, and go on without them.
 const OPTIONAL: [&str; 3] = ["revocations_", "shim_certificate_", ".lst"];
 
 fn is_optional(entry: &BootEntry) -> bool {
     entry.reason.as_deref() == Some("not_found") && OPTIONAL.iter().any(|name| entry.asked.contains(name))
 }
 
-/// How far a machine is that asks this. A transfer may be given up long after the machine went on, and an agent fetches blobs.
+/// The stage that a request shows. A transfer may be given up long after the machine has gone on, and an agent fetches blobs.
 fn reach(entry: &BootEntry) -> u8 {
     match entry.service.as_str() {
         "agent" => 5,
@@ -250,18 +250,18 @@ fn reach(entry: &BootEntry) -> u8 {
         "dhcp" | "dhcp6" => 0,
         _ if entry.asked.starts_with("script") => 3,
         _ if is_optional(entry) => 0,
-        // To ask for a size is not to fetch.
+        // A request for the size does not fetch the file.
         _ if entry.answered.starts_with("its size, ") => 0,
         _ => 1,
     }
 }
 
-/// What became of a boot, by the last thing that was asked for of what comes latest in one. That another rack's offer was taken says
-/// nothing while there is something else to go by.
+/// Judges a boot by the last request of its latest stage. An entry about another rack's offer counts only if there are no
+/// others.
 pub(super) fn of(entries: &[BootEntry]) -> Option<Judgement> {
     let other = |it: &&BootEntry| it.reason.as_deref() != Some("other_server");
     let last = entries.iter().filter(other).max_by_key(|it| reach(it)).or_else(|| entries.last())?;
-    // An offer that another server's was preferred to.
+    // The machine took another server's offer.
     let preferred = entries.iter().rev().find(|it| !other(it)).filter(|it| it.at >= last.at && is_dhcp(last));
     let last = preferred.filter(|_| last.answered.starts_with("OFFER")).unwrap_or(last);
     let say = |code: &str, message: &str, to_do: &str| Judgement {
@@ -281,8 +281,8 @@ pub(super) fn of(entries: &[BootEntry]) -> Option<Judgement> {
     }
 }
 
-/// Of a machine that no rack heard boot. One that leased an address all the same has booted from something else: racks trace who asks for
-/// something to boot.
+/// Judges a machine whose boot no rack has seen. If it has leased an address, it has booted from something else, because racks trace every
+/// client that asks for something to boot.
 pub(super) fn silence(
     macs: &[String],
     racks: &[Listener],

@@ -1,8 +1,8 @@
-//! One task per region reads what changed, once, and hands it to every reader.
+//! The hub of watches: one task per region reads each change once, and passes it to every reader.
 //!
-//! An event holds the object as it is when the task reads it, which may be later than its position; so two rules keep objects
-//! from going back. A reader joins while the task reads nothing: whatever it is handed was read after it joined. And what
-//! it reads itself, to catch up, it compares with what it is handed by [`version`](basalt_db::Changed::version).
+//! An event has the object as the task reads it, which may be later than its position. Two rules keep objects from going back to an
+//! older state. A reader joins while the task reads nothing, so every event that it gets was read after it joined. And it compares
+//! objects that it reads itself, to catch up, with those from the hub by [`version`](basalt_db::Changed::version).
 
 use super::super::names::{self, Names};
 use super::super::problem::{Answer, Refusal};
@@ -21,51 +21,50 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell, mpsc, watch};
 
-/// Changes read at once.
+/// The number of changes per read.
 const PAGE: i64 = 256;
 
-/// Events that may wait for one reader.
+/// The number of events that may wait for one reader.
 const QUEUE: usize = 1024;
 
-/// Readers of one region.
+/// The largest number of readers of one region.
 const READERS: usize = 1000;
 
-/// Readers of one [holder](super::view::View::holder). A program that opens a watch in each run and ends none leaves the rest to
-/// others.
+/// The largest number of readers of one [holder](super::view::View::holder). A program that opens a watch in each run and closes none
+/// must leave places for others.
 const SHARE: usize = 250;
 
-/// Places that only admins may take. They must be able to watch when others took all the rest.
+/// Places for admins only. They must be able to watch when all other places are taken.
 const RESERVE: usize = 100;
 
-/// While somebody's queue is half full the task waits, so that a burst does not cut who merely needs a moment; at most so often
-/// and so long.
+/// How often and how long the task waits while a queue is half full: a burst must not cut a reader that only needs a moment.
 const PACE: (u32, Duration) = (20, Duration::from_millis(10));
 
-/// For the task to hand out what was committed before. Whoever holds a transaction open holds it back longer.
+/// The longest wait until the task has passed on earlier commits. An open transaction can hold it back for longer.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// After the database did not answer.
+/// The pause after the database did not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The fan-out, and what is counted of it.
+/// The hub, with its counters.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     state: Mutex<State>,
-    /// The state's position, for who waits for it.
+    /// The position of the state, for tasks that wait for it.
     passed: watch::Sender<i64>,
-    /// Bytes that may wait for one reader, beside one event.
+    /// The number of bytes that may wait for one reader, in addition to one event.
     bytes: usize,
-    /// Watches that are open.
+    /// The number of open watches.
     pub(super) open: AtomicUsize,
-    /// Watches that were cut, by the place of the reason in [`CutReason::ALL`].
+    /// The number of watches that were cut, in the order of [`CutReason::ALL`].
     cuts: [AtomicU64; CutReason::ALL.len()],
-    /// Events handed to readers.
+    /// The number of events passed to readers.
     events: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Everything up to here was handed out.
+    /// Everything up to this position was passed on.
     position: i64,
     readers: Vec<Reader>,
 }
@@ -75,21 +74,21 @@ struct Reader {
     view: Arc<View>,
     queue: mpsc::Sender<Handed>,
     shared: Arc<Shared>,
-    /// Objects that it does not show, and has said so.
+    /// Objects outside of its view, of which it has been told so.
     hidden: HashSet<Uid>,
-    /// Before the page was read it had caught up, and this task with it. Until then it may have been told of something newer than what
-    /// it is handed, and pass that over: so nothing counts as said.
+    /// True if the reader and this task had caught up before the page was read. Until then the reader may know a newer state than the
+    /// event's, and skip the event: so it does not count as told.
     is_settled: bool,
 }
 
-/// Between the task and one reader.
+/// State that the task and one reader share.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Everything up to here is in the queue, or was.
+    /// Everything up to this position is or was in the queue.
     through: AtomicI64,
     bytes: AtomicUsize,
     cut: OnceLock<CutReason>,
-    /// It reads nothing from the log by itself any more, and passes over nothing after this.
+    /// From this position on, the reader reads nothing from the log by itself, and skips no event.
     settled: AtomicI64,
 }
 
@@ -102,17 +101,17 @@ pub(super) struct Handed {
     pub(super) frame: Bytes,
 }
 
-/// A reader's end.
+/// The reader's end of a queue.
 #[derive(Debug)]
 pub(super) struct Seat {
-    /// Where the task was when it joined.
+    /// The position of the task when the reader joined.
     pub(super) joined_at: i64,
     queue: mpsc::Receiver<Handed>,
     shared: Arc<Shared>,
 }
 
 impl Seat {
-    /// The next event, or why there are no more.
+    /// The next event, or the reason why there are no more.
     pub(super) async fn next(&mut self) -> Result<Handed, CutReason> {
         match self.queue.recv().await {
             Some(handed) => Ok(self.taken(handed)),
@@ -120,14 +119,14 @@ impl Seat {
         }
     }
 
-    /// An event that waits, or else the position up to which there is none.
+    /// A waiting event, or else the position up to which there is none.
     pub(super) fn now(&mut self) -> Result<Handed, i64> {
-        // Before the look into the queue: what it covers is in the queue, or was taken from it.
+        // Read before the queue: every event up to this position is in the queue or was taken from it.
         let through = self.shared.through.load(Ordering::Acquire);
         self.queue.try_recv().map(|handed| self.taken(handed)).map_err(|_| through)
     }
 
-    /// Says that it reads nothing from the log by itself any more, and passes over nothing after `told`.
+    /// Notes that the reader reads nothing from the log by itself any more, and skips no event after `told`.
     pub(super) fn settled(&self, told: i64) {
         self.shared.settled.store(told, Ordering::Release);
     }
@@ -139,13 +138,13 @@ impl Seat {
 }
 
 impl Hub {
-    /// Of a follower that is at `position`; so many bytes may wait for one reader, beside one event.
+    /// A hub for a follower at `position`. `bytes` may wait for one reader, in addition to one event.
     pub(crate) fn new(position: i64, bytes: usize) -> Self {
         let state = Mutex::new(State { position, readers: Vec::new() });
         Self { state, passed: watch::Sender::new(position), bytes, ..Self::default() }
     }
 
-    /// Waits until everything up to a position was handed out, or for a moment.
+    /// Waits until everything up to a position was passed on, or for a moment.
     pub(super) async fn catch_up(&self, position: i64) {
         let mut passed = self.passed.subscribe();
         let _ = tokio::time::timeout(CATCH_UP, passed.wait_for(|at| *at >= position)).await;
@@ -156,7 +155,7 @@ impl Hub {
         self.passed.send_replace(position);
     }
 
-    /// A seat for a reader. From now on everything after `joined_at` comes into its queue.
+    /// A seat for a new reader. From now on everything after `joined_at` comes into its queue.
     pub(super) async fn join(&self, view: Arc<View>) -> Answer<Seat> {
         let mut state = self.state.lock().await;
         state.readers.retain(|reader| !reader.queue.is_closed());
@@ -178,24 +177,24 @@ impl Hub {
         }
     }
 
-    /// How many watches were cut for each reason.
+    /// The number of watches that were cut, for each reason.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = (CutReason, u64)> {
         let counts = self.cuts.iter().map(|count| count.load(Ordering::Relaxed));
         CutReason::ALL.iter().copied().zip(counts)
     }
 
-    /// How many watches are open.
+    /// The number of open watches.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How many events were handed to readers.
+    /// The number of events passed to readers.
     pub(crate) fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
 }
 
-/// Refuses one more reader where there is no place for it.
+/// Refuses a reader if there is no place for it.
 fn admit(readers: &[Reader], view: &View) -> Answer<()> {
     let holder = view.holder();
     if readers.iter().filter(|reader| reader.view.holder() == holder).count() >= SHARE {
@@ -210,7 +209,7 @@ fn admit(readers: &[Reader], view: &View) -> Answer<()> {
     Ok(())
 }
 
-/// The task. It ends when the region stops.
+/// The hub's task. It ends when the region stops.
 pub async fn run(app: App) {
     let mut stopping = app.stopping();
     let mut positions = app.follower().positions();
@@ -233,7 +232,7 @@ pub async fn run(app: App) {
     app.watchers().state.lock().await.readers.clear();
 }
 
-/// Reads one page up to `through` and hands it out; says whether it read anything.
+/// Reads one page up to `through` and passes it on. Returns true if it read anything.
 async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
     let hub = app.watchers();
     let mut state = hub.state.lock().await;
@@ -253,7 +252,7 @@ async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
             hub.count_cut(CutReason::Compacted);
         }
     }
-    // Before anything of the page: whoever resumes does so from before the change of its rights.
+    // Cut before the page is passed on: a reader must resume from before the change of its rights.
     for reader in &state.readers {
         if page.changed.iter().any(|changed| reader.view.rests_on(changed.uid)) {
             let _ = reader.shared.cut.set(CutReason::Rights);
@@ -268,7 +267,7 @@ async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
             reader.shared.through.store(page.through, Ordering::Release);
             true
         }
-        // It was not handed everything: its bookmarks stay where they are.
+        // The reader did not get every event, so its bookmark does not advance.
         Some(reason) => {
             hub.count_cut(*reason);
             false
@@ -278,7 +277,7 @@ async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Renders one change, once for all, where anybody is shown it.
+/// Renders one change once for all readers that see it.
 async fn hand_one(
     app: &App,
     readers: &mut [Reader],
@@ -302,7 +301,7 @@ async fn hand_one(
     let shown_to =
         |limited| covered.iter().any(|(reader, shown)| *shown && reader.view.is_limited() == limited);
     let (mut for_all, mut for_limited) = (None, None);
-    // Those whom an object waits for are told apart before it is rendered.
+    // The names of the objects that it waits for differ between readers, so there are two renderings.
     let differ = object.as_ref().is_some_and(|object| object.deletion_requested_at.is_some());
     if let Some(object) = object {
         if differ && shown_to(true) {
@@ -319,7 +318,7 @@ async fn hand_one(
                 reader.hidden.remove(&uid);
                 put.for_reader(app, &reader.view).await?
             }
-            // It cannot be rendered.
+            // The object cannot be rendered.
             (None, true) => continue,
             (_, false) if !reader.view.knew(&changed) => continue,
             (_, false) if has_left => {
@@ -345,16 +344,16 @@ pub(super) struct Rendering {
     position: i64,
     kind: Option<&'static Kind>,
     frame: Bytes,
-    /// The object as JSON.
+    /// The object as a JSON text.
     text: String,
-    /// It may name what some readers do not see.
+    /// True if it may contain names that some readers may not see.
     may_name: bool,
-    /// The names in it, asked for the first of these readers, and kept for all.
+    /// The names in it, read for the first of these readers and kept for all.
     names: OnceCell<Names>,
 }
 
 impl Rendering {
-    /// The frame as this reader may read it.
+    /// The frame, with the names that this reader may see.
     pub(super) async fn for_reader(&self, app: &App, view: &View) -> Result<Bytes, StoreError> {
         let reworded = match self.may_name && view.is_limited() {
             true => {
@@ -373,7 +372,7 @@ impl Rendering {
     }
 }
 
-/// The object's frame, for who sees everything, or only some pools. One that cannot be rendered is in the log, and stops nobody else's.
+/// The object's frame, for readers with all rights or for limited ones. An error is logged, and does not stop other objects.
 pub(super) async fn put(
     app: &App,
     frames: Frames,
@@ -406,7 +405,7 @@ impl Reader {
         let waiting = self.shared.bytes.fetch_add(length, Ordering::Relaxed);
         let fits = waiting == 0 || waiting.saturating_add(length) <= most;
         if self.shared.cut.get().is_some() || !fits || self.queue.try_send(handed).is_err() {
-            // Never one event without those before it.
+            // A reader that misses one event must not get the later ones.
             let _ = self.shared.cut.set(CutReason::Slow);
         }
     }

@@ -1,4 +1,4 @@
-//! One watch: it catches up from the log, then goes on with what the hub hands it.
+//! One watch: it first catches up from the log, then continues with events from the hub.
 
 use super::super::App;
 use super::ahead::Ahead;
@@ -16,23 +16,23 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-/// Changes read at once while catching up. They wait in memory until the client has read them.
+/// The number of changes per read while catching up. They wait in memory until the client has read them.
 const PAGE: i64 = 32;
 
-/// After this the client has to ask again, so that whoever may not watch any more does not.
+/// The longest life of a watch. The client must then ask again, which checks its rights.
 const LIFE: Duration = Duration::from_secs(3600);
 
-/// One watch.
+/// The state of one watch.
 pub(super) struct Watch {
     app: App,
     frames: Frames,
     view: Arc<View>,
     seat: Seat,
-    /// Read from the log after this; `None` once that is done.
+    /// The log is read after this position; `None` once the watch has caught up.
     behind: Option<i64>,
-    /// Everything up to here was told.
+    /// Everything up to this position was sent.
     told: i64,
-    /// What was told that is newer than what the hub may still hand over.
+    /// Objects that were sent in a newer state than the hub's events may have.
     ahead: Ahead,
     ready: VecDeque<(i64, Bytes)>,
     bookmarks: Interval,
@@ -50,13 +50,13 @@ enum Happened {
 impl Watch {
     pub(super) fn new(app: App, view: Arc<View>, seat: Seat, since: Option<i64>, every: Duration) -> Self {
         let told = since.unwrap_or(seat.joined_at);
-        // The first one comes at once: it says that what was missed is told.
+        // The first bookmark comes at once: it shows that the watch has caught up.
         let mut bookmarks = tokio::time::interval(every);
         bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         app.watchers().open.fetch_add(1, Ordering::Relaxed);
         let behind = Some(told).filter(|told| *told < seat.joined_at);
         if behind.is_none() {
-            // A list's position may be ahead of the hub.
+            // The position of a list may be ahead of the hub.
             seat.settled(told);
         }
         Self {
@@ -110,13 +110,13 @@ impl Watch {
                     }
                 },
                 Happened::Handed(Ok(handed)) => self.take(handed),
-                // The hub has counted it.
+                // The hub has already counted it.
                 Happened::Handed(Err(reason)) => self.end(reason),
             }
         }
     }
 
-    /// What the hub handed over, unless the client knows it, or newer.
+    /// Takes an event from the hub, unless the client knows the object in this state or a newer one.
     fn take(&mut self, handed: Handed) {
         let Handed { position, version, uid, .. } = handed;
         let known = self.ahead.knows(uid, version);
@@ -137,7 +137,7 @@ impl Watch {
         if self.app.store().compacted_through().await.map_err(unavailable)? > after {
             return Err(CutReason::Compacted);
         }
-        // All that a page says of an object is one reading of it.
+        // A page has one reading of an object, so the object is sent once.
         let mut said = HashSet::new();
         for mut changed in page.changed {
             if !self.view.covers(&changed.kind) {
@@ -157,7 +157,7 @@ impl Watch {
                 _ => None,
             };
             let frame = frame.filter(|_| said.insert(uid));
-            // Of what is not told nothing is known either: the hub may have to say that it is gone.
+            // An object that was not sent stays unknown: the hub may still have to report its deletion.
             if frame.is_some() {
                 self.ahead.tell(uid, through, version);
             }

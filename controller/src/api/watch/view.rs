@@ -1,4 +1,4 @@
-//! What one reader is shown.
+//! The view of one reader of a watch.
 
 use super::super::body;
 use super::super::caller::Caller;
@@ -10,7 +10,7 @@ use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::{Changed, Object};
 use std::collections::BTreeMap;
 
-/// What one reader is shown. An object that it does not show is, to its reader, deleted.
+/// The objects that one reader sees. An object that leaves the view is reported to the reader as deleted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     /// `None`: every kind.
@@ -18,11 +18,11 @@ pub(super) struct View {
     labels: BTreeMap<String, String>,
     /// Only these members of each object; `None`: all.
     fields: Option<String>,
-    /// What its reader may see.
+    /// The rights of the reader.
     rights: Rights,
-    /// The objects that say so.
+    /// The objects that the rights come from.
     rests_on: Vec<Uid>,
-    /// The user or token whose share its watch is of.
+    /// The user or token to whose share the watch belongs.
     holder: String,
 }
 
@@ -61,28 +61,28 @@ impl View {
         })
     }
 
-    /// A view of everything that these rights show.
+    /// A view of all objects that these rights show.
     #[cfg(test)]
     pub(super) fn of(holder: &str, rights: Rights) -> Self {
         Self { rights, holder: holder.to_owned(), ..Self::default() }
     }
 
-    /// The user or token whose share this watch is of: see [`Caller::holder`].
+    /// The user or token to whose share this watch belongs: see [`Caller::holder`].
     pub(super) fn holder(&self) -> &str {
         &self.holder
     }
 
-    /// The reader is an admin of the whole region.
+    /// True if the reader is an admin of the whole region.
     pub(super) fn is_of_admin(&self) -> bool {
         self.rights.unlimited() >= Some(Role::Admin)
     }
 
-    /// The members of an object that its reader is told; `None`: all.
+    /// The members of an object that its reader gets; `None`: all.
     pub(super) fn fields(&self) -> Option<&str> {
         self.fields.as_deref()
     }
 
-    /// For the log: only changes of these kinds matter.
+    /// The kinds whose changes matter, for reads of the log.
     pub(super) fn kinds(&self) -> Option<&[String]> {
         self.kinds.as_deref()
     }
@@ -92,7 +92,7 @@ impl View {
         is_seen && self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|k| k == kind))
     }
 
-    /// Whether its reader sees some pools alone.
+    /// True if its reader sees only some pools.
     pub(super) fn is_limited(&self) -> bool {
         self.rights.unlimited().is_none()
     }
@@ -102,18 +102,18 @@ impl View {
         self.rights.over(pool).is_some()
     }
 
-    /// Whether what its reader may see rests on this object.
+    /// True if the reader's rights come from this object.
     pub(super) fn rests_on(&self, uid: Uid) -> bool {
         self.rests_on.contains(&uid)
     }
 
-    /// Whether its reader sees the object, which is of this pool. Whatever decides that belongs here: it is asked for every event.
+    /// True if its reader sees the object, which is in this pool. All conditions belong here: it is called for every event.
     pub(super) fn shows(&self, object: &Object, pool: Option<&str>) -> bool {
         self.rights.may_see(&object.kind, pool)
             && self.labels.iter().all(|(key, value)| object.labels.get(key) == Some(value))
     }
 
-    /// Whether its reader may know an object that it is not shown: one that it was never shown does not leave it either.
+    /// True if its reader may know that an object outside of the view exists. An object that was never shown is not reported as deleted.
     pub(super) fn knew(&self, changed: &Changed) -> bool {
         let left = changed.left.as_deref().map(Some);
         left.into_iter().chain([changed.pool.as_deref()]).any(|pool| self.rights.may_see(&changed.kind, pool))
@@ -123,7 +123,7 @@ impl View {
 fn kind(word: &str) -> Answer<String> {
     match Kind::find(word) {
         Some(kind) => Ok(kind.name.to_owned()),
-        // It says which kinds there are.
+        // The refusal lists the kinds.
         None => body::kind(word).map(|kind| kind.name.to_owned()),
     }
 }
