@@ -1,4 +1,4 @@
-//! What makes a region a controller: the racks' port and the engine's driver, beside a running API.
+//! A controller: the racks' port and the engine's driver, beside a running API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,34 +22,34 @@ use crate::racks::service::Racks;
 use crate::racks::sessions::Sessions;
 use crate::region::Region;
 
-/// Why racks cannot be served.
+/// The reason why the controller does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// The racks' port.
+    /// The region cannot listen for racks.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The certificate authority.
+    /// The certificate authority cannot be used.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
-    /// The store.
+    /// The store failed.
     #[error("cannot read the region's certificate authority")]
     Store(#[from] StoreError),
-    /// TLS towards the other regions.
+    /// TLS to the other regions cannot be configured.
     #[error("TLS cannot be spoken with the region's certificate authority")]
     Tls(#[from] rustls::Error),
 }
 
-/// The racks' port and the driver, at work.
+/// The running port and driver.
 #[derive(Debug)]
 pub struct Controller {
     rpc_address: SocketAddr,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// Time for all tasks to end, once the region is told to stop.
+/// How long all tasks together may take to end, once the region is told to stop.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Waits for tasks until the deadline. A task that goes on is left alone: the process ends with it.
+/// Waits for tasks until the deadline. A task that goes on is left: it ends with the process.
 async fn ended(tasks: Vec<JoinHandle<()>>, deadline: Instant) {
     for task in tasks {
         let _ = timeout_at(deadline, task).await;
@@ -57,11 +57,11 @@ async fn ended(tasks: Vec<JoinHandle<()>>, deadline: Instant) {
 }
 
 impl Controller {
-    /// Starts both beside `region`; they end when it is told to stop. `join_urls` are the regions that join tokens name,
-    /// or none: then join tokens name this process.
+    /// Starts both beside `region`; they end when the region is told to stop. `join_urls` are the regions in join tokens. If they are
+    /// empty, join tokens name this process.
     ///
     /// # Errors
-    /// The port is taken, or the authority cannot be read.
+    /// Fails if the port is taken, or if the authority cannot be read.
     pub async fn start(
         region: &Region,
         rpc_listen: SocketAddr,
@@ -124,13 +124,13 @@ impl Controller {
         Ok(Self { rpc_address, tasks })
     }
 
-    /// Where racks dial.
+    /// The address that racks dial.
     #[must_use]
     pub fn rpc_address(&self) -> SocketAddr {
         self.rpc_address
     }
 
-    /// Waits until what was begun is done, [`ENDING`] at most for all of it; the region was told to stop before.
+    /// Waits until all work in progress has ended, at most [`ENDING`]. The region must have been told to stop.
     pub async fn ended(self) {
         ended(self.tasks, Instant::now() + ENDING).await;
     }

@@ -2,9 +2,9 @@
 //!
 //! | killed | the database has | a region that starts |
 //! | --- | --- | --- |
-//! | before the new key is in `seal-key.next` | the old key | finds it in `seal-key` |
-//! | before the transaction is committed | the old key | finds it in `seal-key` |
-//! | before `seal-key` is replaced | the new key | finds it in `seal-key.next`, and puts it in its place |
+//! | before the new key is in `seal-key.next` | the old key | finds that key in `seal-key` |
+//! | before the transaction is committed | the old key | finds that key in `seal-key` |
+//! | before `seal-key` is replaced | the new key | finds that key in `seal-key.next`, and moves it to `seal-key` |
 
 use crate::backup::{BackupError, Database};
 use crate::data_dir::{DataDir, DataDirError};
@@ -16,46 +16,46 @@ use basalt_db::rotate::{self, Rotated};
 use basalt_db::{StoreError, cluster, recover};
 use std::path::{Path, PathBuf};
 
-/// The places where a test kills it, of the step `rotate`.
+/// The places at which a test kills the step `rotate`.
 pub const PLACES: [&str; 4] = ["begun", "staged", "sealed", "committed"];
 
-/// Why the key was not replaced. Nothing has changed then.
+/// The reason why the key was not replaced. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum RotateError {
-    /// There is nothing to work on, or it cannot be started.
+    /// There is no database, or it cannot be started.
     #[error(transparent)]
     Database(#[from] BackupError),
-    /// The data directory, or a key.
+    /// The data directory or a key file cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// It is not the right one.
+    /// The given key is not the one of the database.
     #[error("the seal key in {} is not the one that the database's secrets are sealed with; give the right one with --seal-key-file", .0.display())]
     OtherSealKey(PathBuf),
-    /// It is the present one.
+    /// The new key is the present one.
     #[error("the key in {} is the one that is in use; make another one: openssl rand -hex 32", .0.display())]
     SameKey(PathBuf),
-    /// Regions run.
+    /// Regions run on the database.
     #[error("regions still work on this database ({}); stop every one of them first: they would go on with the old key", .0.join(", "))]
     Alive(Vec<String>),
-    /// Another version has to do it.
+    /// The database needs a newer version of the program.
     #[error(
         "the database has the schema {theirs}, which this program (schema {ours}) does not know; rotate with the version that its regions have"
     )]
     Newer {
-        /// Of the database.
+        /// The schema of the database.
         theirs: i64,
-        /// Of this program.
+        /// The newest schema that this program knows.
         ours: i64,
     },
-    /// The store.
+    /// The store failed.
     #[error("the secrets cannot be sealed anew; nothing has changed")]
     Store(#[from] StoreError),
 }
 
-/// Seals everything with the key in `new`, or with one that is made. Answers what was done, in words.
+/// Seals everything with the key in `new`, or with a generated one. Returns a sentence about the result.
 ///
 /// # Errors
-/// [`RotateError`].
+/// [`RotateError`]: nothing has changed.
 pub async fn rotate(settings: &Settings, new: Option<&Path>) -> Result<String, RotateError> {
     if settings.database_url.is_none() && !cluster::exists_in(&settings.data_dir) {
         return Err(BackupError::Nothing(settings.data_dir.clone()).into());

@@ -1,12 +1,12 @@
-//! The file with the key that seals secrets, and how another key takes its place.
+//! The file with the key that seals secrets, and the replacement of the key.
 //!
 //! ```text
 //! seal-key           the key
-//! seal-key.next      the key that a rotation is about to seal with; written before the database changes
-//! seal-key.1f2e3d4c  a key that was replaced, by its fingerprint: backups from before can only be read with it
+//! seal-key.next      the next key of a rotation; written before the database changes
+//! seal-key.1f2e3d4c  a replaced key, by its fingerprint: it opens older backups
 //! ```
-//! The database changes in one transaction between the first and the second write of this sequence, so whenever a rotation is killed, the
-//! key that opens the database is in one of the first two files, and whoever opens the database finds it there.
+//! The database changes in one transaction, between the first and the second write of a rotation. So whenever a rotation is killed, the
+//! key of the database is in one of the first two files, and a region finds it there.
 
 use crate::data_dir::{DataDirError, file_error, write_secret};
 use basalt_db::SealKey;
@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 #[derive(Clone, Debug)]
 pub struct SealFile(PathBuf);
 
-/// A key as its file has it: 64 hexadecimal digits.
+/// A key in the form of its file: 64 hexadecimal digits.
 pub struct KeyText(Zeroizing<String>);
 
 impl std::fmt::Debug for KeyText {
@@ -29,18 +29,18 @@ impl std::fmt::Debug for KeyText {
 }
 
 impl KeyText {
-    /// A new one.
+    /// Generates a new key.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// Fails if the system gives no random bytes.
     pub fn generate() -> Result<Self, DataDirError> {
         Ok(Self(Zeroizing::new(hex::encode(SealKey::generate()?.as_slice()))))
     }
 
-    /// The one in a file.
+    /// Reads the key in a file.
     ///
     /// # Errors
-    /// The file is not there, or holds something else.
+    /// Fails if the file does not exist or holds no key.
     pub fn read(path: &Path) -> Result<Self, DataDirError> {
         if !path.exists() {
             return Err(DataDirError::NoKey(path.to_owned()));
@@ -56,19 +56,19 @@ impl KeyText {
     /// The key itself.
     ///
     /// # Errors
-    /// None of a text that was generated or read.
+    /// A text that was generated or read never fails.
     pub fn key(&self) -> Result<SealKey, DataDirError> {
         let bad = || DataDirError::BadKey(PathBuf::new());
         SealKey::new(&self.bytes().ok_or_else(bad)?).map_err(|_| bad())
     }
 
-    /// Whether it is the same key.
+    /// True if both are the same key.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         self.bytes() == other.bytes()
     }
 
-    /// Names a key, and says nothing about it.
+    /// Identifies the key without revealing it.
     fn fingerprint(&self) -> String {
         let bytes = self.bytes().unwrap_or_default();
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
@@ -81,13 +81,13 @@ impl KeyText {
 }
 
 impl SealFile {
-    /// This file.
+    /// The seal key file at this path.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// Where it is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -104,27 +104,27 @@ impl SealFile {
         self.beside("next")
     }
 
-    /// The key that a rotation was about to seal with, if one was begun and not ended.
+    /// The next key of a rotation that was begun and has not ended.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn staged(&self) -> Result<Option<KeyText>, DataDirError> {
         let next = self.next();
         if next.exists() { KeyText::read(&next).map(Some) } else { Ok(None) }
     }
 
-    /// Keeps a key beside the present one.
+    /// Stores the next key beside the present one.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Fails if the file cannot be written.
     pub fn stage(&self, key: &KeyText) -> Result<(), DataDirError> {
         self.write(&self.next(), key)
     }
 
-    /// Makes the staged key the one, and keeps the one before; where that is.
+    /// Makes the next key the present one, and keeps the former one. Returns the path of the former one.
     ///
     /// # Errors
-    /// A file cannot be written.
+    /// Fails if a file cannot be written.
     pub fn adopt(&self) -> Result<PathBuf, DataDirError> {
         let old = KeyText::read(&self.0)?;
         let kept = self.beside(&old.fingerprint());
@@ -134,7 +134,7 @@ impl SealFile {
         Ok(kept)
     }
 
-    /// As the key's own file: whoever may read that, may read this.
+    /// Writes a key with the owner of the key's own file: accounts that may read that one may read this one.
     fn write(&self, path: &Path, key: &KeyText) -> Result<(), DataDirError> {
         write_secret(path, &key.0)?;
         let (ours, theirs) = (std::fs::metadata(path), std::fs::metadata(&self.0));

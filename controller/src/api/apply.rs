@@ -1,4 +1,4 @@
-//! Many objects in one transaction.
+//! Applies many objects in one transaction.
 
 use super::announce::{self, Chosen};
 use super::body;
@@ -43,7 +43,7 @@ struct Request {
     adopt: bool,
 }
 
-/// One document: what was read can be applied again.
+/// One document. The answer of a read is valid as such a document.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -62,7 +62,7 @@ struct Document {
     labels: Option<BTreeMap<String, String>>,
     text: Text,
     value: Value,
-    /// Where its spec stands.
+    /// The pointer of its spec.
     at: String,
     first_status: Value,
 }
@@ -106,7 +106,7 @@ pub(super) async fn apply(
         let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(None), allocation: None };
         return done(&caller.store(&app).write(&batch).await?, &Chosen::new());
     };
-    // Nobody else gives machines away until this is committed: who is chosen now gets what was approved.
+    // No other region can give machines away until this is committed, so the machines chosen now are those of the approved plan.
     let right = app.store().claiming().await?;
     let written = app.store().write(&dry).await?;
     let (now, chosen, choices) = announced(&app, &caller.rights, &written, &wanted).await?;
@@ -141,10 +141,10 @@ fn done(written: &Written, chosen: &Chosen) -> Answer<axum::Json<ApplyResponse>>
     )?))
 }
 
-/// Errors of one apply: a document of some bytes can have a hundred, each with a hint.
+/// The largest number of errors of one apply: a document of some bytes can have a hundred, each with a hint.
 const MAX_ERRORS: usize = 1000;
 
-/// Reads every document; what is wrong with any of them is said of all, until there are [`MAX_ERRORS`].
+/// Reads every document. The errors of all documents are returned, up to [`MAX_ERRORS`].
 fn documents(
     caller: &Caller,
     raw: &[Box<RawValue>],
@@ -215,7 +215,7 @@ fn document(
 }
 
 impl Document {
-    /// Where it stands.
+    /// The pointer of the document.
     fn whole(&self) -> &str {
         self.at.strip_suffix("/spec").unwrap_or(&self.at)
     }
@@ -235,7 +235,7 @@ impl Document {
     }
 }
 
-/// What leaves is found again by the label that the documents carry.
+/// The objects to prune have the label that all the documents have.
 fn prune<'a>(
     label: Option<&'a str>,
     manager: Option<&'a str>,
@@ -272,7 +272,7 @@ fn prune<'a>(
     if errors.is_empty() { Ok(Some(Prune { manager, label, value })) } else { Err(Refusal::invalid(errors)) }
 }
 
-/// What a batch that was only tried would do, and which machines its deployments would have.
+/// The result of a dry run, and the machines that its deployments would get.
 async fn announced(
     app: &App,
     rights: &Rights,
@@ -310,7 +310,7 @@ async fn announced(
     Ok((response(written, plans, radius, consequences, &chosen)?, chosen, choices))
 }
 
-/// What a batch changed.
+/// The changes of a batch.
 fn changed(written: &Written) -> Vec<Option<PlanReport>> {
     let of = |stored: &Stored| {
         let (changes, effect) = (stored.changes.clone(), announce::effect(stored));

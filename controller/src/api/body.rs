@@ -1,4 +1,4 @@
-//! What comes in: headers and bodies of writes, checked before anything else looks at them.
+//! Reads headers and bodies of writes, and checks them before any other code does.
 
 use super::endpoints::BODY_BYTES;
 use super::problem::{Answer, Refusal};
@@ -16,10 +16,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// A manager's name, in bytes.
+/// The longest name of a manager, in bytes.
 const MANAGER_BYTES: usize = 63;
 
-/// The kind that a path names.
+/// The kind in a path.
 pub(super) fn kind(plural: &str) -> Answer<&'static Kind> {
     basalt_api::KINDS.iter().copied().find(|k| k.plural == plural).ok_or_else(|| {
         let plurals: Vec<&str> = basalt_api::KINDS.iter().map(|k| k.plural).collect();
@@ -28,7 +28,7 @@ pub(super) fn kind(plural: &str) -> Answer<&'static Kind> {
     })
 }
 
-/// `NAME` or `uid:…`.
+/// The key of an object, from `NAME` or `uid:…`.
 pub(super) fn key<'a>(kind: &Kind, name: &'a str) -> Answer<Key<'a>> {
     match name.strip_prefix("uid:") {
         Some(uid) => match uid.parse::<Uid>() {
@@ -42,13 +42,13 @@ pub(super) fn key<'a>(kind: &Kind, name: &'a str) -> Answer<Key<'a>> {
     }
 }
 
-/// Whether an object of the kind can be called so.
+/// Checks that an object of the kind can have this name.
 pub(super) fn check_name(kind: &Kind, name: &str) -> Answer<()> {
     let bad = |bad| Refusal::invalid(vec![FieldError::format("/metadata/name", bad)]);
     kind.naming.check(name).map_err(bad)
 }
 
-/// `If-Match` and `If-None-Match`.
+/// The condition in `If-Match` or `If-None-Match`.
 pub(super) fn precondition(headers: &HeaderMap) -> Answer<Precondition> {
     let text =
         |name: header::HeaderName| headers.get(&name).map(|v| v.to_str().unwrap_or("?").trim().to_owned());
@@ -70,7 +70,7 @@ pub(super) fn precondition(headers: &HeaderMap) -> Answer<Precondition> {
     }
 }
 
-/// Which tool writes.
+/// The manager that writes, from its header.
 pub(super) fn manager(headers: &HeaderMap) -> Answer<Option<String>> {
     let Some(value) = headers.get(MANAGER_HEADER) else { return Ok(None) };
     let manager = value.to_str().unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn manager(headers: &HeaderMap) -> Answer<Option<String>> {
     Ok(Some(manager.to_owned()))
 }
 
-/// Whether a tool can be called so.
+/// Checks the name of a manager.
 pub(super) fn check_manager(name: &str) -> Answer<()> {
     if (1..=MANAGER_BYTES).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()) {
         return Ok(());
@@ -87,7 +87,7 @@ pub(super) fn check_manager(name: &str) -> Answer<()> {
     Err(Refusal::field("", FieldCode::Format, message, "1 to 63 letters, digits and signs: terraform"))
 }
 
-/// The body of a PUT: what was read can be written back.
+/// The body of a PUT. The answer of a GET is valid as such a body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -111,7 +111,7 @@ pub(super) fn json<T: DeserializeOwned>(body: &Bytes) -> Answer<T> {
     shape::read(body).map_err(|error| Refusal::invalid(vec![*error]))
 }
 
-/// Reads a PUT's body, and checks everything that can be said of it alone.
+/// Reads a PUT's body, and makes every check that needs nothing else.
 pub(super) fn written(kind: &'static Kind, name: Option<&str>, body: &Bytes) -> Answer<Written> {
     let body: Body = json(body)?;
     let mut errors = Vec::new();
@@ -135,7 +135,7 @@ pub(super) fn written(kind: &'static Kind, name: Option<&str>, body: &Bytes) -> 
     }
 }
 
-/// A spec that is valid by itself; pointers of errors are into the request around it: `/spec/…`.
+/// A spec that is valid by itself. Errors have pointers into the request around it: `/spec/…`.
 pub(super) fn spec(
     kind: &'static Kind,
     name: Option<&str>,
@@ -177,13 +177,13 @@ pub(super) fn spec(
     if errors.is_empty() { Ok((text, value)) } else { Err(errors) }
 }
 
-/// What is wrong with the labels of a body or document.
+/// The errors of the labels of a body or document.
 pub(super) fn wrong_labels(labels: Option<&BTreeMap<String, String>>) -> Vec<FieldError> {
     let wrong = labels.map(basalt_api::validate_labels).unwrap_or_default();
     wrong.into_iter().map(|error| error.below("/metadata/labels")).collect()
 }
 
-/// A VLAN is called after its fabric and number.
+/// The error of a VLAN whose name does not have its fabric and number.
 fn vlan_name(kind: &Kind, name: &str, spec: &Value) -> Option<FieldError> {
     if kind.name != "Vlan" {
         return None;

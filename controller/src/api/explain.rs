@@ -1,4 +1,4 @@
-//! What will be done, what is waited for, what happened: asked of the driver.
+//! Plans, waits and timelines, from the driver.
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
@@ -47,7 +47,7 @@ pub(super) async fn waits(
     Ok(Json(answer))
 }
 
-/// Of an object that is to leave: whom it waits for, before anything that its machinery waits for.
+/// The wait of an object in deletion for its referrers. It comes before its driver's waits.
 async fn held_by(app: &App, rights: &Rights, object: &Object) -> Answer<Option<Wait>> {
     let Some(since) = object.deletion_requested_at else { return Ok(None) };
     let waits_for = WaitsFor::seen(app, rights, app.store().referrers(object.uid).await?).await?;
@@ -68,7 +68,7 @@ pub(super) async fn timeline(State(app): State<App>, path: At, _: NoParameters) 
     Ok(Json(machinery.timeline(&object).await?))
 }
 
-/// Which decisions.
+/// The query of decisions.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
@@ -77,7 +77,7 @@ pub(super) struct Which {
     replay: bool,
 }
 
-/// Of an object that is gone, they are told by its uid, to whom no pool is hidden from.
+/// The decisions about an object. Those about a deleted object are found by its uid, and only by callers who see all pools.
 pub(super) async fn decisions(
     State(app): State<App>,
     caller: Caller,

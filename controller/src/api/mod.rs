@@ -1,36 +1,36 @@
-//! The REST API (port 5240 and DIR/api.sock). It is generic: a kind is whatever [`basalt_api::KINDS`] lists.
+//! The REST API (port 5240 and DIR/api.sock). It is generic: [`basalt_api::KINDS`] lists its kinds.
 //!
 //! | module | is |
 //! | --- | --- |
-//! | [`endpoints`] | the table of endpoints, and which role each needs |
-//! | `guard`, `caller` | who asks, and whether they may |
-//! | [`rights`] | roles and pools: what somebody may do and see |
-//! | `session`, `cookie`, `logins`, `bucket`, `tokens` | logins, also of browsers, and how often they may be tried; the texts of ApiTokens |
-//! | `audit` | who wrote what |
-//! | `guards` | what stands against a write or a removal |
-//! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
-//! | `patch`, `layers` | some of a spec; labels and tags beside it |
+//! | [`endpoints`] | the table of endpoints, with the role that each needs |
+//! | `guard`, `caller` | authentication and authorisation of requests |
+//! | [`rights`] | the rules of roles and pools |
+//! | `session`, `cookie`, `logins`, `bucket`, `tokens` | logins, also of browsers, and their rate limits; the texts of ApiTokens |
+//! | `audit` | the audit log |
+//! | `guards` | reasons to refuse a write or a removal |
+//! | `objects`, `body`, `render`, `query` | objects: handlers, reading of requests, rendering of answers |
+//! | `patch`, `layers` | changes of a part of a spec; labels and tags beside it |
 //! | `apply` | many objects in one transaction |
-//! | `runs` | runs of clients, and which creations they confirm |
-//! | `announce` | what a write would do |
-//! | `receivers` | what the status of Settings says of receivers of logs |
-//! | `webhooks` | deliveries, and what webhooks' status says of them |
-//! | `addresses` | who has which address, from every source |
-//! | `utilisation`, `serving` | how full subnets and ranges are; whether racks serve them |
-//! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
-//! | `waiting` | whom a deletion waits for |
+//! | `runs` | runs of clients, and the creations that they confirm |
+//! | `announce` | the results of writes, in advance |
+//! | `receivers` | receivers of logs, in the status of Settings |
+//! | `webhooks` | deliveries, and the status of webhooks |
+//! | `addresses` | the owners of addresses, from every source |
+//! | `utilisation`, `serving` | usage of subnets and ranges; the racks that serve them |
+//! | `wait`, `watch` | answers that wait for a condition; streams of changes |
+//! | `waiting` | the objects that a deletion waits for |
 //! | `explain` | plan, waits, timeline |
-//! | `boots` | what machines asked of racks as they booted |
-//! | `logs` | what machines logged |
-//! | `lasting` | places for requests that last |
-//! | `operations` | what is asked of a machine once |
+//! | `boots` | the requests that booting machines send to racks |
+//! | `logs` | the logs of machines |
+//! | `lasting` | limits of requests that last |
+//! | `operations` | one-time requests on a machine |
 //! | `blobs` | uploads and downloads |
 //! | `registry` | the Terraform provider, for Terraform to install |
-//! | `system`, `docs`, `metrics` | health, version, OpenAPI; the same for people; what is counted |
+//! | `system`, `docs`, `metrics` | health, version, OpenAPI; the API reference for people; counters |
 //! | `console` | the web UI's page and files |
-//! | `forwarded` | the same for what racks pass on |
+//! | `forwarded` | the API for requests that racks forward |
 //! | `serve`, `stall` | the listeners; connections whose other end does not read |
-//! | `problem`, `caught` | errors, all of them; handlers that panic |
+//! | `problem`, `caught` | errors; handlers that panic |
 
 pub mod endpoints;
 mod events;
@@ -112,32 +112,32 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch::Receiver;
 
-/// What the API works on.
+/// The parts that the API uses.
 #[derive(Debug)]
 pub struct Parts {
-    /// The store.
+    /// The region's store.
     pub store: Store,
     /// The change log's follower.
     pub follower: Follower,
-    /// The blobs.
+    /// The region's blobs.
     pub blobs: Blobs,
     /// The logs of machines.
     pub logs: Logs,
-    /// The provider, for Terraform.
+    /// The registry with the Terraform provider.
     pub registry: Registry,
-    /// Answer plain HTTP to other hosts.
+    /// True to answer plain HTTP to other hosts.
     pub allow_plaintext: bool,
-    /// How often a quiet watch says where it is.
+    /// The interval of bookmarks in a quiet watch.
     pub bookmark_every: Duration,
-    /// Bytes that may wait for one watch.
+    /// The number of bytes that may wait for one watch.
     pub watch_buffer: usize,
-    /// How long a client may take for what it has to send.
+    /// How long a client may take to send a part of its request.
     pub client_timeout: Duration,
-    /// Connections over TCP, and as many more over the unix socket.
+    /// The limits of connections over TCP; as many more may use the unix socket.
     pub connections: Limits,
-    /// Where spans go.
+    /// The sender of spans.
     pub telemetry: Telemetry,
-    /// Turns true when the region is to stop.
+    /// Becomes true when the region is to stop.
     pub stopping: Receiver<bool>,
 }
 
@@ -166,7 +166,7 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    /// The API on these parts.
+    /// The API with these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let connections = Places::new(parts.connections);
@@ -186,17 +186,17 @@ impl App {
         }))
     }
 
-    /// Places for requests that last.
+    /// The limits of requests that last.
     fn rooms(&self) -> &lasting::Rooms {
         &self.0.rooms
     }
 
-    /// Lets the API ask the driver; the first one stays.
+    /// Connects the API to the driver, once.
     pub fn set_machinery(&self, machinery: Arc<dyn Machinery>) {
         let _ = self.0.machinery.set(machinery);
     }
 
-    /// Lets the API make join tokens; the first one stays.
+    /// Enables the API to make join tokens, once.
     pub fn set_joiner(&self, joiner: Joiner) {
         let _ = self.0.joiner.set(joiner);
     }

@@ -1,4 +1,4 @@
-//! Objects of all kinds: list, read, write, delete, rename.
+//! Handlers for objects of all kinds: list, read, write, delete, rename.
 
 use super::App;
 use super::announce;
@@ -66,7 +66,7 @@ pub(super) async fn list(
     let kind = body::kind(&plural)?;
     let parameters: ListParameters = parameters(&uri)?;
     let limit = query::limit(parameters.limit)?;
-    // From before the list, and before the caller's rights were looked up: everything up to here is in both.
+    // The position is from before the list and before the caller's rights were read: both contain everything up to it.
     let position = format!("{}:{}", app.store().incarnation(), caller.as_of);
     let pools = caller.rights.visible_pools().map(|pools| pools.into_iter().collect::<Vec<_>>());
     let query = ListQuery {
@@ -102,7 +102,7 @@ pub(super) async fn list(
     Ok(axum::Json(List { items, next, position }).into_response())
 }
 
-/// The items that say a text where the caller may read it. The search has also looked at names that are hidden from the caller.
+/// The items with the text in a part that the caller may read. The search has also matched names that are hidden from the caller.
 async fn saying(
     app: &App,
     rights: &Rights,
@@ -196,7 +196,7 @@ pub(super) async fn write(
     Ok(rendered(&app, &caller.rights, stored.object).await?.answer(status))
 }
 
-/// Objects of kinds that enrol themselves can be changed, and not made.
+/// Objects of kinds that enrol themselves can be changed, but not created.
 pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
     match app.store().get(kind.name, key).await {
         Err(StoreError::NotFound { .. }) => {
@@ -223,7 +223,7 @@ pub(super) async fn dry_run(app: &App, rights: &Rights, stored: Stored, spec: &V
     Ok(axum::Json(DryRun { object, plan, consequences, advisories }).into_response())
 }
 
-/// What was only tried, of an object that is as it is.
+/// The answer of a dry run that leaves the object as it is.
 pub(super) fn tried(object: Object, plan: PlanReport) -> Answer<Response> {
     let object = render::render(object, &WaitsFor::default())?;
     Ok(axum::Json(DryRun { object, plan, consequences: Consequences::default(), advisories: Vec::new() })
@@ -259,7 +259,7 @@ pub(super) async fn remove(
     }
 }
 
-/// What was to go only if nobody refers to it.
+/// The refusal to delete an object that is in use, if the request asked for that check.
 fn in_use(by: &WaitsFor) -> Refusal {
     let by = by.in_words(|it| format!("{} {:?}", it.kind, it.name)).unwrap_or_default();
     let detail = format!(
@@ -268,7 +268,7 @@ fn in_use(by: &WaitsFor) -> Refusal {
     Refusal::new(ProblemCode::InUse, detail)
 }
 
-/// What is not deleted because of the object itself is protected.
+/// Maps a refusal by a rule of the object itself to the problem `locked`.
 fn protected(error: StoreError) -> Refusal {
     match error {
         StoreError::Refused { errors } if errors.iter().any(|error| error.code == FieldCode::Rule) => {
@@ -328,7 +328,7 @@ pub(super) async fn rename(
         caller.store(&app).rename_judged(kind.name, key, to.as_str(), judged).await.map_err(protected)?;
     if dry_run {
         if !POOLED.contains(&kind.name) && caller.rights.unlimited().is_none() {
-            // Not all of them may be seen, and nobody who sees only some may rename what is of no pool.
+            // The caller may not see all referrers. Only a caller with rights everywhere may rename an object in no pool.
             renamed.referrers.retain(|it| !POOLED.contains(&it.kind.as_str()));
         }
         let plan = announce::of_rename(&app, &renamed).await?;
@@ -337,13 +337,13 @@ pub(super) async fn rename(
     Ok(rendered(&app, &caller.rights, renamed.object).await?.answer(StatusCode::OK))
 }
 
-/// The object as it is at this moment, for somebody with these rights.
+/// The object in its present state, for a caller with these rights.
 pub(super) async fn rendered(app: &App, rights: &Rights, mut object: Object) -> Answer<Rendered> {
     fill(app, rights, std::slice::from_mut(&mut object)).await?;
     shown(app, rights, object).await
 }
 
-/// The objects of a list as they are at this moment, for somebody with these rights.
+/// The objects of a list in their present states, for a caller with these rights.
 pub(super) async fn shown_all(app: &App, rights: &Rights, mut objects: Vec<Object>) -> Answer<Vec<Rendered>> {
     fill(app, rights, &mut objects).await?;
     let mut items = Vec::with_capacity(objects.len());
@@ -353,7 +353,7 @@ pub(super) async fn shown_all(app: &App, rights: &Rights, mut objects: Vec<Objec
     Ok(items)
 }
 
-/// Fills in what is computed as an object goes out.
+/// Fills in the fields that are computed at each read.
 async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> {
     utilisation::fill(app, rights, objects).await?;
     serving::fill(app, objects).await?;
@@ -361,7 +361,7 @@ async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> 
     receivers::fill(app, objects).await
 }
 
-/// The object; while it is being deleted, with those it waits for; a token with what was issued for it.
+/// Renders the object. An object in deletion shows the objects that it waits for, and a token shows when it was issued.
 async fn shown(app: &App, rights: &Rights, object: Object) -> Answer<Rendered> {
     let waits_for = match object.deletion_requested_at {
         Some(_) => WaitsFor::seen(app, rights, app.store().referrers(object.uid).await?).await?,

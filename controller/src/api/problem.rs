@@ -1,4 +1,4 @@
-//! Errors as they go out: one mapping from what went wrong to problem+json (RFC 9457).
+//! Maps every error to problem+json (RFC 9457).
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -6,22 +6,22 @@ use basalt_api::problem::PROBLEM_JSON;
 use basalt_api::{FieldCode, FieldError, Problem, ProblemCode};
 use basalt_db::StoreError;
 
-/// Seconds after which a client may try again when the database does not answer.
+/// The value of Retry-After, in seconds, when the database does not answer.
 const RETRY_AFTER: u64 = 1;
 
 tokio::task_local! {
-    /// What the request is called that is being answered.
+    /// The id of the request that is being answered.
     pub(super) static REQUEST: String;
 }
 
-/// Bytes of a message or a pointer, at most: whatever was sent is not sent back whole.
+/// The largest length of a message or a pointer, in bytes: long values are not sent back whole.
 const LONGEST: usize = 900;
 
-/// A refusal.
+/// A refused request, with its problem.
 #[derive(Debug)]
 pub(super) struct Refusal(Box<Problem>);
 
-/// What a handler answers.
+/// The result of a handler.
 pub(super) type Answer<T> = Result<T, Refusal>;
 
 impl Refusal {
@@ -38,7 +38,7 @@ impl Refusal {
         Self::invalid(vec![FieldError::new(pointer, code, message, hint)])
     }
 
-    /// The refusal of one of many, as a part of an answer.
+    /// The problem of one item, as a part of an answer about many.
     pub(super) fn into_problem(mut self) -> Problem {
         self.shorten();
         *self.0
@@ -70,7 +70,7 @@ impl Refusal {
         })
     }
 
-    /// Of the sort that the first of them is.
+    /// A refusal with the code of the first error.
     pub(super) fn refused(errors: Vec<FieldError>) -> Self {
         of_errors(errors).into()
     }
@@ -124,7 +124,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// The beginning of a text that is too long.
+/// Cuts a text that is too long.
 fn shorten(text: &mut String) {
     if text.len() > LONGEST {
         text.truncate(text.floor_char_boundary(LONGEST));
@@ -132,7 +132,7 @@ fn shorten(text: &mut String) {
     }
 }
 
-/// Points to what is around it, where its own place has too long a name.
+/// Replaces a pointer that is too long by one to the value around it.
 fn shorten_pointer(pointer: &mut String) {
     while pointer.len() > LONGEST {
         pointer.truncate(pointer.rfind('/').unwrap_or(0));
@@ -143,7 +143,7 @@ fn source(error: &StoreError) -> String {
     std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
 }
 
-/// The sort of a refusal is that of its first error.
+/// The problem of several errors; its code comes from the first one.
 fn of_errors(errors: Vec<FieldError>) -> Problem {
     let code = match errors.first().map(|e| e.code) {
         Some(FieldCode::ReferenceNotFound) => ProblemCode::ReferenceNotFound,
@@ -156,7 +156,7 @@ fn of_errors(errors: Vec<FieldError>) -> Problem {
     Problem { errors: problem.errors, ..Problem::new(code, problem.detail) }
 }
 
-/// A creation that its run may not have recorded, or may be about to, can be tried again.
+/// The problem of an existing object. If an earlier run created the object and has not confirmed it, the client can try again later.
 fn exists(detail: String, free_in: Option<u32>) -> Problem {
     let Some(seconds) = free_in else { return Problem::new(ProblemCode::Exists, detail) };
     let detail = format!(
@@ -173,7 +173,7 @@ impl IntoResponse for Refusal {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
-        // For those who count.
+        // The code, for the counters.
         response.extensions_mut().insert(self.0.code);
         let headers = response.headers_mut();
         if let Some(seconds) = self.0.retry_after {

@@ -1,4 +1,4 @@
-//! Whether a body has the shape that is read: what is wrong with it, and where, as a person would say it.
+//! Reads bodies of a known shape. Errors name the place and the problem in words for people.
 
 use basalt_api::wire::object;
 use basalt_api::{FieldCode, FieldError, pointer};
@@ -6,17 +6,17 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment, Track};
 
-/// What errors of members begin with, as serde writes them, before the member's name in backquotes.
+/// The beginnings of serde's errors about members, before the member's name in backquotes.
 const OF_MEMBERS: [(&str, FieldCode, &str); 3] = [
     ("missing field ", FieldCode::Required, "it is missing"),
     ("unknown field ", FieldCode::UnknownField, "there is no such member here"),
     ("duplicate field ", FieldCode::Duplicate, "it stands twice"),
 ];
 
-/// The same of other values.
+/// The beginnings of serde's errors about values.
 const OF_VALUES: [&str; 3] = ["invalid type: ", "invalid value: ", "invalid length "];
 
-/// Serde's words for values, and JSON's.
+/// Serde's words for values, with JSON's words.
 const WORDS: [(&str, &str); 9] = [
     ("map", "an object"),
     ("a map", "an object"),
@@ -32,7 +32,7 @@ const WORDS: [(&str, &str); 9] = [
 /// Reads a JSON object of a known shape, and nothing after it.
 ///
 /// # Errors
-/// It is no JSON, or not of that shape; the pointer is into the text.
+/// Fails if the text is not JSON or has another shape. The pointer is into the text.
 pub(super) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Box<FieldError>> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let mut track = Track::new();
@@ -56,7 +56,7 @@ fn wrong(path: &Path, error: &serde_json::Error) -> Box<FieldError> {
     Box::new(member(path, told).unwrap_or_else(|| value(path, told)))
 }
 
-/// What is wrong is that a member is there, or is not.
+/// The error of a missing, unknown or repeated member.
 fn member(path: &Path, told: &str) -> Option<FieldError> {
     let (rest, code, message) = OF_MEMBERS
         .iter()

@@ -1,5 +1,5 @@
-//! Whom an object that is to leave waits for, as far as who asks may know it: what is called how in pools that one does not
-//! see is not told, only how many there are.
+//! The objects that a deletion waits for, as the caller may know them. Objects in pools that the caller does not see are only
+//! counted.
 
 use super::App;
 use super::rights::{POOLED, Rights};
@@ -7,7 +7,7 @@ use basalt_api::values::Uid;
 use basalt_db::{Referrer, StoreError};
 use std::collections::BTreeSet;
 
-/// Who still refers to an object.
+/// The objects that still refer to an object.
 #[derive(Debug, Default)]
 pub(super) struct WaitsFor {
     named: Vec<Referrer>,
@@ -15,7 +15,7 @@ pub(super) struct WaitsFor {
 }
 
 impl WaitsFor {
-    /// As somebody with these rights may know it.
+    /// The referrers, as a caller with these rights may know them.
     pub(super) async fn seen(
         app: &App,
         rights: &Rights,
@@ -30,7 +30,7 @@ impl WaitsFor {
         Ok(Self::only(referrers, |it| rights.may_see(&it.kind, pool(it))))
     }
 
-    /// As everybody may know it who sees no pool in particular.
+    /// The referrers, as a caller without any pool may know them.
     pub(super) fn of_no_pool(referrers: Vec<Referrer>) -> Self {
         Self::only(referrers, |it| !POOLED.contains(&it.kind.as_str()))
     }
@@ -41,20 +41,20 @@ impl WaitsFor {
         Self { named, others: others.len() }
     }
 
-    /// All of them.
+    /// All referrers, with their names.
     pub(super) fn all(named: Vec<Referrer>) -> Self {
         Self { named, others: 0 }
     }
 
-    /// Whether it waits for nobody.
+    /// True if there are no referrers.
     pub(super) fn is_nobody(&self) -> bool {
         self.named.is_empty() && self.others == 0
     }
 
-    /// Those that may be named, as `name` does it, and how many more there are; nothing where there is nobody.
+    /// The referrers with a known name, as `name` writes them, and the number of the others. `None` if there are none.
     pub(super) fn in_words(&self, name: impl Fn(&Referrer) -> String) -> Option<String> {
         let mut named: Vec<String> = self.named.iter().map(name).collect();
-        // It may refer to it in several places.
+        // An object may refer to it in several places.
         named.dedup();
         let named = named.join(", ");
         match (self.named.is_empty(), self.others) {

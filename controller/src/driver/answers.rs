@@ -1,4 +1,4 @@
-//! What the API asks the driver: what will be done, what is waited for, what happened. Reading only.
+//! The driver's answers to the API: plans, waits and histories. It only reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::{
 use crate::racks;
 use crate::racks::observed::{self, Observed};
 
-/// Facts and steps of a timeline.
+/// The number of facts and steps in a timeline.
 const HISTORY: i64 = 1000;
 
 impl Machinery for Driver {
@@ -132,7 +132,7 @@ fn declared<T: serde::de::DeserializeOwned>(
 }
 
 impl Driver {
-    /// A driver that reads these objects as they would be; it is only asked.
+    /// A driver that reads these objects in their supposed states. It must only be asked.
     pub(super) fn supposing(&self, others: Option<&Arc<Overlay>>) -> Self {
         let others = others.cloned();
         let store = others.map_or_else(|| self.store.clone(), |others| self.store.supposing(others));
@@ -205,7 +205,7 @@ impl Driver {
     }
 
     async fn history(&self, object: &Object) -> Result<Timeline, StoreError> {
-        // What happens to a deployment happens on its machine.
+        // The events of a deployment are those of its machine.
         let machine = match object.kind.as_str() {
             "Deployment" => {
                 self.store.claimed_by(object.uid.into()).await?.map(|(machine, _)| machine.into())
@@ -235,7 +235,7 @@ pub(super) fn of_plan(name: &str, planned: &Plan) -> PlanReport {
     if let (Some(wait), []) = (planned.waits.first(), planned.next.as_slice())
         && let Some(id) = wait.step
     {
-        // What has not been ordered yet is among what comes later; what was ordered is not.
+        // A step that has not begun is in `later`; a step that was begun is not.
         let known = planned.later.iter().position(|later| later.step == id);
         let (at, waiting) = known.map_or((0, StepState::Running), |at| (at, StepState::Next));
         if known.is_none() {
@@ -317,7 +317,7 @@ fn of_step(row: &StepRecord) -> TimelineEntry {
     }
 }
 
-/// True of a reading that repeats the one before.
+/// True if a reading repeats the one before.
 fn repeats(fact: &Fact) -> bool {
     let is_repeat = || matches!(Observed::of(fact), Some(Observed::Reading(it)) if it.unchanged);
     observed::is_reading(&fact.kind) && is_repeat()

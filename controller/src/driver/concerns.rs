@@ -1,6 +1,6 @@
-//! Documents for racks. Some are rendered from the topology; those of machines are composed of entries.
+//! The concerns of racks. Some are rendered from the topology; those about machines are composed of entries.
 //!
-//! Everything is in a fixed order: the same state has the same bytes, and the same bytes get no new generation.
+//! Everything is in a fixed order: the same state gives the same bytes, and the same bytes get no new generation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,13 +27,13 @@ use super::strangers;
 use super::topology::Topology;
 use super::zones;
 
-/// Another writer may come first this often.
+/// The number of tries if another writer is faster.
 const TRIES: usize = 8;
 
 /// Renders and writes every concern of a rack.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be written.
 pub async fn write(
     store: &Store,
     rack: &RackSeen,
@@ -42,7 +42,7 @@ pub async fn write(
 ) -> Result<(), StoreError> {
     for name in ["dhcp", "images", "dns", "time", "proxy", KNOWN, POWER, BOOT] {
         for _ in 0..TRIES {
-            // Read before what it is rendered from, so that whoever renders from newer state wins.
+            // The generation is read before the data: a process that renders newer data wins.
             let base = store.concern_generation(rack.uid, name).await?;
             let entries = match name {
                 POWER | BOOT => Some(store.entries_for(rack.uid, name).await?),
@@ -50,7 +50,7 @@ pub async fn write(
             };
             let told = entries.as_deref().unwrap_or_default();
             let body = render(store, rack, topology, name, told).await?;
-            // Most looks at a rack change nothing. A document of entries also notes which entries it has.
+            // Most reconciliations of a rack change nothing. A concern of entries is always written, because that also notes its entries.
             if entries.is_none() && store.is_told(rack.uid, name, &body).await? {
                 break;
             }
@@ -64,7 +64,7 @@ pub async fn write(
     Ok(())
 }
 
-/// The bytes of a concern; `told` are the entries of the rack's scope, of a concern that is composed of these.
+/// The bytes of a concern. `told` are the entries of the rack's scope, for a concern that is composed of entries.
 async fn render(
     store: &Store,
     rack: &RackSeen,
@@ -154,12 +154,12 @@ fn dhcp(
     }
 }
 
-/// The DNS servers that a rack tells clients of a subnet.
+/// The DNS servers that a rack sends to clients of a subnet.
 pub(super) fn name_servers(estate: &Estate, net: &Net, rack: &RackSeen) -> Vec<IpAddr> {
     estate::name_servers(net, &estate.nets, &estate.racks, Some(rack.uid))
 }
 
-/// Where racks answer DHCPv4, in order.
+/// The addresses at which racks answer DHCPv4, in order.
 fn answering(estate: &Estate) -> Vec<String> {
     let served = estate.racks.iter().flat_map(|rack| &rack.served);
     let served: BTreeSet<&IpAddr> = served.filter(|it| it.is_ipv4() && !it.is_loopback()).collect();
@@ -174,7 +174,7 @@ pub(super) const fn boot_answers(net: &Net) -> BootAnswers {
     }
 }
 
-/// What x86-64 UEFI loads first there.
+/// The first boot loader for x86-64 UEFI in this network.
 pub(super) fn boot_loader(estate: &Estate, net: &Net) -> BootLoader {
     match net.vlan.loader.unwrap_or(estate.settings.loader) {
         Loader::Ipxe => BootLoader::Unspecified,
@@ -182,13 +182,13 @@ pub(super) fn boot_loader(estate: &Estate, net: &Net) -> BootLoader {
     }
 }
 
-/// A route as DHCPv4 tells it; `None` of one of IPv6.
+/// A route in the form of DHCPv4; `None` for an IPv6 route.
 fn route(route: &RouteSeen) -> Option<Route> {
     let is_ipv4 = route.gateway.is_ipv4() && route.destination.network().is_ipv4();
     is_ipv4.then(|| Route { to: route.destination.to_string(), via: route.gateway.to_string() })
 }
 
-/// Options of each client that a machine has some for: of every MAC that is declared or was found. `clients` are what entries say.
+/// The DHCP options of each client with such options, for every declared or found MAC of a machine. `clients` come from the entries.
 fn of_clients(clients: &[Value]) -> Vec<ClientOptions> {
     #[derive(Deserialize)]
     struct Client {
@@ -206,18 +206,18 @@ fn of_clients(clients: &[Value]) -> Vec<ClientOptions> {
         found.extend(client.dhcp.found.into_iter().map(|mac| (mac, options.clone())));
         declared.extend(client.macs.into_iter().map(|mac| (mac, options.clone())));
     }
-    // A card that was moved is where it is declared.
+    // A MAC belongs to the machine that declares it, even if the card was found in another one.
     let clients: BTreeMap<_, _> = found.into_iter().chain(declared).collect();
     clients.into_iter().map(|(mac, options)| ClientOptions { mac, options }).collect()
 }
 
-/// The options of all of these, of one number the last.
+/// The merged options. If several have the same number, the last one is used.
 fn options<'a>(declared: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> Vec<RawOption> {
     let declared: BTreeMap<_, _> = declared.into_iter().flatten().collect();
     declared.into_iter().filter_map(|(code, value)| option(code, value)).collect()
 }
 
-/// An option by its number; `None` of one that validation would have refused.
+/// An option by its number; `None` for a value that validation would have refused.
 fn option(code: &str, value: &str) -> Option<RawOption> {
     let addresses = value.split(',').map(|part| part.trim().parse::<Ipv4Addr>());
     let value = match value.strip_prefix("hex:") {
@@ -230,7 +230,7 @@ fn option(code: &str, value: &str) -> Option<RawOption> {
     Some(RawOption { code: code.parse().ok()?, value })
 }
 
-/// Who answers DHCP where, for the division of ranges.
+/// The racks that answer DHCP on each subnet, for the division of ranges.
 fn served(estate: &Estate) -> Vec<ServedSubnet> {
     let one = |net: &Net| {
         let racks =
@@ -241,7 +241,7 @@ fn served(estate: &Estate) -> Vec<ServedSubnet> {
     estate.nets.iter().map(one).collect()
 }
 
-/// Those of all racks: one knows its own, and not the others'.
+/// The addresses of all racks: a rack knows only its own.
 pub(super) fn own_addresses(estate: &Estate) -> BTreeSet<IpAddr> {
     estate.racks.iter().flat_map(|rack| rack.addresses.clone()).collect()
 }
@@ -259,11 +259,11 @@ fn reservations(net: &Net, addresses: &[Address]) -> Vec<Reservation> {
     reserved(net, addresses).into_iter().map(reservation).collect()
 }
 
-/// The addresses of a subnet that are of one client each, in the order of the clients.
+/// The addresses of a subnet that belong to one client each, in the order of clients.
 pub(super) fn reserved<'a>(net: &Net, addresses: &'a [Address]) -> BTreeMap<&'a str, &'a Address> {
     let ipv6 = net.subnet.cidr.network().is_ipv6();
     let here = addresses.iter().filter(|it| it.subnet == net.uid && it.address.is_ipv6() == ipv6);
-    // DHCP gives a client one address of a subnet: what is declared comes before what a deployment has.
+    // DHCP gives a client one address per subnet: a declared one comes before a deployment's.
     let mut by_mac: BTreeMap<&str, &Address> = BTreeMap::new();
     for address in here {
         let Some(mac) = address.mac.as_deref() else { continue };
@@ -275,7 +275,7 @@ pub(super) fn reserved<'a>(net: &Net, addresses: &'a [Address]) -> BTreeMap<&'a 
     by_mac
 }
 
-/// A block without these addresses.
+/// The parts of a block without these addresses.
 pub(super) fn around(first: IpAddr, last: IpAddr, without: &BTreeSet<IpAddr>) -> Vec<AddressRange> {
     let mut parts = Vec::new();
     let mut next = Some(first);
@@ -294,7 +294,7 @@ pub(super) fn around(first: IpAddr, last: IpAddr, without: &BTreeSet<IpAddr>) ->
     parts
 }
 
-/// The address one further, or one before.
+/// The next or the previous address.
 fn beside(
     address: IpAddr,
     v4: fn(u32, u32) -> Option<u32>,
@@ -306,7 +306,7 @@ fn beside(
     }
 }
 
-/// Of servers, those that are addresses of this family: DHCP of it tells no others.
+/// The servers that are addresses of this IP version: DHCP of one version cannot send addresses of the other.
 pub(super) fn of_family<A: FromStr, T: ToString>(servers: Option<&[T]>) -> Vec<String> {
     let texts = servers.unwrap_or_default().iter().map(ToString::to_string);
     texts.filter(|text| text.parse::<A>().is_ok()).collect()
@@ -326,7 +326,7 @@ fn images(estate: &Estate) -> ImagesConcern {
     ImagesConcern { blobs: blobs.into_values().collect() }
 }
 
-/// Composes a concern of entries, each of which is one message of the concern's list.
+/// Composes a concern of entries. Each entry is one message of the concern's list.
 fn composed<M: Message + Default>(entries: &[Entry]) -> Result<Vec<M>, StoreError> {
     let read = |entry: &Entry| {
         M::decode(entry.body.as_slice())

@@ -1,4 +1,4 @@
-//! What follows from a write for machines that it does not name: they decide from what it changes.
+//! The effects of a write on machines that it does not name, but whose plans depend on its objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::converge::Driver;
 use super::load::Estate;
 use super::wakes;
 
-/// Machines that are looked at. Each costs a few dozen reads, and who plans waits for the answer.
+/// The number of machines that are examined. Each costs a few dozen reads, and the caller waits for the answer.
 const LOOKED_AT: usize = 100;
 
-/// Readings of a machine that goes on meanwhile.
+/// The number of readings of a machine whose plan changes meanwhile.
 const READINGS: usize = 3;
 
-/// For which machines something else would be done, were these objects so.
+/// The machines whose plans would differ with these objects.
 ///
-/// A machine that is ready is left alone whatever others say, so those that are not are looked at.
+/// Only machines that are not ready are examined: the plan of a ready machine depends on no other object.
 ///
 /// # Errors
-/// The database.
+/// Fails if the database cannot be read.
 pub(super) async fn of(driver: &Driver, others: &Arc<Overlay>) -> Result<Consequences, StoreError> {
     if !others.kinds().any(|kind| wakes::decides("Machine", kind)) {
         return Ok(Consequences::default());
@@ -42,12 +42,12 @@ pub(super) async fn of(driver: &Driver, others: &Arc<Overlay>) -> Result<Consequ
     Ok(Consequences { machines, not_told })
 }
 
-/// Plans of machines, by uid.
+/// The plans of machines, with their names, by uid.
 type Plans = BTreeMap<Uid, (String, PlanReport)>;
 
-/// Plans as things are, and as they would be.
+/// The source of plans in the present and in the supposed state.
 trait Plan {
-    /// The plans of these machines now.
+    /// The present plans of these machines.
     fn read(
         &mut self,
         suppose: bool,
@@ -55,10 +55,10 @@ trait Plan {
     ) -> impl Future<Output = Result<Plans, StoreError>> + Send;
 }
 
-/// Machines whose plans a write would change, and the number of those that move too fast to say.
+/// The machines whose plans a write would change, and the number of machines that change too fast for a comparison.
 ///
-/// A machine that is worked on goes on between two readings. So a plan counts as changed by the write where the plans before and after it was
-/// supposed are the same, and differ from it.
+/// A machine in progress changes between two readings. So a plan counts as changed by the write if the readings before and after
+/// the supposed one are equal, and differ from it.
 async fn compare(machines: Vec<Uid>, plans: &mut impl Plan) -> Result<(Vec<Consequence>, usize), StoreError> {
     let mut found = BTreeMap::new();
     let mut before = plans.read(false, &machines).await?;
@@ -89,7 +89,7 @@ async fn compare(machines: Vec<Uid>, plans: &mut impl Plan) -> Result<(Vec<Conse
     Ok((found.into_iter().filter_map(consequence).collect(), before.len()))
 }
 
-/// Both readings, of the store.
+/// The plans from the store.
 struct Readings<'a> {
     is: &'a Driver,
     would_be: &'a Driver,
@@ -114,7 +114,7 @@ impl Plan for Readings<'_> {
     }
 }
 
-/// Everything that machines decide from.
+/// The input of machines' plans.
 struct World<'a> {
     driver: &'a Driver,
     estate: Estate,
@@ -125,7 +125,7 @@ impl<'a> World<'a> {
         Ok(Self { driver, estate: driver.estate().await? })
     }
 
-    /// What would be done with a machine; nothing, where it cannot be read, which is said where it is worked on.
+    /// The plan of a machine. `None` if the machine cannot be read; its own reconciliation reports that.
     async fn plan(&self, machine: &Object, now: Timestamp) -> Result<Option<PlanReport>, StoreError> {
         let loaded = match self.estate.machine(&self.driver.store, machine).await {
             Err(StoreError::Corrupt(_)) => return Ok(None),
@@ -136,7 +136,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What makes two plans different ones.
+/// The parts of a plan that are compared.
 fn gist(report: &PlanReport) -> (Vec<&str>, BTreeSet<&str>) {
     let steps = report.steps.iter().map(|step| step.key.as_str()).collect();
     (steps, report.waits.iter().map(|wait| wait.cause.as_str()).collect())
@@ -148,7 +148,7 @@ mod tests {
     use basalt_api::plan::Step;
     use serde_json::json;
 
-    /// Plans of one machine, one reading after the other.
+    /// The plans of one machine, one per reading.
     struct Script(Vec<(bool, &'static str)>);
 
     impl Plan for Script {

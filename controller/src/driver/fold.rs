@@ -1,4 +1,4 @@
-//! From stored facts to what the planner reads: one pass, no database, no clock.
+//! Turns stored facts into the planner's facts: in one pass, without database and clock.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use crate::racks::observed::{self, Observed};
 
-/// Folds facts, in whatever order, into the planner's. What racks hold and whether they are there is added by the caller.
-/// A fact is never earlier than those stored before it, nor than the record of the step that it answers, should the
-/// database's clock have gone back in between.
+/// Folds facts, in any order, into the planner's facts. The caller adds the racks' boot instructions and connections.
+/// The database's clock may go back. So the time of a fact is raised to that of the facts stored before it, and to that of the record
+/// of the step that it answers.
 #[must_use]
 pub fn fold(mut facts: Vec<Fact>, records: &[StepRecord], tasks: &BTreeMap<Attempt, Value>) -> Facts {
     facts.sort_by_key(|fact| fact.id);
@@ -43,11 +43,11 @@ pub fn fold(mut facts: Vec<Fact>, records: &[StepRecord], tasks: &BTreeMap<Attem
     out
 }
 
-/// A result as it is to be taken: an agent of before tasks had scripts has run none, and says that all went well.
+/// The result with its scripts checked. An old agent that does not know scripts runs none, and reports success.
 fn with_its_scripts(mut result: TaskResult, tasks: &BTreeMap<Attempt, Value>) -> TaskResult {
     let task = tasks.get(&Attempt::new(result.attempt));
     let wanted = task.and_then(|task| task.get("scripts")?.as_array()).map(Vec::as_slice).unwrap_or_default();
-    // A script that is run for each device has several ends.
+    // A script that runs for each device has several results.
     let has_end = |script: &&Value| {
         let name = script.get("name").and_then(Value::as_str);
         result.scripts.iter().any(|end| Some(end.name.as_str()) == name)
@@ -62,7 +62,7 @@ fn with_its_scripts(mut result: TaskResult, tasks: &BTreeMap<Attempt, Value>) ->
     result
 }
 
-/// When what a fact answers was begun: its step, or its attempt.
+/// When the step or attempt that a fact answers was begun.
 fn begun(fact: &Fact, records: &[StepRecord]) -> Option<Timestamp> {
     let answers = |record: &&StepRecord| match (&fact.step_key, fact.attempt) {
         (Some(key), _) => record.key.as_str() == key,
@@ -113,7 +113,7 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
                 out.readiness.insert(attempt, Reported { at, level, address: it.address.into() });
             }
         }
-        // Where a machine has both, its IPv4 address is the one to show.
+        // If a machine has both, its IPv4 address is shown.
         (Observed::Lease(it), _)
             if !it.released
                 && (it.address.contains('.')

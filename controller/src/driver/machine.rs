@@ -1,7 +1,7 @@
-//! A machine's reconciliation: plan, do the next step, write down how it is.
+//! The reconciliation of a machine: plan, do the next step, write the status.
 //!
-//! A step is recorded before its effect begins, under a key that a repeat finds again. Killed between the two, the next
-//! region that holds the lease plans the same step, and does the same effect under the same key.
+//! A step is recorded before its effect begins, under a key that a repetition finds again. If the region is killed in between, the next
+//! region that gets the lease plans the same step, and repeats the same effect under the same key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -31,29 +31,29 @@ use super::{
 };
 use crate::racks::observed::{self, Observed};
 
-/// Steps in one go, before others get their turn.
+/// The number of steps in one go, before other objects get their turn.
 const STEPS: usize = 8;
-/// After an effect could not be handed over.
+/// The pause after an effect could not be handed over.
 const PAUSE: Duration = Duration::from_secs(1);
-/// After a task could not be composed: what it lacks may be declared meanwhile without anybody waking the machine.
+/// The pause after a task could not be composed. A missing object may be declared meanwhile without a wake-up of the machine.
 const PAUSE_COMPOSE: Duration = Duration::from_secs(30);
 
-/// What became of a step.
+/// The result of a step.
 enum Did {
-    /// Its effect is under way; plan again.
+    /// Its effect has begun; plan again.
     Begun,
     /// Its effect cannot be handed over now.
     Later,
     /// Its task cannot be composed.
     Cannot(String),
-    /// The machine's object is gone.
+    /// The machine's object was deleted.
     Gone,
 }
 
-/// Works on one machine.
+/// Reconciles one machine.
 ///
 /// # Errors
-/// The database, or the lease is over. Nothing is lost: it is done again.
+/// Fails if the database fails, or if the lease is over. Nothing is lost: the work is repeated.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     for _ in 0..STEPS {
         let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
@@ -106,7 +106,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     Ok(Then::Again(Duration::ZERO))
 }
 
-/// The next look at the machine: at its earliest deadline, or when a lease ends and its address goes.
+/// When to reconcile the machine again: at its earliest deadline, or when a lease ends and its address with it.
 fn wake(planned: &Plan, loaded: &Loaded, now: Timestamp) -> Then {
     let lease_ends = loaded.leases.iter().map(|lease| lease.ends_at).min();
     match planned.wake_at.into_iter().chain(lease_ends).min() {
@@ -115,7 +115,7 @@ fn wake(planned: &Plan, loaded: &Loaded, now: Timestamp) -> Then {
     }
 }
 
-/// Notes how steps ended.
+/// Records the results of steps.
 async fn note_ends(
     driver: &Driver,
     loaded: &Loaded,
@@ -146,7 +146,7 @@ async fn note_ends(
     Ok(())
 }
 
-/// Keeps the machine's part in the fleet's budget as the plan says.
+/// Changes the machine's part in the fleet's budget as the plan needs it.
 async fn keep_slot(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<(), StoreError> {
     let machine = loaded.input.uid;
     let waits = planned.waits.iter().any(|wait| wait.code == "FleetBudget");
@@ -160,7 +160,7 @@ async fn keep_slot(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<(
     Ok(())
 }
 
-/// One look at one machine, with its plan.
+/// One turn of the loop over one machine, with its plan.
 struct Turn<'a> {
     driver: &'a Driver,
     lease: &'a Lease,
@@ -223,7 +223,7 @@ impl Turn<'_> {
                     return Ok(Did::Later);
                 }
                 driver.kill.at(step.step.name(), "recorded");
-                // Names go with the machine; this wakes those whose zones have them.
+                // Names are deleted with the machine. This wakes the domains with these names.
                 driver.store.put_host_names(machine.into(), &BTreeSet::new()).await?;
                 driver.store.finalise(machine.into()).await?;
                 driver.kill.at(step.step.name(), "effected");
@@ -233,7 +233,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Puts a step on record; None: the fleet's budget was used up meanwhile.
+    /// Records a step. `None`: the fleet's budget was used up meanwhile.
     async fn announce(
         &self,
         step: &PlannedStep,
@@ -270,14 +270,14 @@ impl Turn<'_> {
         })
     }
 
-    /// What a power command takes of the fleet's budget. One that is sent again has taken it.
+    /// The part of the fleet's budget that a power command needs. A repeated command has its part already.
     fn takes_power(&self, step: &PlannedStep, verb: Verb) -> Option<Take<'static>> {
         let limits = self.estate.limits();
         let on = matches!(verb, Verb::On | Verb::Cycle) && !step.resume;
         (on && limits.power_on_per_minute.is_some()).then_some(Take::PowerOn { limits })
     }
 
-    /// The rack that has the machine's BMC in its document, or is about to.
+    /// The rack that has the machine's BMC in its concern, or will have it.
     fn power_rack(&self) -> Option<&RackSeen> {
         let holder = entries::power_holder(&self.loaded.entries);
         self.estate.power_rack(&self.loaded.input.spec, holder)
@@ -347,7 +347,7 @@ impl Turn<'_> {
         Ok(Did::Begun)
     }
 
-    /// Writes the machine's status, where it differs, and what follows from it.
+    /// Writes the machine's status if it has changed, and the consequences of the change.
     async fn write(&self, object: &Object, cannot: Option<String>) -> Result<(), StoreError> {
         let &Self { driver, lease, estate, loaded, planned, now, .. } = self;
         let before: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
@@ -410,7 +410,7 @@ fn power_command(
     }
 }
 
-/// The addresses that racks leased to it.
+/// The addresses that racks have leased to it.
 fn leased(facts: &[Fact]) -> Vec<IpAddr> {
     let address = |fact| match Observed::of(fact) {
         Some(Observed::Lease(lease)) => lease.address.parse().ok(),
@@ -419,7 +419,7 @@ fn leased(facts: &[Fact]) -> Vec<IpAddr> {
     facts.iter().filter_map(address).collect()
 }
 
-/// Only a person can go on.
+/// Sets the conditions of a machine with which only a person can go on.
 fn stall(conditions: &mut Vec<Condition>, why: &str) {
     conditions.retain(|condition| condition.kind != Condition::POWER_DIFFERS);
     for condition in conditions {
@@ -456,7 +456,7 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
     status
 }
 
-/// The power as it was read last, and why it is unknown if it could not be read.
+/// The power from the last reading. If that failed, it is unknown, with the reason.
 fn power(loaded: &Loaded) -> Option<PowerStatus> {
     let facts = &loaded.input.facts;
     let read = || facts.power.as_ref().map(|reading| PowerStatus::new(reading.state, reading.at));
@@ -475,7 +475,7 @@ fn boot_nic(loaded: &Loaded) -> Option<String> {
     seen.inventory.nics.iter().find(|nic| nic.boot).map(|nic| nic.name.clone())
 }
 
-/// How far the present boot has come: of the latest attempt, while it has no result.
+/// The progress of the present boot: of the latest attempt, while it has no result.
 fn progress(loaded: &Loaded) -> Option<BootProgress> {
     let facts = &loaded.input.facts;
     let attempt: Attempt = loaded.input.records.iter().rev().find_map(|record| record.attempt)?;

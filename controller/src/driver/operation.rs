@@ -1,4 +1,4 @@
-//! What people ask of machines once: for the planner, from it, and in words.
+//! Operations on machines: the planner's input, its results, and sentences about them.
 
 use basalt_api::kinds::PowerState;
 use basalt_api::plan::{TimelineEntry, TimelineKind, Wait};
@@ -15,7 +15,7 @@ use super::Wish;
 use super::converge::Driver;
 use super::load::Loaded;
 
-/// What is not over.
+/// The operations that have not ended.
 pub(super) fn open(operations: &[Operation]) -> Vec<input::Operation> {
     let open = operations.iter().filter(|operation| !operation.state.is_over());
     open.map(|it| input::Operation {
@@ -29,12 +29,12 @@ pub(super) fn open(operations: &[Operation]) -> Vec<input::Operation> {
     .collect()
 }
 
-/// When an abort was asked for last.
+/// When an abort was last requested.
 pub(super) fn aborted(operations: &[Operation]) -> Option<Timestamp> {
     operations.iter().filter(|it| it.verb == Verb::Abort).map(|it| it.requested_at).max()
 }
 
-/// The power that the last one that is done left.
+/// The power state that the last finished power operation left.
 pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
     let done = operations.iter().filter(|it| it.state == OperationState::Done);
     let left = done.filter_map(|it| {
@@ -53,7 +53,7 @@ pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
     left.max_by_key(|reading| reading.at)
 }
 
-/// The machine as it would be, were this asked of it now.
+/// Adds an operation to the machine's input, for a dry run.
 pub(super) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, deadline: Timestamp) {
     let is_power = |verb| matches!(verb, Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle);
     input.operations.retain(|it| it.verb != wish.verb && !(is_power(it.verb) && is_power(wish.verb)));
@@ -70,7 +70,7 @@ pub(super) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, 
     }
 }
 
-/// Says which running system the verb ends. The system of a deployment may run even if the last power reading says off.
+/// A sentence about the running system that the verb ends. A deployment's system may run even if the last power reading is off.
 pub(super) fn interrupts(
     input: &MachineInput,
     policy: &Policy,
@@ -105,7 +105,7 @@ pub(super) fn interrupts(
     }
 }
 
-/// Notes how far operations are. True when one has ended: what it held back may go on.
+/// Stores the states of operations. Returns true if one has ended: work that waited for it may go on.
 pub(super) async fn note(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<bool, StoreError> {
     let mut has_ended = false;
     for seen in &planned.operations {
@@ -135,7 +135,7 @@ pub(super) async fn note(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Re
     Ok(has_ended)
 }
 
-/// Those that wait for something else.
+/// The operations that wait, as waits.
 pub(super) fn waits(input: &MachineInput, planned: &Plan) -> Vec<Wait> {
     let waiting = planned.operations.iter().filter(|seen| seen.state == OperationState::Requested);
     let wait = |seen: &basalt_engine::plan::OperationSeen| {
@@ -153,7 +153,7 @@ pub(super) fn waits(input: &MachineInput, planned: &Plan) -> Vec<Wait> {
     waiting.filter_map(wait).collect()
 }
 
-/// What was asked for, and what became of it.
+/// The request and the result of an operation, as entries of a timeline.
 pub(super) fn entries(operation: &Operation) -> Vec<TimelineEntry> {
     let entry = |at, message| TimelineEntry {
         at,

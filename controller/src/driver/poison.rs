@@ -1,5 +1,5 @@
-//! Objects that cannot be worked on: whatever goes wrong with one is caught here, told to people, and tried again later
-//! and later. It harms no other object.
+//! Objects whose handling fails: each error is caught here, reported to people, and retried after growing pauses. Other objects are
+//! not affected.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -15,26 +15,26 @@ use serde_json::{Map, Value};
 use super::converge::Driver;
 use super::machine::to_json;
 
-/// Pauses in seconds after handlings that failed or died: the more often, the longer.
+/// The pauses in seconds after handlings that failed or died; they grow with the number of failures in a row.
 const PAUSES: [u64; 6] = [1, 2, 5, 15, 60, 300];
-/// The reason in the conditions of an object that cannot be worked on.
+/// The reason in the conditions of an object whose handling failed.
 const REASON: &str = "CannotBeWorkedOn";
 
-/// Why an object was not worked on to the end.
+/// The reason why the handling of an object did not complete.
 #[derive(Debug)]
 pub enum Failure {
-    /// Somebody else has it now.
+    /// Another process has the lease now.
     Fenced,
-    /// The store said no, or something stored cannot be read.
+    /// The store returned an error, or stored data cannot be read.
     Error(StoreError),
-    /// A bug.
+    /// The handler panicked, which is a bug.
     Panic(String),
 }
 
-/// Handles one object; a panic is one of its failures.
+/// Handles one object, and catches a panic.
 ///
 /// # Errors
-/// See [`Failure`].
+/// [`Failure`]: the handling did not complete.
 pub async fn guarded(work: impl Future<Output = Result<Then, StoreError>>) -> Result<Then, Failure> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(Ok(then)) => Ok(then),
@@ -44,14 +44,14 @@ pub async fn guarded(work: impl Future<Output = Result<Then, StoreError>>) -> Re
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it says nothing".to_owned())
 }
 
 impl Failure {
-    /// For metrics.
+    /// The cause as one word, for metrics.
     #[must_use]
     pub fn cause(&self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// Whether the object itself is the reason, as far as one can see.
+    /// True if the cause seems to be the object itself.
     #[must_use]
     pub fn is_the_objects(&self) -> bool {
         matches!(self.cause(), "error" | "panic")
@@ -86,15 +86,15 @@ impl Failure {
     }
 }
 
-/// How long an object rests after it was claimed so often without success.
+/// The pause of an object after this many claims without success.
 #[must_use]
 pub fn pause(attempts: i32) -> Duration {
     let nth = usize::try_from(attempts.saturating_sub(1)).unwrap_or(0).min(PAUSES.len() - 1);
     Duration::from_secs(PAUSES.get(nth).copied().unwrap_or(60))
 }
 
-/// Whether it was said of an object that it cannot be worked on. It has observed its generation then, and has done nothing
-/// about it.
+/// True if the object's status has the condition of a failed handling. Its generation is then observed although nothing was done
+/// for it.
 pub(super) fn is_told(object: &Object) -> bool {
     let status: Value = serde_json::from_str(object.status.get()).unwrap_or_default();
     let conditions = status.get("conditions").and_then(Value::as_array);
@@ -103,10 +103,10 @@ pub(super) fn is_told(object: &Object) -> bool {
 }
 
 impl Driver {
-    /// Gives back an object that could not be worked on, and says so in its status where the object is the reason.
+    /// Releases an object whose handling failed. If the object is the cause, its status reports that.
     ///
     /// # Errors
-    /// The database, or the lease is over.
+    /// Fails if the database fails, or if the lease is over.
     pub async fn give_up(&self, lease: &Lease, failure: &Failure) -> Result<(), StoreError> {
         self.meters.failed(&lease.kind, failure.cause());
         let (pause, why) = (pause(lease.attempts), failure.in_words());

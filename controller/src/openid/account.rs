@@ -1,5 +1,5 @@
-//! Which user a subject of the issuer logs in as. One that nobody declared is made at the first login, and has the roles of its
-//! groups, anew at each.
+//! The user as which a subject of the issuer logs in. If no client declared it, the user is created at the first login. Such a user
+//! gets the roles of its groups at each login.
 
 use crate::api::{first_status, logging_in};
 use basalt_api::KindOf;
@@ -11,34 +11,34 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Who declares users that log in and were not there.
+/// The manager of users that a login has created.
 const MANAGER: &str = "openid";
-/// A DNS label.
+/// The longest name: that of a DNS label.
 const NAME: usize = 63;
-/// How often it is begun anew when others write at the same time.
+/// The number of tries if others write at the same time.
 const TRIES: u32 = 3;
 
-/// Why a good token opens no session.
+/// The reason why a valid token opens no session.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoUser {
-    /// None of its groups is in Settings.
+    /// None of its groups has a role in Settings.
     #[error("none of the groups that the issuer names has a role here: {}", list(.0))]
     NoRole(Vec<String>),
-    /// Nobody knows how to call it.
+    /// The claim for the name gives no valid name.
     #[error("the token's claim {0:?} makes no name for a user")]
     NoName(String),
-    /// Somebody else is called so.
+    /// The name belongs to another user.
     #[error(
         "there is a User {0:?} already, who is not said to be this one: its openid would be issuer {1}, subject {2:?}"
     )]
     Taken(String, String, String),
-    /// It is going.
+    /// The user is being deleted.
     #[error("User {0:?} is being deleted: `basalt get user {0}` says for whom it waits")]
     Leaving(String),
-    /// It is kept out.
+    /// The user is disabled.
     #[error("User {0:?} is disabled")]
     Disabled(String),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -50,7 +50,7 @@ fn list(groups: &[String]) -> String {
     }
 }
 
-/// The user of these claims, made or given its roles where nobody else declares it.
+/// The user of these claims. If no client declares the user, it is created or gets its present roles.
 pub(crate) async fn of(
     store: &Store,
     settings: &OpenIdSettings,
@@ -61,7 +61,7 @@ pub(crate) async fn of(
     loop {
         tried += 1;
         match once(store, settings, claims, address).await {
-            // Somebody else wrote it meanwhile, perhaps another login of the same person.
+            // The user was written meanwhile, perhaps by another login of the same person.
             Err(NoUser::Store(StoreError::Conflict { .. })) | Err(NoUser::Taken(..)) if tried < TRIES => {}
             done => return done,
         }
@@ -109,7 +109,7 @@ async fn once(
         return Err(NoUser::Leaving(user.name));
     }
     if user.manager.as_deref() == Some(MANAGER) {
-        // Who has left all groups has nothing any more, in the sessions and tokens of before as well.
+        // A person who has left all groups loses all roles, also in existing sessions and tokens.
         if !typed.roles.iter().map(|role| role.as_str()).eq(roles.iter().copied()) {
             spec.insert("roles".to_owned(), json!(roles));
             let as_read = Precondition::Generation(user.generation);
@@ -157,7 +157,7 @@ fn groups(claim: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// A DNS label of what the issuer calls somebody: of an address, what stands before the @.
+/// A DNS label from the issuer's name of the person. From a mail address, the part before the @ is used.
 fn name(claim: Option<&Value>) -> Option<Name> {
     let said = claim?.as_str()?;
     let said = said.split('@').next().unwrap_or_default().to_ascii_lowercase();

@@ -1,8 +1,8 @@
 //! The region's certificate authority: it signs racks' certificates, and the region's own for the link with them.
 //!
-//! One authority a region; every region process loads the same key, sealed, from the database. There is no web of
-//! trust: a rack pins this one certificate (its fingerprint travels in the join token), a region accepts client
-//! certificates of this one issuer and looks the rack up by the uid in the subject.
+//! There is one authority per region. Every region process loads the same key, which is sealed in the database. Only this one authority is
+//! trusted: a rack pins its certificate, whose fingerprint is in the join token. A region accepts client certificates of this issuer
+//! only, and finds the rack by the uid in the subject.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,19 +14,19 @@ use rcgen::{
 };
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// How long the authority's own certificate lasts.
+/// The lifetime of the authority's own certificate.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(20 * 365 * 86_400);
-/// How long a rack's certificate lasts. Racks renew when a third is left.
+/// The lifetime of a rack's certificate. Racks renew it when a third is left.
 const RACK_LIFETIME: Duration = Duration::from_secs(90 * 86_400);
-/// How long a region process's certificate lasts; it makes a new one at every start, and each month.
+/// The lifetime of a region process's certificate. The process makes a new one at every start, and each month.
 const SERVER_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
-/// Certificates begin a little in the past: clocks differ.
+/// The time by which certificates begin in the past, because clocks differ.
 const CLOCK_SLACK: Duration = Duration::from_secs(300);
 
-/// Why a certificate could not be made.
+/// The reason why a certificate could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// What is stored as the authority's key or certificate cannot be read.
+    /// The stored key or certificate of the authority cannot be read.
     #[error(
         "the stored certificate authority cannot be read: restore it from a backup, or check --seal-key-file"
     )]
@@ -34,7 +34,7 @@ pub enum AuthorityError {
     /// A rack sent something that is not a certificate request.
     #[error("the certificate request cannot be read; it must be PKCS#10 in DER, signed with its own key")]
     BadRequest(#[source] rcgen::Error),
-    /// Signing failed.
+    /// The library could not sign.
     #[error("a certificate could not be signed")]
     Signing(#[source] rcgen::Error),
 }
@@ -49,7 +49,7 @@ impl Authority {
     /// Makes a new authority: certificate and private key (PKCS#8), both DER.
     ///
     /// # Errors
-    /// [`AuthorityError::Signing`] when the system has no randomness.
+    /// [`AuthorityError::Signing`]: the system gives no random bytes.
     pub fn generate(now: SystemTime) -> Result<(Vec<u8>, Vec<u8>), AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(AuthorityError::Signing)?;
         let mut params = lifetime(CertificateParams::default(), now, AUTHORITY_LIFETIME);
@@ -60,10 +60,10 @@ impl Authority {
         Ok((certificate.der().to_vec(), key.serialize_der()))
     }
 
-    /// Loads what [`Authority::generate`] made.
+    /// Loads an authority that [`Authority::generate`] made.
     ///
     /// # Errors
-    /// [`AuthorityError::Unreadable`] when it is not that.
+    /// [`AuthorityError::Unreadable`]: the bytes are no such authority.
     pub fn load(certificate_der: Vec<u8>, key_der: &[u8]) -> Result<Self, AuthorityError> {
         let key = KeyPair::from_pkcs8_der_and_sign_algo(
             &PrivatePkcs8KeyDer::from(key_der),
@@ -81,12 +81,12 @@ impl Authority {
         &self.certificate
     }
 
-    /// Signs a rack's request. Nothing of the request but its public key is used; the subject becomes the rack's uid.
+    /// Signs a rack's request. Only the public key of the request is used; the subject becomes the rack's uid.
     ///
-    /// Returns the certificate (DER) and when it ends.
+    /// Returns the certificate (DER) and its end.
     ///
     /// # Errors
-    /// [`AuthorityError::BadRequest`] when the request cannot be read, or was not signed with its own key.
+    /// [`AuthorityError::BadRequest`]: the request cannot be read, or was not signed with its own key.
     pub fn sign_rack(
         &self,
         request_der: &[u8],
@@ -105,11 +105,11 @@ impl Authority {
         Ok((certificate.der().to_vec(), now + RACK_LIFETIME))
     }
 
-    /// A server certificate for one region process, with its key. Its common name is the process: region processes tell each
-    /// other apart by it ([`own_address`](super::own_address)), while racks look at the DNS name alone.
+    /// A server certificate for one region process, with its key. Its common name is the process's id, by which region processes
+    /// recognise each other ([`own_address`](super::own_address)). Racks check only the DNS name.
     ///
     /// # Errors
-    /// [`AuthorityError::Signing`] when the system has no randomness.
+    /// [`AuthorityError::Signing`]: the system gives no random bytes.
     pub fn server_identity(
         &self,
         process: Uid,

@@ -1,4 +1,4 @@
-//! The join token: what a person carries to a new rack. It names the regions, pins their authority, and is good once.
+//! The join token, which a person carries to a new rack. It names the regions and pins their authority, and can be used once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
-/// How long a join token is good where nobody says.
+/// The default lifetime of a join token.
 pub const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// A join token's content. On paper it is base64url of this as JSON.
+/// A join token's content. Its text form is this as JSON, in base64url.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
-    /// Where regions answer: `https://ADDRESS:5250`.
+    /// The regions' URLs: `https://ADDRESS:5250`.
     pub urls: Vec<String>,
     /// SHA-256 of the authority's certificate, lower-case hex.
     pub ca_sha256: String,
-    /// Good for one rack, for a limited time.
+    /// The secret, which is valid for one rack and for a limited time.
     pub secret: String,
 }
 
 impl JoinToken {
-    /// As a rack takes it.
+    /// The text form.
     #[must_use]
     pub fn encode(&self) -> String {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
@@ -40,20 +40,20 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// For racks that dial `urls`.
+    /// A joiner for racks that dial `urls`.
     #[must_use]
     pub fn new(store: Store, ca: &CertificateDer<'_>, urls: Vec<String>) -> Self {
         let ca_sha256 = hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, ca));
         Self { store, ca_sha256, urls }
     }
 
-    /// The same, for somebody: who makes a token is in the audit log.
+    /// The same joiner with an actor: its tokens appear in the audit log.
     #[must_use]
     pub fn acting(&self, actor: Arc<Actor>) -> Self {
         Self { store: self.store.acting(actor), ..self.clone() }
     }
 
-    /// Where racks reach regions, where this one knows it: who listens on every address does not.
+    /// The URLs at which racks reach regions. Empty if this region listens on every address, and so does not know its own.
     #[must_use]
     pub fn urls(&self) -> &[String] {
         &self.urls
@@ -62,7 +62,7 @@ impl Joiner {
     /// A new token that names `urls`, for a rack of this name or of any.
     ///
     /// # Errors
-    /// The database.
+    /// Fails if the database cannot be written.
     pub async fn make(
         &self,
         rack: Option<&str>,

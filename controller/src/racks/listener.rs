@@ -1,5 +1,5 @@
-//! TLS for the racks' port. Client certificates are asked for, and needed by everything but enrolment. Other requests than
-//! calls of the racks' protocol come from clients of the API, by way of a rack.
+//! TLS for the racks' port. Client certificates are requested, and needed for everything except enrolment. Requests outside of the
+//! racks' protocol come from clients of the API, by way of a rack.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,46 +31,46 @@ use super::failures::Failures;
 use super::service::Racks;
 use crate::api::Forwarded;
 
-/// How long a client may take for its handshake.
+/// How long a client's handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// After this, new connections see a new certificate of this region process.
+/// The age at which this region process's certificate is replaced, for new connections.
 const SERVER_RENEWAL: Duration = Duration::from_secs(30 * 86_400);
-/// A rack that does not answer this is gone.
+/// A rack that does not answer a keepalive within this time is disconnected.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Ports that region processes on one host choose from.
+/// The ports from which region processes on one host choose.
 pub const PORTS: std::ops::RangeInclusive<u16> = 5250..=5270;
 /// The largest message to a rack: a boot concern of thousands of machines is larger than tonic's default of 4 MiB.
 const MAX_TO_RACK: usize = 256 * 1024 * 1024;
-/// Calls of one connection at once: a link, a renewal, and the blobs that a rack fetches; further ones wait at the rack.
+/// The number of parallel calls per connection: a link, a renewal, and the blobs that a rack fetches. Further ones wait at the rack.
 const STREAMS: u32 = 32;
 
-/// Why racks cannot be listened to.
+/// The reason why the region cannot listen for racks.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The certificate.
+    /// The certificate cannot be made.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
-    /// The TLS set-up.
+    /// The TLS configuration is refused.
     #[error("the TLS set-up for racks is refused: {0}")]
     Tls(String),
-    /// No free port.
+    /// No port is free.
     #[error(
         "cannot listen for racks on {address}: {source}; name a free one with --rpc-listen, where port 0 means the first free one of 5250 to 5270"
     )]
     Bind {
-        /// Where.
+        /// The address of the last try.
         address: SocketAddr,
-        /// Why not.
+        /// The error of the last try.
         source: io::Error,
     },
 }
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// SHA-256 of its public key, where it showed a certificate of this region's authority.
+    /// SHA-256 of its public key, if it has a certificate of this region's authority.
     pub spki_sha256: Option<[u8; 32]>,
-    /// Where it is.
+    /// The network address.
     pub address: Option<SocketAddr>,
 }
 
@@ -78,14 +78,14 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Enrolled(pub(super) RackId);
 
-/// The call is of a deleted rack, which is told to forget.
+/// Marks a call of a deleted rack, which gets the answer to forget everything.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retired;
 
-/// Binds the address; a port of 0 means the first free one of 5250 to 5270.
+/// Binds the address. Port 0 means the first free one of 5250 to 5270.
 ///
 /// # Errors
-/// [`ListenError::Bind`].
+/// [`ListenError::Bind`]: the address cannot be bound, or no port is free.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let ports = if address.port() == 0 { PORTS } else { address.port()..=address.port() };
     let mut last = io::Error::new(io::ErrorKind::AddrInUse, "every port is taken");
@@ -98,10 +98,10 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     Err(ListenError::Bind { address, source: last })
 }
 
-/// Serves racks until `shutdown` is done.
+/// Serves racks until `shutdown` completes.
 ///
 /// # Errors
-/// The TLS set-up, or the transport.
+/// Fails if the TLS configuration or the transport fails.
 pub async fn serve(
     listener: TcpListener,
     racks: Racks,
@@ -135,7 +135,7 @@ pub async fn serve(
     served.map_err(|error| ListenError::Tls(error.to_string()))
 }
 
-/// Tells calls of the racks' protocol from requests that racks pass on. Only a rack's request is read, and enrolment.
+/// Separates calls of the racks' protocol from requests that racks forward. Only requests of racks are read, and enrolments.
 async fn sort(State((racks, api)): State<(Racks, Forwarded)>, mut request: Request, next: Next) -> Response {
     let call = Call::of(request.uri().path());
     if let Some(call) = call.filter(|call| call.is_open) {
@@ -198,7 +198,7 @@ async fn accept(
     let failures = Arc::new(Failures::new());
     loop {
         let Ok((tcp, from)) = listener.accept().await else {
-            // Out of file descriptors: give others time to close theirs.
+            // There are no file descriptors left: wait for other connections to close.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -233,7 +233,7 @@ async fn accept(
     }
 }
 
-/// Says in the log that a client has its share of connections.
+/// Logs that a client has reached its limit of connections.
 fn refused(from: SocketAddr, full: Full) {
     if full == (Full::Client { is_news: true }) {
         tracing::warn!(%from, "a client has as many connections to the racks' port as one may have, and opens more: they are closed");

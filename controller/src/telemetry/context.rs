@@ -1,21 +1,21 @@
-//! Which trace something belongs to, as W3C Trace Context (Recommendation of 2021-11-23) writes it in `traceparent`.
+//! The trace context of W3C (Trace Context, Recommendation of 2021-11-23), as in the header `traceparent`.
 
 use std::fmt;
 
-/// A span, and the trace that it is of.
+/// A span, with its trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Context {
-    /// The trace.
+    /// The id of the trace.
     pub trace: [u8; 16],
-    /// The span.
+    /// The id of the span.
     pub span: [u8; 8],
-    /// Whether whoever began the trace records it.
+    /// True if the trace is recorded, by the decision of the party that began it.
     pub sampled: bool,
 }
 
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // All zero is what the specification calls invalid; without randomness there are no traces.
+    // The specification forbids ids of zeros only. Without random bytes, ids are not unique, and traces are useless.
     if aws_lc_rs::rand::fill(&mut bytes).is_err() || bytes == [0; N] {
         bytes = [1; N];
     }
@@ -35,7 +35,7 @@ impl Context {
         Self { span: random(), ..self }
     }
 
-    /// From a header. Of a version that is not known yet, what version 00 has of it; nothing when it is malformed.
+    /// Reads a header. If its version is later, only the parts of version 00 are read. `None` if it is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().splitn(5, '-');
@@ -57,13 +57,13 @@ impl Context {
         Some(Self { trace: trace_bytes, span: span_bytes, sampled: flag[0] & 1 == 1 })
     }
 
-    /// The trace's id, 32 hexadecimal digits.
+    /// The id of the trace, as 32 hexadecimal digits.
     #[must_use]
     pub fn trace_id(self) -> String {
         hex::encode(self.trace)
     }
 
-    /// Trace and span: what a request is called in logs and problems.
+    /// The ids of trace and span: the request's id in logs and problems.
     #[must_use]
     pub fn request_id(self) -> String {
         format!("{}-{}", hex::encode(self.trace), hex::encode(self.span))

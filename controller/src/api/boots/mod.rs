@@ -1,7 +1,7 @@
-//! Why a machine does not boot: what it asked of racks, boot by boot (`GET /api/v1/boots/{machine}`).
+//! Shows why a machine does not boot: its requests to racks, boot by boot (`GET /api/v1/boots/{machine}`).
 //!
-//! A boot begins with a question that firmware or iPXE asks first (DISCOVER, SOLICIT), when nothing was heard for a minute or what was heard
-//! last comes later in a boot than whoever asks. Retransmissions of firmware are at most 32 seconds apart.
+//! A boot begins with a first request of firmware or iPXE (DISCOVER, SOLICIT), if nothing was heard for a minute. It also begins if the
+//! last request belongs to a later stage than the new one. Retransmissions of firmware are at most 32 seconds apart.
 
 mod architecture;
 mod judge;
@@ -21,14 +21,14 @@ use basalt_api::wire::{Boot, BootEntry, Boots, Listener};
 use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::Key;
 
-/// After so long without a word, in milliseconds, firmware that asks has begun anew.
+/// The silence in milliseconds after which a request of firmware begins a new boot.
 const PAUSE_MS: i64 = 60_000;
-/// After so long whatever is asked is of another boot.
+/// The silence in milliseconds after which any request begins a new boot.
 const OVER_MS: i64 = 30 * 60_000;
-/// The most boots that are told of.
+/// The largest number of boots in an answer.
 const MOST: usize = 32;
 
-/// Of a MAC in any spelling, or of a machine by its name or uid.
+/// The boots of a MAC in any spelling, or of a machine by its name or uid.
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
@@ -50,7 +50,7 @@ pub(super) async fn read(
                 _ => refusal,
             })?;
         }
-        // Whether a hidden machine has it, or none, is not to be told apart.
+        // The answer is the same if a hidden machine has the MAC or if no machine has it.
         None if caller.rights.unlimited().is_none() => return Err(unseen(kind, mac, &asked)),
         None => {}
     }
@@ -77,7 +77,7 @@ pub(super) async fn read(
     let others_lost = if machine.is_none() { store.boot_traces_lost().await? } else { 0 };
     let judgement = match boots.is_empty() {
         true => {
-            // An account that is limited to pools is told of no strangers.
+            // An account that is limited to pools must not see unknown clients.
             let infiniband = match caller.rights.unlimited() {
                 Some(_) => store.infiniband_heard(None).await?,
                 None => Vec::new(),
@@ -89,7 +89,7 @@ pub(super) async fn read(
     Ok(Json(Boots { machine, macs, boots, judgement, racks, others_lost }))
 }
 
-/// When the boots of a machine began, the newest first.
+/// When the boots of a machine began, newest first.
 pub(super) async fn began(app: &App, machine: Uid) -> Answer<Vec<Timestamp>> {
     let macs: Vec<Mac> =
         app.store().macs_of(machine).await?.iter().filter_map(|mac| mac.parse().ok()).collect();
@@ -111,7 +111,7 @@ async fn of_macs(app: &App, macs: &[Mac]) -> Answer<Vec<Boot>> {
     Ok(boots)
 }
 
-/// Says of boots for which racks had no subnet why they had none.
+/// Explains boots for which racks had no subnet.
 async fn look_into_subnets(app: &App, boots: &mut [Boot]) -> Answer<()> {
     let has_none = |boot: &Boot| boot.judgement.as_ref().is_some_and(|it| it.code == network::NO_SUBNET);
     let Some(machinery) = app.machinery().filter(|_| boots.iter().any(has_none)) else { return Ok(()) };
@@ -143,7 +143,7 @@ fn unseen(kind: &Kind, mac: Option<Mac>, asked: &str) -> Refusal {
     }
 }
 
-/// Boots of one MAC, by what racks told, each with its judgement.
+/// The boots of one MAC from racks' reports, each with its judgement.
 fn told_apart(mac: Mac, told: Vec<(String, BootTrace)>) -> Vec<Boot> {
     let mut lost = Vec::new();
     let mut entries: Vec<BootEntry> = Vec::new();
@@ -190,7 +190,7 @@ fn told_apart(mac: Mac, told: Vec<(String, BootTrace)>) -> Vec<Boot> {
     boots
 }
 
-/// Whether another boot begins with this entry.
+/// True if a new boot begins with this entry.
 fn begins(entry: &BootEntry, boot: &Boot) -> bool {
     let Some(last) = boot.entries.last() else { return false };
     let silent_ms = entry.at.duration_since(last.at).as_millis();
@@ -201,7 +201,7 @@ fn begins(entry: &BootEntry, boot: &Boot) -> bool {
     entry.opens && (silent_ms > i128::from(PAUSE_MS) || boot.entries.iter().any(comes_later))
 }
 
-/// How far a machine is that asks this: its firmware, iPXE on its way to its script, and whatever comes then.
+/// The stage of a machine with this request: 0 is firmware, 1 is iPXE before its script, 2 is everything later.
 fn stage(entry: &BootEntry) -> u8 {
     match (entry.service.as_str(), entry.client.as_deref()) {
         ("dhcp" | "dhcp6", Some("firmware")) => 0,

@@ -1,4 +1,4 @@
-//! What an operation runs on its machine: a Script as it is declared, or the rescue environment.
+//! The script of an operation: a declared Script, or the rescue environment.
 
 use crate::api::App;
 use crate::api::body;
@@ -13,21 +13,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::built_in::SCRIPTS as BUILT_IN;
 
-/// What lets people in, and waits for their leave.
+/// The script of the rescue environment. It opens ssh for people, and waits until they have finished.
 const RESCUE: &str = include_str!("rescue.sh");
-/// Most tests of one operation.
+/// The largest number of tests of one operation.
 const TESTS: usize = 32;
-/// Longest reason, in bytes.
+/// The largest length of a reason, in bytes.
 const REASON_BYTES: usize = 1000;
-/// What it may take to unmount what people mounted.
+/// The time in seconds for unmounting at the end of a rescue.
 const LEAVES: u64 = 300;
 
-/// The Script of an operation: the rescue environment is none that is declared.
+/// The declared Script of an operation; `None` for the rescue environment.
 pub(super) fn declared(operation: &Operation) -> Option<&agent::Script> {
     operation.script.as_ref().filter(|_| operation.verb == Verb::RunScript)
 }
 
-/// What is to be run, as it is now.
+/// The script to run, as it is declared now.
 pub(super) async fn script(
     app: &App,
     machine: &str,
@@ -89,7 +89,7 @@ pub(super) async fn tests(
     Ok(tests)
 }
 
-/// Refuses a parameter that no test takes.
+/// Refuses a parameter that none of the tests has.
 fn refuse_unused(given: &BTreeMap<String, String>, tests: &[agent::Script]) -> Answer<()> {
     let takes = |name: &str| {
         let argument = format!("--{name}=");
@@ -124,14 +124,14 @@ pub(super) fn because(asked: &OperationRequest) -> Answer<Option<&str>> {
     }
 }
 
-/// Refuses a request that no machine could take.
+/// Refuses a request that no machine could accept.
 pub(super) fn check(asked: &OperationRequest) -> Answer<()> {
     refuse_others(asked)?;
     few_keys(asked)?;
     because(asked).map(drop)
 }
 
-/// Refuses more keys than a rescue takes.
+/// Refuses a request with more keys than a rescue accepts.
 fn few_keys(asked: &OperationRequest) -> Answer<()> {
     if asked.ssh_keys.len() <= RESCUE_KEYS {
         return Ok(());
@@ -140,7 +140,7 @@ fn few_keys(asked: &OperationRequest) -> Answer<()> {
     Err(Refusal::field("/ssh_keys", FieldCode::Rule, message, format!("at most {RESCUE_KEYS}")))
 }
 
-/// Refuses what the verb has no use for.
+/// Refuses fields that the verb does not use.
 fn refuse_others(asked: &OperationRequest) -> Answer<()> {
     let given: [(&str, &[Verb], bool); 6] = [
         ("script", &[Verb::RunScript], asked.script.is_some()),
@@ -167,7 +167,7 @@ fn refuse_others(asked: &OperationRequest) -> Answer<()> {
     if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(errors)) }
 }
 
-/// A Script as it is declared, and what it is given.
+/// A declared Script with its parameters.
 async fn named(app: &App, asked: &OperationRequest) -> Answer<agent::Script> {
     let Some(name) = &asked.script else {
         let message = "no script is named".to_owned();
@@ -176,7 +176,7 @@ async fn named(app: &App, asked: &OperationRequest) -> Answer<agent::Script> {
     declared_script(app, "/script", name).await?.run(name, &asked.parameters).map_err(Refusal::invalid)
 }
 
-/// A Script as it is declared. `field` is where the request names it.
+/// A declared Script. `field` is the request's field that names it.
 async fn declared_script(app: &App, field: &str, name: &str) -> Answer<ScriptSpec> {
     let missing = || {
         let message = format!("there is no Script {name:?}");
@@ -194,7 +194,7 @@ async fn declared_script(app: &App, field: &str, name: &str) -> Answer<ScriptSpe
     })
 }
 
-/// The rescue environment for those who have one of the keys.
+/// The rescue environment, open for the owners of the keys.
 fn rescue(machine: &str, asked: &OperationRequest) -> Answer<agent::Script> {
     if asked.ssh_keys.is_empty() {
         let message = "nobody could come in: no SSH key is given".to_owned();

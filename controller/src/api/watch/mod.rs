@@ -1,16 +1,16 @@
-//! `GET /api/v1/watch`: what changes, as it changes, without skipping anything and without an object going back.
+//! `GET /api/v1/watch`: a stream of changes. It skips nothing, and no object goes back to an older state.
 //!
 //! | module | is |
 //! | --- | --- |
-//! | [`hub`] | the one task that reads changes and hands them out |
-//! | [`reader`] | one watch: catching up, then going on; bookmarks; its end |
-//! | [`ahead`] | what a reader was told before the log had come to it |
-//! | [`view`] | which objects a reader is shown |
+//! | [`hub`] | the task that reads changes and passes them on |
+//! | [`reader`] | one watch: catching up, live events, bookmarks, and the end |
+//! | [`ahead`] | objects that a reader got in a newer state than the log's position |
+//! | [`view`] | the objects that a reader sees |
 //! | [`frame`] | events as bytes |
 //!
-//! Nothing is buffered without bound: a reader whose queue is full is cut, and resumes from the log at the last event that it
-//! has read. What a reader may see is what its token may see; a change of that ends the watch, and since nobody can say what a
-//! reader with other rights has missed, the position from before is answered `compacted`.
+//! Every buffer is bounded: a reader whose queue is full is cut, and resumes from the log after the last event that it has read.
+//! A reader sees what its token allows. A change of its rights ends the watch. It cannot be computed what a reader with other rights
+//! has missed, so a position from before that change is answered with `compacted`.
 
 mod ahead;
 mod frame;
@@ -41,11 +41,11 @@ pub(super) async fn watch(
 ) -> Answer<Response> {
     let parameters: WatchParameters = parameters(&uri)?;
     let view = Arc::new(View::new(&caller, &parameters)?);
-    // A client that resumes by itself repeats its first request; only the header says where it is.
+    // A client that resumes by itself repeats its first request; only the header has its position.
     let resumed = headers.get(LAST_EVENT_ID).map(|v| v.to_str().unwrap_or("?").to_owned());
     parameters.since.as_deref().map(parts).transpose()?;
     let since = resumed.or(parameters.since).map(|text| position(&app, &text)).transpose()?;
-    // What made its rights is not to cut it: a watch with a token of a moment ago.
+    // Catch up first: the changes that made the caller's rights must not cut a watch with a new token.
     app.watchers().catch_up(app.store().last_position().await?).await;
     let seat = app.watchers().join(view.clone()).await?;
     // From here on the hub sees every change of the rights.
@@ -68,7 +68,7 @@ fn compacted(detail: String) -> Refusal {
     Refusal::new(ProblemCode::Compacted, detail)
 }
 
-/// `INCARNATION:SEQUENCE`.
+/// Splits `INCARNATION:SEQUENCE`.
 fn parts(text: &str) -> Answer<(&str, i64)> {
     let parts = text.split_once(':').and_then(|(life, at)| Some((life, at.parse::<i64>().ok()?)));
     parts.filter(|(_, position)| *position >= 0).ok_or_else(|| {
@@ -77,7 +77,7 @@ fn parts(text: &str) -> Answer<(&str, i64)> {
     })
 }
 
-/// A position of this database's life.
+/// A position in this incarnation of the database.
 fn position(app: &App, text: &str) -> Answer<i64> {
     let (life, position) = parts(text)?;
     if life != app.store().incarnation().to_string() {
@@ -86,7 +86,7 @@ fn position(app: &App, text: &str) -> Answer<i64> {
     Ok(position)
 }
 
-/// Whether the log reaches back to `since`, and `since` is not made up.
+/// Checks that the log reaches back to `since`, and that `since` exists.
 async fn reachable(app: &App, since: i64, joined_at: i64) -> Answer<()> {
     let kept = app.store().compacted_through().await?;
     if since < kept {
