@@ -1,10 +1,10 @@
-//! The token that a region's first admin begins with: `DIR/admin-token`.
+//! The token of a region's first admin: `DIR/admin-token`.
 //!
-//! It is the text of an ApiToken, which is listed, revoked and deleted like any other. The first start in a directory makes
-//! it; later ones leave it alone, so that one that was deleted stays so. `basalt-region admin-token` makes another.
+//! It is the text of an ApiToken, which is listed, revoked and deleted like any other. The first start in a directory creates it, and
+//! later starts do not, so a deleted token stays deleted. `basalt-region admin-token` creates another one.
 //!
-//! A token is noted by its hash first, and then gets its ApiToken: whoever is killed in between leaves that to the next start. Regions
-//! of the version before only note theirs.
+//! The hash of a token is stored first, and then its ApiToken. If the region is killed in between, the next start completes that.
+//! Regions of the version before store only the hash.
 
 use crate::api::{first_status, fresh_token};
 use crate::backup::{self, BackupError, Database};
@@ -20,27 +20,27 @@ use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-/// The Role of all of these tokens.
+/// The Role of all these tokens.
 const ROLE: &str = "region-admin";
 
-/// Why there is no other token.
+/// The reason why no other token was made.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminTokenError {
-    /// There is nothing to work on, or it cannot be started.
+    /// There is no database, or it cannot be started.
     #[error(transparent)]
     Database(#[from] BackupError),
-    /// The data directory, or the seal key.
+    /// The data directory or the seal key cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The store.
+    /// The store failed.
     #[error("the token cannot be stored")]
     Store(#[from] StoreError),
 }
 
-/// Makes another token in `DIR/admin-token`, while the region runs or not. Answers what was done, in words.
+/// Makes another token in `DIR/admin-token`. The region may run. Returns a sentence about the result.
 ///
 /// # Errors
-/// [`AdminTokenError`]; the file is as it was then.
+/// [`AdminTokenError`]: the file was not changed.
 pub async fn another(settings: &Settings) -> Result<String, AdminTokenError> {
     let (_lock, own) = backup::beside(settings)?;
     let key_file = settings.seal_key_file.clone().unwrap_or_else(|| settings.data_dir.join("seal-key"));
@@ -75,12 +75,12 @@ async fn made(settings: &Settings, url: &str, seal: SealKey) -> Result<String, A
     ))
 }
 
-/// Makes this text good, before it is an ApiToken's.
+/// Makes this text valid, before it belongs to an ApiToken.
 pub(crate) async fn note(store: &Store, text: &str) -> Result<(), StoreError> {
     store.put_token("admin", text, "admin", None).await
 }
 
-/// Gives every token that was only noted its ApiToken. Answers their names.
+/// Makes an ApiToken for every token of which only the hash is stored. Returns their names.
 pub(crate) async fn adopt(store: &Store) -> Result<Vec<String>, StoreError> {
     let mut names = Vec::new();
     for sha256 in store.noted_tokens().await? {
@@ -101,7 +101,7 @@ pub(crate) async fn adopt(store: &Store) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
-/// Declares an object, or leaves it as it is.
+/// Declares an object, if it does not exist yet.
 async fn declare(store: &Store, kind: &'static Kind, name: &str, spec: &Value) -> Result<(), StoreError> {
     let text = Text::parse(spec.to_string()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
     let put = Put {

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is done beside a running region, or instead of one.
+/// Runs a command beside a running region, or in place of one.
 async fn once(settings: &Settings, command: Command) -> Result<(), Box<dyn Error>> {
     let said = match command {
         Command::Backup { to } => backup::backup(settings, &to).await?,
@@ -86,7 +86,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
 fn log_to_stderr(settings: &Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.log)
         .map_err(|e| format!("the setting log is {:?}, which is no filter: {e}", settings.log))?;
-    // Colours are escape sequences, and a log of what strangers say has none.
+    // No colours: their escape sequences must not be in a log with texts of strangers.
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
@@ -97,10 +97,10 @@ fn log_to_stderr(settings: &Settings) -> Result<(), Box<dyn Error + Send + Sync>
     }
 }
 
-/// Every cause, one after another, on one line.
+/// Prints an error with all its causes in one line.
 fn fail(error: &(dyn Error + 'static)) -> ExitCode {
     let text = in_one_line(error);
-    // The log may not be there yet, and a person is looking.
+    // The log may not be configured yet, and a person reads this.
     #[allow(clippy::print_stderr)]
     {
         eprintln!("basalt-region: {text}");

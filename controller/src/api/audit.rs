@@ -47,7 +47,7 @@ struct Entry {
     after: Option<Box<RawValue>>,
 }
 
-/// What `object=` names.
+/// The object in the parameter `object`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Subject<'a> {
     pub(super) uid: Option<Uid>,
@@ -55,10 +55,10 @@ pub(super) struct Subject<'a> {
     pub(super) name: Option<&'a str>,
 }
 
-/// Words of the log for what is no object.
+/// The log's kinds of things that are no objects.
 const THINGS: [&str; 2] = ["Blob", "JoinToken"];
 
-/// `uid:…`, `KIND/NAME` or `KIND`; a kind in any of its spellings, or one of [`THINGS`].
+/// Reads `uid:…`, `KIND/NAME` or `KIND`; the kind in any spelling, or one of [`THINGS`].
 pub(super) fn subject(text: &str) -> Answer<Subject<'_>> {
     if let Some(uid) = text.strip_prefix("uid:") {
         let uid = uid.parse().map_err(|_| {
@@ -88,7 +88,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Json<Page>>
         Refusal::field("/continue", FieldCode::Format, message, "`continue` of the page before")
     })?;
     let mut subject = parameters.object.as_deref().map(subject).transpose()?.unwrap_or_default();
-    // What is called so now may have been called otherwise.
+    // Search by uid: an object with this name may have had other names before.
     if let (Some(kind), Some(name)) = (subject.kind.filter(|kind| Kind::find(kind).is_some()), subject.name) {
         subject.uid = match app.store().get(kind, Key::Name(name)).await {
             Err(StoreError::NotFound { .. }) => None,

@@ -1,19 +1,19 @@
-//! Token buckets by key: how often something may be tried. Pure: time is an argument.
+//! Token buckets by key, which limit how often something may be tried. Pure: time is an argument.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Keys remembered; more come only from somebody who makes them up.
+/// The number of keys that are kept. More keys come only from a client that invents them.
 const KEYS: usize = 100_000;
 
-/// How often.
+/// The limit of tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
-    /// Tries at once, when none was made for long.
+    /// The number of tries at once, after a long time without any.
     pub(super) burst: u32,
-    /// After this time there is one more.
+    /// The time after which there is one more try.
     pub(super) every: Duration,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Limit {
 #[derive(Debug)]
 pub(super) struct Buckets<K> {
     limit: Limit,
-    /// When each bucket will be full again; full ones are not here.
+    /// When each bucket will be full again. Full buckets are not stored.
     full_at: HashMap<K, Duration>,
 }
 
@@ -30,8 +30,8 @@ impl<K: Hash + Eq> Buckets<K> {
         Self { limit, full_at: HashMap::new() }
     }
 
-    /// Takes one token out of the key's bucket at `now`; or says how long to wait for one. Beyond [`KEYS`], new
-    /// keys are not counted: a refusal would let a stranger with many keys lock out everybody else.
+    /// Takes one token out of the key's bucket at `now`, or returns how long to wait for one. Above [`KEYS`], new keys are
+    /// not counted: otherwise a stranger with many keys could lock out everybody else.
     pub(super) fn take(&mut self, now: Duration, key: K) -> Result<(), Duration> {
         let (full, wait) = self.after_one_more(now, &key);
         if !wait.is_zero() {
@@ -41,7 +41,7 @@ impl<K: Hash + Eq> Buckets<K> {
         Ok(())
     }
 
-    /// Takes one token, even if there is none. Returns the delay that this one is to have, at most `latest`.
+    /// Takes one token, even if there is none. Returns the delay for this try, at most `latest`.
     pub(super) fn delay(&mut self, now: Duration, key: K, latest: Duration) -> Duration {
         let (full, wait) = self.after_one_more(now, &key);
         let excess = wait.saturating_sub(latest);
@@ -49,7 +49,7 @@ impl<K: Hash + Eq> Buckets<K> {
         wait.min(latest)
     }
 
-    /// When the bucket is full again if one more is taken now, and how long it is still empty.
+    /// When the bucket is full again if one more token is taken now, and how long it has none.
     fn after_one_more(&self, now: Duration, key: &K) -> (Duration, Duration) {
         let full = self.full_at.get(key).copied().unwrap_or(now).max(now).saturating_add(self.limit.every);
         let room = now.saturating_add(self.limit.every.saturating_mul(self.limit.burst));
@@ -65,7 +65,7 @@ impl<K: Hash + Eq> Buckets<K> {
         }
     }
 
-    /// Puts one back: the try was a good one.
+    /// Puts one token back, after a successful try.
     pub(super) fn put_back<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
     where
         K: Borrow<Q>,

@@ -1,5 +1,5 @@
-//! A handler that panics answers, too: the client is told that the region made a mistake, the log has what it was, and nobody
-//! else's request notices.
+//! Catches panics of handlers: the client gets the problem `internal`, the log gets the message, and other requests are not
+//! affected.
 
 use super::problem::Refusal;
 use crate::driver::poison::said;
@@ -8,7 +8,7 @@ use basalt_api::ProblemCode;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 
-/// The answer, whatever becomes of the handler. What it held is let go of: a transaction is rolled back.
+/// The answer, also if the handler panics. The handler's values are dropped, so its transaction is rolled back.
 pub(super) async fn caught(answer: impl Future<Output = Response>) -> Response {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
         tracing::error!(

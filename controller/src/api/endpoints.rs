@@ -1,4 +1,4 @@
-//! Every endpoint, and which role it needs: the one table from which the router is made.
+//! The table of all endpoints, with the role that each needs. The router is made from it.
 
 use super::guard::{self, Guard};
 use super::problem::Refusal;
@@ -19,21 +19,21 @@ use basalt_api::{MAX_SPEC_BYTES, ProblemCode};
 /// One method of one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint {
-    /// HTTP method.
+    /// The HTTP method.
     pub method: &'static str,
-    /// Path, with `{…}` for what varies.
+    /// The path, with `{…}` for variable parts.
     pub path: &'static str,
     /// The lowest role that may call it; `None`: anybody, without a token.
     pub role: Option<Role>,
-    /// The lowest role with `?dry_run=true`; `None`: it does not try things out, and refuses the word.
+    /// The lowest role for `?dry_run=true`; `None`: it has no dry run, and refuses the parameter.
     pub dry_run: Option<Role>,
-    /// A role for some pools is enough to begin with: the handler judges each object.
+    /// True if a role for some pools is enough to call it. The handler checks each object.
     pub judged: bool,
-    /// It is about the caller alone: whoever is known may call it, whatever its roles and scopes.
+    /// True if it concerns only the caller: every known caller may call it, with any roles and scopes.
     pub own: bool,
-    /// The word by which tokens are scoped, where the path begins with another.
+    /// The word for scopes, if it is not the first word of the path.
     about: Option<&'static str>,
-    /// Bytes of a body, at most; `None`: the handler keeps none of it in memory.
+    /// The largest body in bytes; `None`: the handler does not keep the body in memory.
     pub body: Option<usize>,
     handler: fn() -> MethodRouter<App>,
 }
@@ -78,7 +78,7 @@ impl Endpoint {
         Self { body: bytes, ..self }
     }
 
-    /// The first word behind `/api/v1/`, or the whole path: by these words tokens are scoped.
+    /// The first word after `/api/v1/`, or the whole path. Scopes of tokens are such words.
     pub(super) fn word(&self) -> &'static str {
         if let Some(word) = self.about {
             return word;
@@ -87,7 +87,7 @@ impl Endpoint {
         rest.split('/').next().unwrap_or(rest)
     }
 
-    /// The kind of a path that names it by itself, without `{plural}`.
+    /// The kind of a path that names a kind itself, without `{plural}`.
     pub(super) fn kind(&self) -> Option<&'static str> {
         basalt_api::KINDS.iter().map(|kind| kind.plural).find(|plural| *plural == self.word())
     }
@@ -98,8 +98,8 @@ const VIEWER: Option<Role> = Some(Role::Viewer);
 const OPERATOR: Option<Role> = Some(Role::Operator);
 const ADMIN: Option<Role> = Some(Role::Admin);
 
-/// All of them. A write without `dry_run` makes or ends something of the caller's own: sessions, runs, tokens for racks, bytes of blobs.
-/// There is nothing to say of it beforehand.
+/// All endpoints. A write without `dry_run` creates or ends something of the caller's own: sessions, runs, tokens for racks, bytes of
+/// blobs. A dry run of such a write would show nothing.
 pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/healthz", OPEN, || get(system::healthz)),
     Endpoint::new("GET", "/readyz", OPEN, || get(system::readyz)),
@@ -142,7 +142,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/{plural}/{name}/operations", VIEWER, || get(operations::list)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/operations/{id}", VIEWER, || get(operations::read)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/actions", VIEWER, || get(operations::actions::read)),
-    // No part of /api/v1/machines: a machine may be called so.
+    // Not below /api/v1/machines, because a machine may have the name `operations`.
     Endpoint::new("POST", "/api/v1/operations", OPERATOR, || post(operations::many::request))
         .dry_run(Role::Viewer)
         .judged()
@@ -179,13 +179,13 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("PUT", "/api/v1/blobs/{sha256}", OPERATOR, || put(blobs::upload)).body(None),
 ];
 
-/// Room for metadata and spaces around a spec.
+/// A spec, with room for metadata and spaces around it.
 pub(super) const BODY_BYTES: usize = 2 * MAX_SPEC_BYTES;
 
 /// Room for ten thousand documents of a few kilobytes.
 const APPLY_BYTES: usize = 64 << 20;
 
-/// Names and passwords, or an ID token with the groups of a person. Strangers send it.
+/// Names and passwords, or an ID token with a person's groups. Callers without a token can send it.
 const LOGIN_BYTES: usize = MAX_ID_TOKEN_BYTES + (8 << 10);
 
 pub(super) fn router(app: App) -> Router {
@@ -197,7 +197,7 @@ pub(super) fn router(app: App) -> Router {
         let handler = handler.layer(middleware::from_fn_with_state(guard, guard::authorise));
         let measured = (app.clone(), place);
         let handler = handler.layer(middleware::from_fn_with_state(measured, metrics::measure));
-        // The rest of a path, with slashes.
+        // The rest of a path, including slashes.
         router = router.route(&endpoint.path.replace("{path}", "{*path}"), handler);
     }
     router

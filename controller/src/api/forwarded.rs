@@ -1,5 +1,5 @@
-//! The API for requests that racks pass on. The caller's own token decides, as everywhere; a rack's certificate gives no rights,
-//! and is the reason why its word on where a request came from is taken.
+//! The API for requests that racks forward. The caller's own token decides about rights, as everywhere. A rack's certificate gives no
+//! rights; because of it, the client address that the rack reports is trusted.
 
 use super::App;
 use super::endpoints::router;
@@ -15,7 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 
-/// Says who asked the rack. What a client says itself there, the rack replaces.
+/// The header with the address of the rack's client. The rack replaces a value from the client itself.
 const FOR: &str = "x-forwarded-for";
 
 /// The API, answering for racks. Cheap to clone.
@@ -27,7 +27,7 @@ impl Forwarded {
         Self(router(app))
     }
 
-    /// Answers a request that came from a rack at this address.
+    /// Answers a request from a rack at this address.
     pub async fn answer(self, rack: IpAddr, mut request: Request) -> Response {
         let client = SocketAddr::new(asked_by(request.headers()).unwrap_or(rack), 0);
         request.extensions_mut().insert(ConnectInfo(Peer::Tls(client)));
@@ -37,14 +37,14 @@ impl Forwarded {
         }
     }
 
-    /// Answers whoever is no rack.
+    /// The refusal for a client that is no rack.
     #[must_use]
     pub fn refuse(detail: &str) -> Response {
         Refusal::new(ProblemCode::Forbidden, detail).into_response()
     }
 }
 
-/// Who asked the rack, as the rack says.
+/// The address of the rack's client, from the rack's header.
 fn asked_by(headers: &HeaderMap) -> Option<IpAddr> {
     headers.get(FOR)?.to_str().ok()?.trim().parse().ok()
 }

@@ -1,15 +1,15 @@
-//! The filter between the store and an answer: names of machines and deployments in pools that the caller does not see.
+//! Filters answers: removes names of machines and deployments in pools that the caller does not see.
 //!
-//! Two sorts of places name an object of a pool to somebody who sees other pools alone:
+//! Two sorts of places can name an object of a pool to a caller who does not see that pool:
 //!
-//! 1. The region's own words, as `Machine "web1"`: messages of errors, conditions and plans. A name becomes
-//!    `a Machine that you do not see` unless the caller sees its object. So what is hidden reads as what is missing.
-//!    Two sorts of names stay, which the caller said itself: in a sentence `there is no Machine "web1"`, and of objects that the request
-//!    is to create.
-//! 2. References in specs of kinds that are of no pool, such as a Device's `parent`. They become null unless the caller sees their object.
+//! 1. The region's own sentences, as `Machine "web1"`: messages of errors, conditions and plans. A name becomes
+//!    `a Machine that you do not see`, unless the caller sees its object. So a hidden object reads like a missing one.
+//!    Two sorts of names stay, because the request itself has them: names in a sentence `there is no Machine "web1"`, and names of
+//!    objects that the request is to create.
+//! 2. References in specs of kinds in no pool, such as a Device's `parent`. They become null, unless the caller sees their object.
 //!
-//! All else that somebody declared, and all that a script said, is told as it is: see [`OF_OTHERS`].
-//! A text that names objects in other words passes: whoever composes it decides by the pool what it says (`basalt_engine::select`).
+//! Declarations of people and outputs of scripts are not changed: see [`OF_OTHERS`].
+//! A text that names objects in another form is not recognised; its author must check the pool (`basalt_engine::select`).
 
 use super::App;
 use super::caller::Caller;
@@ -24,15 +24,15 @@ use basalt_db::{Named, Store, StoreError};
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashMap};
 
-/// Before a name that the caller said itself.
+/// The words before a name that the request itself has.
 const REPEATED: &str = "there is no ";
-/// The end of a text that was cut.
+/// The end of a text that was shortened.
 const CUT: char = '…';
-/// Members that hold words of others: declarations, changes of these, and scripts with their output.
+/// Members with texts of other authors: declarations, changes of these, and scripts with their output.
 const OF_OTHERS: [&str; 8] = ["spec", "effective", "old", "new", "labels", "layers", "script", "output"];
 
-/// The response, without the names that the caller does not see. `kind` is what the request is about, and `name` the object's, where the
-/// path says so.
+/// The response without the names that the caller does not see. `kind` is the kind of the request, and `name` the object's name, if the
+/// path has one.
 pub(super) async fn hidden(
     app: &App,
     caller: &Caller,
@@ -56,7 +56,7 @@ pub(super) async fn hidden(
         let by_path = kind.is_some_and(|it| it.name == named.0) && name == Some(named.1.as_str());
         by_path || caller.declares(named)
     };
-    // Only pools are asked for: kinds of none have been refused, or are seen.
+    // Only the pools are read: kinds in no pool have been refused before, or are seen.
     let Some(text) = names.reworded(&|pool| caller.rights.over(pool).is_some(), &is_said) else {
         return Ok(Response::from_parts(parts, Body::from(bytes)));
     };
@@ -69,22 +69,22 @@ fn is_json(response: &Response) -> bool {
     media_type.is_some_and(|it| it.starts_with("application/json") || it == PROBLEM_JSON)
 }
 
-/// Says if a JSON text can name something that somebody does not see.
+/// True if a JSON text may name an object that some callers do not see.
 pub(super) fn may_name(kind: Option<&'static Kind>, text: &str) -> bool {
     POOLED.iter().any(|kind| text.contains(&format!("{kind} \\\""))) || may_refer(kind, text)
 }
 
-/// A JSON text, and the pools of the objects that it names.
+/// A JSON text, with the pools of the objects that it names.
 #[derive(Debug)]
 pub(super) struct Names {
     kind: Option<&'static Kind>,
     value: Value,
-    /// A name without an object has none here.
+    /// The pool of each named object. A name without an object is not in it.
     pools: HashMap<Named, Option<String>>,
 }
 
 impl Names {
-    /// Asks the store, once for all who read the text. `kind` is what the text is about.
+    /// Reads the pools, once for all readers of the text. `kind` is the kind that the text is about.
     pub(super) async fn of(
         store: &Store,
         kind: Option<&'static Kind>,
@@ -103,7 +103,7 @@ impl Names {
         Ok(Self { kind, value, pools: store.pools_of_named(&named).await? })
     }
 
-    /// The text for somebody who sees these pools, and said these names itself; `None`: as it is.
+    /// The text for a reader who sees these pools and whose request has these names; `None`: it stays as it is.
     pub(super) fn reworded(
         &self,
         sees: &dyn Fn(Option<&str>) -> bool,
@@ -113,7 +113,7 @@ impl Names {
             let named = (kind.to_owned(), name.to_owned());
             match self.pools.get(&named) {
                 Some(pool) => sees(pool.as_deref()),
-                // The request may be about to create it.
+                // The request may be about to create the object.
                 None => is_said(&named),
             }
         };
@@ -147,7 +147,7 @@ fn each_text(value: &mut Value, f: &mut impl FnMut(&mut String)) {
     }
 }
 
-/// An object that a text names.
+/// A name of an object in a text.
 struct Mention<'a> {
     kind: &'static str,
     /// `None`: the text was cut within the name.
@@ -157,7 +157,7 @@ struct Mention<'a> {
     to: usize,
 }
 
-/// Machines and deployments that a text names. A name that only repeats a request is left out.
+/// The machines and deployments that a text names. A name that only repeats the request is left out.
 fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
     POOLED.into_iter().flat_map(move |kind| {
         let begin = format!("{kind} \"");
@@ -172,14 +172,14 @@ fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
             match text.get(to..)?.chars().next() {
                 Some('"') => Some(Mention { kind, name: Some(name), from, to: to.saturating_add(1) }),
                 Some(CUT) | None => Some(Mention { kind, name: None, from, to }),
-                // It is no name.
+                // This is not a name.
                 Some(_) => None,
             }
         })
     })
 }
 
-/// The text with other words for what is not shown; `None`: as it is.
+/// The text with other words for hidden objects; `None`: it stays as it is.
 fn in_words(text: &str, shows: &dyn Fn(&str, &str) -> bool) -> Option<String> {
     let mut found: Vec<Mention<'_>> =
         mentions(text).filter(|it| it.name.is_none_or(|name| !shows(it.kind, name))).collect();
@@ -197,7 +197,7 @@ fn in_words(text: &str, shows: &dyn Fn(&str, &str) -> bool) -> Option<String> {
     Some(words)
 }
 
-/// The fields of a kind of no pool that refer to an object of a pool, and the kind of that.
+/// The fields of a kind in no pool that refer to an object in a pool, with the kind of that object.
 fn references(kind: &'static Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
     let fields = if POOLED.contains(&kind.name) { &[][..] } else { kind.spec.fields };
     fields.iter().filter_map(|field| match field.ty {
@@ -206,13 +206,13 @@ fn references(kind: &'static Kind) -> impl Iterator<Item = (&'static str, &'stat
     })
 }
 
-/// Says if an answer of this text can have such references.
+/// True if an answer with this text may have such references.
 fn may_refer(kind: Option<&'static Kind>, text: &str) -> bool {
     let mut kinds = KINDS.iter().copied().filter(|kind| references(kind).next().is_some());
     kinds.any(|it| kind == Some(it) || text.contains(&format!("\"{}\"", it.name)))
 }
 
-/// Calls `f` with the kind that is referred to and the value of every such reference: in specs, in what they come to, and in changes.
+/// Calls `f` with the referenced kind and the value of every such reference: in specs, in effective specs, and in changes.
 fn each_reference(
     kind: Option<&'static Kind>,
     value: &mut Value,
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// For somebody who sees the pool blue, and said the name `new`.
+    /// The answer for a caller who sees the pool blue, and whose request has the name `new`.
     fn seen(answer: &Value) -> Value {
         let pool =
             |kind: &str, name: &str, pool: &str| ((kind.to_owned(), name.to_owned()), Some(pool.to_owned()));
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(answer["other"]["spec"]["parent"], "m");
     }
 
-    /// The filter looks for references there and nowhere else.
+    /// The filter looks for references only there.
     #[test]
     fn references_from_kinds_of_no_pool_stand_at_the_top_of_their_specs() {
         fn deep(ty: &'static Type) -> bool {

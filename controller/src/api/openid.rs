@@ -10,7 +10,7 @@
 //!                     <--   session's cookie               <----- ID token
 //! ```
 //!
-//! The issuer sends browsers back to the address in Settings alone. The console keeps the page that was asked for: no request names it.
+//! The issuer sends browsers back only to the address in Settings. The console remembers the requested page; no request contains it.
 
 use super::App;
 use super::cookie;
@@ -35,10 +35,10 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A person may look for a second factor.
+/// The longest time of a login at the issuer: a person may need a second factor.
 const LASTS: Duration = Duration::from_secs(600);
 
-/// The console's page that issuers send browsers back to.
+/// The console's page to which issuers send browsers back.
 const BACK: &str = "/ui/login";
 
 pub(super) async fn ways(State(app): State<App>, _: NoParameters) -> Answer<Json<LoginWays>> {
@@ -47,7 +47,7 @@ pub(super) async fn ways(State(app): State<App>, _: NoParameters) -> Answer<Json
     Ok(Json(LoginWays { openid: settings.map(host) }))
 }
 
-/// Begins a login: the issuer's page, and the cookie that the login is bound to.
+/// Begins a login: redirects to the issuer's page, and sets the cookie to which the login is bound.
 pub(super) async fn begin(
     State(app): State<App>,
     peer: ConnectInfo<Peer>,
@@ -62,7 +62,7 @@ pub(super) async fn begin(
     let asked = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let asked = asked.or(uri.authority().map(|authority| authority.as_str())).unwrap_or_default();
     if !asked.eq_ignore_ascii_case(authority(&console)) {
-        // The issuer sends the browser there, and the cookie of this host stays here.
+        // The issuer sends the browser to that address, but the cookie belongs to this host.
         let detail =
             format!("log in by OpenID Connect at {console}: Settings name that address (openid.console)");
         return Err(Refusal::new(ProblemCode::Forbidden, detail));
@@ -88,7 +88,7 @@ pub(super) async fn begin(
     Ok((headers, Json(LoginBegun { location })).into_response())
 }
 
-/// A login of a browser that comes back from the issuer.
+/// Completes a login of a browser that comes back from the issuer.
 pub(super) async fn by_code(
     app: &App,
     peer: Peer,
@@ -104,7 +104,7 @@ pub(super) async fn by_code(
     };
     let secret = cookie::attempt(peer, headers)
         .ok_or_else(|| again("this browser began no login, or did so more than ten minutes ago"))?;
-    // Used before anything else: whatever fails from here on, nobody tries this one again.
+    // The login is used up first: if anything fails after this, it cannot be tried again.
     if !app.store().use_login(secret).await? {
         return Err(again("this login was used before, or began more than ten minutes ago"));
     }
@@ -113,7 +113,7 @@ pub(super) async fn by_code(
         return Err(again("the issuer's answer is to another login"));
     }
     let issuer = settings.issuer.as_str();
-    // RFC 9207 §2.4.
+    // The issuer of the answer must be the expected one (RFC 9207 §2.4).
     if login.iss.as_deref().is_some_and(|iss| iss != issuer) {
         return Err(again("the answer is of another issuer"));
     }
@@ -132,7 +132,7 @@ pub(super) async fn by_code(
     signed_in(app, &address, &settings, &token).await
 }
 
-/// A login with what the issuer that Settings name says of somebody.
+/// A login with an ID token of the issuer in Settings.
 pub(super) async fn by_token(app: &App, address: &str, login: &OpenIdLogin) -> Answer<LoggedIn> {
     app.0.logins.tries.admit_address(address)?;
     let (_, settings) = settings(app).await?.ok_or_else(nobody)?;
@@ -208,11 +208,11 @@ fn back(console: &Url) -> String {
     format!("{}{BACK}", console.as_str().trim_end_matches('/'))
 }
 
-/// Host and port of a URL.
+/// The host and port of a URL.
 fn authority(url: &Url) -> &str {
     let (scheme, rest) = url.as_str().split_once("://").unwrap_or_default();
     let authority = rest.split('/').next().unwrap_or(rest);
-    // Browsers leave the scheme's own port out.
+    // Browsers leave the scheme's default port out.
     let own = if scheme == "https" { ":443" } else { ":80" };
     authority.strip_suffix(own).unwrap_or(authority)
 }

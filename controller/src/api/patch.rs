@@ -1,4 +1,4 @@
-//! Changing some of a spec: JSON merge patch (RFC 7396), whose document is the spec.
+//! Changes a part of a spec by JSON merge patch (RFC 7396); the document is the spec.
 
 use super::App;
 use super::body;
@@ -18,7 +18,7 @@ use basalt_db::{Batch, Key, Object, Precondition, Put, StoreError};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Another client may change the spec between reading and writing it; each time the patch is applied anew.
+/// The number of tries if another client changes the spec between read and write. The patch is applied again each time.
 const TRIES: u32 = 8;
 
 pub(super) async fn patch(
@@ -40,7 +40,7 @@ pub(super) async fn patch(
         let before = app.store().get(kind.name, key).await?;
         let precondition = match asked {
             Precondition::None | Precondition::Present => Precondition::Generation(before.generation),
-            // What is patched is the generation that was asked for, or nothing.
+            // The patch applies only to the requested generation.
             Precondition::Generation(wanted) if wanted != before.generation => {
                 let (kind, current) = (kind.name.to_owned(), Some(before.generation));
                 return Err(StoreError::Conflict { kind, name: before.name, current }.into());
@@ -79,7 +79,7 @@ pub(super) async fn patch(
     }
 }
 
-/// The patch, which says each thing once.
+/// Reads the patch. It must name each member only once.
 fn merge_patch(headers: &HeaderMap, body: &Bytes) -> Answer<Map<String, Value>> {
     let given = headers.get(header::CONTENT_TYPE).map(|v| v.to_str().unwrap_or("?"));
     let media_type = given.unwrap_or("none").split(';').next().unwrap_or_default().trim();
@@ -97,7 +97,7 @@ fn merge_patch(headers: &HeaderMap, body: &Bytes) -> Answer<Map<String, Value>> 
     body::json(body)
 }
 
-/// The patched spec, valid by itself. A null clears a secret; one that the patch does not name is kept by its read form.
+/// The patched spec, which is valid by itself. A null clears a secret. A secret that the patch does not name keeps its stored value.
 pub(super) fn merged(
     kind: &'static Kind,
     before: &Object,

@@ -1,4 +1,4 @@
-//! Join tokens: what a person carries to a new rack.
+//! Join tokens, which a person carries to a new rack.
 
 use super::App;
 use super::caller::Caller;
@@ -17,18 +17,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct JoinRequest {
-    /// The rack's name; any where it is absent.
+    /// The rack's name; absent: any name.
     rack: Option<String>,
-    /// How long the token is good; an hour where it is absent.
+    /// The lifetime of the token; absent: an hour.
     lifetime: Option<Duration>,
-    /// Where the rack reaches regions, `https://HOST:PORT`; as the region was started with where it is absent.
+    /// The regions for the rack, `https://HOST:PORT`; absent: those from the region's settings.
     urls: Option<Vec<String>>,
 }
 
-/// Its answer.
+/// The answer with a join token.
 #[derive(Debug, Serialize)]
 pub(super) struct JoinAnswer {
-    /// For `basalt-rack --join`.
+    /// The token for `basalt-rack --join`.
     token: String,
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn join_token(
     Ok((StatusCode::CREATED, Json(JoinAnswer { token: token.encode() })))
 }
 
-/// These, if a rack can dial each.
+/// The URLs, if a rack can dial each of them.
 fn well_formed(urls: Vec<String>) -> Answer<Vec<String>> {
     let wrong = |(place, url): (usize, &String)| {
         let can_be_dialled = basalt_proto::region::address_of_url(url).is_some();

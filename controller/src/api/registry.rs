@@ -16,12 +16,12 @@ const PROTOCOLS: [&str; 1] = ["6.0"];
 const SUMS: &str = "SHA256SUMS";
 const SIGNATURE: &str = "SHA256SUMS.sig";
 
-/// Where the registry is.
+/// The address of the registry.
 pub(super) async fn discovery() -> Json<Value> {
     Json(json!({"providers.v1": "/v1/providers/"}))
 }
 
-/// Which versions there are, and for which platforms.
+/// The versions of the provider, with their platforms.
 pub(super) async fn versions(
     State(app): State<App>,
     Path((namespace, name)): Path<(String, String)>,
@@ -33,7 +33,7 @@ pub(super) async fn versions(
     Ok(Json(json!({ "versions": [version] })))
 }
 
-/// Where one package is, and what it has to be.
+/// The address of one package, and its checksum.
 pub(super) async fn download(
     State(app): State<App>,
     Path((namespace, name, version, os, arch)): Path<(String, String, String, String, String)>,
@@ -62,7 +62,7 @@ pub(super) async fn download(
     })))
 }
 
-/// A package, their checksums, or the signature of those.
+/// A package, the checksums of all packages, or the signature of the checksums.
 pub(super) async fn file(
     State(app): State<App>,
     Path((namespace, name, version, file)): Path<(String, String, String, String)>,
@@ -81,7 +81,7 @@ pub(super) async fn file(
     Ok((kind, package.content.clone()).into_response())
 }
 
-/// The packages, where the path means the one provider and version that there is.
+/// The packages, if the path names the registry's only provider and version.
 async fn packages(app: &App, namespace: &str, name: &str, version: &str) -> Answer<Arc<Vec<Package>>> {
     if (namespace, name, version) != (NAMESPACE, TYPE, VERSION) {
         let detail = format!(

@@ -1,5 +1,5 @@
-//! The listeners: TCP, and the unix socket of this host. A connection on which nothing comes, or nothing can be written, ends.
-//! There are places for so many connections, and for so many of one client ([`basalt_proto::places`]).
+//! The listeners: TCP, and the unix socket of this host. A connection on which nothing arrives, or on which nothing can be written, ends.
+//! The number of connections is limited, in all and per client ([`basalt_proto::places`]).
 
 use super::App;
 use super::endpoints::router;
@@ -32,10 +32,10 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Bytes of a request's head, and of what is read or written at once.
+/// The largest size of a request's head, and of a single read or write, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// Requests of one connection of HTTP/2 at a time. A browser has some ten, and a client as many connections as [`Places`] has for one.
+/// The number of parallel requests on one HTTP/2 connection. A browser has some ten; a client may have several connections ([`Places`]).
 const STREAMS: u32 = 64;
 
 /// Bytes of an answer that a connection is given at once. It may hold so much of each answer that its client does not take.
@@ -43,11 +43,11 @@ const PIECE: usize = 16 << 10;
 
 /// The longest life of an HTTP/2 connection. Clients open another one.
 const LIFE: Duration = Duration::from_secs(3600);
-/// Requests under way get so long to end, when a connection's life is over.
+/// How long requests in progress may take to end when a connection's life is over.
 const FAREWELL: Duration = Duration::from_secs(30);
 /// When the region stops, a connection ends whose client takes nothing of its answers for so long.
 const HASTE: Duration = Duration::from_secs(2);
-/// Bytes of a request's head in HTTP/2.
+/// The largest head of a request in HTTP/2, in bytes.
 const HEAD: u32 = 16 << 10;
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
@@ -55,7 +55,7 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// What a region shows who speaks TLS to it.
+/// The TLS configuration of a listener.
 #[derive(Clone, Default)]
 pub struct Tls(Option<TlsAcceptor>);
 
@@ -66,16 +66,16 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// With a certificate.
+    /// TLS with a certificate.
     ///
     /// # Errors
-    /// The library's.
+    /// The error of the TLS library.
     pub fn with(certificate: &Arc<Certificate>) -> Result<Self, TlsError> {
         Ok(Self(Some(certificate.acceptor()?)))
     }
 }
 
-/// Answers on a TCP socket until the region stops, and requests under way have ended.
+/// Answers on a TCP socket until the region stops, and until the requests in progress have ended.
 pub async fn serve_tcp(listener: TcpListener, tls: Tls, app: App, stopping: watch::Receiver<bool>) {
     let doors =
         Doors { places: app.0.connections.clone(), client: |address: &SocketAddr| counted(address.ip()) };
@@ -85,7 +85,7 @@ pub async fn serve_tcp(listener: TcpListener, tls: Tls, app: App, stopping: watc
     .await;
 }
 
-/// Answers on a unix socket until the region stops, and requests under way have ended.
+/// Answers on a unix socket until the region stops, and until the requests in progress have ended.
 pub async fn serve_unix(listener: UnixListener, app: App, stopping: watch::Receiver<bool>) {
     let doors = Doors { places: Places::new(app.0.connections.limits()), client: |_: &_| None };
     serve(Impatient(listener), &app, doors, stopping, |talk, stream: Writing<UnixStream>, _| {
@@ -95,7 +95,7 @@ pub async fn serve_unix(listener: UnixListener, app: App, stopping: watch::Recei
     .await;
 }
 
-/// A connection over TCP: whether it speaks TLS, and then what it asks.
+/// Begins a TCP connection: detects TLS, then answers its requests.
 async fn begin(talk: Talk, tls: Tls, stream: Writing<TcpStream>, address: SocketAddr) {
     let begun = tokio::select! {
         begun = tokio::time::timeout(talk.patience, spoken(tls, stream)) => begun,
@@ -130,7 +130,7 @@ async fn spoken(Tls(acceptor): Tls, stream: Writing<TcpStream>) -> io::Result<Sp
     }
 }
 
-/// The places of a listener's connections, and the client that each is counted for.
+/// The limits of a listener's connections, and the client for which each one counts.
 struct Doors<C> {
     places: Places<IpAddr>,
     client: C,
@@ -145,7 +145,7 @@ async fn serve<L: Listener, B: Future<Output = ()> + Send + 'static>(
 ) {
     let patience = app.0.parts.client_timeout;
     let mut http = http1::Builder::new();
-    // Until a request's headers are whole; between two requests as well.
+    // The timeout for complete headers, which also applies between two requests.
     http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(BUFFER);
     let talk = Talk { http, router: router(app.clone()), patience, stopping };
     let mut connections = JoinSet::new();
@@ -183,7 +183,7 @@ async fn serve<L: Listener, B: Future<Output = ()> + Send + 'static>(
     while connections.join_next().await.is_some() {}
 }
 
-/// How connections are answered.
+/// The parts with which connections are answered.
 #[derive(Clone)]
 struct Talk {
     http: http1::Builder,
@@ -194,7 +194,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// One connection, to its end.
+    /// Serves one connection to its end.
     async fn converse<S>(self, io: S, peer: Peer)
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -214,7 +214,7 @@ impl Talk {
         }
     }
 
-    /// One connection of HTTP/2, to its end: several requests at a time.
+    /// Serves one HTTP/2 connection to its end, with parallel requests.
     async fn multiplex<S>(self, io: S, peer: Peer)
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -253,7 +253,7 @@ impl Talk {
     }
 }
 
-/// Answers of the router to one client. The count is of those whose bodies have not ended.
+/// The router's service for one client. It counts the answers whose bodies have not ended.
 fn answering(
     router: Router,
     peer: Peer,
@@ -267,7 +267,7 @@ fn answering(
     let router = TowerToHyperService::new(router);
     service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request: Request = request.map(Body::new);
-        // HTTP/2 says it in the URI alone (RFC 9113 §8.3.1).
+        // In HTTP/2 the host is only in the URI (RFC 9113 §8.3.1).
         if let Some(host) = request.uri().authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok()) {
             request.headers_mut().entry(header::HOST).or_insert(host);
         }
@@ -280,10 +280,10 @@ fn answering(
 /// The answers of one connection.
 #[derive(Default)]
 struct Flow {
-    /// Requests whose answers have not ended.
+    /// The number of requests whose answers have not ended.
     under_way: AtomicUsize,
     numbers: AtomicU64,
-    /// Since when a client has taken nothing more of an answer that has more, by number.
+    /// Since when a client has read nothing more of an unfinished answer, by the answer's number.
     untaken: Mutex<HashMap<u64, Instant>>,
 }
 
@@ -292,7 +292,7 @@ impl Flow {
         self.untaken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends when no request was under way for a while.
+    /// Completes when no request was in progress for a while.
     async fn idle(&self, patience: Duration) {
         let mut quiet = 0;
         while quiet < 2 {
@@ -310,8 +310,8 @@ impl Flow {
         }
     }
 
-    /// Ends when a client has taken nothing of an answer for so long. HTTP/2 lets it leave one stream unread and go on with others, and the
-    /// region would hold the answer.
+    /// Completes when a client has read nothing of an answer for this time. In HTTP/2 a client can leave one stream unread and use
+    /// others, and the region would keep the answer in memory.
     async fn stuck(&self, patience: Duration) {
         loop {
             tokio::time::sleep(patience / 2).await;
@@ -322,7 +322,7 @@ impl Flow {
     }
 }
 
-/// A request that is under way.
+/// A request in progress.
 struct Stream {
     flow: Arc<Flow>,
     number: u64,

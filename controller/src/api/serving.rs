@@ -1,4 +1,4 @@
-//! Whether racks serve VLANs and subnets, put into their status as they go out: it depends on racks, and is stored nowhere.
+//! Adds the state of DHCP to VLANs and subnets when they are read. It depends on racks, and is stored nowhere.
 
 use super::App;
 use super::problem::Answer;
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Thousands of objects are asked for one by one, and each word rests on all networks: so old may what is read of them be.
+/// The largest age of the networks that are read: thousands of objects may be read one by one, and each needs all networks.
 const FRESH: Duration = Duration::from_millis(250);
 
-/// The networks as they were read last.
+/// The networks as they were last read.
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<Option<(Instant, Arc<Network>)>>);
 
 impl Recent {
-    /// The networks as they are, with whatever was written up to then.
+    /// The networks, with everything that was written up to `written`.
     async fn read(&self, machinery: &Arc<dyn Machinery>, written: Timestamp) -> Answer<Arc<Network>> {
         let mut recent = self.0.lock().await;
         if let Some((at, network)) = &*recent
@@ -37,7 +37,7 @@ impl Recent {
     }
 }
 
-/// Fills in what is to be known of the VLANs and subnets among these.
+/// Fills in the conditions and the serving racks of the VLANs and subnets among these objects.
 pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
     let these = objects.iter().filter(|object| ["Vlan", "Subnet"].contains(&object.kind.as_str()));
     let Some(written) = these.map(|object| object.updated_at).max() else { return Ok(()) };
@@ -54,7 +54,7 @@ pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
 }
 
 fn vlan(object: &mut Object, network: &Network) -> Answer<()> {
-    // Of one that cannot be read another thing is said.
+    // If the spec cannot be read, the object has another condition.
     let Ok(spec) = serde_json::from_str::<VlanSpec>(object.spec.get()) else { return Ok(()) };
     let Some((word, racks)) = network.vlan(&object.name, &spec) else { return Ok(()) };
     let serving: BTreeSet<&str> = racks.iter().map(|rack| rack.name.as_str()).collect();

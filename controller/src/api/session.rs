@@ -1,5 +1,5 @@
-//! Logging in with a password, for a session's token; and out. It also says who one is, and changes passwords. A browser is given the
-//! token as a [`cookie`].
+//! Logins with a password, which give a session's token; logouts; the caller's own identity; changes of passwords. A browser gets
+//! the token as a [`cookie`].
 //!
 //! A wrong password, an unknown user, a disabled user and a user without a password get the same answer after the same work: a hash
 //! is always computed. [`logins`](super::logins) counts tries.
@@ -35,18 +35,18 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
-/// Hashes computed at once: each takes 19 MiB and a processor.
+/// The number of hashes that are computed at once: each takes 19 MiB and one CPU.
 const HASHES: usize = 2;
 
-/// Names and passwords are not longer.
+/// The longest name and the longest password, in bytes.
 const LONGEST: usize = 1024;
 
-/// What guards logins.
+/// The limits of logins.
 #[derive(Debug)]
 pub(super) struct Logins {
     pub(super) tries: Tries,
     hashes: Semaphore,
-    /// Verified where there is no user: of a password that nobody knows.
+    /// The hash that is verified if there is no such user; nobody knows its password.
     nobody: OnceLock<Zeroizing<String>>,
 }
 
@@ -66,7 +66,7 @@ impl Logins {
     }
 }
 
-/// A user who logs in, as the audit log has it.
+/// The actor of a login, for the audit log.
 pub(crate) fn logging_in(user: &str, address: &str) -> Actor {
     Actor {
         name: format!("user {user}"),
@@ -75,7 +75,7 @@ pub(crate) fn logging_in(user: &str, address: &str) -> Actor {
     }
 }
 
-/// A text that nobody guesses.
+/// A random token.
 pub(crate) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
     Ok(Zeroizing::new(format!("basalt_{}", hex::encode(SealKey::generate()?.as_slice()))))
 }
@@ -84,7 +84,7 @@ pub(crate) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
 #[derive(Debug)]
 pub(super) struct LoggedIn {
     pub(super) token: Zeroizing<String>,
-    /// A token that is no session may have none.
+    /// When the token expires; `None` for a token without an end.
     pub(super) expires_at: Option<Timestamp>,
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn login(
     sent: Bytes,
 ) -> Answer<Response> {
     let LoginParameters { cookie } = parameters(&uri)?;
-    // No other site gives somebody's browser a session of its own choice.
+    // Another site must not be able to log a browser in to a session of that site's choice.
     if cookie {
         cookie::same_origin(&headers)?;
     }
@@ -147,7 +147,7 @@ async fn password(app: &App, address: &str, login: PasswordLogin) -> Answer<Logg
     Ok(LoggedIn { token, expires_at: Some(expires_at) })
 }
 
-/// A login with a token that is there already: nothing begins, it only becomes a cookie.
+/// A login with an existing token: no session begins, the token only becomes a cookie.
 async fn by_token(app: &App, address: &str, login: TokenLogin) -> Answer<LoggedIn> {
     app.0.logins.tries.admit_address(address)?;
     let token = Zeroizing::new(login.token);
@@ -162,14 +162,14 @@ async fn by_token(app: &App, address: &str, login: TokenLogin) -> Answer<LoggedI
     Ok(LoggedIn { token, expires_at: holder.bearer.until })
 }
 
-/// The body may hold a password: what is wrong with it is not shown.
+/// The refusal of a malformed body. It shows nothing of the body, which may hold a password.
 fn malformed() -> Refusal {
     let hint = "{\"user\": \"NAME\", \"password\": \"PASSWORD\"}, neither longer than 1024 bytes; or {\"id_token\": \"…\", \"nonce\": \"…\"}; or \
                 {\"token\": \"TOKEN\"} for a cookie";
     Refusal::field("", FieldCode::Type, "the body is no login", hint)
 }
 
-/// The account, if the password is its own. The same work is done where there is none.
+/// Returns the account if the password is right. Without an account, the same work is done.
 async fn verified(
     app: &App,
     account: Option<Account>,
@@ -198,7 +198,7 @@ pub(super) async fn logout(
     let token = credential.map(Credential::token).unwrap_or_default();
     let has_ended = caller.store(&app).close_session(token).await?;
     if let Some(Credential::Cookie(_)) = credential {
-        // An ApiToken in a cookie goes on elsewhere.
+        // An ApiToken in a cookie stays valid elsewhere.
         return Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie::taken(peer.0)?)]).into_response());
     }
     match has_ended {
@@ -210,7 +210,7 @@ pub(super) async fn logout(
     }
 }
 
-/// Another password of one's own, and a session under it; all others end with the password before.
+/// Changes the caller's own password and opens a session with it. All other sessions end with the former password.
 pub(super) async fn change_password(
     State(app): State<App>,
     peer: ConnectInfo<Peer>,
@@ -235,7 +235,7 @@ pub(super) async fn change_password(
     };
     let logins = &app.0.logins;
     logins.tries.admit(&caller.actor.address, name).await?;
-    // Read before the password is verified: who changes it meanwhile changes the generation.
+    // Read before the password is verified: a concurrent change of the password then changes the generation.
     let before = app.store().get(User::KIND.name, Key::Uid(*uid)).await?;
     let account = app.store().account(&before.name).await?.filter(|account| account.uid == *uid);
     if account.is_none() {
@@ -276,13 +276,13 @@ pub(super) async fn change_password(
     Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })).into_response())
 }
 
-/// As little is shown of this body as of a login's.
+/// The refusal of a malformed body. Like that of a login, it shows nothing of the body.
 fn no_change() -> Refusal {
     let hint = "{\"present\": \"PASSWORD\", \"password\": \"THE NEXT ONE\"}, neither longer than 1024 bytes";
     Refusal::field("", FieldCode::Type, "the body is no change of a password", hint)
 }
 
-/// Which password a user has, by the read form of its spec.
+/// The revision of a user's password, from the read form of the spec.
 fn password_revision(user: &Object) -> Answer<i64> {
     let read: Value = serde_json::from_str(user.spec.get()).unwrap_or_default();
     read.pointer("/password/revision")

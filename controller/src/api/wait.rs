@@ -1,4 +1,4 @@
-//! Reads that answer when a condition holds, when nothing more will happen by itself, or when the time is up.
+//! Reads that wait: they answer when a condition holds, when nothing more will happen without a person, or when the time is over.
 
 use super::App;
 use super::problem::{Answer, Refusal};
@@ -13,9 +13,9 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-/// Waits for the object's leaving: it ends with 404.
+/// Waits for the deletion of the object; the answer is then 404.
 const DELETED: &str = "Deleted";
-/// What can be waited for.
+/// The words for `wait`.
 const WORDS: [&str; 4] = [Condition::READY, Condition::PROGRESSING, Condition::STALLED, DELETED];
 
 pub(super) async fn until(
@@ -31,7 +31,7 @@ pub(super) async fn until(
     }
     let deadline = Instant::now() + parameters.timeout();
     let mut stopping = app.stopping();
-    // Before the first read, so that no change falls between it and the wait.
+    // Subscribe before the first read, so that no change is missed in between.
     let mut changes = app.follower().subscribe();
     loop {
         let object = app.store().get(kind.name, key).await?;
@@ -57,7 +57,7 @@ async fn next(changes: &mut Receiver<Arc<Change>>, object: &Object) -> Answer<()
     }
 }
 
-/// Whether there is nothing more to wait for.
+/// True if the wait is over.
 fn is_over(object: &Object, condition: &str, parameters: &ReadParameters) -> bool {
     if condition == DELETED {
         return false;

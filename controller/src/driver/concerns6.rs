@@ -1,4 +1,4 @@
-//! The IPv6 subnets of the DHCP concern: as those of IPv4 are rendered, by [`concerns`](super::concerns), in what DHCPv6 knows of.
+//! The IPv6 subnets of the DHCP concern. They are rendered like the IPv4 ones in [`concerns`](super::concerns), with the fields of DHCPv6.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +14,7 @@ use super::estate::{self, Net, RackSeen};
 use super::load::Estate;
 use super::ntp;
 
-/// Those that a rack answers on.
+/// The IPv6 subnets on which a rack answers.
 pub(super) fn subnets(
     estate: &Estate,
     rack: &RackSeen,
@@ -39,7 +39,7 @@ fn subnet(
     delegation: &Delegation,
     addresses: &[Address],
 ) -> Dhcp6Subnet {
-    // The first address is the routers' (RFC 4291 §2.6.1).
+    // The first address is the subnet-router anycast address (RFC 4291 §2.6.1).
     let routers = net.subnet.cidr.network();
     let kept: BTreeSet<IpAddr> = own_addresses(estate).into_iter().chain([routers]).collect();
     let blocks = delegation.blocks.iter().filter(|block| block.subnet == net.uid);
@@ -62,7 +62,7 @@ fn subnet(
     }
 }
 
-/// The addresses of a subnet that are of one host each, by its DUID, in the order of those.
+/// The addresses of a subnet that belong to one host each, by its DUID, in the order of DUIDs.
 fn reserved_for_duids<'a>(net: &Net, addresses: &'a [Address]) -> impl Iterator<Item = &'a Address> {
     let here = addresses.iter().filter(|it| it.subnet == net.uid);
     let by_duid: BTreeMap<&Duid, &Address> = here.filter_map(|it| Some((it.duid.as_ref()?, it))).collect();

@@ -1,6 +1,6 @@
-//! An image's reconciliation: its status says which of its files the region does not hold yet.
+//! The reconciliation of an image: its status lists the files that the region does not hold yet.
 //!
-//! Nothing is done here: people and programs upload blobs, and whatever needs the image looks at the blobs itself.
+//! No action is taken here: people and programs upload blobs, and users of the image check the blobs themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use super::converge::Driver;
 use super::load::{digest, spec};
 use super::machine::to_json;
 
-/// Works on one image.
+/// Reconciles one image.
 ///
 /// # Errors
-/// The database, or the lease is over.
+/// Fails if the database fails, or if the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
     if object.deletion_requested_at.is_some() {
-        // The store lets it leave with the last one that refers to it.
+        // The store deletes it when no object refers to it any more.
         return Ok(Then::Rest);
     }
     let declared: ImageSpec = spec(&object)?;
@@ -35,7 +35,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     Ok(Then::Rest)
 }
 
-/// How an image is of whose files these are held, with these sizes.
+/// The status of an image. `held` are the sizes of the files that the region holds.
 fn status(
     object: &Object,
     declared: &ImageSpec,
@@ -78,6 +78,6 @@ fn conditions(
         );
         ("FilesMissing", message)
     };
-    // Nothing happens by itself: somebody must upload.
+    // A person must upload the files; nothing changes without that.
     settled(complete, reason, &message, now)
 }

@@ -1,4 +1,4 @@
-//! Where a region may be killed on purpose: before and after the effect of every step with one.
+//! The places where tests kill a region: before and after the effect of every step with an effect.
 
 pub use basalt_proto::kill::KillPoints;
 

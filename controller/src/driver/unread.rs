@@ -1,12 +1,12 @@
-//! What the driver reads for others, and does not work on by itself: no handling of it fails, so its own status would never
-//! say that its spec cannot be read, because another version wrote it. Whoever looks at it is told so all the same.
+//! Kinds that the driver reads only for other objects. They have no reconciliation that could fail, so no stored status would report
+//! that a spec of another version cannot be read. The API adds that error at each read.
 
 use basalt_api::kinds::{ScriptSpec, SettingsSpec, SubnetSpec, VlanSpec};
 use serde::de::DeserializeOwned;
 
 type Read = fn(&str) -> Result<(), serde_json::Error>;
 
-/// How each of these kinds is read.
+/// The parser of each of these kinds.
 const READ: &[(&str, Read)] = &[
     ("Vlan", reads::<VlanSpec>),
     ("Subnet", reads::<SubnetSpec>),
@@ -18,7 +18,7 @@ fn reads<T: DeserializeOwned>(spec: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<T>(spec).map(drop)
 }
 
-/// Why the driver cannot read an object with this spec; nothing where it can, or does not read its kind.
+/// The reason why the driver cannot read this spec. `None` if it can, or if it does not read this kind.
 #[must_use]
 pub fn why(kind: &str, spec: &str) -> Option<String> {
     let (_, reads) = READ.iter().find(|(name, _)| *name == kind)?;

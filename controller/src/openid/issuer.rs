@@ -1,4 +1,5 @@
-//! The issuer's keys and endpoints, as it publishes them (OpenID Connect Discovery 1.0 §4): fetched when they are needed, and kept for an hour.
+//! The issuer's keys and endpoints, as it publishes them (OpenID Connect Discovery 1.0 §4). They are fetched on demand and kept for an
+//! hour.
 
 use super::flow::{Endpoints, Exchange};
 use super::token::Keys;
@@ -8,21 +9,21 @@ use std::sync::Mutex as Short;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// How long an answer may take, its connection included.
+/// The longest time of an answer, including the connection.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Configurations and key sets have some kilobytes.
+/// The largest answer in bytes. Configurations and key sets have some kilobytes.
 const LARGEST: usize = 512 << 10;
-/// How long keys are taken for the issuer's.
+/// How long fetched keys are used.
 const KEEP: Duration = Duration::from_secs(3600);
-/// How often at most they are fetched again for a key that is not among them: anybody can name one.
+/// The shortest time between two fetches for a missing key: anybody can send a token with an invented key id.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How long an issuer that did not answer is not asked again.
+/// How long an issuer that did not answer is left alone.
 const REST: Duration = Duration::from_secs(5);
 
-/// How much of an issuer's words is repeated.
+/// The number of characters of an issuer's answer that an error repeats.
 const REPEATED: usize = 200;
 
-/// Why nothing is known of the issuer.
+/// The reason why the issuer's keys are not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the issuer {issuer} cannot be asked: {reason}")]
 pub(crate) struct Unreachable {
@@ -34,7 +35,7 @@ pub(crate) struct Unreachable {
 struct Kept {
     issuer: String,
     at: Instant,
-    /// When a key was missing last, so that they were fetched again.
+    /// When the keys were last fetched again because one was missing.
     missed: Option<Instant>,
     known: Result<(Keys, Endpoints), Unreachable>,
 }
@@ -49,16 +50,16 @@ impl Kept {
     }
 }
 
-/// What is known of the issuer.
+/// The cached data of the issuer.
 #[derive(Debug, Default)]
 pub(crate) struct Issuers {
     client: Short<Option<Client>>,
-    /// Locked while it is fetched: who comes meanwhile waits for the same answer.
+    /// Locked during a fetch: other callers wait for the same answer.
     kept: Mutex<Option<Kept>>,
 }
 
 impl Issuers {
-    /// The keys of this issuer; those of now if the ones that are kept were not enough.
+    /// The keys of this issuer. If one is missing among the cached ones, they are fetched again.
     pub(crate) async fn keys(&self, issuer: &str, is_one_missing: bool) -> Result<Keys, Unreachable> {
         self.known(issuer, is_one_missing).await.map(|(keys, _)| keys)
     }
@@ -82,7 +83,7 @@ impl Issuers {
         let fetched = fetched
             .unwrap_or_else(|_| Err(format!("no answer within {} seconds", ANSWER.as_secs())))
             .map_err(|reason| Unreachable { issuer: issuer.to_owned(), reason });
-        // Keys that are known are good for others, though the one that is missing cannot be asked for.
+        // If the fetch fails, the cached keys stay valid for other tokens.
         let (at, keep) = match (before, &fetched) {
             (Some(before), Err(_)) => before,
             _ => (Instant::now(), fetched.clone()),
@@ -118,10 +119,10 @@ impl Issuers {
         }
     }
 
-    /// The ID token for a code (OpenID Connect Core 1.0 §3.1.3). The request names the code and the client.
+    /// Exchanges a code for the ID token (OpenID Connect Core 1.0 §3.1.3). The request has the code and the client id.
     ///
     /// # Errors
-    /// The issuer's refusal, or no answer.
+    /// Fails if the issuer refuses or does not answer.
     pub(crate) async fn exchange(&self, endpoint: &str, exchange: Exchange) -> Result<String, String> {
         #[derive(serde::Deserialize)]
         struct Tokens {
@@ -192,7 +193,7 @@ fn protected(url: &str) -> Result<Url, String> {
     }
 }
 
-/// The body of an answer, which has a limit.
+/// The body of an answer, up to the limit.
 async fn read(url: &Url, mut answer: reqwest::Response) -> Result<Vec<u8>, String> {
     let mut text = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|error| format!("{url}: {}", root_cause(&error)))? {
@@ -204,7 +205,7 @@ async fn read(url: &Url, mut answer: reqwest::Response) -> Result<Vec<u8>, Strin
     Ok(text)
 }
 
-/// The innermost reason: what a person can act on.
+/// The innermost error, on which a person can act.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

@@ -1,4 +1,4 @@
-//! How a rack becomes one of this region's: enrolment with a join token, and certificates that are renewed before they end.
+//! Enrolment of racks with a join token, and renewal of their certificates.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use x509_parser::prelude::FromDer;
 use super::listener::Peer;
 use super::service::{REVOKED, Racks, caller, unavailable};
 
-/// SHA-256 of the public key that a certificate request (PKCS#10, DER) is of.
+/// The SHA-256 of the public key in a certificate request (PKCS#10, DER).
 fn key_of(csr_der: &[u8]) -> Result<[u8; 32], Status> {
     let (_, csr) = X509CertificationRequest::from_der(csr_der)
         .map_err(|_| Status::invalid_argument("the certificate request is not PKCS#10 in DER"))?;
@@ -77,7 +77,7 @@ impl Racks {
         }))
     }
 
-    /// A new certificate for an enrolled rack: of the same key, which nobody else can have asked with.
+    /// A new certificate for an enrolled rack, for the same key: only the rack itself can have asked with it.
     pub(super) async fn renewed(
         &self,
         request: Request<RenewRequest>,
@@ -112,7 +112,7 @@ impl Racks {
         Ok(Enrolment { rack, spki_sha256, certificate_der, not_after })
     }
 
-    /// The rack's object, made where there is none; whether there was one.
+    /// The rack's object, created if needed. The flag is true if it existed.
     async fn rack_object(&self, name: &str, from: Option<SocketAddr>) -> Result<(RackId, bool), Status> {
         let kind = Kind::find("Rack").ok_or_else(|| Status::internal("the kind Rack is not described"))?;
         kind.naming.check(name).map_err(|error| {

@@ -1,6 +1,6 @@
-//! The streams that racks hold open to this region process.
+//! The streams of racks to this region process.
 //!
-//! Every rack dials every region process, so a process that wants to reach a rack uses its own stream or none.
+//! Every rack dials every region process, so a process can reach a rack only through its own stream.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use tonic::Status;
 
 use super::meters::Meters;
 
-/// Messages that may wait for a rack that reads slowly. A rack that lets more pile up is cut off, and dials again.
+/// The number of messages that may wait for a slow rack. If more wait, the rack is cut off, and dials again.
 pub const BACKLOG: usize = 256;
 
 type Sender = mpsc::Sender<Result<FromRegion, Status>>;
@@ -37,18 +37,18 @@ struct Inner {
     next: u64,
 }
 
-/// The regions of this database, each by where racks dial it, `HOST:PORT`.
+/// The regions of this database, by the addresses that racks dial, `HOST:PORT`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// This process, if it knows.
+    /// This process's address, if it knows its own.
     pub own: Option<String>,
-    /// The other processes that live.
+    /// The other living processes.
     pub living: BTreeSet<String>,
-    /// All that racks are told of.
+    /// All regions that racks are told to dial.
     pub all: BTreeSet<String>,
 }
 
-/// Who is connected. Cheap to clone.
+/// The connected racks. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sessions(Arc<Shared>);
 
@@ -57,11 +57,11 @@ struct Shared {
     inner: Mutex<Inner>,
     meters: Meters,
     regions: watch::Sender<Known>,
-    /// This process ends.
+    /// True once this process ends.
     closing: watch::Sender<bool>,
 }
 
-/// Ends a session when it is dropped. The rack stays connected by its other ones.
+/// Ends a session when it is dropped. The rack stays connected through its other sessions.
 #[derive(Debug)]
 pub struct Registered {
     sessions: Sessions,
@@ -70,7 +70,7 @@ pub struct Registered {
 }
 
 impl Sessions {
-    /// Nobody is connected yet; `now` is the database's clock.
+    /// No rack is connected yet. `now` is the time of the database's clock.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         let (sessions, ended) = (HashMap::new(), HashMap::new());
@@ -83,19 +83,19 @@ impl Sessions {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is counted of them.
+    /// The counters of the racks' port.
     #[must_use]
     pub fn meters(&self) -> &Meters {
         &self.0.meters
     }
 
-    /// The regions of this database; none until this process has looked for the others.
+    /// The regions of this database; empty until this process has looked for the others.
     #[must_use]
     pub fn regions(&self) -> watch::Receiver<Known> {
         self.0.regions.subscribe()
     }
 
-    /// Says which they are; every rack is told of a change.
+    /// Sets the regions. Every rack is told of a change.
     pub(super) fn set_regions(&self, regions: Known) {
         self.0.regions.send_if_modified(|known| {
             let is_news = *known != regions;
@@ -104,18 +104,18 @@ impl Sessions {
         });
     }
 
-    /// Ends every stream: racks dial other processes, and this one again when it is back.
+    /// Ends every stream. Racks then use other processes, and dial this one again when it is back.
     pub fn close(&self) {
         self.0.closing.send_replace(true);
     }
 
-    /// Until the streams are to end.
+    /// Completes when the streams are to end.
     pub(super) async fn closed(&self) {
         let mut closing = self.0.closing.subscribe();
         let _ = closing.wait_for(|closing| *closing).await;
     }
 
-    /// A rack's stream is open. `since` is the database's clock.
+    /// Registers a rack's open stream. `since` is the time of the database's clock.
     #[must_use]
     pub fn register(&self, rack: RackId, sender: Sender, since: Timestamp) -> Registered {
         let mut inner = self.lock();
@@ -126,13 +126,13 @@ impl Sessions {
         Registered { sessions: self.clone(), rack, number }
     }
 
-    /// Since when a rack is connected to this process.
+    /// When a rack connected to this process; `None`: it is not connected.
     #[must_use]
     pub fn since(&self, rack: RackId) -> Option<Timestamp> {
         self.lock().sessions.get(&rack)?.last().map(|session| session.since)
     }
 
-    /// Since when a rack that is not connected is away: when its stream ended, or when this process began to listen.
+    /// When a rack that is not connected was lost: the end of its last stream, or the start of this process.
     #[must_use]
     pub fn left(&self, rack: RackId) -> Timestamp {
         let inner = self.lock();
@@ -145,18 +145,18 @@ impl Sessions {
         self.lock().ended.get(&rack).copied()
     }
 
-    /// How many racks are connected to this process.
+    /// The number of racks that are connected to this process.
     #[must_use]
     pub fn connected(&self) -> usize {
         self.lock().sessions.len()
     }
 
-    /// Hands a message to a rack's newest open stream. False: it is not connected, or does not read.
+    /// Sends a message on a rack's newest open stream. Returns false if the rack is not connected, or does not read.
     #[must_use]
     pub fn send(&self, rack: RackId, message: Message) -> bool {
         let Some(sender) = self.sender(rack) else { return false };
         let Ok(place) = sender.try_reserve() else { return false };
-        // Before its answer can be heard.
+        // Counted before the message goes out, and so before its answer can arrive.
         self.meters().told(rack, &message);
         place.send(Ok(FromRegion { message: Some(message) }));
         true
@@ -217,7 +217,7 @@ mod tests {
         let kept = sessions.register(rack, sender, at(1));
         let ends = sessions.register(rack, newer_sender, at(2));
         assert_eq!((sessions.connected(), sessions.since(rack)), (1, Some(at(2))));
-        // The rack has closed it, and its task does not know yet.
+        // The rack has closed the stream, but the stream's task has not noticed yet.
         drop(newer);
         assert!(sessions.send(rack, Message::Ping(Ping { nonce: 1 })));
         assert!(older.try_recv().is_ok());

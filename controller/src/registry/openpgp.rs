@@ -1,14 +1,14 @@
-//! Detached OpenPGP signatures (RFC 4880, Ed25519 as in RFC 9580 §5.2.3.3.3), as much as Terraform asks of a registry: it
-//! refuses checksums that nobody signed.
+//! Detached OpenPGP signatures (RFC 4880, Ed25519 as in RFC 9580 §5.2.3.3.3), as far as Terraform needs them from a registry: it
+//! refuses checksums without a signature.
 //!
-//! Key and signatures follow from the seed alone, so that all regions of a database answer with the same bytes.
+//! Key and signatures are computed from the seed alone, so all regions of a database answer with the same bytes.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// When key and signatures were made, as they say: 2026-01-01. They never expire, and are as good as the TLS that
+/// The creation time of key and signatures: 2026-01-01. They never expire, and can be trusted as much as the TLS connection that
 /// they come through.
 const MADE: u32 = 1_767_225_600;
 
@@ -34,17 +34,17 @@ const KEY_FLAGS: u8 = 27;
 const ISSUER_FINGERPRINT: u8 = 33;
 const MAY_CERTIFY_AND_SIGN: u8 = 0x03;
 
-/// Signs.
+/// The key that signs checksums.
 #[derive(Debug)]
 pub(crate) struct Signer {
     pair: Ed25519KeyPair,
-    /// Body of the public key's packet.
+    /// The body of the public key's packet.
     public: Vec<u8>,
     fingerprint: [u8; 20],
 }
 
 impl Signer {
-    /// The signer of 32 secret bytes.
+    /// The signer with 32 secret bytes.
     pub(crate) fn new(seed: &[u8; 32]) -> Result<Self, aws_lc_rs::error::KeyRejected> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed)?;
         let mut public = vec![4];
@@ -57,7 +57,7 @@ impl Signer {
         Ok(Self { pair, public, fingerprint })
     }
 
-    /// The key's id, as programs show it.
+    /// The key's id, in the form in which programs show it.
     pub(crate) fn key_id(&self) -> String {
         hex::encode_upper(self.id())
     }
@@ -113,12 +113,12 @@ impl Signer {
     }
 }
 
-/// What of a key is hashed (§5.2.4, §12.2).
+/// The bytes of a key that are hashed (§5.2.4, §12.2).
 fn of_key(public: &[u8]) -> Vec<u8> {
     [&[0x99], counted(public).as_slice()].concat()
 }
 
-/// With its length in two bytes before it.
+/// The bytes with their length in two bytes before them.
 fn counted(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).unwrap_or(0);
     [length.to_be_bytes().as_slice(), bytes].concat()
@@ -135,7 +135,7 @@ fn subpacket(tag: u8, content: &[u8]) -> Vec<u8> {
     [&[length, tag], content].concat()
 }
 
-/// A multiprecision integer: its length in bits, and no zero before it (§3.2).
+/// A multiprecision integer: its length in bits, and its bytes without leading zeros (§3.2).
 fn integer(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     let bytes = bytes.get(zeros..).unwrap_or_default();

@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, Read, Write};
 use std::num::TryFromIntError;
 use std::path::Path;
 
-/// 1980-01-01, the first day that the format knows.
+/// 1980-01-01, the first day of the format's dates.
 const DATE: u16 = 0x21;
-/// Version 2.0; made on Unix, which is what makes the mode count.
+/// Version 2.0, made on Unix: only then is the mode used.
 const NEEDED: u16 = 20;
 const MADE_BY: u16 = (3 << 8) | NEEDED;
-/// A regular file that anybody may run.
+/// A regular file that every account may run.
 const MODE: u32 = 0o100_755 << 16;
 
 const LOCAL: u32 = 0x0403_4b50;
@@ -21,14 +21,14 @@ const LOCAL_BYTES: u16 = 30;
 /// Writes an archive with `program`, called `name`, to `to`.
 ///
 /// # Errors
-/// A file cannot be read or written, or the program is too large for the format (4 GiB).
+/// Fails if a file cannot be read or written, or if the program is too large for the format (4 GiB).
 pub(crate) fn write(program: &Path, name: &str, to: &Path) -> io::Result<()> {
     let too_large =
         |_: TryFromIntError| io::Error::new(io::ErrorKind::FileTooLarge, "a zip archive has no room for it");
     let (sum, size) = checksum(File::open(program)?)?;
     let size = u32::try_from(size).map_err(too_large)?;
     let length = u16::try_from(name.len()).map_err(too_large)?;
-    // What local and central header have in common.
+    // The fields that the local and the central header share.
     let mut shared = Vec::new();
     for number in [NEEDED, 0, 0, 0, DATE] {
         shared.extend(number.to_le_bytes());
@@ -84,7 +84,7 @@ fn checksum(mut file: impl Read) -> io::Result<(u32, u64)> {
     Ok((!sum, size))
 }
 
-/// What a byte leaves of the polynomial.
+/// The entry of the CRC table for a byte: its remainder by the polynomial.
 const fn remainder(byte: u32) -> u32 {
     let (mut rest, mut bit) = (byte, 0);
     while bit < 8 {

@@ -1,5 +1,5 @@
-//! Spans as OTLP 1.x over HTTP with binary protobuf: `POST ENDPOINT/v1/traces`. The messages are those of
-//! opentelemetry-proto's `trace/v1/trace.proto`, as far as they are filled in here.
+//! Sends spans by OTLP 1.x over HTTP, with binary protobuf: `POST ENDPOINT/v1/traces`. The messages are those of
+//! opentelemetry-proto's `trace/v1/trace.proto`, with the fields in use.
 
 use super::{Counters, Side, Span};
 use prost::Message;
@@ -11,27 +11,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Spans in one request.
+/// The largest number of spans in one request.
 const BATCH: usize = 512;
 
-/// A span waits at most so long for others.
+/// The longest time for which a span waits for others.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// How long a collector may take.
+/// The longest time of a request to the collector.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A collector that is away is complained of at most so often.
+/// The shortest time between two log lines about an unreachable collector.
 const COMPLAIN: Duration = Duration::from_secs(60);
 
-/// Why spans cannot be exported.
+/// The reason why spans cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    /// The endpoint.
+    /// The endpoint is no URL.
     #[error(
         "the setting otlp-endpoint (or OTEL_EXPORTER_OTLP_ENDPOINT) is {0:?}, which is no http or https URL; give one like http://127.0.0.1:4318"
     )]
     Endpoint(String),
-    /// TLS, or the client.
+    /// TLS or the HTTP client cannot be configured.
     #[error("spans cannot be exported: {0}")]
     Client(String),
 }
@@ -116,7 +116,7 @@ struct AnyValue {
     string_value: Option<String>,
 }
 
-/// `STATUS_CODE_ERROR`.
+/// The value of `STATUS_CODE_ERROR`.
 const ERROR: i32 = 2;
 
 fn attribute(key: &str, value: String) -> KeyValue {
@@ -146,7 +146,7 @@ fn wire(span: Span) -> WireSpan {
     }
 }
 
-/// Sends what was recorded.
+/// Sends recorded spans.
 pub(super) struct Exporter {
     client: Client,
     url: Url,

@@ -1,12 +1,12 @@
-//! When a delivery that failed is tried again.
+//! The retries of failed deliveries.
 
 use std::time::Duration;
 
-/// Seconds after the first, second, … failed attempt; after the last of them there is one more attempt. All together a day.
+/// The pauses in seconds after the first, second, … failed attempt. After the last pause there is one more attempt. The sum is a day.
 pub const PAUSES: [u64; 14] =
     [1, 5, 30, 120, 600, 1800, 3600, 7200, 10_800, 14_400, 14_400, 14_400, 14_400, 4200];
 
-/// Pauses differ by up to this part of them, so that what failed together does not come back together.
+/// The random part of a pause, so that deliveries that failed together are not retried together.
 const SPREAD: f64 = 0.2;
 
 /// The pause after attempt `attempt`, from 1; `None` after the last. `jitter` is from 0 to 1.
@@ -17,7 +17,7 @@ pub fn pause(attempt: i32, divisor: u32, jitter: f64) -> Option<Duration> {
     Some(Duration::from_secs(*seconds).mul_f64(spread) / divisor.max(1))
 }
 
-/// A random number from 0 to 1; without randomness the middle.
+/// A random number from 0 to 1; 0.5 if the system gives no random bytes.
 pub(super) fn jitter() -> f64 {
     let mut byte = [0];
     match aws_lc_rs::rand::fill(&mut byte) {

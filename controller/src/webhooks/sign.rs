@@ -5,16 +5,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-/// What a secret begins with that is base64 behind it.
+/// The beginning of a secret whose rest is base64.
 const PREFIX: &[u8] = b"whsec_";
 
-/// The key in a secret: of `whsec_BASE64` the decoded bytes, of any other text its own.
+/// The key in a secret: the decoded bytes of `whsec_BASE64`, or the bytes of any other text.
 fn key(secret: &[u8]) -> Zeroizing<Vec<u8>> {
     let decoded = secret.strip_prefix(PREFIX).and_then(|text| STANDARD.decode(text).ok());
     Zeroizing::new(decoded.unwrap_or_else(|| secret.to_vec()))
 }
 
-/// `v1,BASE64`: of id, timestamp and body, joined by full stops.
+/// The signature `v1,BASE64` of id, timestamp and body, joined by full stops.
 pub(super) fn signature(secret: &[u8], id: &str, timestamp: u64, body: &[u8]) -> String {
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &key(secret)));
     context.update(format!("{id}.{timestamp}.").as_bytes());

@@ -1,15 +1,15 @@
-//! What it means that a rack has no subnet for a machine. A rack knows those alone that it is to serve: why a declared one is not among them
-//! is the region's to say.
+//! Explains why a rack had no subnet for a machine. A rack knows only the subnets that it is to serve. Only the region knows why a
+//! declared subnet is not among them.
 
 use crate::driver::estate::racks_of;
 use crate::driver::serving::Network;
 use basalt_api::wire::{BootEntry, Judgement};
 use std::net::IpAddr;
 
-/// The code of the judgement that is looked into here.
+/// The code of the judgement that is explained here.
 pub(super) const NO_SUBNET: &str = "no_subnet";
 
-/// Why the rack had no subnet; nothing where none is declared, so that what it said is all there is to say.
+/// The reason why the rack had no subnet. `None` if no subnet is declared; then the rack's own message is complete.
 pub(super) fn judge(entries: &[BootEntry], network: &Network) -> Option<Judgement> {
     let entry = entries.iter().rev().find(|entry| entry.reason.as_deref() == Some(NO_SUBNET))?;
     let address: IpAddr = entry.answered.split_whitespace().find_map(|word| word.parse().ok())?;

@@ -1,4 +1,4 @@
-//! What is asked of a machine once, because no spec can say it: power, another look, a script, a rescue, an end.
+//! One-time requests on a machine, which no spec can declare: power, recommission, script, rescue, abort.
 
 pub(super) mod actions;
 pub(super) mod many;
@@ -24,23 +24,23 @@ use basalt_engine::deadlines::{self, DeadlineId};
 use basalt_engine::machine::Refused;
 use std::time::Duration;
 
-/// Operations of a list.
+/// The number of operations in a list.
 const MOST: i64 = 100;
 
-/// A client's key, in bytes.
+/// The longest idempotency key, in bytes.
 const KEY_BYTES: usize = 128;
 
-/// One wish, for one machine or for many.
+/// One request, for one machine or for many.
 struct Asked {
     operation: OperationRequest,
     request_key: Option<String>,
     dry_run: bool,
 }
 
-/// The result of a wish.
+/// The result of a request.
 enum Became {
     Accepted(Operation),
-    /// It was only tried.
+    /// It was a dry run.
     Tried(Object, PlanReport),
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn request(
     }
 }
 
-/// Asks one machine, or tries that.
+/// Requests an operation of one machine, or does a dry run.
 async fn one(app: &App, caller: &Caller, name: &str, asked: &Asked) -> Answer<Became> {
     let Asked { operation: asked, request_key, dry_run } = asked;
     let (kind, dry_run, request_key) = (Machine::KIND, *dry_run, request_key.as_deref());
@@ -77,7 +77,7 @@ async fn one(app: &App, caller: &Caller, name: &str, asked: &Asked) -> Answer<Be
     let wish = Wish { verb: asked.verb, script: script.as_ref(), tests: &tests };
     let lasts = match judged(app, &machine, wish).await {
         Ok(lasts) => lasts,
-        // The first request of this key may just have done what now stands against it.
+        // The first request with this key may itself be the present obstacle.
         Err(refusal) => {
             let known = known(app, &machine, request_key, asked).await?.filter(|_| !dry_run);
             return known.map(|known| Became::Accepted(shown(&machine, known))).ok_or(refusal);
@@ -94,7 +94,7 @@ async fn one(app: &App, caller: &Caller, name: &str, asked: &Asked) -> Answer<Be
     Ok(Became::Accepted(shown(&machine, operation)))
 }
 
-/// The refusal of who may only look at a machine.
+/// The refusal for a caller who may only see a machine.
 fn only_looks(machine: &str, pool: Option<&str>) -> Refusal {
     let pool = pool.unwrap_or_default();
     let detail = format!(
@@ -138,7 +138,7 @@ fn of_machines(plural: &str) -> Answer<&'static Kind> {
     Err(Refusal::new(ProblemCode::NotFound, detail))
 }
 
-/// The key under which a repeat is the same.
+/// The idempotency key: a repeated request with the same key gets the first one's operation.
 fn idempotency_key(headers: &HeaderMap) -> Answer<Option<&str>> {
     let Some(value) = headers.get(IDEMPOTENCY_HEADER) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
@@ -149,7 +149,7 @@ fn idempotency_key(headers: &HeaderMap) -> Answer<Option<&str>> {
     Err(Refusal::field("", FieldCode::Format, message, "1 to 128 letters, digits and signs: a UUID"))
 }
 
-/// The same, asked for under the same key before. A script that was renamed, or is given other things, is another.
+/// The operation of an earlier request with the same key. A renamed script, or other parameters, make another request.
 async fn known(
     app: &App,
     machine: &Object,
@@ -168,13 +168,13 @@ async fn known(
     Ok(known.filter(is_same))
 }
 
-/// True: its tests were given these parameters.
+/// True if its tests have these parameters.
 fn gives_the_same(known: &basalt_db::Operation, asked: &OperationRequest) -> bool {
     let arguments = || known.tests.iter().flat_map(|test| &test.arguments);
     asked.parameters.iter().all(|(name, value)| arguments().any(|it| *it == format!("--{name}={value}")))
 }
 
-/// How long it may take, if it can be done at all. Where no driver runs yet, it judges when it does.
+/// The time that the operation may take, or the refusal. Before a driver runs, the default time is used, and the driver judges later.
 async fn judged(app: &App, machine: &Object, wish: Wish<'_>) -> Answer<Duration> {
     let Some(machinery) = app.machinery() else {
         let usual = deadlines::spec(DeadlineId::Operation);

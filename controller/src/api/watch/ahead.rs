@@ -1,19 +1,19 @@
-//! Readings that were ahead of the log: an object is told as it is now, and its later changes come by all the same.
+//! Objects that were sent in a newer state than the log's position. Their later changes still come, and must be skipped.
 
 use basalt_api::values::Uid;
 use std::collections::HashMap;
 
-/// The versions of objects that were told before the log had come to them. A reading that is no newer says nothing new.
+/// The versions of the objects that were sent ahead of the log. An event with no newer version is skipped.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(HashMap<Uid, i64>);
 
 impl Ahead {
-    /// Whether a reading of this version, or a newer one, was told ahead of the log.
+    /// True if the object was sent in this version or a newer one, ahead of the log.
     pub(super) fn knows(&self, uid: Uid, version: i64) -> bool {
         self.0.get(&uid).is_some_and(|known| *known >= version)
     }
 
-    /// A reading of this version is told while the log is at `position`.
+    /// Notes that the object was sent in this version while the log is at `position`.
     pub(super) fn tell(&mut self, uid: Uid, position: i64, version: i64) {
         let newest = self.0.get(&uid).map_or(version, |known| version.max(*known));
         if newest > position {
