@@ -1,5 +1,5 @@
-//! 5,000 deployments that wait get machines out of 10,000, against one-row INSERTs of as many claims on the same PostgreSQL,
-//! commits durable: what an allocator that serves one deployment after the other has to write at least.
+//! Measures how long 5,000 waiting deployments take to get machines out of 10,000. For comparison, as many claims are inserted row by
+//! row on the same PostgreSQL: an allocator that serves one deployment after the other must write at least that. Commits are durable.
 //!
 //! `cargo bench -p basalt-region --bench allocate_5000` prints one line of JSON. Needs PostgreSQL's binaries.
 
@@ -28,7 +28,7 @@ const DEPLOYMENTS: usize = 5_000;
 const ZONES: usize = 4;
 const RUNS: usize = 5;
 
-/// As its agent would have found it: of eight sizes, with two disks.
+/// The inventory that an agent would have found: eight sizes, with two disks.
 const LOOKED_INTO: &str = "update object set status = json_build_object('observed_generation', 1,
     'axes', json_build_object('lifecycle', 'ready'),
     'inventory', json_build_object('cpu', json_build_object('cores', 8 * (1 + substr(name, 2)::int % 8)),
@@ -39,7 +39,7 @@ const LOOKED_INTO: &str = "update object set status = json_build_object('observe
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Where the account that PostgreSQL runs under gets to.
+    // A directory that PostgreSQL's account can enter.
     let dir = tempfile::Builder::new().prefix("basalt-bench-").tempdir_in("/var/tmp")?;
     open_to_all(dir.path())?;
     let cluster = Cluster::start(ClusterOptions {
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         psql(&cluster.url(), dir.path(), "delete from machine_claim")?;
-        // As a region that has just started: it knows nothing from before.
+        // A region that has just started: it has nothing in memory.
         let sessions = Sessions::new(store.now().await?);
         let driver = Driver {
             topology: basalt_region::driver::topology::Topology::new(sessions.clone()),
@@ -135,7 +135,7 @@ fn machines() -> Vec<Value> {
     (0..MACHINES).map(machine).collect()
 }
 
-/// Of five sorts: anything, large, tagged, spread, with disks.
+/// Five sorts of deployments: any machine, large, tagged, spread, with disks.
 fn deployments() -> Vec<Value> {
     let selectors = [
         json!({}),
@@ -163,7 +163,7 @@ fn psql(url: &str, dir: &Path, script: &str) -> Result<(), Box<dyn Error>> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
 }
 
-/// How long it takes to insert these claims, each in a transaction of its own, into a table with the same columns and indexes.
+/// The time to insert these claims, each in its own transaction, into a table with the same columns and indexes.
 fn one_by_one<M: std::fmt::Display, D: std::fmt::Display>(
     url: &str,
     dir: &Path,

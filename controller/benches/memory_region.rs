@@ -1,4 +1,4 @@
-//! What the region's program holds in memory once it has stored and reconciled 10,000 machines, against 300 MB.
+//! Measures the memory of the region's program after it has stored and reconciled 10,000 machines. The limit is 300 MB.
 //!
 //! `cargo bench -p basalt-region --bench memory_region` prints one line of JSON. Needs PostgreSQL's binaries.
 
@@ -17,16 +17,16 @@ use serde_json::json;
 
 const MACHINES: usize = 10_000;
 
-/// Of one apply.
+/// The number of documents per apply.
 const DOCUMENTS: usize = 5_000;
 
-/// Megabytes that the region may take.
+/// The limit of the region's memory, in megabytes.
 const ALLOWED: f64 = 300.0;
 
-/// For all of them to be reconciled.
+/// The longest time until all machines are reconciled.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// A region's program; killed by its own id when this ends.
+/// A region's program, which is killed by its own id when this is dropped.
 struct Program(Child);
 
 impl Drop for Program {
@@ -38,7 +38,7 @@ impl Drop for Program {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Where the account that PostgreSQL runs under gets to.
+    // A directory that PostgreSQL's account can enter.
     let dir = tempfile::Builder::new().prefix("basalt-bench-").tempdir_in("/var/tmp")?;
     open_to_all(dir.path())?;
     let cluster = Cluster::start(ClusterOptions {
@@ -105,7 +105,7 @@ fn start(url: &str, data: &Path) -> std::io::Result<Program> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map(Program)
 }
 
-/// Where it answers, which it says first.
+/// The address of the API, which the region prints first.
 fn address(child: &mut Child) -> Result<SocketAddr, Box<dyn Error>> {
     let output = child.stdout.take().ok_or("the region has no output")?;
     let first = BufReader::new(output).lines().next().ok_or("the region did not start")??;
@@ -124,7 +124,7 @@ fn machine(number: usize) -> Result<Document, serde_json::Error> {
     }))
 }
 
-/// Objects that are due or being handled.
+/// The number of objects that are due or being handled.
 fn due(address: SocketAddr, token: &str) -> Result<f64, Box<dyn Error>> {
     let mut stream = TcpStream::connect(address)?;
     let head = format!("GET /metrics HTTP/1.1\r\nHost: region\r\nAuthorization: Bearer {token}");
@@ -140,7 +140,7 @@ fn due(address: SocketAddr, token: &str) -> Result<f64, Box<dyn Error>> {
     Ok(counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
 }
 
-/// Megabytes of a process's memory that are resident.
+/// The resident memory of a process, in megabytes.
 fn resident(pid: u32) -> Result<f64, Box<dyn Error>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;

@@ -1,6 +1,6 @@
-//! The API over HTTP, each time against what the same PostgreSQL, or the same sockets, do without it, commits durable.
+//! Benchmarks of the API over HTTP. Each is compared with the same PostgreSQL, or the same sockets, without the API. Commits are durable.
 //!
-//! `cargo bench -p basalt-region --bench api -- NAME` prints one line of JSON; region and load run in one process, on the
+//! `cargo bench -p basalt-region --bench api -- NAME` prints one line of JSON. Region and load run in one process, on the
 //! same cores as the peer and its load. Needs PostgreSQL's binaries.
 
 mod apply_10000;
@@ -13,7 +13,7 @@ mod watch_200;
 use serde_json::json;
 use site::{Failed, Site};
 
-/// What was measured; more is better in the ratio.
+/// The results. A higher ratio is better.
 struct Figures {
     ours: f64,
     peer: &'static str,
@@ -23,12 +23,12 @@ struct Figures {
 }
 
 impl Figures {
-    /// Of rates.
+    /// Figures of rates, where more is better.
     fn rates(ours: f64, peer: &'static str, theirs: f64, unit: &'static str) -> Self {
         Self { ours, peer, theirs, ratio: ours / theirs, unit }
     }
 
-    /// Of times.
+    /// Figures of times, where less is better.
     fn times(ours: f64, peer: &'static str, theirs: f64, unit: &'static str) -> Self {
         Self { ours, peer, theirs, ratio: theirs / ours, unit }
     }
@@ -63,13 +63,13 @@ async fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The middle one.
+/// The median of some numbers.
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or_default()
 }
 
-/// The one that 99 of a hundred do not exceed.
+/// The 99th percentile.
 fn p99(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() * 99 / 100).copied().unwrap_or_default()

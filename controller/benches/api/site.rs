@@ -1,4 +1,4 @@
-//! A region on a PostgreSQL of its own, clients for it, and pgbench beside it.
+//! A region with its own PostgreSQL, clients for it, and pgbench.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,19 +18,19 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-/// Why there is no result.
+/// The reason why there is no result.
 pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Machines of a filled site.
+/// The number of machines of a filled site.
 pub(crate) const MACHINES: usize = 10_000;
 
-/// Requests under way at once, and connections of pgbench.
+/// The number of parallel requests, and of pgbench's connections.
 pub(crate) const CLIENTS: usize = 8;
 
-/// How long one measurement lasts.
+/// The length of one measurement.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// A region, and what is needed to load it. It serves; nothing reconciles what is declared beside what is measured.
+/// A region, with the parts that load it. It serves requests, and no driver reconciles objects during the measurement.
 pub(crate) struct Site {
     dir: TempDir,
     cluster: Cluster,
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
 
 impl Site {
     pub(crate) async fn open() -> Result<Self, Failed> {
-        // Where the account that PostgreSQL runs under gets to.
+        // A directory that PostgreSQL's account can enter.
         let dir = tempfile::Builder::new().prefix("basalt-bench-").tempdir_in("/var/tmp")?;
         open_to_all(dir.path())?;
         let options =
@@ -78,12 +78,12 @@ impl Site {
         self.dir.path()
     }
 
-    /// Of the database.
+    /// The URL of the database.
     pub(crate) fn url(&self) -> String {
         self.cluster.url()
     }
 
-    /// Declares [`MACHINES`].
+    /// Declares [`MACHINES`] machines.
     pub(crate) async fn fill(&self) -> Result<(), Failed> {
         for run in 0..2 {
             let documents = documents(run, MACHINES / 2)?;
@@ -101,7 +101,7 @@ impl Site {
         Ok(Connection { sender, authorization: format!("Bearer {}", self.token) })
     }
 
-    /// Requests a second, over [`CLIENTS`] connections; `request` is asked for method, path and body of each.
+    /// The requests per second over [`CLIENTS`] connections. `request` returns method, path and body of each.
     pub(crate) async fn rate(
         &self,
         request: impl Fn(usize) -> (&'static str, String, String) + Copy + Send + Sync + 'static,
@@ -128,7 +128,7 @@ impl Site {
         Ok(done as f64 / begin.elapsed().as_secs_f64())
     }
 
-    /// Transactions a second of pgbench with as many clients, prepared statements, and their latencies in milliseconds.
+    /// The transactions per second of pgbench with as many clients and prepared statements, and their latencies in milliseconds.
     pub(crate) fn pgbench(&self, clients: usize, script: &str) -> Result<(f64, Vec<f64>), Failed> {
         let (file, log) = (self.dir().join("pgbench.sql"), self.dir().join("pgbench_log"));
         std::fs::write(&file, script)?;
@@ -159,7 +159,7 @@ impl Site {
         Ok((rate, latencies))
     }
 
-    /// Runs a script, and answers what psql printed.
+    /// Runs a script and returns psql's output.
     pub(crate) fn psql(&self, script: &str) -> Result<String, Failed> {
         let file = self.dir().join("script.sql");
         std::fs::write(&file, script)?;
@@ -177,7 +177,7 @@ impl Site {
 }
 
 impl Connection {
-    /// The answer's head; its body is still to be read.
+    /// The head of the answer, before its body is read.
     pub(crate) async fn open(
         &mut self,
         method: &str,
@@ -198,13 +198,13 @@ impl Connection {
         }
     }
 
-    /// The answer's body, whole.
+    /// The whole body of the answer.
     pub(crate) async fn send(&mut self, method: &str, path: &str, body: String) -> Result<Bytes, Failed> {
         Ok(self.open(method, path, body).await?.into_body().collect().await?.to_bytes())
     }
 }
 
-/// A zone and `count` machines in it, as a site would declare them; each run's are others.
+/// A zone with `count` machines, as a site would declare them. Each run has its own machines.
 pub(crate) fn documents(run: usize, count: usize) -> Result<Vec<Document>, serde_json::Error> {
     let zone = format!("zone-{run}");
     let machines = (run * count..(run + 1) * count).map(|number| {
@@ -215,7 +215,7 @@ pub(crate) fn documents(run: usize, count: usize) -> Result<Vec<Document>, serde
     machines.chain([first]).map(serde_json::from_value).collect()
 }
 
-/// The spec of one of them.
+/// The spec of one machine.
 pub(crate) fn machine(number: usize, zone: &str, description: &str) -> serde_json::Value {
     let [_, high, middle, low] = u32::try_from(number).unwrap_or_default().to_be_bytes();
     let mac = format!("52:54:{high:02x}:{middle:02x}:{low:02x}:00");

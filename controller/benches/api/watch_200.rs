@@ -1,4 +1,4 @@
-//! What 200 watchers are told of 2,000 new machines, against the same bytes written to 200 sockets by a loop.
+//! Measures the events of 2,000 new machines for 200 watchers. For comparison, a loop writes the same bytes to 200 sockets.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const RUNS: usize = 3;
 const READERS: usize = 200;
 const CHANGES: usize = 2_000;
 
-/// No run takes longer.
+/// The timeout of a run.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) async fn run(site: &Site) -> Result<Figures, Failed> {
@@ -28,7 +28,7 @@ pub(crate) async fn run(site: &Site) -> Result<Figures, Failed> {
     Ok(Figures::rates(median(ours), peer, median(theirs), "events/s"))
 }
 
-/// Events a second, from the request that causes them until every reader has them all, and the bytes that one reader got.
+/// The events per second, from the request that causes them until every reader has all; and the bytes that one reader got.
 async fn watched(site: &Site, run: usize) -> Result<(f64, usize), Failed> {
     let mut readers = Vec::new();
     for _ in 0..READERS {
@@ -43,14 +43,14 @@ async fn watched(site: &Site, run: usize) -> Result<(f64, usize), Failed> {
                 bytes += data.len();
                 unread.extend_from_slice(&data);
                 events += unread.windows(PUT.len()).filter(|part| *part == PUT).count();
-                // What may be the start of the next one.
+                // The rest may be the beginning of the next event.
                 unread.drain(..unread.len().saturating_sub(PUT.len() - 1));
             }
             Ok::<usize, Failed>(bytes)
         }));
     }
     let documents = documents(run, CHANGES)?;
-    // The apply's own time counts: some are told before it has its answer.
+    // The time of the apply counts: some events arrive before its answer.
     let begin = Instant::now();
     site.client.apply(&ApplyRequest { documents, ..ApplyRequest::default() }, false).await?;
     let mut bytes = 0;
@@ -60,10 +60,10 @@ async fn watched(site: &Site, run: usize) -> Result<(f64, usize), Failed> {
     Ok(((READERS * CHANGES) as f64 / begin.elapsed().as_secs_f64(), bytes))
 }
 
-/// How an event begins that says what an object is now.
+/// The beginning of an event with an object's state.
 const PUT: &[u8] = b"\nevent: put\n";
 
-/// The same, of bytes that are there.
+/// The rate of the same bytes, written directly to sockets.
 async fn written(bytes: usize) -> Result<f64, Failed> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let (mut readers, mut writers) = (Vec::new(), Vec::new());

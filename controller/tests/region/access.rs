@@ -1,4 +1,4 @@
-//! Who may do what, and from where.
+//! The rights of each role, and the refusal of plain HTTP.
 
 use crate::accounts::{issue, pools};
 use crate::support::{Client, Lab, lab, over_unix};
@@ -9,11 +9,11 @@ use basalt_region::api::endpoints::ENDPOINTS;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Who asks: without a token, with one that has expired, with one that was revoked, with the roles, and as an operator of the
-/// pool `blue` alone.
+/// The callers: without a token, with an expired one, with a revoked one, with each role, and as an operator of the pool `blue`
+/// only.
 const CALLERS: [&str; 7] = ["nobody", "expired", "revoked", "viewer", "operator", "admin", "blue"];
 
-/// What each is answered: `-` who are you, `x` not allowed, `.` there is no such thing, `+` go on.
+/// The answers for each caller: `-` 401, `x` 403, `.` 404, `+` allowed.
 const ANYBODY: &str = "+++++++";
 const KNOWN: &str = "---++++";
 const LOOK: &str = "---++++";
@@ -23,10 +23,10 @@ const CHANGE: &str = "---x++x";
 const CHANGE_OWN: &str = "---x+++";
 const CHANGE_ELSEWHERE: &str = "---x++.";
 const GOVERN: &str = "---xx+x";
-/// Pages of the region alone, which these are not.
+/// Endpoints for the region's own pages; the requests here are not from such a page.
 const PAGE: &str = "xxxxxxx";
 
-/// Every endpoint, with examples of its path: `red` and `blue` are machines of these pools.
+/// Every endpoint, with an example of its path: `red` and `blue` are machines of these pools.
 const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/healthz", "/healthz", ANYBODY),
     ("GET", "/readyz", "/readyz", ANYBODY),
@@ -216,7 +216,7 @@ async fn every_endpoint_answers_everybody_as_the_table_says() {
     let mut clients = Vec::new();
     for caller in CALLERS {
         let spec = match caller {
-            // It is good for a moment: one that has expired already is refused.
+            // Valid for a moment: a token that has already expired is refused at creation.
             "expired" => {
                 let ends = Timestamp::now() + Duration::from_secs(3);
                 format!("{{\"role\":\"admin\",\"expires_at\":\"{ends}\"}}")
@@ -242,7 +242,7 @@ async fn every_endpoint_answers_everybody_as_the_table_says() {
         let path = path.replace("SHA256", &"0".repeat(64));
         let mut found = String::new();
         for client in &clients {
-            // Whoever is let through changes nothing: the body is empty, and the generation another one.
+            // An allowed request changes nothing: its body is empty, and its generation is wrong.
             let status = client.send(method, &path, &[("if-match", "\"99\"")], "").await.status.as_u16();
             if ["GET", "HEAD"].contains(method) && ![401, 403, 404].contains(&status) {
                 assert_eq!(status, looked(&path), "{method} {path}: who may look is shown it");
@@ -261,7 +261,7 @@ async fn every_endpoint_answers_everybody_as_the_table_says() {
     assert!(wrong.is_empty(), "{CALLERS:?}\n{}", wrong.join("\n"));
 }
 
-/// What looking is answered, where there is something to be seen: this region has no driver, and `nowhere` is no position.
+/// The status of an allowed read: this region has no driver, and `nowhere` is no position.
 fn looked(path: &str) -> u16 {
     match path.split('?').next().and_then(|path| path.rsplit('/').next()) {
         Some("plan" | "waits" | "timeline" | "decisions") => 503,
@@ -270,7 +270,7 @@ fn looked(path: &str) -> u16 {
     }
 }
 
-/// Sends a write, and says whether it was done: then the log has it, by this caller.
+/// Sends a write. Returns true if it was done; the audit log must then have it, with this caller.
 async fn done(lab: &Lab, caller: &Client, name: &str, (method, path, at, body): Write<'_>) -> bool {
     let answer = caller.send(method, at, headers(method), body.to_owned()).await;
     let newest = lab.api.get("/api/v1/audit?limit=1").await.json()["items"][0].clone();
@@ -296,7 +296,7 @@ async fn a_role_does_what_it_may_and_nothing_else() {
         lab.api.declare(&format!("/api/v1/roles/{role}"), &format!("{{\"base\":\"{role}\"}}")).await;
         let token = issue(&lab, role, &format!("{{\"role\":\"{role}\"}}")).await;
         let caller = Client::new(lab.region.address(), Some(token));
-        // Sessions and runs are their users' own.
+        // Sessions and runs belong to their users.
         let of_tokens = WRITES.iter().filter(|row| !OF_USERS.contains(&row.1) && row.1 != RUNS);
         for (method, path, at, body) in of_tokens {
             let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *path)).expect("a row");
@@ -375,7 +375,7 @@ async fn an_expired_token_is_nobody() {
 async fn root_on_this_host_is_admin_over_the_unix_socket() {
     let lab = lab().await;
     let answer = over_unix(&lab.region.socket(), "GET", "/api/v1/zones").await;
-    // The kernel tells our uid, and only root's is admin.
+    // The kernel reports this process's uid, and only root is an admin.
     let root = std::fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0).unwrap();
     assert_eq!(answer.status.as_u16(), if root { 200 } else { 401 });
 }

@@ -1,4 +1,4 @@
-//! Machines for deployments: each to one, however many regions give them away, and those that wait are told why.
+//! Machines for deployments: a machine goes to one deployment, with any number of regions; waiting deployments get the reason.
 
 use crate::support::{Client, Lab, admin_token, driven_lab, region_beside};
 use basalt_engine::Policy;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Something that takes a moment, looked at until it is there.
+/// Looks repeatedly until the result is there.
 pub(crate) async fn once<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -33,7 +33,7 @@ pub(crate) fn image() -> Value {
             "files": {"root_tarball": {"sha256": "0".repeat(64), "size": 7}}}})
 }
 
-/// Ready without having been looked into; a person presses its buttons.
+/// A machine that is ready without commissioning, and has no BMC.
 pub(crate) fn machine(name: &str, zone: &str) -> Value {
     json!({"kind": "Machine", "metadata": {"name": name},
         "spec": {"zone": zone, "commissioning": {"skip": true}}})
@@ -50,7 +50,7 @@ async fn list(api: &Client, plural: &str) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-/// Once all machines are ready to be chosen.
+/// Waits until all machines can be chosen.
 async fn ready(api: &Client, count: usize) {
     once("machines are ready", async || {
         let machines = list(api, "machines").await;
@@ -60,7 +60,7 @@ async fn ready(api: &Client, count: usize) {
     .await;
 }
 
-/// Deployments and their machines, once all have one.
+/// The deployments and their machines, once all have one.
 async fn placed(api: &Client, count: usize) -> BTreeMap<String, String> {
     once("every deployment has a machine", async || {
         let has = |d: &Value| {
@@ -89,7 +89,7 @@ async fn a_machine_and_its_deployment_are_approved_and_applied_together() {
     assert_eq!(replay["verdict"], "same", "{replay}");
 }
 
-/// Another region on the same database, whose driver works.
+/// Another region with a driver on the same database.
 async fn beside(lab: &Lab) -> (Region, Controller, tempfile::TempDir) {
     let (region, dir) = region_beside(lab).await;
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -146,7 +146,7 @@ async fn a_dry_run_of_several_deployments_gives_each_machine_once_and_tells_who_
     let why = "waiting for a machine that matches the selector: none of 2 does (not free: 2); \
         nearest: m0: deployment first has it; m1: deployment second has it";
     assert_eq!(of(0)["waits"][0]["message"], why);
-    // The plan is the same until something else is, and what it said is what happens.
+    // The plan stays the same until something changes, and its result is what it announced.
     body["digest"] = tried(&body).await["digest"].clone();
     assert_eq!(body["digest"], plan["digest"]);
     let done = lab.api.send("POST", "/api/v1/apply", &[], body.to_string()).await;
@@ -158,7 +158,7 @@ async fn a_dry_run_of_several_deployments_gives_each_machine_once_and_tells_who_
     );
 }
 
-/// Why a deployment got its machine, and what is decided from the same again.
+/// The reason why a deployment got its machine, and the replay of that decision.
 async fn decided(lab: &Lab, name: &str) -> (String, Value) {
     let path = format!("/api/v1/deployments/{name}/decisions?replay=true");
     let answer = lab.api.get(&path).await.json();
@@ -221,7 +221,7 @@ async fn what_is_declared_together_is_spread_together_and_the_rest_is_told_why()
     let expected = "waiting for a machine that matches the selector: none of 9 does (not free: 6, zone: 6, tags: 9); \
         nearest: b2: no tag gpu; a2: zone a, b asked, no tag gpu; ";
     assert!(message.starts_with(expected), "{message}");
-    // What changes wakes it, long before it would look again.
+    // A change wakes it, long before its next periodic look.
     let mut changed = machine("b2", "b")["spec"].clone();
     changed["tags"] = json!(["gpu"]);
     lab.api.declare("/api/v1/machines/b2", &changed.to_string()).await;
@@ -252,7 +252,7 @@ async fn an_approved_plan_gets_the_machines_that_it_named_or_is_refused() {
                     let machine = plan["results"][0]["plan"]["machine"].as_str().expect("a machine");
                     return (name, machine.to_owned(), stale);
                 }
-                // Whoever decides before takes long, on a machine that is busy.
+                // On a busy host, the other requests may hold the right to claim for long.
                 let (status, code, _) = done.problem();
                 let is_refused = (status, code.as_str()) == (409, "stale_plan");
                 assert!(is_refused || (status, code.as_str()) == (503, "unavailable"), "{status} {code}");
@@ -277,7 +277,7 @@ async fn a_dry_run_sees_the_rest_of_the_batch_as_it_would_be() {
     let zone = |name: &str| json!({"kind": "Zone", "metadata": {"name": name}, "spec": {}});
     apply(&lab.api, vec![zone("a"), zone("b"), image(), machine("m0", "a"), machine("m1", "a")]).await;
     ready(&lab.api, 2).await;
-    // Nothing of zone b is there before the machine that moves into it, and the image has another name afterwards.
+    // Zone b has no machine before the batch moves one into it, and the batch also renames the image.
     let mut other = image();
     other["metadata"]["name"] = json!("other");
     let mut wish = deployment("d", &json!({"zone": "b"}));

@@ -7,10 +7,10 @@ use basalt_region::api::endpoints::ENDPOINTS;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Kind, name, before, after; `TIME` is any.
+/// Kind, name, before, after; `TIME` stands for any time.
 type Left = (&'static str, &'static str, &'static str, &'static str);
 
-/// What each of [`WRITES`] leaves in the log, by its method and path.
+/// The entries that each of [`WRITES`] adds to the log, by method and path.
 const LEFT: &[(&str, &str, &[Left])] = &[
     ("PUT", "/api/v1/zones/new", &[("Zone", "new", "null", "{}")]),
     ("PUT", "/api/v1/zones/a", &[("Zone", "a", "{}", r#"{"description":"other"}"#)]),
@@ -100,7 +100,7 @@ const LEFT: &[(&str, &str, &[Left])] = &[
     ),
 ];
 
-/// What is done again, and is so already.
+/// Repeated requests that change nothing.
 const AGAIN: &[(&str, &str, &str)] = &[
     ("PUT", "/api/v1/zones/new", r#"{"spec":{}}"#),
     ("PATCH", "/api/v1/zones/a", r#"{"description":"patched"}"#),
@@ -112,7 +112,7 @@ const AGAIN: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/webhooks/hook/redeliver", "{}"),
 ];
 
-/// `TIME` in the place of every time.
+/// Replaces every time by `TIME`.
 fn timeless(value: &Value) -> Value {
     match value {
         Value::String(text) if text.parse::<Timestamp>().is_ok() => json!("TIME"),
@@ -195,7 +195,7 @@ async fn who_labels_and_manages_an_object_is_in_the_log_beside_its_spec() {
     assert_eq!(sides, wanted);
 }
 
-/// An image, and a deployment of it with this user data.
+/// Declares an image, and a deployment of it with this user data.
 pub(crate) async fn deployment_with(api: &Client, user_data: &str) {
     let file = json!({"sha256": "0".repeat(64), "size": 7});
     let image =

@@ -1,4 +1,4 @@
-//! A watch that is carried from one region to another one on the same database.
+//! A watch that moves from one region to another one on the same database.
 
 use crate::support::{Lab, lab, region_beside};
 use crate::watch::{of_zones, short, told, zone};
@@ -17,7 +17,7 @@ fn client(lab: &Lab, regions: &[SocketAddr]) -> Client {
     Client::new(&ClientConfig { endpoints, token: lab.api.token.clone(), ..ClientConfig::default() }).unwrap()
 }
 
-/// Writers that each declare zones, one after the other, at a region: the second half of them once they may.
+/// Writers that each declare zones at a region, one after the other. They write the second half when `go_on` allows it.
 fn write(api: &crate::support::Client, go_on: &watch::Receiver<bool>) -> tokio::task::JoinSet<()> {
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
@@ -34,7 +34,7 @@ fn write(api: &crate::support::Client, go_on: &watch::Receiver<bool>) -> tokio::
     writers
 }
 
-/// Every zone was told, and only once; those of one writer in their order.
+/// Checks that every zone came once, and those of one writer in their order.
 fn each_once(told: &[String]) {
     let distinct: BTreeSet<&String> = told.iter().collect();
     assert_eq!((distinct.len(), told.len()), (WRITERS * ZONES, WRITERS * ZONES), "{told:?}");
@@ -54,7 +54,7 @@ async fn a_watch_that_its_region_cuts_goes_on_at_the_other_one_with_everything_o
     let (_, since) = client.list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
     let mut watch = client.watch(of_zones(since));
     let at_the_other = crate::support::Client::new(other.address(), lab.api.token.clone());
-    // A reader that is slow has everything in its socket before its region stops: so there is something to come after the cut.
+    // A slow reader would have everything in its socket before its region stops, so some zones are written only after the cut.
     let (cut, was_cut) = watch::channel(false);
     let mut writers = write(&at_the_other, &was_cut);
     let mut events = Vec::new();
@@ -85,7 +85,7 @@ async fn a_watch_that_its_region_cuts_goes_on_at_the_other_one_with_everything_o
     drop(dir);
 }
 
-/// The other region may be behind, or ahead: what it is asked for is neither passed over nor told again.
+/// The other region may be behind or ahead. It must neither skip nor repeat an event.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_goes_back_and_forth_between_regions_is_told_everything_once() {
     let lab = lab().await;

@@ -1,4 +1,4 @@
-//! What follows from a write for machines that it does not name.
+//! The effects of a write on machines that it does not name.
 
 use crate::accounts::{issue, pools};
 use crate::support::{Client, Lab, driven_lab};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const IMAGE: &str = "/api/v1/images/ephemeral";
 
-/// An environment to work on machines in, complete as soon as it is declared.
+/// An ephemeral image, complete as soon as it is declared.
 async fn ephemeral(api: &Client) -> Value {
     let mut files = json!({});
     for role in ["kernel", "initrd", "squashfs"] {
@@ -24,7 +24,7 @@ async fn tried(api: &Client, method: &str, path: &str, spec: &Value) -> Value {
     answer.json()
 }
 
-/// Whom something follows for, in words, and how many more there may be.
+/// The summaries of affected machines, and the number of further ones.
 fn others(answer: &Value) -> (Vec<&str>, u64) {
     let told = answer["consequences"]["machines"].as_array().map(Vec::as_slice).unwrap_or_default();
     let words = told.iter().map(|it| it["summary"].as_str().expect("words")).collect();
@@ -38,7 +38,7 @@ async fn site() -> (Lab, Value) {
     (lab, image)
 }
 
-/// What a machine waits for next.
+/// The wait of a machine that comes next.
 fn unserved(machine: &str) -> String {
     format!("{machine}: waiting for a rack that serves the network of {machine}: there is none")
 }

@@ -1,5 +1,5 @@
-//! What racks are told about DHCP, to the bytes of the concern, by a region whose driver works. The racks are played: what they
-//! would say is put where their links put it.
+//! The DHCP concern of racks, from a region with a working driver, to the bytes. The racks are models: their reports are stored
+//! where their links would store them.
 
 use crate::kinds::observe;
 use crate::support::{Lab, driven_lab};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A rack that does what it is told when the test says so.
+/// A model of a rack that applies its concern when the test says so.
 pub(crate) struct Played {
     uid: RackId,
     seq: u64,
@@ -39,12 +39,12 @@ fn fact(seq: u64, object: Uid, observed: &Observed) -> NewFact {
 }
 
 impl Played {
-    /// A rack with an address comes.
+    /// A rack with this address appears.
     async fn come(lab: &Lab, name: &str, address: &str) -> Self {
         Self::come_at(lab, name, &[address]).await
     }
 
-    /// A rack with these addresses comes.
+    /// A rack with these addresses appears.
     pub(crate) async fn come_at(lab: &Lab, name: &str, addresses: &[&str]) -> Self {
         observe(lab, "Rack", name, "{}").await;
         let store = lab.region.store();
@@ -54,7 +54,7 @@ impl Played {
         rack
     }
 
-    /// It says hello.
+    /// Sends a Hello with these addresses.
     async fn introduce(&self, lab: &Lab, addresses: &[&str]) {
         let addresses = addresses.iter().map(|&address| address.into()).collect();
         self.introduce_as(lab, Hello { addresses, ..Hello::default() }).await;
@@ -65,12 +65,12 @@ impl Played {
         lab.region.store().store_own_fact(&hello).await.expect("it is stored");
     }
 
-    /// The DHCP concern, once `holds` of it.
+    /// The DHCP concern, once `holds` is true of it.
     pub(crate) async fn told(&self, lab: &Lab, holds: impl Fn(&DhcpConcern) -> bool) -> DhcpConcern {
         self.told_of("dhcp", lab, holds).await
     }
 
-    /// A concern, once `holds` of it.
+    /// A concern, once `holds` is true of it.
     async fn told_of<C: Message + Default + Clone + std::fmt::Debug>(
         &self,
         name: &str,
@@ -94,13 +94,13 @@ impl Played {
         found.unwrap_or_else(|_| panic!("the rack is told another thing: {last:?}"))
     }
 
-    /// Says that it works by a concern.
+    /// Reports that a concern is in force.
     async fn obeys(&mut self, lab: &Lab, concern: &DhcpConcern, leftover: Vec<Leftover>) {
         let said = DhcpInForce { delegation: concern.delegation, leftover, unsure_ms: 0 };
         self.says(lab, &Observed::DhcpInForce(said)).await;
     }
 
-    /// Says something of itself.
+    /// Sends a fact about itself.
     async fn says(&mut self, lab: &Lab, observed: &Observed) {
         self.seq += 1;
         let said = fact(self.seq, self.uid.into(), observed);
@@ -122,7 +122,7 @@ fn subnet_of(concern: &DhcpConcern, cidr: &str) -> Option<DhcpSubnet> {
     concern.subnets.iter().find(|subnet| subnet.cidr == cidr).cloned()
 }
 
-/// The subnet `lab`, served, with a pool of a hundred addresses.
+/// The subnet `lab` with DHCP, and a pool of a hundred addresses.
 async fn served() -> Lab {
     let lab = driven_lab().await;
     lab.api.declare("/api/v1/fabrics/default", "{}").await;
@@ -139,7 +139,7 @@ async fn range_status(lab: &Lab) -> Value {
     lab.api.get("/api/v1/ip_ranges/pool").await.json()["status"]["blocks"].clone()
 }
 
-/// The message of Ready, and which of the three hold, once its reason is this one.
+/// The message of the condition Ready once its reason is `reason`, and the conditions that are true.
 async fn ready_as(lab: &Lab, path: &str, reason: &str) -> (String, Vec<String>) {
     let look = async {
         loop {
@@ -153,7 +153,7 @@ async fn ready_as(lab: &Lab, path: &str, reason: &str) -> (String, Vec<String>) 
     found.unwrap_or_else(|_| panic!("{path} is not {reason}"))
 }
 
-/// The reason and message of Ready, and which of the three hold.
+/// The reason and the message of the condition Ready, and the conditions that are true.
 async fn ready(lab: &Lab, path: &str) -> (String, String, Vec<String>) {
     let status = lab.api.get(path).await.json()["status"].clone();
     let conditions = status["conditions"].as_array().expect("conditions").clone();
@@ -205,13 +205,13 @@ async fn a_vlan_and_its_subnet_say_that_no_rack_serves_them_and_that_no_address_
     }
     rack.introduce(&lab, &["10.77.0.2/24"]).await;
     ready_as(&lab, vlan, "Served").await;
-    // One that is not there cannot serve.
+    // A rack that does not exist cannot serve.
     observe(&lab, "Rack", "r2", r#"{"maintenance":true}"#).await;
     let named = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true,"racks":["r2"]}}"#;
     lab.api.declare(vlan, named).await;
     let (message, _) = ready_as(&lab, vlan, "NotServed").await;
     assert!(message.contains("names, r2 is in maintenance"), "{message}");
-    // What was just written is never told as it was.
+    // A read after a write never shows the former state.
     lab.api.declare(vlan, r#"{"fabric":"default","vid":0}"#).await;
     assert_eq!(ready(&lab, vlan).await.0, "Stored");
     assert_eq!(ready(&lab, subnet).await.0, "Stored");
@@ -225,7 +225,7 @@ async fn a_rack_s_services_do_not_run_at_addresses_that_it_no_longer_has() {
         let health = Health { service: service.into(), ok: true, message: "".into() };
         rack.says(&lab, &Observed::Health(health)).await;
     }
-    // It started again elsewhere, and knows nothing of what it said before.
+    // It starts again with another address, and does not know its former reports.
     rack.introduce(&lab, &["10.77.0.7/24"]).await;
     let mut woken = lab.region.store().woken();
     let settled = async {
@@ -276,13 +276,13 @@ async fn a_second_rack_gets_its_half_once_the_first_has_let_go_of_it() {
         ends_in_ms: 600_000,
     };
     r1.obeys(&lab, &half, vec![leased("10.77.0.152", "10.77.0.153")]).await;
-    // Not its own address, nor what clients of the other still have.
+    // Without its own address, and without addresses that clients of the other rack still have.
     let rest = r2.told(&lab, has(&["10.77.0.151-10.77.0.151", "10.77.0.154-10.77.0.199"])).await;
     r2.obeys(&lab, &rest, Vec::new()).await;
     assert!(rest.delegation > half.delegation, "numbers are one sequence");
     assert_eq!(range_status(&lab).await["10.77.0.154-10.77.0.199"]["rack"], "r2");
 
-    // It is deleted, and is not connected: what it may have leased ends in ten minutes.
+    // r2 is deleted while it is not connected: its unknown leases end within ten minutes.
     lab.api.delete("/api/v1/racks/r2").await;
     let mut woken = lab.region.store().woken();
     let gone = async {
@@ -291,7 +291,7 @@ async fn a_second_rack_gets_its_half_once_the_first_has_let_go_of_it() {
         }
     };
     tokio::time::timeout(PATIENCE, gone).await.expect("it goes");
-    // The first one is told at once of what is free now, and of nothing that the other one had.
+    // r1 gets the free addresses at once, and none that r2 had.
     let after = r1.told(&lab, has(&["10.77.0.100-10.77.0.149", "10.77.0.152-10.77.0.153"])).await;
     r1.obeys(&lab, &after, Vec::new()).await;
     let abandoned = range_status(&lab).await["10.77.0.154-10.77.0.199"].clone();
@@ -449,7 +449,7 @@ async fn uefi_is_told_the_loader_of_the_vlan_and_else_that_of_settings() {
     rack.told(&lab, all(BootLoader::ShimGrub)).await;
 }
 
-/// The discoveries' names, and what their conditions say of Stalled.
+/// The names of the discoveries, with the reasons of their conditions Stalled.
 async fn discoveries(lab: &Lab) -> Vec<(String, String)> {
     let listed = lab.api.get("/api/v1/discoveries").await.json();
     let items = listed["items"].as_array().expect("a list").iter();
@@ -486,7 +486,7 @@ async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
     let lab = served().await;
     let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
     let other = Played::come(&lab, "r2", "10.77.0.3/24").await;
-    // Clients know it by the address that it had when they chose it.
+    // Clients name the rack by the address that it had when they chose it.
     other.introduce(&lab, &["10.77.0.33/24"]).await;
     let subnet = lab.region.store().get("Subnet", Key::Name("lab")).await.expect("a subnet").uid.to_string();
     for address in ["10.77.0.3", "10.77.0.33", "10.77.0.9", "10.77.0.10"] {
@@ -496,7 +496,7 @@ async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
     }
     let rogue = "\"RogueDhcp\"";
     let [nine, ten] = ["dhcp-10-77-0-9-lab", "dhcp-10-77-0-10-lab"];
-    // The other rack is none, whichever of its addresses it is seen at.
+    // The other rack is not reported, at either of its addresses.
     until_discovered(&lab, &[(ten, rogue), (nine, rogue)]).await;
     let found = lab.api.get(&format!("/api/v1/discoveries/{nine}")).await.json();
     let status = &found["status"];
@@ -525,7 +525,7 @@ async fn racks_are_told_the_ntp_servers_of_settings_and_machines_are_told_their_
     assert_eq!(of_host, TimeConcern { host_servers: true, ..TimeConcern::default() });
     let r2 = Played::come(&lab, "r2", "10.77.0.3/24").await;
     let ntp = |concern: &DhcpConcern| subnet_of(concern, "10.77.0.0/24").unwrap_or_default().ntp_servers;
-    // Each names itself first.
+    // Each rack names itself first.
     r1.told(&lab, |it| ntp(it) == ["10.77.0.2", "10.77.0.3"]).await;
     r2.told(&lab, |it| ntp(it) == ["10.77.0.3", "10.77.0.2"]).await;
 
@@ -571,7 +571,7 @@ async fn racks_are_told_who_may_use_their_proxy_and_what_it_asks() {
     assert!(status == 422 && errors[0].starts_with("/spec/proxy/upstream: "), "{errors:?}");
 }
 
-/// A /64 has more addresses than a number of 64 bits counts.
+/// A /64 has more addresses than 64 bits can count.
 #[tokio::test]
 async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
     let lab = served().await;
@@ -670,7 +670,7 @@ async fn a_rack_is_told_the_networks_of_the_vlan_where_a_machine_booted_last_or_
     lab.api.declare("/api/v1/machines/m", &machine.replace("true}}", r#"true},"description":"here"}"#)).await;
     r1.told_of("known", &lab, networks(&["10.77.0.0/24", "2001:db8:77::/64"])).await;
 
-    // It was moved: what is declared says where it may boot.
+    // The machine was moved: its declared addresses decide where it may boot.
     lab.api.declare("/api/v1/ip_addresses/moved", &reserved("other", "10.78.0.9")).await;
     let all = networks(&["10.77.0.0/24", "10.78.0.0/24", "10.79.0.0/24", "2001:db8:77::/64"]);
     r1.told_of("known", &lab, all).await;

@@ -1,4 +1,4 @@
-//! Bad input: every field of every kind gets every sort of bad value, and nothing of it is stored.
+//! Bad input: every field of every kind gets every sort of bad value, and none of them is stored.
 
 use crate::examples::{Example, examples, places};
 use crate::support::{Lab, lab, lab_with};
@@ -30,14 +30,14 @@ const CLASSES: [&str; 13] = [
 
 const LONG: usize = 1_000_000;
 
-/// One bad value for one place, and where the error has to point.
+/// One bad value for one place, and the pointer of the expected error.
 struct Bad {
     class: &'static str,
     value: Value,
     below: &'static str,
 }
 
-/// Keys that a map must not have, by class. What looks special to another language is a key like others.
+/// Keys that a map must refuse, by class. Keys that are special in other languages are ordinary keys here.
 fn bad_keys() -> [(&'static str, String); 6] {
     [
         ("empty key", String::new()),
@@ -49,10 +49,10 @@ fn bad_keys() -> [(&'static str, String); 6] {
     ]
 }
 
-/// In the text of a request, the first key of its map is written in the place of this one.
+/// Stands for a duplicate: in the text of a request, it is replaced by the first key of its map.
 const TWICE: &str = "stands-twice";
 
-/// What a place of this type must not be.
+/// The bad values for a place of this type.
 fn bad_values(ty: &Type) -> Vec<Bad> {
     let bad = |class, value| Bad { class, value, below: "" };
     let is_text = matches!(ty, Type::String | Type::Text | Type::Enum(_) | Type::Semantic(_) | Type::Ref(_));
@@ -103,7 +103,7 @@ fn bad_values(ty: &Type) -> Vec<Bad> {
     all
 }
 
-/// Nothing but `marker` changes until it is there.
+/// Checks that the next change is that of `marker`.
 async fn nothing_but(lab: &Lab, changes: &mut Changes, marker: &str) {
     lab.api.declare(&format!("/api/v1/zones/{marker}"), "{}").await;
     let next = tokio::time::timeout(Duration::from_secs(30), changes.recv()).await;
@@ -197,7 +197,7 @@ async fn every_field_of_every_kind_refuses_what_it_is_not_and_stores_nothing() {
     assert!(counts.values().all(|count| *count > 0), "a class has no cases: {counts:?}");
 }
 
-/// One bad value is refused, with where it stands and what sort of mistake it is.
+/// Checks that one bad value is refused, with the right pointer and code.
 async fn refused(lab: &Lab, example: &Example, pointer: &str, bad: &Bad) {
     let mut spec = example.spec.clone();
     let at = format!("{pointer}{}", bad.below);
@@ -207,7 +207,7 @@ async fn refused(lab: &Lab, example: &Example, pointer: &str, bad: &Bad) {
         }
         place => *place = bad.value.clone(),
     }
-    // A fixed field of an object that is there would be refused for being fixed.
+    // In an existing object, an immutable field would be refused for another reason.
     let name = match bad.class {
         "dangling reference" => example.other_name(&spec),
         _ => example.name.to_owned(),
@@ -234,7 +234,7 @@ async fn refused(lab: &Lab, example: &Example, pointer: &str, bad: &Bad) {
     }
 }
 
-/// One bad key of a map is refused, and not sent back whole; a strange one is refused, or a key like others.
+/// Checks that one bad key of a map is refused, and not sent back whole. A strange key may also be accepted like others.
 async fn refused_key(lab: &Lab, example: &Example, pointer: &str, (class, key): (&str, &str)) {
     let mut spec = example.spec.clone();
     let Some(Value::Object(map)) = spec.pointer_mut(pointer) else { panic!("no map at {pointer}") };
@@ -266,7 +266,7 @@ async fn refused_key(lab: &Lab, example: &Example, pointer: &str, (class, key): 
     }
 }
 
-/// Everything that takes labels, with `LABELS` in their place.
+/// Every request with labels, with `LABELS` in their place.
 const LABELLED: &[(&str, &str, &str)] = &[
     ("PUT", "/api/v1/zones/new", r#"{"metadata":{"labels":LABELS},"spec":{}}"#),
     ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"labels":LABELS}"#),
@@ -306,7 +306,7 @@ async fn labels_have_keys_that_can_be_named_and_each_once() {
     nothing_but(&lab, &mut changes, "end").await;
 }
 
-/// A request that is refused with what is wrong in it, in few words.
+/// Checks that a request is refused, with a short description of the error.
 async fn invalid(lab: &Lab, (method, path): (&str, &str), body: impl Into<Vec<u8>>) {
     let body: Vec<u8> = body.into();
     let start = String::from_utf8_lossy(&body).chars().take(80).collect::<String>();
@@ -327,7 +327,7 @@ async fn invalid(lab: &Lab, (method, path): (&str, &str), body: impl Into<Vec<u8
     }
 }
 
-/// Everything that reads a body of JSON, with `BAD` where a value stands. The region reads each of them in a way of its own.
+/// Every request with a JSON body, with `BAD` in the place of a value. The region reads each of them in its own way.
 const BODIES: &[(&str, &str, &str)] = &[
     ("PUT", "/api/v1/zones/a", r#"{"spec":{"description":BAD}}"#),
     ("PUT", "/api/v1/zones/a", r#"{"metadata":{"labels":{"a":BAD}},"spec":{}}"#),
@@ -363,7 +363,7 @@ const BODIES: &[(&str, &str, &str)] = &[
 async fn every_body_that_is_deep_or_no_text_or_says_something_twice_is_refused_and_nothing_is_stored() {
     let lab = furnished().await;
     let of_bodies: BTreeSet<_> = BODIES.iter().map(|body| (body.0, body.1.rsplit('/').next())).collect();
-    // Blobs are bytes; the others have no body.
+    // Blobs are bytes, and the others have no body.
     let bodiless = ["/api/v1/logout", "/api/v1/api_tokens/{name}/issue", "/api/v1/api_tokens/{name}/revoke"];
     for endpoint in ENDPOINTS.iter().filter(|e| ["PUT", "PATCH", "POST"].contains(&e.method)) {
         let last = endpoint.path.replace("{name}", "a").replace("{manager}", "cmdb");
@@ -403,7 +403,7 @@ async fn every_body_that_is_deep_or_no_text_or_says_something_twice_is_refused_a
             let member = member.replace("BAD", "\"x\"");
             bodies.push(format!("{{{member},{member}}}").into());
         }
-        // A larger one is refused for its size.
+        // A larger body is refused for its size.
         let endpoint = ENDPOINTS.iter().find(|endpoint| (endpoint.method, endpoint.path) == (*method, *path));
         let most = endpoint.and_then(|endpoint| endpoint.body).unwrap_or(usize::MAX);
         for bytes in bodies.into_iter().filter(|bytes| bytes.len() <= most) {
@@ -413,12 +413,12 @@ async fn every_body_that_is_deep_or_no_text_or_says_something_twice_is_refused_a
     nothing_but(&lab, &mut changes, "end").await;
 }
 
-/// All examples, as they are read.
+/// All examples, as GET returns them.
 async fn everything(lab: &Lab, examples: &[Example]) -> Vec<Value> {
     let mut all = Vec::new();
     for example in examples {
         let mut object = lab.api.get(&example.path()).await.json();
-        // The connection to a receiver of logs changes by itself.
+        // The state of the connection to a receiver of logs changes by itself.
         if let Some(status) = object["status"].as_object_mut() {
             status.remove("remote_syslog");
         }
@@ -438,7 +438,7 @@ async fn a_secret_that_is_refused_is_not_repeated() {
     }
 }
 
-/// The region notes where each value stands, by the names around it.
+/// The index of a spec holds a pointer for each value, with the names around it.
 #[tokio::test]
 async fn long_names_around_many_values_do_not_fill_the_memory() {
     let lab = lab().await;
@@ -450,7 +450,7 @@ async fn long_names_around_many_values_do_not_fill_the_memory() {
     invalid(&lab, ("POST", "/api/v1/apply"), format!(r#"{{"documents":[{documents}]}}"#)).await;
 }
 
-/// Each is copied from each object of a list.
+/// Each requested member is copied from each object of a list.
 #[tokio::test]
 async fn a_member_is_not_asked_for_a_thousand_times() {
     let lab = lab().await;
@@ -479,13 +479,13 @@ async fn deep_json_is_refused_wherever_it_stands() {
     assert_eq!(lab.api.get("/api/v1/zones/deep").await.status, 404);
 }
 
-/// What comes back on a connection until the region ends it, after `sent` and nothing more.
+/// The answer on a connection until the region ends it, after `sent` and nothing more.
 async fn said_until_the_end(lab: &Lab, sent: &str) -> String {
     let mut stream = TcpStream::connect(lab.region.address()).await.expect("it listens");
     stream.write_all(sent.as_bytes()).await.expect("it reads");
     let mut said = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut said)).await;
-    // The end may be a reset, as what was sent is not read any more.
+    // The end may be a reset, because the region does not read the rest.
     drop(ended.expect("the region ends the connection"));
     String::from_utf8_lossy(&said).into_owned()
 }
@@ -496,7 +496,7 @@ async fn a_body_over_the_limit_is_refused_however_it_is_announced() {
     let token = lab.api.token.clone().unwrap_or_default();
     let head =
         format!("PUT /api/v1/zones/large HTTP/1.1\r\nHost: region\r\nAuthorization: Bearer {token}\r\n");
-    // Exactly one byte too many is sent, so that nothing is left unread when the region ends the connection.
+    // Exactly one byte too many is sent, so that no byte is unread when the region ends the connection.
     let mebibyte = " ".repeat(0x10_0000);
     let announced = format!("Content-Length: 3000000\r\nConnection: close\r\n\r\n{mebibyte}{mebibyte}x");
     let chunk = format!("100000\r\n{mebibyte}\r\n");
@@ -512,7 +512,7 @@ async fn a_body_over_the_limit_is_refused_however_it_is_announced() {
 async fn a_stranger_sends_72_kib_for_a_login_and_no_more() {
     let lab = lab().await;
     let head = "POST /api/v1/login HTTP/1.1\r\nHost: region\r\nContent-Length: 2000000\r\n\r\n";
-    // One byte too many, so that nothing is left unread; the rest never comes.
+    // One byte too many, so that no byte is unread. The rest is never sent.
     let body = " ".repeat((72 << 10) + 1);
     let said = said_until_the_end(&lab, &format!("{head}{body}")).await;
     assert!(said.starts_with("HTTP/1.1 413 ") && said.contains("72 KiB for a login"), "{said}");

@@ -1,4 +1,4 @@
-//! The order of deletions is the server's business: what is referred to stays until nobody refers to it, and says to whom.
+//! The server decides about the order of deletions: an object stays until no object refers to it, and names those that do.
 
 use crate::accounts::{issue, pools};
 use crate::allocation::{image, once};
@@ -13,13 +13,13 @@ use basalt_region::driver::PLANNED;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The example that `reference` is to.
+/// The example to which `reference` refers.
 fn target<'a>(examples: &'a [Example], reference: &Reference) -> &'a Example {
     let found = examples.iter().find(|e| e.kind.name == reference.kind && e.name == reference.name);
     found.unwrap_or_else(|| panic!("no example {reference:?}"))
 }
 
-/// The examples that `example` needs, the nearest last, and itself.
+/// The examples that `example` needs, the nearest last, and the example itself.
 fn closure<'a>(examples: &'a [Example], example: &'a Example, into: &mut Vec<&'a Example>) {
     for reference in references(example.kind, &example.spec) {
         closure(examples, target(examples, &reference), into);
@@ -33,7 +33,7 @@ fn refers(from: &Example, to: &Example) -> bool {
     references(from.kind, &from.spec).iter().any(|r| r.kind == to.kind.name && r.name == to.name)
 }
 
-/// Asks for the object's deletion; what machinery has to let go of is let go of.
+/// Requests the object's deletion, and finishes it in place of its driver.
 async fn delete(lab: &Lab, example: &Example) {
     let answer = lab.api.delete(&example.path()).await;
     if answer.status == 202 && PLANNED.contains(&example.kind.name) {
@@ -75,7 +75,7 @@ async fn whatever_is_referred_to_stays_says_for_whom_and_goes_after_it() {
                 waits_for.iter().any(|r| format!("{} {:?} ({})", r.kind, r.name, r.pointer) == who),
                 "{what}: {waits_for:?}"
             );
-            // What the driver plans says it in its plan; the rest in its conditions.
+            // Objects with a driver show it in their plan, and the others in their conditions.
             if !PLANNED.contains(&target.kind.name) {
                 let conditions = waits.json()["status"]["conditions"].clone();
                 assert_eq!(conditions[1]["reason"], "Referenced", "{what}");

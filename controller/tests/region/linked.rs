@@ -1,5 +1,5 @@
-//! A rack that is played, on the region's real port: it enrols, says hello, applies what it is told, and does what it is
-//! commanded.
+//! A model of a rack on the region's real port: it enrols, sends a Hello, applies its concerns, and carries out its
+//! commands.
 
 use crate::enrolment::NewRack;
 use crate::support::Lab;
@@ -14,17 +14,17 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// What the region said to a rack.
+/// The messages from the region to a rack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     pub(crate) concerns: Vec<ConcernVersion>,
     pub(crate) commands: Vec<PowerCommand>,
     pub(crate) leases: Vec<Leases>,
-    /// It was told that it is deleted.
+    /// True if it was told that it is deleted.
     pub(crate) forget: bool,
 }
 
-/// A rack on its link, until it is dropped.
+/// A rack with its link, until it is dropped.
 pub(crate) struct Linked {
     told: Arc<Mutex<Told>>,
     task: tokio::task::JoinHandle<()>,
@@ -40,12 +40,12 @@ impl Drop for Linked {
 }
 
 impl Linked {
-    /// Enrols a rack of this name and address, and links it.
+    /// Enrols a rack with this name and address, and links it.
     pub(crate) async fn come(lab: &Lab, rpc: SocketAddr, name: &str, address: &str) -> Self {
         Self::link(lab, rpc, (name, address), true).await
     }
 
-    /// The same, and the rack hears everything and answers nothing.
+    /// The same, for a rack that receives everything and answers nothing.
     pub(crate) async fn come_silent(lab: &Lab, rpc: SocketAddr, name: &str, address: &str) -> Self {
         Self::link(lab, rpc, (name, address), false).await
     }
@@ -112,14 +112,14 @@ impl Linked {
         Self { told, refuses, task, outbox: own, hello }
     }
 
-    /// Says hello again, as a rack that answers clients at these addresses.
+    /// Sends another Hello, as a rack that answers clients at these addresses.
     pub(crate) async fn answers_at(&self, clients: &[&str]) {
         let serves = Serves { clients: clients.iter().map(ToString::to_string).collect(), files: Vec::new() };
         let hello = Hello { serves: Some(serves), ..self.hello.clone() };
         say(&self.outbox, from_rack::Message::Hello(hello)).await;
     }
 
-    /// Brings a fact of a spool of its own.
+    /// Delivers a fact from a spool of its own.
     pub(crate) async fn brings(&self, fact: Fact) {
         let batch = FactBatch {
             spool_uid: uuid::Uuid::new_v4().to_string(),
@@ -134,12 +134,12 @@ impl Linked {
         self.refuses.store(true, Ordering::Relaxed);
     }
 
-    /// Until the region ends the link.
+    /// Waits until the region ends the link.
     pub(crate) async fn ended(&mut self) {
         (&mut self.task).await.expect("it was not cut short");
     }
 
-    /// Everything so far.
+    /// All messages so far.
     pub(crate) fn told(&self) -> Told {
         self.told.lock().expect("told").clone()
     }
@@ -149,7 +149,7 @@ async fn say(outbox: &mpsc::Sender<FromRack>, message: from_rack::Message) {
     outbox.send(FromRack { message: Some(message) }).await.expect("the link is open");
 }
 
-/// The command was carried out, and the machine is off. If passwords that machines made are refused, it was not.
+/// The result of a command: the machine is off. If made passwords are refused, the command failed.
 fn off(seq: u64, command: &PowerCommand, refuses: bool) -> Fact {
     let refused = PowerResult {
         command_id: command.command_id.clone(),

@@ -1,4 +1,4 @@
-//! Logins by OpenID Connect: who comes in, as whom, with which roles, and for how long.
+//! Logins by OpenID Connect: the users, their roles, and the end of their sessions.
 
 use crate::accounts::session;
 use crate::issuer::Issuer;
@@ -11,7 +11,7 @@ struct World {
 }
 
 impl World {
-    /// Settings that name the issuer: its `ops` are operators here, its `all` viewers.
+    /// Settings with the issuer: its group `ops` are operators here, and `all` are viewers.
     async fn new() -> Self {
         let (lab, issuer) = (lab().await, Issuer::start().await);
         for role in ["viewer", "operator"] {
@@ -41,7 +41,7 @@ impl World {
         session(&self.lab, &self.login(subject, claims).await)
     }
 
-    /// Why nobody comes in so.
+    /// The reason why a login is refused.
     async fn refused(&self, subject: &str, claims: Value) -> String {
         why(&self.login(subject, claims).await)
     }
@@ -77,7 +77,7 @@ async fn who_logs_in_first_becomes_a_user_with_the_roles_of_its_groups_anew_at_e
     );
     assert_eq!(user["spec"]["openid"], json!({"issuer": world.issuer.url(), "subject": "42"}));
 
-    // Who may less now may less in the sessions of before as well. The name that the issuer has now is not the user's.
+    // A user who loses a role loses it in existing sessions too. A new name at the issuer does not rename the user.
     let mut renamed = groups(&["all"]);
     renamed["preferred_username"] = json!("somebody");
     let again = world.comes_in("42", renamed).await;
@@ -144,7 +144,7 @@ async fn a_user_that_somebody_declares_is_theirs_who_declare_it() {
     assert_eq!(world.refused("42", ops()).await, "User \"ada\" is disabled");
     api.declare("/api/v1/users/ada", &spec(&openid, false)).await;
     assert_eq!(may(&ada).await.0, 200);
-    // Somebody else logs in as ada from now on.
+    // From now on another subject logs in as ada.
     api.declare("/api/v1/users/ada", &spec(&json!({"issuer": world.issuer.url(), "subject": "43"}), false))
         .await;
     assert_eq!(may(&ada).await.0, 401);
@@ -245,7 +245,7 @@ async fn an_issuer_that_is_away_fails_its_own_logins_alone() {
 async fn another_password_ends_the_sessions_without_one_as_well() {
     let world = World::new().await;
     let api = &world.lab.api;
-    // The issuer's host is written in other letters than Settings have it in.
+    // The issuer's scheme is written in capitals, unlike in Settings.
     let issuer = world.issuer.url().replace("http:", "HTTP:");
     let user = |password: Value| {
         json!({"roles": ["viewer"], "openid": {"issuer": issuer, "subject": "42"}, "password": password})
@@ -289,7 +289,7 @@ async fn people_who_log_in_at_the_same_time_are_one_user() {
     assert_eq!(world.users().await.len(), 1);
 }
 
-/// A login in a browser, as far as the issuer's page.
+/// A login of a browser, up to the issuer's page.
 struct Begun {
     cookie: String,
     state: String,
@@ -298,7 +298,7 @@ struct Begun {
 }
 
 impl World {
-    /// Settings with the console's address, and a secret for the client.
+    /// Settings with the console's address and a client secret.
     async fn with_console() -> Self {
         let world = Self::new().await;
         let openid = json!({"issuer": world.issuer.url(), "client_id": "basalt", "client_secret": "s:3",
@@ -335,7 +335,7 @@ impl World {
         Begun { cookie, state: of("state"), nonce: of("nonce"), challenge: of("code_challenge") }
     }
 
-    /// Gives the code `c` for a token of ada.
+    /// Makes the issuer accept the code `c` for a token of ada.
     fn grants(&self, begun: &Begun, nonce: &str) {
         let claims = json!({"preferred_username": "ada", "groups": ["ops"], "nonce": nonce});
         self.issuer.grants("c", &begun.challenge, self.issuer.token("42", &claims));
@@ -348,7 +348,7 @@ impl World {
     }
 }
 
-/// As a page of the region asks.
+/// The header of requests from a page of the region.
 const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
 #[tokio::test]
@@ -381,7 +381,7 @@ async fn no_other_browser_state_or_token_ends_a_login() {
     let words = why(&world.come_back(&mine.cookie, &mine.state).await);
     assert!(words.contains("this login was used before"), "a wrong state uses it up: {words}");
 
-    // The code of one login, brought into another one: the verifier is not the one of the challenge.
+    // The code of one login in another login: the verifier does not match the challenge.
     let fresh = world.begin().await;
     let words = why(&world.come_back(&fresh.cookie, &fresh.state).await);
     assert!(words.contains("does not take its code") && words.contains("invalid_grant"), "{words}");
@@ -406,7 +406,7 @@ async fn a_login_begins_on_a_page_of_the_console_alone() {
     let elsewhere = begin(&[OWN]).await;
     assert_eq!(elsewhere.0, 403, "the cookie would stay at this host: {elsewhere:?}");
 
-    // Without the console's address there is no button, and no login.
+    // Without the console's address there is no button and no such login.
     world.trust(&world.issuer).await;
     assert_eq!(world.ask("GET", "/api/v1/login", &[], &Value::Null).await.json(), json!({}));
     let refused = world.ask("GET", "/api/v1/login/openid", &[OWN], &Value::Null).await;

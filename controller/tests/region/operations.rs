@@ -1,4 +1,4 @@
-//! What is asked of machines once: accepted under an id, looked at, refused, the same when it is repeated.
+//! Operations on machines: accepted under an id, read, refused, and idempotent.
 
 use crate::accounts::{issue, pools};
 use crate::allocation::{image, once};
@@ -33,7 +33,7 @@ async fn an_operation_is_accepted_under_an_id_and_told_of_until_it_is_over() {
     assert!(accepted["requested_by"].as_str().unwrap().starts_with("token "), "{accepted}");
     assert!(accepted["deadline"].as_str() > accepted["accepted_at"].as_str());
     let path = accepted["path"].as_str().unwrap();
-    // No rack switches its power: it waits, and says for what.
+    // No rack can switch its power, so the operation waits, and its message says why.
     loop {
         let seen = lab.api.get(path).await.json();
         if seen["message"].as_str().unwrap().contains("rack") {
@@ -136,7 +136,7 @@ async fn an_operation_that_is_tried_says_whose_system_it_cuts_off() {
     assert_eq!(interrupts("power_on").await, None);
 }
 
-/// `run_script`, with more.
+/// A `run_script` with further fields.
 fn script(more: &Value) -> String {
     let mut wish = json!({"verb": "run_script"});
     wish.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -168,7 +168,7 @@ async fn a_script_is_run_as_it_was_when_it_was_asked_for() {
     let audit = lab.api.get("/api/v1/audit?object=Machine/m").await;
     let audit = audit.text();
     assert!(audit.contains(r#""script":"probe""#), "{audit}");
-    // It goes, and what was asked for stays what it was.
+    // The Script is deleted, and the stored operation does not change.
     let gone = lab.api.send("DELETE", "/api/v1/scripts/probe", &[], "").await;
     assert!(gone.status.is_success(), "{}", gone.text());
     assert_eq!(lab.api.get(OPERATIONS).await.json()["items"][0]["script"], "probe");
@@ -208,7 +208,7 @@ async fn what_a_script_cannot_be_run_with_is_refused_field_by_field() {
     assert_eq!(errors, ["/script: power_on has no use for script"]);
     assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]), "nothing was accepted");
 
-    // Nothing is there that the machine could boot: it is told at once, with what to do.
+    // There is no image that the machine could boot: the operation reports that at once, with advice.
     let good = json!({"script": "probe", "parameters": {"mode": "a"}});
     let accepted = lab.api.send("POST", OPERATIONS, &[], script(&good)).await;
     assert_eq!(accepted.status, 202, "{}", accepted.text());
@@ -233,7 +233,7 @@ async fn what_a_script_cannot_be_run_with_is_refused_field_by_field() {
     assert_eq!(runs["destructive"], false, "a rescue touches no disk");
 }
 
-/// The step of a plan that says this.
+/// The step of a plan with this message.
 fn step(tried: &Value, says: &str) -> Value {
     let steps = tried["plan"]["steps"].as_array().unwrap();
     let found = steps.iter().find(|step| step["message"] == says);
@@ -321,7 +321,7 @@ async fn many_machines_are_asked_at_once_and_each_has_an_answer_of_its_own() {
     let listed = lab.api.get("/api/v1/machines/a/operations").await.json();
     assert_eq!(listed["items"][0]["id"], done["items"][0]["operation"]["id"]);
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
-    // The same key is the same, machine by machine.
+    // The same key gives the same operation, for each machine.
     let again = asked("", body).await.json();
     assert_eq!(again["items"][0]["operation"]["id"], done["items"][0]["operation"]["id"]);
     let audit = lab.api.get("/api/v1/audit?object=machines/a&limit=1").await.json();
@@ -400,7 +400,7 @@ async fn a_machine_says_which_verbs_it_takes_and_why_not_the_others() {
     assert_eq!(taken(&lab.api, "a").await, [json!(null), json!(null), json!("conflict")]);
     assert_eq!(taken(&lab.api, "bare").await[0], "conflict");
     assert_eq!(taken(&viewer, "a").await, ["forbidden"; 3].map(|code| json!(code)));
-    // The same refusal is told by a trial.
+    // A dry run has the same refusal.
     let tried = lab.api.send("POST", "/api/v1/machines/a/operations?dry_run=true", &[], wish("abort")).await;
     let actions = lab.api.get("/api/v1/machines/a/actions").await.json();
     let said = actions["items"].as_array().unwrap().iter().find(|it| it["verb"] == "abort").unwrap();

@@ -1,4 +1,4 @@
-//! A receiver of webhooks, which fails as it is told, and remembers everything.
+//! A receiver of webhooks, which fails on command and records every request.
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -17,24 +17,24 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What becomes of a request.
+/// The receiver's reaction to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Behaviour {
     Accept,
-    /// 200, with an answer that goes on and on.
+    /// 200, with a very long answer.
     AcceptAtLength,
     Answer(u16),
-    /// To itself: who follows is seen.
+    /// A redirect to itself: a client that follows it is noticed.
     Redirect,
     /// 200 after this many milliseconds.
     Slow(u64),
-    /// Never an answer.
+    /// No answer at all.
     Hang,
-    /// The connection ends without an answer.
+    /// The connection is closed without an answer.
     Cut,
 }
 
-/// One request that came.
+/// One received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) path: String,
@@ -45,7 +45,7 @@ pub(crate) struct Arrival {
     pub(crate) traceparent: Option<String>,
     body: Bytes,
     pub(crate) behaviour: Behaviour,
-    /// It was answered with 200.
+    /// True if it was answered with 200.
     pub(crate) accepted: bool,
 }
 
@@ -58,7 +58,7 @@ impl Arrival {
         std::str::from_utf8(&self.body).expect("text")
     }
 
-    /// Kind, name and event.
+    /// The kind, the name and the event.
     pub(crate) fn what(&self) -> String {
         let data = self.json()["data"].clone();
         let word = |name: &str| data[name].as_str().expect("a word").to_owned();
@@ -73,7 +73,7 @@ impl Arrival {
         self.json()["data"]["uid"].as_str().expect("a uid").to_owned()
     }
 
-    /// Whether OpenSSL, which shares nothing with the region, computes the same signature.
+    /// True if OpenSSL, which shares no code with the region, computes the same signature.
     pub(crate) fn is_signed_with(&self, key: &[u8]) -> bool {
         let mut openssl = Command::new("openssl")
             .args([
@@ -91,7 +91,7 @@ impl Arrival {
             .expect("openssl runs");
         let mut stdin = openssl.stdin.take().expect("its input");
         let text = [format!("{}.{}.", self.id, self.timestamp).as_bytes(), &self.body].concat();
-        // OpenSSL refuses an empty key before it reads.
+        // OpenSSL refuses an empty key before it reads its input.
         let _unread = stdin.write_all(&text);
         drop(stdin);
         let digest = openssl.wait_with_output().expect("its answer").stdout;
@@ -127,7 +127,7 @@ impl Receiver {
         receiver
     }
 
-    /// With TLS; the certificate, for `localhost`, as PEM.
+    /// Starts with TLS, and returns its certificate for `localhost` as PEM.
     pub(crate) async fn start_tls(
         behave: impl Fn(&Arrival) -> Behaviour + Send + Sync + 'static,
     ) -> (Self, String) {
@@ -170,18 +170,18 @@ impl Receiver {
         format!("http://{}/hook", self.address)
     }
 
-    /// Everything that came, in its order.
+    /// All received requests, in order.
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         self.shared.arrivals.lock().expect("nobody panicked").clone()
     }
 
-    /// What was accepted, each delivery once, where it was accepted first.
+    /// The accepted requests: each delivery once, at its first acceptance.
     pub(crate) fn accepted(&self) -> Vec<Arrival> {
         let mut known = std::collections::BTreeSet::new();
         self.arrivals().into_iter().filter(|a| a.accepted && known.insert(a.id.clone())).collect()
     }
 
-    /// Waits until this holds of what came.
+    /// Waits until `holds` is true of the received requests.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&[Arrival]) -> bool) {
         let mut changed = self.shared.changed.subscribe();
         let wait = async {
@@ -196,7 +196,7 @@ impl Receiver {
         }
     }
 
-    /// How often it did what.
+    /// The number of requests per reaction.
     pub(crate) fn faults(&self) -> BTreeMap<Behaviour, usize> {
         let mut counts = BTreeMap::new();
         for arrival in self.arrivals() {
@@ -208,7 +208,7 @@ impl Receiver {
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: Arc<Shared>) {
     let service = service_fn(move |request| answer(request, Arc::clone(&shared)));
-    // It fails where it is cut.
+    // An error is expected where the connection is cut.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 

@@ -1,5 +1,5 @@
-//! Whatever the API accepts of a network, a rack can serve: what it is told is taken by the rack's own reading of it, and no
-//! one object makes a rack refuse all the others.
+//! A rack can serve every network that the API accepts: the rack's own parser accepts the concern, and no object makes a rack refuse
+//! all the others.
 
 use crate::dhcp::Played;
 use crate::support::{Lab, driven_lab};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 const WRITES: usize = 750;
 
-/// Numbers that are the same in every run (xorshift64).
+/// Random numbers that are the same in every run (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// Subnets, and addresses that are in them and at their edges.
+/// Subnets, and addresses inside of them and at their edges.
 const NETWORKS: &[(&str, &str, &[&str])] = &[
     (
         "s0",
@@ -58,7 +58,7 @@ const NETWORKS: &[(&str, &str, &[&str])] = &[
     ("s7", "fd04::/48", &["fd04::", "fd04::1", "fd04::1:0:0:0:0", "fd04:0:0:ffff:ffff:ffff:ffff:ffff"]),
     ("s8", "192.0.2.128/25", &["192.0.2.128", "192.0.2.129", "192.0.2.200", "192.0.2.254", "192.0.2.255"]),
 ];
-/// Networks that overlap with those, or that no machine is in.
+/// Networks that overlap with those, or that cannot contain a machine.
 const STRANGE: &[&str] = &[
     "10.91.4.0/24",
     "10.0.0.0/7",
@@ -124,7 +124,7 @@ const NAMES: &[&str] = &[
     "é",
 ];
 
-/// A subnet's name, and an address that is mostly in it.
+/// A subnet's name, and an address that is usually in it.
 fn place(random: &mut Random) -> (&'static str, &'static str) {
     let (subnet, _, addresses) = random.one(NETWORKS);
     (subnet, address(random, addresses))
@@ -161,7 +161,7 @@ fn name(random: &mut Random) -> String {
     }
 }
 
-/// Seldom it, often nothing.
+/// Sometimes the value, often null.
 fn maybe(random: &mut Random, value: impl FnOnce(&mut Random) -> Value) -> Value {
     if random.often() { Value::Null } else { value(random) }
 }
@@ -229,7 +229,7 @@ fn write(random: &mut Random) -> (String, Value) {
     }
 }
 
-/// How often what was written of a kind, and how often it was accepted.
+/// The numbers of writes and of accepted writes, by kind.
 type Counts = BTreeMap<String, (u32, u32)>;
 
 async fn written(lab: &Lab, random: &mut Random, counts: &mut Counts) {
@@ -241,7 +241,7 @@ async fn written(lab: &Lab, random: &mut Random, counts: &mut Counts) {
     if answer.status.is_success() {
         count.1 += 1;
     } else if random.below(4) == 0 && !path.starts_with("vlans") {
-        // What is in the way makes way.
+        // Delete the object that may be in the way.
         lab.api.delete(&format!("/api/v1/{path}?if_unused=true")).await;
     }
 }
@@ -265,7 +265,7 @@ async fn whatever_is_accepted_a_rack_can_serve() {
         if number % 25 != 24 {
             continue;
         }
-        // What was declared last is what is told.
+        // The concern with the last declared lease time contains all earlier writes.
         let lease = format!("{}s", 600 + number);
         let vlan = json!({"fabric": "default", "vid": 0, "dhcp": {"enabled": true, "lease_time": lease}});
         lab.api.declare("/api/v1/vlans/default.0", &vlan.to_string()).await;

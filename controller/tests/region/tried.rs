@@ -1,4 +1,4 @@
-//! `dry_run`: of every write either what would happen is said, or the word is refused; and nothing is written.
+//! `dry_run`: every write either shows its result or refuses the parameter, and writes nothing.
 
 use crate::allocation::{apply, image, machine};
 use crate::support::{Answer, Client, Lab, driven_lab, lab, network};
@@ -19,10 +19,10 @@ const ISSUE: &str = "/api/v1/api_tokens/{name}/issue";
 const REVOKE: &str = "/api/v1/api_tokens/{name}/revoke";
 const REDELIVER: &str = "/api/v1/webhooks/{name}/redeliver";
 const BLOB: &str = "/api/v1/blobs/{sha256}";
-/// Of `hello`.
+/// The SHA-256 of `hello`.
 const HELLO: &str = "/api/v1/blobs/2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
-/// Every endpoint that writes, with requests that would: method, path in the table, path, body.
+/// Every endpoint that writes, with a request that would succeed: method, path in the table, path, body.
 pub(crate) const WRITES: &[(&str, &str, &str, &str)] = &[
     ("PUT", OBJECT, "/api/v1/zones/new", r#"{"spec":{}}"#),
     ("PUT", OBJECT, "/api/v1/zones/a", r#"{"spec":{"description":"other"}}"#),
@@ -64,13 +64,13 @@ pub(crate) const WRITES: &[(&str, &str, &str, &str)] = &[
 /// The path of reports of runs.
 pub(crate) const RUNS: &str = "/api/v1/runs/{run}";
 
-/// Those of [`WRITES`] that are for users: a token has no session and no password.
+/// Those of [`WRITES`] for users only: a token has no session and no password.
 pub(crate) const OF_USERS: [&str; 3] = ["/api/v1/login", "/api/v1/logout", "/api/v1/password"];
 
-/// What does not try anything out: misspelt, or not yes and not no.
+/// Queries that are misspelt, or that are neither true nor false.
 const MISSPELT: [&str; 4] = ["dry-run=true", "dry_run=yes", "dry_run", "dry_run=true&dry_run=true"];
 
-/// Everything that is kept: a hash of each table, and the blobs. Without what says that a region lives.
+/// All stored data: a hash of each table, and the blobs, without the heartbeats of regions.
 async fn kept(lab: &Lab, hand: &mut Hand) -> BTreeMap<String, String> {
     let tables = hand.run(
         "select table_name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'
@@ -102,7 +102,7 @@ fn different(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) 
     names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect()
 }
 
-/// A region with everything that [`WRITES`] names.
+/// A region with all objects that [`WRITES`] names.
 pub(crate) async fn furnished() -> Lab {
     let lab = lab().await;
     network(&lab.api).await;
@@ -129,19 +129,19 @@ pub(crate) async fn furnished() -> Lab {
     lab
 }
 
-/// Somebody who can log out.
+/// A client with a session.
 pub(crate) async fn session(lab: &Lab) -> Client {
     let anybody = Client::new(lab.region.address(), None);
     let login = WRITES.iter().find(|row| row.1 == "/api/v1/login").unwrap();
     with_token_of(lab, &anybody.send("POST", login.2, &[], login.3).await)
 }
 
-/// Whom an answer has given a token.
+/// A client with the token of an answer.
 pub(crate) fn with_token_of(lab: &Lab, answer: &Answer) -> Client {
     Client::new(lab.region.address(), answer.json()["token"].as_str().map(str::to_owned))
 }
 
-/// What a request of this method says beside its body.
+/// The headers of a request with this method.
 pub(crate) fn headers(method: &str) -> &'static [(&'static str, &'static str)] {
     if method == "PATCH" { &[("content-type", "application/merge-patch+json")] } else { &[] }
 }
@@ -185,7 +185,7 @@ async fn no_write_writes_anything_when_it_is_only_tried() {
         let now = kept(&lab, &mut hand).await;
         assert_eq!(different(&before, &now), [""; 0], "{method} {at} was tried, and has written");
 
-        // The request is one that would have written.
+        // The same request without dry_run must write.
         let done = ask("").await;
         assert!(done.status.is_success(), "{method} {at}: {done:?}");
         if *at == "/api/v1/password" {
@@ -213,7 +213,7 @@ async fn a_rename_that_is_tried_says_who_follows_and_who_reads_the_new_name() {
     assert_eq!(lab.api.send("POST", path, &[], r#"{"name":"taken"}"#).await.problem().1, "exists");
     assert_eq!(lab.api.get("/api/v1/vlans/default.0").await.json()["spec"]["fabric"], "default");
 
-    // Whoever sees one pool is not told of machines in others.
+    // A caller who sees one pool gets no names of machines in others.
     crate::accounts::pools(&lab.api).await;
     lab.api.declare("/api/v1/zones/z", "{}").await;
     let machine = json!({"pool": "red", "zone": "z", "boot_macs": ["52:54:00:00:00:01"]});

@@ -1,4 +1,4 @@
-//! What another version of the region wrote, and this one cannot read, says so.
+//! Specs of another version, which this one cannot read, are reported.
 
 use crate::support::{lab, network};
 use basalt_db::testing::clock::Hand;

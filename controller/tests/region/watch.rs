@@ -1,4 +1,4 @@
-//! Watching over real HTTP: nothing skipped, nothing going back, slow readers cut, and where a watch can go on from.
+//! Watches over real HTTP: nothing is skipped, no object goes back, slow readers are cut, and watches resume.
 
 use crate::accounts::{issue, pools};
 use crate::support::{Lab, lab, lab_with};
@@ -30,7 +30,7 @@ pub(crate) fn client_with(lab: &Lab, token: Option<String>) -> Client {
     Client::new(&ClientConfig { endpoints, token, ..ClientConfig::default() }).unwrap()
 }
 
-/// Of one who is an operator of the pool `blue`, and nothing else. There is a pool `green`, too.
+/// A client that is an operator of the pool `blue`, and nothing else. There is also a pool `green`.
 pub(crate) async fn blue_client(lab: &Lab) -> Client {
     lab.api.declare("/api/v1/pools/green", "{}").await;
     let token = issue(lab, "blue", r#"{"role":"blue"}"#).await;
@@ -50,7 +50,7 @@ pub(crate) fn of_zones(since: Option<String>) -> WatchOptions {
     WatchOptions { kinds: vec![zone()], since, ..WatchOptions::default() }
 }
 
-/// Without what GET counts at that moment: nobody is told each time that another machine is in a zone.
+/// The object without the count of machines, which GET computes: watches do not report each change of it.
 fn uncounted(mut object: Object) -> Object {
     if let Some(status) = object.status.as_object_mut() {
         status.remove("machines");
@@ -58,7 +58,7 @@ fn uncounted(mut object: Object) -> Object {
     object
 }
 
-/// The next event that is no bookmark, soon.
+/// The next event that is no bookmark.
 pub(crate) async fn told(watch: &mut Watch) -> Event {
     loop {
         let event =
@@ -69,7 +69,7 @@ pub(crate) async fn told(watch: &mut Watch) -> Event {
     }
 }
 
-/// A list's position covers what was written before it only once the follower has passed that; until then it is told again.
+/// Waits for the follower: before that, the position of a list may be behind earlier writes, and a watch repeats them.
 async fn settled(lab: &Lab) {
     let wanted = lab.region.store().last_position().await.unwrap();
     while lab.region.follower().position() < wanted {
@@ -77,7 +77,7 @@ async fn settled(lab: &Lab) {
     }
 }
 
-/// Event and name, as short as they can be told.
+/// The event in a short form, with the object's name.
 pub(crate) fn short(event: &Event) -> String {
     match &event.what {
         What::Put(object) => format!("put {} {}", object.metadata.name, object.metadata.generation),
@@ -92,7 +92,7 @@ fn number(position: &str) -> i64 {
     position.rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
-/// What a reader knows after the zone `end` has come: and how it came to know it.
+/// The state of a reader after the zone `end` has come, and its counters.
 #[derive(Default)]
 struct Read {
     state: BTreeMap<String, Object>,
@@ -101,7 +101,7 @@ struct Read {
     events: u64,
 }
 
-/// Lists, watches, breaks off at random and goes on from the last position.
+/// Lists, watches, breaks off at random, and resumes at the last position.
 async fn read(client: Client, seed: u64) -> Read {
     let mut dice = Dice::new(seed);
     tokio::time::sleep(Duration::from_millis(dice.below(1500))).await;
@@ -114,7 +114,7 @@ async fn read(client: Client, seed: u64) -> Read {
         read.state.insert(object.metadata.name.to_string(), object);
     }
     let mut watch = client.watch(of_zones(since));
-    // Some stay: breaking off reads a part of the log again, and could hide what was skipped.
+    // Some readers stay connected: one that resumes reads a part of the log again, which could hide a skipped change.
     let stays = seed.is_multiple_of(3);
     let mut left = if stays { u64::MAX } else { dice.below(40) };
     while !read.state.contains_key("end") {
@@ -241,7 +241,7 @@ async fn a_watch_tells_puts_deletes_and_statuses_and_says_where_it_is() {
             break;
         }
     }
-    // From the start again, several changes of an object are one.
+    // From the start again, several changes of an object come as one.
     let mut again = client.watch(of_zones(since));
     assert_eq!(short(&told(&mut again).await), "delete a");
 }
@@ -297,7 +297,7 @@ async fn positions_that_cannot_be_resumed_from_are_refused() {
     assert_eq!(error.code(), Some(ProblemCode::Compacted));
 }
 
-/// How many readers were cut because they were slow.
+/// The number of readers that were cut because they were slow.
 async fn slow_cuts(lab: &Lab) -> u64 {
     let metrics = lab.api.get("/metrics").await;
     let is_count = |line: &&str| line.starts_with("basalt_watch_cuts_total{reason=\"slow\"}");
@@ -334,7 +334,7 @@ async fn a_reader_that_stops_reading_is_cut_and_can_resume_where_it_stopped() {
         while short(&told(&mut quick).await) != format!("put {last} 1") {}
     }
     assert_eq!(quick.resumed(), 0, "who reads is not cut");
-    // What was on its way comes, and then the end, which names where to go on.
+    // The events in the socket arrive, and then the end, with the position for a new watch.
     let mut rest = String::new();
     tokio::time::timeout(Duration::from_secs(30), stuck.read_to_string(&mut rest))
         .await
@@ -370,7 +370,7 @@ async fn a_region_that_stops_tells_its_watchers_where_to_go_on() {
     stopping.await.unwrap();
 }
 
-/// Kinds and names of what is told until the zone `end` comes.
+/// The kinds and names of all events until the zone `end` comes.
 async fn told_until(watch: &mut Watch, end: &str) -> Vec<String> {
     let mut all = Vec::new();
     loop {
@@ -405,7 +405,7 @@ async fn an_object_that_leaves_a_viewer_s_pools_is_deleted_for_it_and_others_are
     lab.api.declare("/api/v1/machines/blue", &moved("red")).await;
     zone("one").await;
     assert_eq!(told_until(&mut watch, "one").await, ["delete Machine blue", "delete Deployment blue"]);
-    // What happens elsewhere is not told: neither that it is there, nor that it leaves.
+    // Events of objects outside of the pool are not sent: neither that they exist, nor that they leave.
     lab.api
         .declare(
             "/api/v1/machines/blue",
@@ -431,7 +431,7 @@ async fn an_object_that_leaves_a_viewer_s_pools_is_deleted_for_it_and_others_are
     let left = told_until(&mut watch, "four").await;
     assert_eq!(left.last().map(String::as_str), Some("delete Machine m2"), "{left:?}");
 
-    // Whoever resumes is told the same of what it knew.
+    // A reader that resumes gets the same events about the objects that it knew.
     lab.api.declare("/api/v1/machines/blue", &moved("red")).await;
     zone("five").await;
     settled(&lab).await;
@@ -450,7 +450,7 @@ async fn a_watch_ends_when_its_token_s_rights_change_and_the_list_is_read_again(
     let (_, since) = blue.list_to_watch(machine(), &BTreeMap::new()).await.unwrap();
     let mut watch = blue.watch(WatchOptions { since, ..WatchOptions::default() });
     assert_eq!(watch.next().await.unwrap().what, What::Bookmark);
-    // A rename of the pool changes machines and the role in one transaction: nothing of it is told with the rights before.
+    // A rename of the pool changes machines and the role in one transaction. No event of it may be sent under the former rights.
     let renamed = lab.api.send("POST", "/api/v1/pools/blue/rename", &[], r#"{"name":"azure"}"#).await;
     assert_eq!(renamed.status, 200, "{renamed:?}");
     assert_eq!(short(&told(&mut watch).await), "cut rights");
@@ -465,7 +465,7 @@ async fn a_watch_ends_when_its_token_s_rights_change_and_the_list_is_read_again(
     assert_eq!(watch.next().await.unwrap_err().code(), Some(ProblemCode::Unauthenticated));
 }
 
-/// Machines that wander between pools, and readers of one pool that break off at random.
+/// Machines that move between pools, and readers of one pool that break off at random.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn readers_of_a_pool_end_with_what_it_holds_however_machines_wander() {
     const MACHINES: u64 = 20;
@@ -485,8 +485,8 @@ async fn readers_of_a_pool_end_with_what_it_holds_however_machines_wander() {
         let mut watch = client.watch(options(since));
         let mut left = dice.below(8);
         while !state.contains_key("m99") {
-            // One stays: breaking off reads a part of the log again, and could hide what was missed. One goes on with its watch,
-            // one with a list, whose position may be ahead of what readers were handed.
+            // One reader stays connected: one that resumes reads a part of the log again, which could hide a missed change. One resumes its
+            // watch, and one with a list, whose position may be ahead of the hub.
             match (left, seed) {
                 (0, 1) => watch = client.watch(options(watch.position().map(str::to_owned))),
                 (0, 3) => {

@@ -1,5 +1,5 @@
-//! A life in which regions die at await after await: each turn dies at one of its awaits, begins anew, and dies at a later one,
-//! until it lives to its end. Where the first one is goes round, so that all of them come about.
+//! A life in which regions die at many awaits: each turn dies at an await, begins again, and dies at a later one, until it completes.
+//! The first await differs from turn to turn, so that over many turns all awaits are hit.
 
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
@@ -9,15 +9,15 @@ use super::patience::{STEP, within};
 use super::world::{Taken, World, deployment};
 use std::collections::BTreeSet;
 
-/// Polls of one turn, at most.
+/// The largest number of polls of one turn.
 const MOST: u64 = 2000;
-/// From one death of a turn to its next, in polls. With 1, every turn dies at every await, for many minutes.
+/// The number of polls between two deaths of a turn. With 1, every turn dies at every await, for many minutes.
 const STRIDE: u64 = 151;
-/// At so many different awaits turns die at least. Some 50 are usual; on a busy host a turn is polled a dozen times, since what it waits for is
-/// there before its next turn comes.
+/// The number of different awaits at which turns must die. Some 50 are usual. On a busy host a turn is polled only a dozen times, because
+/// answers have arrived before its next poll.
 const AWAITS: usize = 8;
 
-/// At which awaits turns died.
+/// The awaits at which turns died.
 #[derive(Default)]
 struct Deaths {
     turns: u64,
@@ -25,7 +25,7 @@ struct Deaths {
     at: BTreeSet<u64>,
 }
 
-/// One turn, which dies again and again, later each time, until it lives to its end; says whether there was work.
+/// One turn, which dies repeatedly, each time later, until it completes. Returns true if there was work.
 async fn turn(world: &mut World, deaths: &mut Deaths) -> bool {
     deaths.turns += 1;
     let mut polls = 1 + deaths.turns % STRIDE;
@@ -47,7 +47,7 @@ async fn turn(world: &mut World, deaths: &mut Deaths) -> bool {
     }
 }
 
-/// Everybody works until nobody has anything to do now.
+/// Runs drivers and racks until none has work now.
 async fn work(world: &mut World, deaths: &mut Deaths) {
     let mut busy = true;
     while busy {
@@ -61,7 +61,7 @@ async fn work(world: &mut World, deaths: &mut Deaths) {
     }
 }
 
-/// Goes on until everything is as declared, and rests.
+/// Goes on until everything is as declared and at rest.
 async fn settle(world: &mut World, deaths: &mut Deaths) {
     let end = world.now.as_second() + 24 * 3600;
     loop {

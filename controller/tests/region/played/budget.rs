@@ -1,4 +1,4 @@
-//! The fleet's budget holds, however many regions work at once.
+//! The fleet's budget holds with any number of regions.
 
 use super::patience::{STEP, within};
 use super::world::{Taken, World, deployment};
@@ -10,10 +10,10 @@ use basalt_region::settings::Settings;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
-/// By then all of them are installed.
+/// The number of rounds after which all machines must be installed.
 const ROUNDS: usize = 500;
 
-/// Two regions, and so many known machines with a deployment each, under this budget.
+/// Two regions, and this number of known machines with a deployment each, under this budget.
 async fn installing(machines: usize, budget: &Value) -> World {
     let mut world = World::new(2, machines, Taken::AsTheyAre).await;
     world.declare("Settings", "default", &json!({ "fleet_budget": budget }), true).await;
@@ -27,7 +27,7 @@ async fn installing(machines: usize, budget: &Value) -> World {
     world
 }
 
-/// Both regions work at the same time, until neither has anything to do now.
+/// Both regions work at the same time, until neither has work now.
 async fn turns(world: &World) {
     let [a, b] = [0, 1].map(|seat| world.seats[seat].driver.clone());
     let all = |driver: Driver| async move { while driver.turn().await.expect("the store answers") {} };
@@ -92,7 +92,7 @@ async fn no_more_is_begun_within_an_hour_and_a_minute_than_the_budget_allows() {
     let mut full = [0, 0];
     for _ in 0..ROUNDS {
         turns(&world).await;
-        // Whatever was begun: as many as are counted before the oldest of them no longer counts.
+        // The largest number of starts within any window before the oldest of them no longer counts.
         let most = "select coalesce(max(n), 0) from (
             select count(*) over (partition by class order by at range between interval '1 hour' - interval '1 microsecond' preceding and current row) n
             from fleet_start where class = 'destructive') w";
@@ -139,7 +139,7 @@ async fn installs_begin_within_the_declared_windows_alone_and_end_when_they_end(
     let (status, code, errors) = api.put("/api/v1/settings/default", &refused.to_string()).await.problem();
     assert_eq!(status, 422, "{code}");
     assert!(errors[0].starts_with("/spec/fleet_budget/windows/night/hour"), "{errors:?}");
-    // Long enough for one install to begin, and not to end.
+    // The window is long enough for one install to begin, and too short for it to end.
     let night = json!({"hour": 22, "length": "3m", "days": ["friday", "sunday"]});
     let budget = json!({"fleet_budget": {"max_unavailable": 1, "windows": {"night": night}}});
     api.declare("/api/v1/settings/default", &budget.to_string()).await;

@@ -1,5 +1,5 @@
-//! The database's clock jumps ahead: nothing is begun where all is at rest, and what was waited for is tried again. (How it goes
-//! back is part of the histories.)
+//! The database's clock jumps ahead: nothing begins at a site at rest, and waits that are over are retried. (Histories also set the
+//! clock back.)
 
 use super::patience::{STEP, within};
 use super::world::{Taken, World, deployment};
@@ -14,7 +14,7 @@ async fn deploying() -> World {
     world
 }
 
-/// Goes on until the machine has come so far.
+/// Goes on until the machine has reached this state.
 async fn until(world: &mut World, come: impl Fn(&World) -> bool) {
     for _ in 0..1000 {
         if come(world) {
@@ -26,13 +26,13 @@ async fn until(world: &mut World, come: impl Fn(&World) -> bool) {
     panic!("it does not come so far: {:?}", world.unsettled().await);
 }
 
-/// How often a step was begun.
+/// The number of times that a step was begun.
 async fn begun(world: &mut World, step: &str) -> usize {
     let count = format!("select count(*) from step_record where step_key like '%/{step}/%'");
     world.hand.run(&count).await[0][0].parse().expect("a number")
 }
 
-/// How often it was installed and erased in the end, and what must not have happened.
+/// The numbers of installs and erases at the end, and the violations.
 async fn after(mut world: World) -> (usize, usize, Vec<String>) {
     world.settle(24).await.expect("it is deployed");
     assert_eq!(world.unsound().await, Vec::<String>::new());
@@ -83,7 +83,7 @@ async fn a_system_that_is_about_to_report_when_the_clock_jumps_is_not_installed_
 async fn an_install_whose_end_is_on_its_way_when_the_clock_jumps_is_not_begun_again() {
     let mut world = deploying().await;
     until(&mut world, |world| world.machines.values().any(|it| it.hardware.writing(&it.tasks))).await;
-    // The rack sees its end, and has not told it yet.
+    // The rack sees the end of the agent, and has not delivered that yet.
     let later = world.now.checked_add(HOUR).expect("a time");
     world.set(later).await;
     world.play().await;
@@ -102,8 +102,8 @@ async fn an_install_whose_end_is_on_its_way_when_the_clock_jumps_is_not_begun_ag
     assert_eq!(after(world).await, (2, 0, Vec::new()));
 }
 
-/// That nothing was heard for so long is all that a region can know: it takes the agent for dead, as after any such silence,
-/// and begins the install again, even if the agent comes to its end meanwhile.
+/// After the jump, the region has heard nothing for hours. It takes the agent for dead, as after any such silence, and begins the
+/// install again, even if the agent completes meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_install_that_runs_when_the_clock_jumps_is_begun_again_and_nothing_else_is() {
     let mut world = deploying().await;

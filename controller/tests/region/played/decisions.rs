@@ -1,11 +1,11 @@
-//! Every decision of a whole life is decided again from what it rested on.
+//! Replays every decision of a complete life from its stored inputs.
 
 use super::world::{Taken, World, deployment};
 use basalt_api::wire::ReplayVerdict;
 use basalt_region::driver::Machinery;
 use std::collections::BTreeSet;
 
-/// Decides every decision of a machine again; says which do not come out the same.
+/// Replays every decision about a machine. Returns those with another result.
 pub(crate) async fn differing(world: &World, name: &str) -> Vec<String> {
     let object = world.find("Machine", name).await.expect("it is there");
     let decisions = world.seats[0]
@@ -46,7 +46,7 @@ async fn every_decision_of_a_life_is_the_same_when_it_is_replayed() {
             decisions.into_iter().find(|d| d.step_key.contains("/power-off-erase/")).expect("powered off");
         off.detail.expect("all of it").replay
     };
-    // Had the agent failed, another attempt would have been armed in place of what was.
+    // If the agent had failed, another attempt would have been armed.
     world
         .hand
         .run("update fact_history set body = jsonb_set(body, '{outcome}', '{\"type\":\"failed\",\"code\":\"internal\",\"message\":\"x\",\"wrote\":true}')
@@ -55,7 +55,7 @@ async fn every_decision_of_a_life_is_the_same_when_it_is_replayed() {
     let replay = of_power_off().await;
     assert_eq!(replay.verdict, ReplayVerdict::Different);
     assert!(replay.differences.iter().any(|d| d.pointer.starts_with("/next")), "{replay:?}");
-    // What was observed is not kept for ever.
+    // Facts are not kept for ever.
     world.hand.run("delete from fact_history where kind = 'result'").await;
     let replay = of_power_off().await;
     assert_eq!(replay.verdict, ReplayVerdict::Impossible);

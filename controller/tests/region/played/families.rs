@@ -1,10 +1,10 @@
-//! Deployments whose interfaces have several addresses, of both families.
+//! Deployments whose interfaces have several addresses, of IPv4 and IPv6.
 
 use super::world::{Taken, World, deployment, machine};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Two machines, subnets of both families, and what of them is given out.
+/// A world with these machines, and subnets of IPv4 and IPv6.
 async fn world(machines: usize) -> World {
     let mut world = World::new(1, machines, Taken::Read).await;
     for (name, cidr) in [("lab6", "2001:db8:77::/64"), ("other6", "2001:db8:78::/64")] {
@@ -14,14 +14,14 @@ async fn world(machines: usize) -> World {
     world
 }
 
-/// On this machine, with these further addresses.
+/// A deployment on this machine, with these further addresses.
 fn with(machine: &str, addresses: &Value) -> Value {
     let mut spec = deployment(machine);
     spec["network"] = json!({"interfaces": {"enp1s0": {"subnet": "lab", "addresses": addresses}}});
     spec
 }
 
-/// Who has which address for what: `NAME PURPOSE ADDRESS`.
+/// The addresses of deployments, as `NAME PURPOSE ADDRESS`.
 async fn owned(world: &World) -> Vec<String> {
     let deployments = world.store().all("Deployment").await.expect("objects");
     let names: BTreeMap<_, _> = deployments.into_iter().map(|it| (it.uid, it.name)).collect();
@@ -33,7 +33,7 @@ async fn owned(world: &World) -> Vec<String> {
     words
 }
 
-/// The names of the machine `m0`: `HOST ADDRESS`, and which of them its addresses have.
+/// The DNS names of the machine `m0`, as `HOST ADDRESS`, with a mark at the main one.
 async fn named_hosts(world: &World) -> Vec<String> {
     let machine = world.find("Machine", "m0").await.expect("it is there").uid;
     let names = world.store().host_names(machine).await.expect("names");
@@ -69,7 +69,7 @@ async fn one_address_of_an_interface_changes_and_the_others_stay() {
     let deployment = names.map(|name| name.replace("m0", "web"));
     assert_eq!(named_hosts(&world).await, [machine, deployment].concat());
 
-    // Another subnet for one, another name for another, and a third besides.
+    // One address moves to another subnet, one gets another value, and a third one is added.
     let more = json!({"six": {"subnet": "other6"}, "renamed": named, "more": {"subnet": "lab6"}});
     let mut moved = with("m0", &more);
     moved["network"]["interfaces"]["enp1s0"]["addresses"]["renamed"]["address"] = json!("10.77.5.6");

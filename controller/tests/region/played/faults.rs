@@ -1,13 +1,13 @@
-//! How a process dies: a future that is polled so often, and no more.
+//! The death of a process: a future that is polled a given number of times, and then never again.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future with a number of polls to live. `None`: it died before its end.
+/// A future with a number of polls to live. `None`: it died before it completed.
 pub(crate) struct Mortal<T> {
     inner: Pin<Box<dyn Future<Output = T> + Send>>,
     left: u64,
-    /// How often it was polled.
+    /// The number of polls so far.
     pub(crate) polled: u64,
 }
 
@@ -16,7 +16,7 @@ impl<T> Mortal<T> {
         Self { inner: Box::pin(inner), left: polls, polled: 0 }
     }
 
-    /// Another lease of life.
+    /// Lets it live without a limit.
     pub(crate) fn revive(&mut self) {
         self.left = u64::MAX;
     }
@@ -33,7 +33,7 @@ impl<T> Future for Mortal<T> {
         self.polled += 1;
         match self.inner.as_mut().poll(cx) {
             Poll::Ready(value) => Poll::Ready(Some(value)),
-            // What was sent to the database is on its way when it dies.
+            // Statements that were sent to the database are executed although it dies.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }

@@ -1,6 +1,6 @@
-//! Random histories with crashes at every await: whatever happens, nothing forbidden does, and the end is as if nothing had.
+//! Random histories with crashes at every await: nothing forbidden happens, and the end is the same as without mishaps.
 //!
-//! Seeds are fixed. `BASALT_HISTORIES=n` plays n more, and `BASALT_SEED=s` one alone.
+//! Seeds are fixed. `BASALT_HISTORIES=n` plays n more histories, and `BASALT_SEED=s` plays only one.
 
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
@@ -11,30 +11,30 @@ use super::world::{Taken, World};
 use basalt_db::testing::churn::Dice;
 use std::time::{Duration, Instant};
 
-/// Where a history takes place.
+/// The size of a site and of its histories.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) racks: usize,
     pub(crate) machines: usize,
-    /// What happens in one.
+    /// The number of events per history.
     events: usize,
-    /// What is wanted in one.
+    /// The number of wishes per history.
     pub(crate) wishes: usize,
 }
 
-/// One machine, and its rack.
+/// One machine and one rack.
 const SMALL: Site = Site { racks: 1, machines: 1, events: 45, wishes: 5 };
-/// Machines that are chosen, and racks that stand in for each other.
+/// Machines that are chosen by selectors, and racks that replace each other.
 pub(crate) const SHARED: Site = Site { racks: 2, machines: 2, events: 54, wishes: 6 };
-/// Histories of every run, of each site.
+/// The histories of every run, per site.
 const SEEDS: std::ops::Range<u64> = 1..3;
-/// What has not come about by then is waited for in so many more.
+/// The number of further histories if a mishap has not happened by then.
 const MORE: u64 = 8;
 const HOUR: Duration = Duration::from_secs(3600);
-/// Faults of the hardware that a history begins with: in two of them, all come about.
+/// The number of hardware faults at the beginning of a history: two histories have all of them.
 const FELT: usize = FAULTS.len() / 2;
 
-/// The same wishes, and nothing goes wrong.
+/// Runs the same wishes without mishaps.
 pub(crate) async fn undisturbed(site: Site, wishes: &Wishes) -> Vec<String> {
     let mut world = World::with_racks(site.racks, 1, site.machines, Taken::Read).await;
     let mut granting = Granting::begin(wishes, &mut world).await;
@@ -42,7 +42,7 @@ pub(crate) async fn undisturbed(site: Site, wishes: &Wishes) -> Vec<String> {
     while let Some(wish) = granting.grant(&mut world, true).await {
         if granting.settles() {
             world.settle(24).await.unwrap_or_else(|unsettled| panic!("{wish}: {unsettled}"));
-            // Nobody wants two things in one instant.
+            // Two wishes never have the same time.
             world.advance(1).await;
         }
     }
@@ -68,7 +68,7 @@ async fn history(site: Site, seed: u64, tally: &mut Tally) {
         if at % pause == pause - 1 {
             granting.grant(&mut world, dice.below(2) == 0).await;
         }
-        // Each of them once in turn, and then whatever comes.
+        // Each mishap once, and then random ones.
         let which = MISHAPS.get(at).map(|(mishap, _)| *mishap);
         let which = which.unwrap_or_else(|| drawn(&mut dice));
         event(&mut world, which, &mut dice, tally, &format!("seed {seed}, event {at}")).await;
@@ -89,11 +89,11 @@ async fn history(site: Site, seed: u64, tally: &mut Tally) {
         let differing = differing(&world, machine).await;
         assert_eq!(differing, Vec::<String>::new(), "seed {seed}: decided otherwise again");
     }
-    // The last system has said all that it says.
+    // The last system has sent all its reports.
     let later = world.now.checked_add(HOUR).expect("a time");
     world.set(later).await;
     world.work().await;
-    // Planning again, now or later, yields nothing.
+    // Another plan, now or later, has no steps.
     let recorded = world.recorded().await;
     mishap(&mut world, AHEAD, &mut dice, tally).await;
     for _ in 0..5 {

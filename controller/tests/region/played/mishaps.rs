@@ -1,4 +1,4 @@
-//! Everything that is done to a site in a history, and the count of it.
+//! All mishaps of a site in a history, with their counts.
 
 use super::faults::Mortal;
 use super::hardware::Fault;
@@ -8,11 +8,11 @@ use basalt_db::testing::churn::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Most polls of one turn.
+/// The largest number of polls of one turn.
 const POLLS: u64 = 60;
-/// Steps in time in which a machine that is taken in feels a fault.
+/// The number of time steps within which a machine in commissioning must feel a fault.
 const FELT: usize = 200;
-/// Faults that pass by themselves once they are mended.
+/// Faults that have no lasting effect once they are repaired.
 pub(crate) const FAULTS: [Fault; 6] = [
     Fault::BmcUnreachable,
     Fault::BmcLies,
@@ -21,7 +21,7 @@ pub(crate) const FAULTS: [Fault; 6] = [
     Fault::NeverClaims,
     Fault::AgentDies,
 ];
-/// Every mishap, and how often it happens beside the others. Of each history they are the beginning, in this order.
+/// All mishaps, each with its share among the others. Every history begins with them, in this order.
 pub(crate) const MISHAPS: [(&str, u64); 18] = [
     (CRASH, 8),
     (BOTH, 4),
@@ -45,10 +45,10 @@ pub(crate) const MISHAPS: [(&str, u64); 18] = [
 const CRASH: &str = "crash";
 const BOTH: &str = "crash of both regions at work";
 const STALE: &str = "stale lease";
-/// What it does to a machine that is at work, `clock` says.
+/// Its effect on a machine in progress is tested in `clock`.
 pub(crate) const AHEAD: &str = "clock ahead";
 
-/// Counts what happened, which faults the machines felt, and at which poll a turn died.
+/// Counts the mishaps, the faults that machines felt, and the polls at which turns died.
 #[derive(Default)]
 pub(crate) struct Tally {
     mishaps: BTreeMap<&'static str, u64>,
@@ -61,7 +61,7 @@ impl Tally {
         *self.mishaps.entry(mishap).or_default() += 1;
     }
 
-    /// Counts what the machines of a world have felt by now.
+    /// Counts the faults that the machines of a world have felt so far.
     pub(crate) fn felt(&mut self, world: &World) {
         for played in world.machines.values() {
             for (fault, times) in played.hardware.felt.borrow().iter() {
@@ -70,7 +70,7 @@ impl Tally {
         }
     }
 
-    /// What never happened.
+    /// The mishaps and faults that never happened.
     pub(crate) fn missing(&self) -> Vec<String> {
         let mishaps = MISHAPS.iter().filter(|(mishap, _)| !self.mishaps.contains_key(mishap));
         let faults = FAULTS.iter().filter(|fault| !self.felt.contains_key(fault));
@@ -89,13 +89,13 @@ pub(crate) fn small(dice: &mut Dice, bound: usize) -> usize {
     usize::try_from(dice.below(bound as u64)).expect("small")
 }
 
-/// The polls that a turn has to live. Small numbers are drawn more often: on a busy host, a whole turn is polled a dozen times.
+/// The number of polls before a turn dies. Small numbers are drawn more often: on a busy host, a whole turn is polled a dozen times.
 fn polls(dice: &mut Dice) -> u64 {
     let drawn = dice.below(POLLS);
     1 + drawn * drawn / POLLS
 }
 
-/// One turn of a region, or as much of it as it lives to see.
+/// One turn of a region, until its end or its death.
 pub(crate) async fn turn(world: &mut World, seat: usize, polls: u64, tally: &mut Tally) {
     let driver = world.seats[seat].driver.clone();
     let mut turn = Mortal::new(async move { driver.turn().await }, polls);
@@ -107,7 +107,7 @@ pub(crate) async fn turn(world: &mut World, seat: usize, polls: u64, tally: &mut
     }
 }
 
-/// Both regions at work at once; either may die.
+/// Both regions work at the same time, and either may die.
 async fn both(world: &mut World, polls: [u64; 2], tally: &mut Tally) {
     let [a, b] = [0, 1].map(|seat| world.seats[seat].driver.clone());
     let a = Mortal::new(async move { a.turn().await }, polls[0]);
@@ -121,7 +121,7 @@ async fn both(world: &mut World, polls: [u64; 2], tally: &mut Tally) {
     }
 }
 
-/// A region stands still in the middle of its work, long enough to lose its lease, while the other one goes on; then it wakes.
+/// A region freezes in the middle of its work for longer than its lease, while the other one works. Then it goes on.
 async fn stale(world: &mut World, polls: u64, tally: &mut Tally) {
     let driver = world.seats[0].driver.clone();
     let mut frozen = Mortal::new(async move { driver.turn().await }, polls);
@@ -138,7 +138,7 @@ async fn stale(world: &mut World, polls: u64, tally: &mut Tally) {
         world.play().await;
     };
     let mut others = std::pin::pin!(others);
-    // What it holds of the database it holds until it goes on.
+    // It keeps its locks in the database until it goes on.
     let ended = tokio::time::timeout(Duration::from_millis(300), &mut others).await;
     frozen.revive();
     if ended.is_ok() {
@@ -149,7 +149,7 @@ async fn stale(world: &mut World, polls: u64, tally: &mut Tally) {
     tally.count(STALE);
 }
 
-/// One of [`MISHAPS`], as often as its share.
+/// Draws one of [`MISHAPS`] by its share.
 pub(crate) fn drawn(dice: &mut Dice) -> &'static str {
     let mut left = dice.below(MISHAPS.iter().map(|(_, share)| share).sum());
     for (mishap, share) in MISHAPS {
@@ -161,7 +161,7 @@ pub(crate) fn drawn(dice: &mut Dice) -> &'static str {
     unreachable!("it is less than all shares")
 }
 
-/// Something happens, if it can; the commonest are counted where they do.
+/// Causes a mishap, if it is possible. The most frequent ones are counted where they happen.
 pub(crate) async fn mishap(world: &mut World, mishap: &'static str, dice: &mut Dice, tally: &mut Tally) {
     let (seat, rack) = (small(dice, 2), small(dice, world.racks.len()));
     match mishap {
@@ -202,7 +202,7 @@ pub(crate) async fn mishap(world: &mut World, mishap: &'static str, dice: &mut D
         }
         "rack's clock off by a day" => world.racks[rack].clock = [-86_400, 86_400][seat],
         "hardware fault" => strike(world, FAULTS[small(dice, FAULTS.len())]),
-        // What nobody has noticed yet stays.
+        // A fault that no machine has felt yet stays.
         "hardware mended" => {
             for hardware in world.machines.values_mut().map(|played| &mut played.hardware) {
                 let felt = hardware.felt.borrow();
@@ -219,7 +219,7 @@ pub(crate) async fn mishap(world: &mut World, mishap: &'static str, dice: &mut D
     tally.count(mishap);
 }
 
-/// Something happens, somebody works, time goes on, and nothing forbidden has come of it.
+/// Causes a mishap, lets a region work and time pass, and checks that nothing forbidden has happened.
 pub(crate) async fn event(
     world: &mut World,
     which: &'static str,
@@ -246,7 +246,7 @@ fn strike(world: &mut World, fault: Fault) {
     }
 }
 
-/// All machines have a fault until one of them, which is taken in, has felt it.
+/// All machines have a fault until one of them, in commissioning, has felt it.
 pub(crate) async fn feel(world: &mut World, fault: Fault) {
     strike(world, fault);
     let felt = |world: &World| {

@@ -1,8 +1,8 @@
-//! Real drivers over a real PostgreSQL, with played racks and the engine's model machines, in a time that the test moves.
+//! Real drivers over a real PostgreSQL, with model racks and the engine's model machines. The test moves the time.
 //!
-//! Nothing of the region is replaced: its store, its queue, its handlers and its planner run as they do in production. Played
-//! are the racks' ends of the streams, and the hardware, which is the one that the engine's own tests use. A driver dies by
-//! having its future dropped; it can be at any await.
+//! No part of the region is replaced: its store, queue, handlers and planner run as in production. The racks' ends of the streams
+//! are models, and so is the hardware, which is that of the engine's own tests. A driver dies when its future is dropped, which may
+//! be at any await.
 
 mod awaits;
 mod budget;

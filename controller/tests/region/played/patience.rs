@@ -1,14 +1,14 @@
-//! Nothing waits in silence: whatever takes too long by the wall's clock ends its test, and says what it was, and what the
-//! database's sessions were at.
+//! Timeouts by the wall clock: an action that takes too long ends its test, with its name and with the sessions of the
+//! database.
 
 use basalt_db::testing::clock::Hand;
 use std::fmt::Display;
 use std::time::Duration;
 
-/// For one thing that somebody does. A region that is frozen in the middle of a transaction loses it after thirty seconds.
+/// The timeout of one action. A region that is frozen in the middle of a transaction loses the transaction after thirty seconds.
 pub(crate) const STEP: Duration = Duration::from_secs(120);
 
-/// What is done in the database at `url` and has an end.
+/// Waits for an action in the database at `url`, up to the timeout.
 pub(crate) async fn within<T>(
     url: &str,
     patience: Duration,
@@ -21,7 +21,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Who is connected and at work, or in the middle of a transaction; whom it waits for, and its statement.
+/// The active sessions of the database: the sessions that block them, and their statements.
 async fn sessions(url: &str) -> Vec<Vec<String>> {
     let busy = "select pid::text, state, coalesce(wait_event, '-'), pg_blocking_pids(pid)::text, left(query, 200)
         from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'";

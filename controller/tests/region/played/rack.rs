@@ -1,4 +1,4 @@
-//! The racks: each obeys the newest epoch, runs a command once, reports at least once, and serves what it holds.
+//! Models of racks: each obeys the newest epoch, runs a command once, reports at least once, and serves its boot instructions.
 
 use super::hardware::{Fact, Fault, Hardware};
 use basalt_api::agent::{DiskMarker, MarkerState, Nic, Outcome, TaskResult};
@@ -13,31 +13,31 @@ use basalt_proto::rack_v1::{PowerCommand, boot_machine, power_command};
 use basalt_region::racks::observed::{self, Observed};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A rack's process, its files included.
+/// A rack's process, with its files.
 pub(crate) struct Rack {
     pub(crate) uid: RackId,
     pub(crate) name: String,
-    /// Its process runs; its files stay.
+    /// True while its process runs. Its files stay when it dies.
     pub(crate) alive: bool,
-    /// How wrong its clock is, in seconds.
+    /// The error of its clock, in seconds.
     pub(crate) clock: i64,
     pub(crate) spool: uuid::Uuid,
     /// Facts that no region has taken yet.
     pub(crate) spooled: Vec<NewFact>,
     seq: u64,
-    /// The boot concern that it holds: of which incarnation of the database, and its generation there.
+    /// Its boot concern: the incarnation of the database, and the generation.
     pub(crate) holds: (String, u64),
     /// The incarnation that it follows.
     follows: String,
-    /// Those that it followed before.
+    /// The incarnations that it followed before.
     retired: BTreeSet<String>,
-    /// Commands of those that it refused.
+    /// The number of commands from those that it refused.
     pub(crate) refused: u64,
     boots: BTreeMap<MachineId, BootAction>,
     bmcs: BTreeMap<MachineId, Seen>,
 }
 
-/// What a rack has seen at a BMC, from regions of one incarnation.
+/// A rack's knowledge of a BMC, from regions of one incarnation.
 #[derive(Default)]
 struct Seen {
     incarnation: String,
@@ -64,7 +64,7 @@ impl Rack {
         }
     }
 
-    /// A region of this incarnation speaks: those before are retired. False: it is one of them, and is not heard.
+    /// A region of this incarnation connects, which retires the earlier ones. Returns false if the incarnation is retired: it is refused.
     pub(crate) fn hears(&mut self, incarnation: &str) -> bool {
         if self.retired.contains(incarnation) {
             return false;
@@ -74,18 +74,18 @@ impl Rack {
         true
     }
 
-    /// What it has a machine boot.
+    /// The rack's boot instruction for a machine.
     pub(crate) fn boot(&self, machine: MachineId) -> BootAction {
         self.boots.get(&machine).copied().unwrap_or(BootAction::Local)
     }
 
-    /// A machine goes by another uid: what it boots stays.
+    /// A machine gets another uid and keeps its boot instruction.
     pub(crate) fn renamed(&mut self, was: MachineId, is: MachineId) {
         let action = self.boots.remove(&was);
         self.boots.extend(action.map(|action| (is, action)));
     }
 
-    /// What the boot concern says of a machine.
+    /// Takes a machine's instruction from the boot concern.
     pub(crate) fn told(&mut self, machine: MachineId, action: Option<&boot_machine::Action>) {
         let action = match action {
             Some(boot_machine::Action::Ephemeral(it)) => BootAction::Ephemeral(Attempt::new(it.attempt)),
@@ -95,7 +95,7 @@ impl Rack {
         self.boots.insert(machine, action);
     }
 
-    /// Spools what was observed of a machine.
+    /// Puts an observation of a machine into the spool.
     pub(crate) fn observed(&mut self, machine: MachineId, played: &Played, fact: Fact, now: Timestamp) {
         let skewed = now.as_second().saturating_add(self.clock);
         let at = Timestamp::from_second(skewed).expect("a time");
@@ -103,7 +103,7 @@ impl Rack {
         self.spooled.push(NewFact { seq: self.seq, ..new_fact(machine, played, fact, at) });
     }
 
-    /// Carries out a power command; says what must not have been asked for.
+    /// Carries out a power command. Returns the violation, if the command was forbidden.
     pub(crate) fn command(
         &mut self,
         now: Timestamp,
@@ -127,7 +127,7 @@ impl Rack {
             *bmc = Seen { incarnation: command.incarnation.clone(), ..Seen::default() };
         }
         if bmc.commands.contains(&command.command_id) && !played.hardware.has(Fault::AnswerLost) {
-            // Its result is in the spool.
+            // The result is already in the spool.
             return (Vec::new(), None);
         }
         if now.as_millisecond() > command.not_after_unix_ms {
@@ -145,13 +145,13 @@ impl Rack {
     }
 }
 
-/// A machine and its BMC, and what was armed for it.
+/// A machine with its BMC, and its armed tasks.
 pub(crate) struct Played {
     pub(crate) hardware: Hardware,
     pub(crate) tasks: BTreeMap<Attempt, (TaskKind, Scope, Option<Sha256>, Timestamp)>,
-    /// Attempts whose agents have been heard of, as far as the region can know.
+    /// Attempts whose agents have reported, as far as the region can know.
     pub(crate) claimed: BTreeSet<Attempt>,
-    /// Attempts that did what the region's database has forgotten.
+    /// Attempts that wrote to the disk, but that the region's restored database does not know.
     pub(crate) forgotten: BTreeSet<Attempt>,
 }
 
@@ -161,12 +161,12 @@ impl Played {
         Self { hardware: Hardware::default(), tasks: BTreeMap::new(), claimed, forgotten }
     }
 
-    /// Whether nobody knows who wrote its disk.
+    /// True if the last writer of its disk is not known.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.hardware.marker.is_some_and(|(by, _)| self.forgotten.contains(&by))
     }
 
-    /// The database knows of these attempts alone, and that these were claimed, and that these have ended.
+    /// The restored database has only these attempts: `claimed` of them were claimed, and `ended` have ended.
     pub(crate) fn remembered(
         &mut self,
         known: &BTreeSet<Attempt>,
@@ -182,11 +182,11 @@ impl Played {
         let forgotten: Vec<_> = self.tasks.keys().filter(|it| forgotten(it)).copied().collect();
         self.forgotten.extend(forgotten);
         self.claimed.retain(|attempt| claimed.contains(attempt));
-        // Another life may use the same ids.
+        // The new incarnation may use the same ids.
         self.hardware.answered.clear();
     }
 
-    /// What a step record armed, for the agent that will ask for it.
+    /// Takes the task that a step record armed, for the agent that will ask for it.
     pub(crate) fn armed(&mut self, record: &StepRecord, task: &serde_json::Value) {
         let kind = match record.step {
             StepId::ArmInventory => TaskKind::Inventory,
@@ -203,7 +203,7 @@ impl Played {
         self.tasks.entry(attempt).or_insert((kind, record.scope, record.fingerprint, record.not_after));
     }
 
-    /// What a power command does, where a rack has it boot this.
+    /// The effect of a power command, with this boot instruction.
     fn command(
         &mut self,
         now: Timestamp,
@@ -238,7 +238,7 @@ impl Played {
         (self.hardware.command(now, &key, verb, device), violation)
     }
 
-    /// What happens until `now`, while it would boot this; says what must not have happened.
+    /// The events until `now`, with this boot instruction. Returns a violation, if there was one.
     pub(crate) fn run_until(&mut self, now: Timestamp, boot: BootAction) -> (Vec<Fact>, Option<String>) {
         let installed = self.hardware.system.zip(self.hardware.data_of);
         let installed = installed.filter(|(attempt, _)| !self.forgotten.contains(attempt));
@@ -262,7 +262,7 @@ impl Played {
     }
 }
 
-/// A fact as a rack delivers it.
+/// A fact in the form in which a rack delivers it.
 fn new_fact(machine: MachineId, played: &Played, fact: Fact, observed_at: Timestamp) -> NewFact {
     let (mut step_key, mut of) = (None, None);
     let observed = match fact {

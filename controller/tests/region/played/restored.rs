@@ -1,8 +1,8 @@
-//! A database that goes back in time: while a site with two racks lives on, its database is restored from a backup. Another
-//! incarnation begins, the racks follow it, and a region that nobody has told of it is not heard any more.
+//! A database that goes back in time: a site with two racks lives on while its database is restored from a backup. Another
+//! incarnation begins, and the racks follow it. A region that was not told of the restore is refused from then on.
 //!
-//! What was done since the backup nobody knows: machines that were written since then may be written again. Everything
-//! else holds as in any history, and the end is as if nothing had gone wrong, once people have repeated what they did since.
+//! The actions since the backup are not known: machines that were written since then may be written again. Everything
+//! else holds as in any history. Once people have repeated their actions, the end is as if nothing had gone wrong.
 
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
@@ -21,22 +21,22 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// Histories of every run.
+/// The histories of every run.
 const SEEDS: std::ops::Range<u64> = 1..3;
-/// What has not come about by then is waited for in so many more.
+/// The number of further histories if a loss has not happened by then.
 const MORE: u64 = 2;
-/// What happens before the backup, from then on until everything since is lost, and afterwards.
+/// The numbers of events before the backup, between the backup and the restore, and afterwards.
 const EVENTS: [usize; 3] = [14, 18, 18];
-/// From one wish to the next, in events.
+/// The number of events between two wishes.
 const PAUSE: usize = 5;
-/// Minutes in which nothing goes wrong, before everything since the backup is lost: something comes to its end.
+/// Minutes without mishaps before the restore, so that some work completes.
 const QUIET: usize = 15;
-/// Stores that are opened find the played clock first.
+/// Stores that are opened use the model's clock.
 const CLOCK_FIRST: &str = "do $$ begin
     execute format('alter database %I set search_path = public, clock, pg_catalog', current_database());
 end $$";
 
-/// A database as it was, and what of the world belongs to that moment.
+/// A backup of the database, with the part of the world that belongs to it.
 struct Backup {
     dir: tempfile::TempDir,
     leaving: BTreeMap<String, Value>,
@@ -52,7 +52,7 @@ impl World {
         Backup { dir, leaving: self.leaving.clone() }
     }
 
-    /// Regions die, but for one that nobody tells, and others begin on what was saved. Racks and machines live on.
+    /// Kills the regions, except for one that is not told, and starts others on the restored database. Racks and machines live on.
     async fn restore(&mut self, backup: &Backup) {
         let url = basalt_db::testing::empty_database().await;
         let dump = backup.dir.path().join("dump");
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Racks hear who is on their lines, and cut those to lives that are over.
+    /// Racks learn the incarnation of each line, and cut the lines of former incarnations.
     pub(super) fn introduce(&mut self) {
         for (at, rack) in self.racks.iter_mut().enumerate().filter(|(_, rack)| rack.alive) {
             for seat in self.seats.iter().filter(|seat| seat.lines[at].link.is_some()) {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// The region that nobody has told works, on a database of its own; says how often it had something to do.
+    /// Runs the region that was not told, on its own database. Returns the number of turns with work.
     async fn haunt(&mut self) -> u64 {
         let Some((seat, hand)) = &mut self.lost else { return 0 };
         hand.set_clock(self.now).await;
@@ -128,19 +128,19 @@ impl World {
         turns
     }
 
-    /// Messages that racks have not read yet.
+    /// The number of messages that racks have not read yet.
     fn unread(&self) -> usize {
         self.seats.iter().flat_map(|seat| &seat.lines).map(|line| line.inbox.len()).sum()
     }
 
-    /// Racks that hold what another life of the database said.
+    /// The racks whose concern is from a former incarnation.
     fn behind(&self) -> Vec<&str> {
         let now = self.store().incarnation().to_string();
         self.racks.iter().filter(|rack| rack.holds.0 != now).map(|rack| rack.name.as_str()).collect()
     }
 }
 
-/// What restores came upon.
+/// The losses of restores.
 #[derive(Debug, Default)]
 struct Losses {
     /// Steps that were begun since the backup.
@@ -149,14 +149,14 @@ struct Losses {
     forgotten: usize,
     /// Facts that racks still had.
     spooled: usize,
-    /// What a region of the life before did afterwards.
+    /// Turns of a region of the former incarnation after the restore.
     haunted: u64,
     /// Wishes that were granted again.
     repeated: usize,
 }
 
 impl Losses {
-    /// Whether something was lost, and the life before went on.
+    /// True if something was lost, and the former incarnation went on.
     fn happened(&self) -> bool {
         self.steps.min(self.forgotten).min(self.repeated) > 0 && self.haunted > 0
     }
@@ -263,7 +263,7 @@ async fn racks_follow_the_life_that_was_restored_and_refuse_what_the_one_before_
     let backup = world.back_up().await;
     let (web, m1) = (world.machines[&world.names["m0"]].hardware.system, world.names["m1"]);
     world.declare("Deployment", "later", &deployment("m1"), true).await;
-    // Until it has sent a command for m1, which no rack has read yet.
+    // Until a command for m1 is sent that no rack has read yet.
     for step in 0.. {
         assert!(step < 100, "no command is sent");
         while world.seats[0].driver.turn().await.expect("it answers") {}

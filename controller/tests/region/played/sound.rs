@@ -1,4 +1,4 @@
-//! What must hold at any moment, and when a site has come to rest.
+//! Invariants of a site, and the state in which it has come to rest.
 
 use super::world::{SCAN, World};
 use basalt_api::kinds::{DeploymentStatus, MachineSpec, MachineStatus, PowerPolicy};
@@ -9,11 +9,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// By the wall's clock, everything has come to rest by then.
+/// The time on the wall clock within which everything must come to rest.
 const SETTLED: Duration = Duration::from_secs(300);
 
 impl World {
-    /// What must hold at any moment, read from the store.
+    /// Checks the invariants, from the store.
     pub(crate) async fn check(&mut self) {
         let store = self.store().clone();
         let claims: BTreeMap<MachineId, DeploymentId> =
@@ -58,7 +58,7 @@ impl World {
         self.check_waits().await;
     }
 
-    /// Every wait has a deadline, or names a person.
+    /// Checks that every wait has a deadline or names a person.
     async fn check_waits(&mut self) {
         for name in self.names.keys().cloned().collect::<Vec<_>>() {
             let Some(object) = self.find("Machine", &name).await else { continue };
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// Goes on until everything is as declared, and rests; whoever is not, when it does not come to that within the hours.
+    /// Goes on until everything is as declared and at rest. The error lists the objects that are not, if the hours are over.
     pub(crate) async fn settle(&mut self, hours: i64) -> Result<(), String> {
         let (end, began) = (self.now.as_second() + hours * 3600, Instant::now());
         loop {
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Whoever is not as declared, and why.
+    /// The objects that are not as declared, with the reasons.
     pub(crate) async fn unsettled(&self) -> Vec<String> {
         let mut unsettled: Vec<_> = self.leaving.keys().map(|name| format!("{name} leaves")).collect();
         for kind in ["Machine", "Deployment"] {
@@ -103,7 +103,7 @@ impl World {
         unsettled
     }
 
-    /// How everything is, in words that another run can be compared by.
+    /// The state of the site as texts, to compare two runs.
     pub(crate) async fn picture(&self) -> Vec<String> {
         let mut picture = Vec::new();
         let mut names = BTreeMap::new();
@@ -134,7 +134,7 @@ impl World {
         picture
     }
 
-    /// Who is not as its own status and spec say, once all has come to rest.
+    /// The objects whose hardware differs from their status and spec, once all have come to rest.
     pub(crate) async fn unsound(&self) -> Vec<String> {
         let mut unsound = Vec::new();
         let mut systems = BTreeMap::new();
@@ -165,13 +165,13 @@ impl World {
         unsound
     }
 
-    /// Machines whose last writer nobody knows.
+    /// The machines whose last writer is not known.
     pub(crate) fn forgotten(&self) -> Vec<&str> {
         let forgotten = self.names.iter().filter(|(_, uid)| self.machines[*uid].is_forgotten());
         forgotten.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Step records, all of them.
+    /// The number of step records.
     pub(crate) async fn recorded(&mut self) -> usize {
         self.hand.run("select count(*) from step_record").await[0][0].parse().expect("a number")
     }

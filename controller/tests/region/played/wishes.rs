@@ -1,7 +1,7 @@
-//! What people want of a site in a history: m0 in zone a, and where there are two m1 in zone b, and deployments that name one,
-//! ask for a zone, or ask for a tag that wanders.
+//! The wishes of people in a history. The site has m0 in zone a; a site with two machines has m1 in zone b too. Deployments name a
+//! machine, ask for a zone, or ask for a tag, which moves between the machines.
 //!
-//! Wishes are drawn so that all of them can be granted at once, whenever each of them is: nobody waits for ever.
+//! Wishes are drawn so that all of them can be granted at the same time: no deployment waits for ever.
 
 use super::world::{World, deployment, machine};
 use basalt_api::wire::Verb;
@@ -10,22 +10,22 @@ use basalt_db::{Key, NewOperation, NoJudge, StoreError};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The tag that wanders.
+/// The tag that moves.
 const TAG: &str = "chosen";
 
-/// How a deployment asks for its machine.
+/// The requirement of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
-    /// For m0, by its name.
+    /// The machine m0, by name.
     Name,
-    /// For a machine of zone b, which is m1.
+    /// A machine of zone b, which is m1.
     Zone,
-    /// For the machine with the tag.
+    /// The machine with the tag.
     Tag,
 }
 
 impl Asks {
-    /// What can be asked for of so many machines.
+    /// The possible requirements with this number of machines.
     const fn of(machines: usize) -> &'static [Self] {
         if machines == 1 { &[Self::Name] } else { &[Self::Name, Self::Zone, Self::Tag] }
     }
@@ -43,7 +43,7 @@ impl Asks {
     }
 }
 
-/// What people do. It is the same in the run that nothing disturbs.
+/// An action of a person. The undisturbed run has the same actions.
 #[derive(Clone, Debug)]
 enum Wish {
     Deploy(String, Asks),
@@ -51,20 +51,20 @@ enum Wish {
     Redeploy(String, Asks, usize),
     Power(usize, &'static str),
     Lock(usize, bool),
-    /// The tag goes to the other machine.
+    /// The tag moves to the other machine.
     Wander,
     Recommission(usize),
-    /// m1 is deleted, and declared again once it has gone.
+    /// m1 is deleted, and declared again once it is gone.
     Replace,
 }
 
-/// What is wanted so far.
+/// The wishes so far.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
     deployments: Vec<(String, Asks)>,
-    /// Who has the tag.
+    /// The machine with the tag.
     tagged: usize,
-    /// The tag went elsewhere while somebody asked for it: either machine may be that one's.
+    /// True if the tag moved while a deployment asked for it: the deployment may have either machine.
     wandered: bool,
     locked: Option<usize>,
 }
@@ -74,14 +74,14 @@ impl Wanted {
         self.deployments.iter().find(|(_, how)| *how == asks).map(|(name, _)| name)
     }
 
-    /// Whether a machine is somebody's, or may be.
+    /// True if a deployment has the machine, or may have it.
     fn taken(&self, machine: usize) -> bool {
         let by_tag = self.by(Asks::Tag).is_some() && (self.wandered || self.tagged == machine);
         let own = [Asks::Name, Asks::Zone][machine];
         by_tag || self.by(own).is_some()
     }
 
-    /// Everything that can be wanted next.
+    /// All wishes that are possible next.
     fn possible(&self, number: usize, machines: usize) -> Vec<Wish> {
         let mut possible = Vec::new();
         for asks in Asks::of(machines).iter().copied() {
@@ -133,7 +133,7 @@ impl Wanted {
 #[derive(Clone, Debug)]
 pub(crate) struct Wishes {
     wishes: Vec<Wish>,
-    /// Who gets which machine depends on when what is granted.
+    /// True if the order of events decides which deployment gets which machine.
     pub(crate) open: bool,
 }
 
@@ -156,7 +156,7 @@ impl Wishes {
     }
 }
 
-/// Grants wishes, one after the other.
+/// Grants wishes one after the other.
 #[derive(Clone)]
 pub(crate) struct Granting {
     wishes: std::vec::IntoIter<Wish>,
@@ -174,7 +174,7 @@ impl Granting {
         granting
     }
 
-    /// Whether nobody keeps anything for himself, so that everything comes to rest.
+    /// True if no machine is locked, so that everything can come to rest.
     pub(crate) fn settles(&self) -> bool {
         !self.locked
     }
@@ -191,7 +191,7 @@ impl Granting {
         world.declare_machine(&format!("m{machine}"), &self.spec(machine), wakes).await;
     }
 
-    /// Grants the next one; what it was in words, until there are no more.
+    /// Grants the next wish, and returns its description. `None` when there are no more.
     pub(crate) async fn grant(&mut self, world: &mut World, wakes: bool) -> Option<String> {
         let wish = self.wishes.next()?;
         match &wish {

@@ -1,4 +1,4 @@
-//! One site: a database, its racks and machines, and one or more regions that work on it.
+//! One site: a database, its racks and machines, and the regions on it.
 
 use super::hardware::Fact;
 use super::patience::{STEP, within};
@@ -23,20 +23,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A rack looks at what it is to do this often, as its stream would tell it.
+/// The interval in seconds at which a rack reads its concerns, in place of its stream.
 pub(super) const SCAN: i64 = 60;
-/// Who is due, how often it was woken, and what it lacks.
+/// The due objects, the number of their wake-ups, and their errors.
 const DUE: &str = "select o.kind, o.name, q.wake::text, (q.not_before - now())::text, coalesce(q.error, ''), o.status->'conditions'->0->>'message'
     from reconcile_queue q join object o on o.uid = q.object order by q.not_before";
-/// So often somebody has something to do now, at most.
+/// The largest number of rounds in which a driver or a rack has work.
 const ROUNDS: usize = 500;
 
-/// How machines are taken in.
+/// The commissioning of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Their hardware is read first.
+    /// The hardware is read first.
     Read,
-    /// Nobody looks into them.
+    /// The hardware is not read.
     AsTheyAre,
 }
 
@@ -49,20 +49,20 @@ pub(crate) struct World {
     pub(crate) names: BTreeMap<String, MachineId>,
     pub(crate) violations: Vec<String>,
     pub(crate) racks: Vec<Rack>,
-    /// The rack that machines hear first.
+    /// The rack that machines reach first.
     pub(crate) nearest: usize,
-    /// How far the database's clock is ahead of everybody else's, in seconds.
+    /// How far the database's clock is ahead of all others, in seconds.
     ahead: u64,
-    /// A region of a life of the database that is over, which nobody has told, and a hand on its database.
+    /// A region of a former incarnation that was not told of the restore, and a connection to its database.
     pub(super) lost: Option<(Seat, Hand)>,
-    /// Machines that are declared again so, once they have gone.
+    /// Machines that are declared again with these specs, once they are gone.
     pub(super) leaving: BTreeMap<String, Value>,
-    /// Who had gone, and who has its hardware now.
+    /// Deleted machines, and the machine that has their hardware now.
     pub(super) heirs: BTreeMap<MachineId, MachineId>,
     scanned: Timestamp,
-    /// What was on record before: nothing is begun twice.
+    /// The step records at the last check: nothing may begin twice.
     pub(super) armed: BTreeMap<String, StepRecord>,
-    /// Whose machines are whose.
+    /// The deployment that has each machine, at the last check.
     pub(super) claims: BTreeMap<MachineId, DeploymentId>,
 }
 
@@ -104,12 +104,12 @@ async fn blob(store: &Store, byte: u8) -> String {
 }
 
 impl World {
-    /// A site with one rack, and so many regions and machines; the machines are called m0, m1, …
+    /// A site with one rack, and with these numbers of regions and machines. The machines are m0, m1, …
     pub(crate) async fn new(regions: usize, machines: usize, taken: Taken) -> Self {
         Self::with_racks(1, regions, machines, taken).await
     }
 
-    /// The same with so many racks, each of which serves all machines.
+    /// The same with several racks, each of which serves all machines.
     pub(crate) async fn with_racks(racks: usize, regions: usize, machines: usize, taken: Taken) -> Self {
         let url = basalt_db::testing::database().await;
         let mut hand = Hand::on(&url).await;
@@ -170,14 +170,14 @@ impl World {
         world
     }
 
-    /// Whom a machine hears when it boots, or reports: a living rack, where there is one.
+    /// The rack that a machine reaches when it boots or reports: a living one, if there is one.
     fn heard_by(&self) -> usize {
         let living = |rack: &usize| self.racks[*rack].alive;
         let other = || (0..self.racks.len()).find(living);
         Some(self.nearest).filter(living).or_else(other).unwrap_or(0)
     }
 
-    /// Everything is whole again: racks, lines, hardware.
+    /// Repairs everything: racks, lines, hardware.
     pub(crate) async fn mend(&mut self) {
         self.machines.values_mut().for_each(|played| played.hardware.faults.clear());
         for rack in 0..self.racks.len() {
@@ -194,13 +194,13 @@ impl World {
         self.hand.set_clock(now).await;
     }
 
-    /// The database's clock jumps ahead, and nobody else's.
+    /// The database's clock jumps ahead, and no other clock does.
     pub(crate) async fn jump(&mut self, by: Duration) {
         self.ahead += by.as_secs();
         self.set(self.now.checked_add(by).expect("a time")).await;
     }
 
-    /// A moment of the database's, by everybody else's clock.
+    /// A time of the database's clock, by the other clocks.
     fn elsewhere(&self, at: Timestamp) -> Timestamp {
         at.checked_sub(Duration::from_secs(self.ahead)).expect("a time")
     }
@@ -209,7 +209,7 @@ impl World {
         &self.seats[0].store
     }
 
-    /// Somebody declares something; whether those are woken who decide from it is another matter.
+    /// Declares an object. With `wakes`, the objects that depend on it are woken.
     pub(crate) async fn declare(&mut self, kind: &str, name: &str, spec: &Value, wakes: bool) {
         put(self.store(), kind, name, spec).await;
         if wakes {
@@ -226,7 +226,7 @@ impl World {
         self.store().get(kind, Key::Name(name)).await.ok()
     }
 
-    /// The racks carry out what they were told, and machines go on; what was observed is spooled.
+    /// The racks carry out their commands, and machines go on. Observations go into the spools.
     pub(crate) async fn play(&mut self) {
         self.introduce();
         let mut commands = Vec::new();
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// The facts that a rack hands over next, in a future that can be cut off; [`Self::handed_over`] ends it.
+    /// Hands over a rack's next facts, in a future that can be cut off. [`Self::handed_over`] completes it.
     pub(crate) fn handing_over(
         &self,
         seat: usize,
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// The region that takes a rack's next facts, if it has any.
+    /// The region that takes a rack's next facts, if there are any.
     pub(crate) fn taker(&self, rack: usize) -> Option<usize> {
         let seat = (0..self.seats.len()).find(|seat| self.has_line(*seat, rack))?;
         (!self.racks[rack].spooled.is_empty()).then_some(seat)
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// What a rack is told to have booted, where a region tells it.
+    /// Applies the boot concern of a rack, if a region is linked to it.
     async fn obey_concerns(&mut self, rack: usize) {
         let lost = self.lost.iter().map(|(seat, _)| seat);
         let Some(seat) = self.seats.iter().chain(lost).find(|seat| seat.lines[rack].link.is_some()) else {
@@ -337,7 +337,7 @@ impl World {
         store.put_concern_ack(rack.uid, &ack).await.expect("stored");
     }
 
-    /// Everybody works until nobody has anything to do now; says how often somebody had.
+    /// Runs all drivers and racks until none has work now. Returns the number of rounds with work.
     pub(crate) async fn work(&mut self) -> usize {
         let url = self.url.clone();
         let mut worked = 0;
@@ -363,7 +363,7 @@ impl World {
         panic!("never done: {worked} turns; facts not taken: {untaken:?}; due: {due:?}; begun: {begun:?}");
     }
 
-    /// The hardware of every machine is known already, from an attempt long ago.
+    /// Makes the hardware of every machine known, from an attempt long ago.
     pub(crate) async fn know_all(&mut self) {
         for (uid, played) in &self.machines {
             let read = Fact::Result(Attempt::new(u64::from(u32::MAX)), Outcome::Succeeded);
@@ -372,7 +372,7 @@ impl World {
         self.hand_over().await;
     }
 
-    /// Goes on until all racks would boot this machine's agent, and say so; nobody has begun to.
+    /// Goes on until all racks offer this machine's agent and have reported that. The machine has not begun to boot it.
     pub(crate) async fn until_its_agent_is_offered(&mut self, machine: &str) {
         let uid = self.names[machine];
         for _ in 0..500 {
@@ -387,14 +387,14 @@ impl World {
         panic!("nobody is told to boot its agent: {:?}", self.unsettled().await);
     }
 
-    /// The racks' part alone.
+    /// Runs only the racks.
     pub(crate) async fn work_at_the_rack(&mut self) {
         let url = self.url.clone();
         within(&url, STEP, "the racks obey", self.play()).await;
         within(&url, STEP, "the racks hand over their facts", self.hand_over()).await;
     }
 
-    /// Moves time on to the next thing that happens, `most` seconds at most, and plays it.
+    /// Advances time to the next event, by at most `most` seconds, and plays it.
     pub(crate) async fn advance(&mut self, most: u64) {
         let url = self.url.clone();
         within(&url, STEP, "time moves on", self.move_on(most)).await;
@@ -415,24 +415,24 @@ impl World {
         self.play().await;
     }
 
-    /// The periodic scan, that heals whatever was missed.
+    /// The periodic scan, which repairs missed wake-ups.
     pub(crate) async fn scan(&mut self) {
         self.scanned = self.now;
         self.bring_back().await;
-        // What a round left is not believed for so long.
+        // The result of an allocation round expires in this time, so the allocator is a new one.
         for seat in &mut self.seats {
             seat.driver.allocator = Arc::default();
         }
         self.store().enqueue_all().await.expect("scanned");
     }
 
-    /// Somebody takes a machine out of the books; once it has gone it is declared again.
+    /// Deletes a machine, and declares it again once it is gone.
     pub(crate) async fn replace(&mut self, name: &str, spec: &Value) {
         self.delete("Machine", name).await;
         self.leaving.insert(name.to_owned(), spec.clone());
     }
 
-    /// A machine is declared; one that leaves is declared once it has gone.
+    /// Declares a machine. If it is being deleted, it is declared once it is gone.
     pub(crate) async fn declare_machine(&mut self, name: &str, spec: &Value, wakes: bool) {
         match self.leaving.get_mut(name) {
             Some(later) => later.clone_from(spec),
