@@ -1,10 +1,10 @@
-//! Roles, users, sessions and tokens at work.
+//! Roles, users, sessions and tokens.
 
 use crate::support::{Answer, Client, Lab, lab};
 use basalt_api::values::Timestamp;
 use serde_json::{Value, json};
 
-/// Roles for everywhere, one for the pool `blue`; a machine and a deployment in each of two pools.
+/// Declares roles for everywhere and one for the pool `blue`, and a machine and a deployment in each of two pools.
 pub(crate) async fn pools(api: &Client) {
     for role in ["viewer", "operator", "admin"] {
         api.declare(&format!("/api/v1/roles/{role}"), &format!("{{\"base\":\"{role}\"}}")).await;
@@ -24,7 +24,7 @@ pub(crate) async fn pools(api: &Client) {
     api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
 }
 
-/// Declares an ApiToken, and has its text made.
+/// Declares an ApiToken and issues its text.
 pub(crate) async fn issue(lab: &Lab, name: &str, spec: &str) -> String {
     lab.api.declare(&format!("/api/v1/api_tokens/{name}"), spec).await;
     let answer = lab.api.send("POST", &format!("/api/v1/api_tokens/{name}/issue"), &[], "").await;
@@ -48,7 +48,7 @@ pub(crate) fn session(lab: &Lab, answer: &Answer) -> Client {
     Client::new(lab.region.address(), Some(token))
 }
 
-/// A problem without the name of its request, which is never the same.
+/// A problem without the id of its request, which is always another one.
 fn nameless(answer: &Answer) -> Value {
     let mut problem = answer.json();
     problem.as_object_mut().unwrap().remove("request_id");
@@ -106,7 +106,7 @@ async fn a_role_for_a_pool_sees_and_changes_that_pool_alone() {
     let patched = blue.send("PATCH", "/api/v1/machines/new", &merge, r#"{"pool":"red"}"#).await;
     assert_eq!(patched.status.as_u16(), 403, "{patched:?}");
 
-    // The machine goes to another pool: it and its deployment are seen no more.
+    // The machine moves to another pool: the caller no longer sees it or its deployment.
     let moved = json!({"pool": "red", "boot_macs": ["52:54:00:00:00:00"]});
     lab.api.declare("/api/v1/machines/blue", &moved.to_string()).await;
     assert_eq!(names(&blue, "machines").await, ["new"]);
@@ -149,7 +149,7 @@ async fn a_user_logs_in_and_a_wrong_password_is_answered_as_an_unknown_user_is()
         assert_eq!(nameless(&other), nameless(&wrong));
     }
 
-    // The same password again is no change, and ends nothing; another one ends every session.
+    // The same password again is no change and ends no session. Another password ends all of them.
     lab.api.declare("/api/v1/users/alice", &user(json!("correct horse battery"))).await;
     assert_eq!(lab.api.get("/api/v1/users/alice").await.json()["metadata"]["generation"], 1);
     assert_eq!(status(&alice, "/api/v1/zones").await, 200);
@@ -229,7 +229,7 @@ async fn a_user_changes_its_password_in_a_session_and_every_other_session_ends()
         (&json!(2), &json!(2))
     );
 
-    // A token is no session, even one that speaks for the user.
+    // A token is no session, even if it belongs to the user.
     let laptop = token(&lab, "laptop", r#"{"user":"alice"}"#).await;
     let answer = change(&laptop, json!({"present": next, "password": present})).await;
     assert_eq!((answer.problem().0, answer.problem().1.as_str()), (403, "forbidden"));
@@ -295,7 +295,7 @@ async fn everybody_is_told_who_they_are() {
 #[tokio::test]
 async fn logins_are_limited_by_user_with_a_time_to_wait() {
     let lab = lab().await;
-    // More than ten where the hashes take so long that some time to wait is over.
+    // There may be more than ten tries if the hashes take so long that a part of the wait is over.
     let mut tries = 0;
     let answer = loop {
         let answer = login(&lab, "mallory", "guess").await;
@@ -446,7 +446,7 @@ async fn an_apply_of_a_role_for_a_pool_is_judged_document_by_document() {
     assert_eq!(apply(&blue, "?dry_run=true", json!({"documents": two})).await.status.as_u16(), 200);
     assert_eq!(apply(&blue, "", json!({"documents": two})).await.status.as_u16(), 200);
 
-    // What it may not delete is not pruned.
+    // Objects that the caller may not delete are not pruned.
     let others = json!([machine("b", "red", 2), document("Zone", "z", json!({}))]);
     assert_eq!(apply(&lab.api, "", json!({"documents": others})).await.status.as_u16(), 200);
     let pruned = apply(&blue, "", json!({"documents": [], "prune": "set=x"})).await.json();

@@ -1,4 +1,4 @@
-//! A subnet is served by the racks that say that they answer there, for as long as they say so.
+//! A subnet is served by the racks that report to answer there, as long as they report so.
 
 use crate::leases::furnish;
 use crate::linked::Linked;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Until the rack's last DHCP concern has this many subnets.
+/// Waits until the rack's last DHCP concern has this many subnets.
 async fn serves(rack: &Linked, subnets: usize) {
     let began = Instant::now();
     loop {
@@ -27,7 +27,7 @@ async fn serves(rack: &Linked, subnets: usize) {
     }
 }
 
-/// Until the rack's status has these VLANs, or none: it is written after the concern was sent.
+/// Waits until the rack's status has these VLANs, or none. The status is written after the concern was sent.
 async fn shows(lab: &Lab, vlans: &serde_json::Value) {
     let began = Instant::now();
     loop {

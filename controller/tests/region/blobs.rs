@@ -1,4 +1,4 @@
-//! Uploading and downloading blobs.
+//! Uploads and downloads of blobs.
 
 use crate::support::{Answer, Lab, admin_token, lab, lab_with};
 use basalt_api::client::{Client, ClientConfig};
@@ -65,17 +65,17 @@ async fn bytes_with_another_hash_are_thrown_away() {
     }
 }
 
-/// The first connections through [`wire`] carry this much towards the region, then break.
+/// The number of bytes towards the region after which the first connections through [`wire`] break.
 const BREAKS_AFTER: u64 = 3 << 20;
 
-/// What went through [`wire`] towards the region, before it broke and since.
+/// The numbers of bytes through [`wire`] towards the region, before it broke and since.
 #[derive(Debug, Default)]
 struct Carried {
     before: AtomicU64,
     since: AtomicU64,
 }
 
-/// A way to the region that breaks once.
+/// A proxy to the region that breaks once.
 async fn wire(region: SocketAddr) -> (SocketAddr, Arc<Carried>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, carried) = (listener.local_addr().unwrap(), Arc::new(Carried::default()));
@@ -89,7 +89,7 @@ async fn wire(region: SocketAddr) -> (SocketAddr, Arc<Carried>) {
     (address, carried)
 }
 
-/// Carries bytes both ways, until the wire breaks or one side is done.
+/// Copies bytes both ways, until the wire breaks or one side ends.
 async fn carry(mut client: TcpStream, mut region: TcpStream, carried: Arc<Carried>) {
     let (mut up, mut down) = (vec![0; 16 << 10], vec![0; 16 << 10]);
     loop {
@@ -178,7 +178,7 @@ async fn blobs_that_no_image_names_and_parts_that_nobody_ends_are_removed() {
         assert_eq!(lab.api.send("PUT", &path(bytes.as_bytes()), &[], bytes).await.status, 201);
     }
     assert_eq!(part(&lab, &path(b"a part"), "bytes 0-1/6", b"a ").await.status, 202);
-    // Spelled in capitals: a reference all the same.
+    // A reference counts in capital letters too.
     let files = json!({"root_tarball": {"sha256": hash(b"named").to_uppercase(), "size": 5}});
     let image = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": files});
     lab.api.declare("/api/v1/images/i", &image.to_string()).await;

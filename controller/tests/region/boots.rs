@@ -1,4 +1,4 @@
-//! What machines asked of racks as they booted: told by racks, kept within bounds, and read by who may.
+//! Boot traces: racks report the requests of machines; the traces are stored within limits, and read by callers with rights.
 
 use crate::accounts::{issue, pools};
 use crate::kinds::observe;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const MAC: &str = "52:54:00:00:00:01";
 const STRANGER: &str = "52:54:00:00:00:99";
 
-/// A rack that says what it likes.
+/// A model of a rack that sends any report.
 struct Rack<'a> {
     lab: &'a Lab,
     uid: RackId,

@@ -1,4 +1,4 @@
-//! Connections: so many in all and of one client, on the API's port and on the racks'.
+//! Limits of connections, in all and per client, on the API's port and on the racks' port.
 
 use crate::accounts::issue;
 use crate::enrolment::{NewRack, region};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// A connection of a client on loopback other than 127.0.0.1, which is counted as any stranger is.
+/// A connection from a loopback address other than 127.0.0.1, which counts like any client.
 async fn from(client: u8, to: SocketAddr) -> TcpStream {
     from_address(Ipv4Addr::new(127, 0, 0, client), to).await
 }
@@ -19,7 +19,7 @@ async fn from_address(client: Ipv4Addr, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.expect("it listens")
 }
 
-/// Waits until the region closes a connection on which nothing is said.
+/// Waits until the region closes a connection without a request.
 async fn closed(stream: &mut (impl AsyncRead + Unpin)) {
     let end = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut [0; 1])).await;
     let end = end.expect("the region closes it");
@@ -63,7 +63,7 @@ async fn one_client_has_its_share_of_connections_and_keeps_nobody_out() {
     assert_eq!(refused, Some("basalt_api_connections_refused_total 1"));
 }
 
-/// Begins a login whose body does not come. Returns what is said first: that the body is waited for, or why not.
+/// Begins a login whose body does not come. Returns the first answer: `100 Continue`, or a refusal.
 async fn begins_login(client: Ipv4Addr, to: SocketAddr) -> (TcpStream, String) {
     let mut stream = from_address(client, to).await;
     let head = b"POST /api/v1/login HTTP/1.1\r\nHost: region\r\nContent-Length: 70000\r\nExpect: 100-continue\r\n\r\n";
@@ -79,7 +79,7 @@ async fn logins_that_do_not_end_take_places_of_their_network_alone() {
     let lab = lab().await;
     let to = lab.region.address();
     let mut under_way = Vec::new();
-    // A client has fewer connections than its network has logins.
+    // One address has fewer connections than its network has logins, so several addresses are used.
     for n in 0..32 {
         let (stream, said) = begins_login(Ipv4Addr::new(127, 0, 2, 1 + n), to).await;
         assert_eq!(said, "HTTP/1.1 100", "{n}");
@@ -88,7 +88,7 @@ async fn logins_that_do_not_end_take_places_of_their_network_alone() {
     assert_eq!(begins_login(Ipv4Addr::new(127, 0, 2, 99), to).await.1, "HTTP/1.1 503");
     assert_eq!(begins_login(Ipv4Addr::new(127, 0, 3, 1), to).await.1, "HTTP/1.1 100");
     drop(under_way);
-    // The region hears of each end by itself.
+    // The region notices by itself that the logins have ended.
     let began = Instant::now();
     while begins_login(Ipv4Addr::new(127, 0, 2, 99), to).await.1 != "HTTP/1.1 100" {
         assert!(began.elapsed() < Duration::from_secs(20), "a login that has ended holds its place");
@@ -126,7 +126,7 @@ async fn requests_that_last_have_a_share_for_each_token_and_places_for_others() 
         assert_eq!(get(path, &other, to).await.1, "HTTP/1.1 200", "{path}");
     }
     assert_eq!(get("/api/v1/events", &viewer, to).await.1, "HTTP/1.1 200", "pages are read all the same");
-    // A request that waits answers late: only the refusal of one more says that it has begun.
+    // A waiting request has no answer yet: that it has begun is seen only when one more is refused.
     let path = "/api/v1/zones/z?wait=Deleted&timeout=60s";
     let began = Instant::now();
     let refused = loop {
@@ -168,13 +168,13 @@ async fn strangers_on_the_racks_port_leave_room_for_racks_and_other_strangers() 
     let rpc = controller.rpc_address();
     let (rack, enrolled) = NewRack::new(&lab, rpc, "r1").await.enrol().await;
     let mut strangers = Vec::new();
-    // One more than a client may have that shows no certificate.
+    // One connection more than a client without a certificate may have.
     for _ in 0..17 {
         strangers.push(rack.shake_hands(from(9, rpc).await, None).await);
     }
     closed(strangers.last_mut().expect("seventeen")).await;
     let mut known = rack.shake_hands(from(9, rpc).await, Some(&enrolled.certificate_der)).await;
-    // The settings that a server of HTTP/2 says at once.
+    // An HTTP/2 server sends its settings at once.
     let said = tokio::time::timeout(Duration::from_secs(20), known.read(&mut [0; 9])).await;
     assert!(
         said.expect("in time").is_ok_and(|bytes| bytes > 0),

@@ -1,4 +1,4 @@
-//! How a rack becomes one of a region's, and stays one: join tokens, certificates, and what they do not allow.
+//! Enrolment of racks, join tokens and certificates, and their limits.
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
@@ -30,7 +30,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 
-/// A rack that has a key, and is of no region yet.
+/// A rack with a key, which has not enrolled yet.
 pub(crate) struct NewRack {
     ca: CertificateDer<'static>,
     rpc: SocketAddr,
@@ -77,7 +77,7 @@ fn request_of(key: &rcgen::KeyPair) -> Vec<u8> {
 }
 
 impl NewRack {
-    /// With a join secret for its name.
+    /// A rack with a join secret for its name.
     pub(crate) async fn new(lab: &Lab, rpc: SocketAddr, name: &str) -> Self {
         Self::with_secret(lab, rpc, name, Some(name)).await
     }
@@ -107,12 +107,12 @@ impl NewRack {
         (self, enrolled)
     }
 
-    /// A connection that shows this certificate.
+    /// A connection with this certificate.
     pub(crate) async fn link(&self, certificate: &[u8]) -> RackLinkClient<Channel> {
         RackLinkClient::new(self.dial(Some(certificate)).await)
     }
 
-    /// TLS on a connection, and nothing said in it.
+    /// A TLS connection without any request.
     pub(crate) async fn shake_hands(
         &self,
         tcp: TcpStream,
@@ -193,15 +193,15 @@ async fn a_deleted_rack_is_told_to_forget_on_its_link_and_when_it_dials_later() 
     let word = first_word(&away, &enrolled.certificate_der, &enrolled.rack_uid).await;
     assert!(matches!(word, from_region::Message::Forget(_)), "{word:?}");
 
-    // The same key, enrolled anew.
+    // The same key enrols again.
     let secret = NewRack::new(&lab, rpc, "r2").await.secret;
     let (away, enrolled) = NewRack { secret, ..away }.enrol().await;
     let word = first_word(&away, &enrolled.certificate_der, &enrolled.rack_uid).await;
     assert!(matches!(word, from_region::Message::Welcome(_)), "{word:?}");
 }
 
-/// Begins a call with a message that announces `announced` bytes and has `sent` of them. No more comes, and no end.
-/// Answers the status that the region answers all the same.
+/// Begins a call with a message that announces `announced` bytes, and sends `sent` of them. Nothing more follows, not even the end.
+/// Returns the status that the region answers.
 async fn begun(mut channel: Channel, call: &str, announced: u32, sent: usize) -> Status {
     let message = [&[0][..], &announced.to_be_bytes(), &vec![0; sent][..]].concat();
     let body = futures_util::stream::iter([Ok::<_, Status>(Bytes::from(message))]);

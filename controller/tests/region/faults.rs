@@ -1,4 +1,4 @@
-//! A fault of the region's own: a handler that panics costs its own request, and nothing else.
+//! A fault of the region itself: a handler that panics fails only its own request.
 
 use crate::metrics::scrape;
 use crate::support::lab;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-/// Knows nothing, and panics when it is asked.
+/// A driver that panics on every call.
 #[derive(Debug)]
 struct Faulty;
 
@@ -83,7 +83,7 @@ impl Machinery for Faulty {
     }
 }
 
-/// What is logged on this thread.
+/// The log of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -102,7 +102,7 @@ async fn a_handler_that_panics_is_a_500_in_the_log_and_the_region_goes_on() {
     let log = Log::default();
     let writer = log.clone();
     let logger = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    // While there is only one, whichever thread comes by a line of code first decides for all whether it is logged.
+    // With only one dispatcher, the first thread at a log line decides for all threads if the line is logged.
     let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let _logging = tracing::subscriber::set_default(logger);
     let lab = lab().await;
@@ -119,7 +119,7 @@ async fn a_handler_that_panics_is_a_500_in_the_log_and_the_region_goes_on() {
         let line = line.unwrap_or_else(|| panic!("the log has no line of {id}: {logged}"));
         assert!(line.contains("ERROR") && line.contains("nobody thought of"), "{line}");
     }
-    // Nothing is held: each write still finds the object free, and no request counts as under way.
+    // The handler has released everything: each write finds the object free, and no request counts as in progress.
     let write = r#"{"spec":{"boot_macs":["52:54:00:00:00:02"]}}"#;
     assert_eq!(lab.api.put("/api/v1/machines/m?dry_run=true", write).await.status, 500);
     assert_eq!(lab.api.get("/api/v1/machines/m").await.json()["metadata"]["generation"], 1);

@@ -1,4 +1,4 @@
-//! What an image's status says of its files.
+//! The files in an image's status.
 
 use crate::allocation::once;
 use crate::support::{Lab, driven_lab};
@@ -22,7 +22,7 @@ async fn upload(lab: &Lab, bytes: &'static [u8]) {
     assert_eq!(lab.api.send("PUT", &path, &[], bytes).await.status, 201);
 }
 
-/// The status, once these files are missing and it is about this generation.
+/// The status of this generation, once these files are missing.
 async fn once_missing(lab: &Lab, generation: u64, missing: &[&str]) -> Value {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -102,7 +102,7 @@ async fn an_image_that_nothing_can_install_says_so_and_so_do_its_deployments() {
     let tried = lab.api.delete(&format!("{web}?dry_run=true")).await.json();
     assert_eq!(tried["plan"]["summary"], "web: it has no machine, and leaves at once");
 
-    // As soon as there is something to install, it gets its machine.
+    // Once there is a file to install, it gets its machine.
     declare(&lab, &json!({"root_tarball": {"sha256": hash(b"root")}})).await;
     once("it has its machine", async || {
         let web = lab.api.get(web).await.json();

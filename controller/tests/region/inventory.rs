@@ -1,4 +1,4 @@
-//! examples/ansible against a live region: by Ansible itself, and its recipes for other tools by the shell.
+//! Tests examples/ansible with a live region: by Ansible itself, and its recipes for other tools by the shell.
 
 use crate::allocation::{machine, once};
 use crate::support::{Lab, driven_lab, lab};
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// What a program prints, which has to succeed.
+/// The output of a program, which must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -78,7 +78,7 @@ async fn ansible_sees_machines_by_zone_pool_and_tag() {
     assert_eq!(inventory["_meta"]["hostvars"]["m3"], host);
 }
 
-/// The commands of examples/ansible/README.md: the block that asks the region, and the rows of these tools.
+/// The commands of examples/ansible/README.md: the block with the request, and the rows of these tools.
 fn recipes(tools: &[&str]) -> (String, Vec<String>) {
     let text = std::fs::read_to_string(format!("{ROOT}/examples/ansible/README.md")).expect("the README");
     let block =
@@ -90,7 +90,7 @@ fn recipes(tools: &[&str]) -> (String, Vec<String>) {
     (block, tools.iter().map(command).collect())
 }
 
-/// A machine of a zone, as it would be seen.
+/// A machine of a zone, with a status.
 async fn seen(lab: &Lab, name: &str, zone: &str, status: Value) {
     let spec = Text::parse(json!({"zone": zone, "commissioning": {"skip": true}}).to_string()).expect("JSON");
     let put = Put {

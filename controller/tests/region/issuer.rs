@@ -1,4 +1,4 @@
-//! An issuer of ID tokens on loopback: it signs with one key at a time, and counts how often its keys are asked for.
+//! An issuer of ID tokens on loopback. It signs with one key at a time, and counts the requests for its keys.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use http_body_util::{BodyExt, Full};
@@ -74,7 +74,7 @@ impl Issuer {
                     let issuer = issuer.clone();
                     async move { Ok::<_, Infallible>(issuer.answer(request).await) }
                 });
-                // It fails where the client goes away.
+                // An error is expected if the client goes away.
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
@@ -85,7 +85,7 @@ impl Issuer {
         format!("http://{}", self.0.address)
     }
 
-    /// How often its keys were asked for.
+    /// The number of requests for its keys.
     pub(crate) fn asked(&self) -> usize {
         self.0.asked.load(Ordering::SeqCst)
     }
@@ -94,17 +94,17 @@ impl Issuer {
         self.0.is_away.store(away, Ordering::SeqCst);
     }
 
-    /// Does not say which key it signs with, from now on.
+    /// From now on, its tokens do not name their key.
     pub(crate) fn be_silent(&self) {
         self.0.is_silent.store(true, Ordering::SeqCst);
     }
 
-    /// Signs with another key from now on, and forgets the one before.
+    /// Signs with another key from now on, and deletes the former one.
     pub(crate) fn rotate(&self, number: usize) {
         *self.0.key.lock().expect("nobody panicked") = Key::new(number);
     }
 
-    /// What it says of a subject, for the client `basalt`, now; `claims` come over that.
+    /// An ID token about a subject, for the client `basalt`, issued now. `claims` replace the default claims.
     pub(crate) fn token(&self, subject: &str, claims: &Value) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
         let mut said =
@@ -119,12 +119,12 @@ impl Issuer {
             .expect("a token")
     }
 
-    /// Gives a code for this token, to who knows the verifier of the challenge.
+    /// Prepares a code for this token. The exchange needs the verifier of the challenge.
     pub(crate) fn grants(&self, code: &str, challenge: &str, token: String) {
         self.0.codes.lock().expect("nobody panicked").insert(format!("{code} {challenge}"), token);
     }
 
-    /// A token for a code, once, and for the client's secret `s:3`.
+    /// Exchanges a code for its token, once. The client's secret is `s:3`.
     fn exchanged(&self, authorization: Option<&str>, form: &str) -> (u16, Value) {
         let field = |name: &str| {
             form.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}="))).unwrap_or("")
@@ -132,7 +132,7 @@ impl Issuer {
         let challenge = b64(digest(&SHA256, field("code_verifier").as_bytes()).as_ref());
         let token =
             self.0.codes.lock().expect("nobody panicked").remove(&format!("{} {challenge}", field("code")));
-        // base64 of `basalt:s%3A3`.
+        // This is base64 of `basalt:s%3A3`.
         match token.filter(|_| authorization == Some("Basic YmFzYWx0OnMlM0Ez")) {
             Some(token) => {
                 (200, json!({"id_token": token, "token_type": "Bearer", "access_token": "unused"}))

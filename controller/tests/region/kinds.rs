@@ -1,4 +1,4 @@
-//! What single kinds promise beyond what all of them do.
+//! The special rules of single kinds.
 
 use crate::support::{Lab, lab, network};
 use basalt_api::values::Uid;

@@ -1,4 +1,4 @@
-//! Racks of one network are told of each other's leases.
+//! Racks of one network get each other's leases.
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What the rack's clock says: it need not be right.
+/// The time of the rack's clock, which may be wrong.
 const RACK_NOW_MS: i64 = 1_000_000;
 
 pub(crate) async fn furnish(lab: &Lab) {
@@ -33,7 +33,7 @@ async fn uid(lab: &Lab, kind: &str, name: &str) -> uuid::Uuid {
     lab.region.store().get(kind, Key::Name(name)).await.expect("it is there").uid.get()
 }
 
-/// The first lease that a rack is told of, once `holds` of it.
+/// The first lease sent to a rack of which `holds` is true.
 async fn told(rack: &Linked, holds: impl Fn(&RackLease) -> bool) -> RackLease {
     let began = Instant::now();
     loop {
@@ -46,7 +46,7 @@ async fn told(rack: &Linked, holds: impl Fn(&RackLease) -> bool) -> RackLease {
     }
 }
 
-/// The number of the blocks that a rack is told to lease from, now that it is not alone.
+/// The number of the rack's delegation, once it is no longer the only rack.
 async fn shared_delegation(rack: &Linked) -> u64 {
     let began = Instant::now();
     loop {
@@ -61,7 +61,7 @@ async fn shared_delegation(rack: &Linked) -> u64 {
     }
 }
 
-/// A rack says that it has leased this address for so long.
+/// A rack's fact that it has leased this address for this time.
 fn lease(seq: u64, mac: &str, hostname: &str, subnet: uuid::Uuid, lasts: Duration) -> NewFact {
     let lease = LeaseFact {
         address: "10.77.0.100".into(),
@@ -74,7 +74,7 @@ fn lease(seq: u64, mac: &str, hostname: &str, subnet: uuid::Uuid, lasts: Duratio
     new_fact(Fact { seq, mac, body, ..Fact::default() }, RACK_NOW_MS)
 }
 
-/// A rack has leased an address of the subnet `lab` for so long.
+/// Stores that a rack has leased an address of the subnet `lab` for this time.
 pub(crate) async fn leased(lab: &Lab, rack: &str, mac: &str, hostname: &str, lasts: Duration) {
     let fact = lease(1, mac, hostname, uid(lab, "Subnet", "lab").await, lasts);
     let uid = RackId::from(uid(lab, "Rack", rack).await);
