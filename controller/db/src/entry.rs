@@ -1,7 +1,7 @@
-//! Entries: what racks are told of single machines, and which racks hold them.
+//! Entries: the part of a rack's documents that is about one machine, and the racks that hold each entry.
 //!
-//! An entry has a scope, the racks that it is for. A rack's document of a concern is composed of the entries of its scope. So a secret goes to
-//! the racks that need it, and an attempt waits for these racks alone.
+//! The scope of an entry is the set of racks that need it. A rack's document of a concern contains the entries whose scope includes that
+//! rack. So only the racks that need a secret receive it, and an attempt waits only for these racks.
 
 use crate::concern::is_applied;
 use crate::object::signed;
@@ -20,24 +20,24 @@ pub(crate) fn pointer(concern: &str) -> String {
 /// An entry to write.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry<'a> {
-    /// The concern whose documents it is a part of.
+    /// The concern to whose documents the entry belongs.
     pub concern: &'a str,
-    /// The machine that it tells of.
+    /// The machine that the entry is about.
     pub object: Uid,
-    /// The epoch of the lease under which it was decided.
+    /// The epoch of the lease under which the entry was decided.
     pub epoch: Epoch,
-    /// The content, without secrets: an entry that says the same is the same.
+    /// The content without secrets. Entries with the same content count as equal.
     pub says: &'a Value,
-    /// The bytes for racks; `None`: there is nothing to tell.
+    /// The bytes for racks. `None`: the entry is in no document.
     pub body: Option<&'a [u8]>,
-    /// The racks that it is for.
+    /// The scope.
     pub racks: &'a BTreeSet<RackId>,
 }
 
-/// An entry as a document is composed of it.
+/// An entry in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The machine that it tells of.
+    /// The machine that the entry is about.
     pub object: Uid,
     /// The number of this version. A later one is higher.
     pub version: i64,
@@ -45,39 +45,39 @@ pub struct Entry {
     pub body: Vec<u8>,
 }
 
-/// How far a rack is with an entry.
+/// The progress of a rack with an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The rack has not answered the document that has the entry as it is, or is without it.
+    /// The rack has not answered the latest document with this version of the entry, or without the entry.
     Waits,
-    /// The rack does not apply that document: its words.
+    /// The rack has refused that document, with this message.
     Refused(String),
     /// The rack has applied that document.
     Applied,
 }
 
-/// A rack that an entry is for, or was for.
+/// A rack that is or was in the scope of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryHolder {
-    /// The rack that was told, or is to be told.
+    /// The rack.
     pub rack: RackId,
-    /// True: the rack is in the scope. False: the rack is to give the entry up.
+    /// True: the rack is in the scope. False: the rack must remove the entry.
     pub wanted: bool,
-    /// How far it is.
+    /// The progress of the rack.
     pub progress: Progress,
 }
 
-/// A stored entry, and how far its racks are.
+/// A stored entry, with the progress of its racks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntryState {
-    /// The content that it was written with.
+    /// The content with which the entry was written.
     pub says: Value,
-    /// The racks in its scope, and racks that left the scope and may still hold the entry.
+    /// The racks in its scope, and the racks that left the scope and may still hold the entry.
     pub holders: Vec<EntryHolder>,
 }
 
 impl EntryState {
-    /// The racks that the entry is for.
+    /// The scope.
     #[must_use]
     pub fn scope(&self) -> BTreeSet<RackId> {
         self.holders.iter().filter(|it| it.wanted).map(|it| it.rack).collect()
@@ -85,10 +85,10 @@ impl EntryState {
 }
 
 impl Store {
-    /// Writes an entry, unless a later epoch has written it. Racks for which something changes are woken.
+    /// Writes an entry, unless a later epoch has written it. Wakes the racks whose scope or entry changes.
     ///
     /// # Errors
-    /// `SealReplaced`, or the database.
+    /// `SealReplaced`; fails too if the database cannot be written.
     pub async fn put_entry(&self, entry: &NewEntry<'_>) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         self.hold_seal(&mut tx).await?;
@@ -122,7 +122,7 @@ impl Store {
             }
         }
         let racks: Vec<Uuid> = entry.racks.iter().map(|rack| rack.get()).collect();
-        // Everybody locks these rows in the order of machines, and of one machine in the order of racks.
+        // Lock order of all writers: by machine, then by rack.
         let moved = sqlx::query_scalar!(
             r#"with known as (
                  select rack, wanted from rack_entry where concern = $1 and object = $2 order by rack for update),
@@ -148,10 +148,10 @@ impl Store {
         Ok(())
     }
 
-    /// The entries that a rack's document is composed of, in a fixed order.
+    /// The entries of a rack's document, in a fixed order.
     ///
     /// # Errors
-    /// The seal key does not open one, or the database.
+    /// Fails if the seal key does not open an entry, or if the database cannot be read.
     pub async fn entries_for(&self, rack: RackId, concern: &str) -> Result<Vec<Entry>, StoreError> {
         let rows = sqlx::query!(
             r#"select e.object, e.version, e.body as "body!" from rack_entry r
@@ -164,10 +164,10 @@ impl Store {
         rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body)).collect()
     }
 
-    /// The entries of a concern of which every rack gets all, in a fixed order.
+    /// The entries of a concern that every rack gets in full, in a fixed order.
     ///
     /// # Errors
-    /// The seal key does not open one, or the database.
+    /// Fails if the seal key does not open an entry, or if the database cannot be read.
     pub async fn entries(&self, concern: &str) -> Result<Vec<Entry>, StoreError> {
         let rows = sqlx::query!(
             r#"select object, version, body as "body!" from entry where concern = $1 and body is not null order by object"#,
@@ -177,7 +177,7 @@ impl Store {
         rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body)).collect()
     }
 
-    /// The content of each entry of a concern that has a member of this name.
+    /// The contents of a concern's entries that have a top-level member `name`.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -230,8 +230,8 @@ impl Store {
         Ok(states)
     }
 
-    /// Notes the entries that a rack's document of this generation has, with their versions; all others are noted as missing there. Returns
-    /// the machines whose rows changed.
+    /// Records the entries, with their versions, that a rack's document of this generation contains, and that it contains no others.
+    /// Returns the machines whose rows changed.
     pub(crate) async fn note_told(
         &self,
         tx: &mut Tx,
@@ -259,7 +259,7 @@ impl Store {
         Ok(update.fetch_all(&mut **tx).await?)
     }
 
-    /// Removes the rows of entries that a rack has given up, by its latest answer.
+    /// Deletes the rows of entries that a rack, by its latest answer, no longer holds.
     pub(crate) async fn remove_given_up(
         &self,
         tx: &mut Tx,
@@ -277,7 +277,7 @@ impl Store {
         Ok(())
     }
 
-    /// The machines that an answer to generation `through` settles: what they are told changed in a document after generation `after`.
+    /// The machines whose entries changed in a document after generation `after`, up to generation `through`, which the rack has answered.
     pub(crate) async fn settled(
         &self,
         tx: &mut Tx,

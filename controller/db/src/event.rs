@@ -1,4 +1,4 @@
-//! Events: what people asked for, what the region did about it, and how objects stood then.
+//! Events: requests of people, the region's actions, and the states of objects at the time.
 //!
 //! The transaction that does something notes it (migration 0048): writes by way of the audit log, steps by way of their records,
 //! phases and stalls where they are counted.
@@ -8,7 +8,7 @@ use crate::object::timestamp;
 use crate::{Store, StoreError};
 use basalt_api::values::{Timestamp, Uid};
 
-/// Events that one query looks at, at most. A reader who sees few of them goes on from there.
+/// The largest number of events that one query examines. If few of them match, the reader continues after the last one.
 const LOOKED_AT: i64 = 5000;
 
 /// Days that events are kept.
@@ -17,19 +17,19 @@ const DAYS: i32 = 30;
 /// A stored event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Rises; has gaps.
+    /// The event's number. Numbers rise, with gaps.
     pub id: i64,
-    /// When, by the database's clock.
+    /// The time of the event, by the database's clock.
     pub at: Timestamp,
     /// `written`, `began`, `ended`, `phase`, `stalled` or `left`.
     pub what: String,
-    /// Kind of the object.
+    /// The object's kind.
     pub kind: String,
-    /// The object; none for what is no object, like a blob.
+    /// The object; `None` for things that are no objects, like blobs.
     pub uid: Option<Uid>,
-    /// Its name then.
+    /// The object's name at that time.
     pub name: String,
-    /// The name of the step, or of the change.
+    /// The name of the step or of the change.
     pub words: String,
     /// The cause, for people.
     pub detail: Option<String>,
@@ -46,18 +46,18 @@ pub struct EventQuery<'a> {
     pub uid: Option<Uid>,
     /// Not older than this.
     pub since: Option<Timestamp>,
-    /// Pools of a reader who sees some pools alone. The kinds in `hidden` are left out. Then what has left is not told of.
+    /// The pools of a reader who sees only some pools. Events of the kinds in `hidden`, and of objects that are gone, are left out then.
     pub pools: Option<&'a [String]>,
     /// Kinds that such a reader does not see.
     pub hidden: &'a [&'a str],
 }
 
-/// Events in their order, and how far the query has looked.
+/// Events in their order, and the place where the query stopped.
 #[derive(Clone, Debug)]
 pub struct EventPage {
     /// Events, in the order of their numbers.
     pub events: Vec<Event>,
-    /// The id to go on from; `None`: there is nothing more.
+    /// The id after which the next page begins; `None` at the end.
     pub next: Option<i64>,
 }
 
@@ -92,7 +92,7 @@ impl Row {
     }
 }
 
-/// The events of rows; and the id to go on from, where there is more than `limit`, or where the query has looked at all it may.
+/// The page for these rows. `next` is set if there are more than `limit` events, or if the query has examined `LOOKED_AT` events.
 fn page(rows: Vec<Row>, limit: i64) -> Result<EventPage, StoreError> {
     let looked = rows.first().and_then(|row| row.last.filter(|_| row.seen >= LOOKED_AT));
     let mut events =
@@ -186,8 +186,8 @@ impl Store {
         page(rows.fetch_all(self.pool()).await?, limit)
     }
 
-    /// An id up to which all events are committed or rolled back: none comes later. If no id after `known` was drawn, it answers at
-    /// once, without a transaction id of its own.
+    /// An id below which no event can appear any more: all events up to it are committed or rolled back. If no id after `known` was
+    /// drawn, it returns at once and draws no transaction id of its own.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.

@@ -1,7 +1,7 @@
-//! Targets of machine logs: the lease of the forwarding region process, the position, and the state for people.
+//! Targets of machine logs. For each target, the database keeps the lease of the region process that forwards, the position, and the state.
 //!
-//! A position has the last forwarded number of each rack's spool. Regions keep the same lines in files of their own, so the position is good for
-//! any of them (docs/decisions/101-forwarded-logs.md).
+//! A position maps each rack's spool to the number of the last forwarded line. Every region keeps the same lines in its own files, so any
+//! region can continue from a position (docs/decisions/101-forwarded-logs.md).
 
 use crate::object::{signed, unsigned};
 use crate::{Store, StoreError};
@@ -9,46 +9,46 @@ use basalt_api::values::Uid;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A spool that sent nothing for so many days is gone: its rack lost it.
+/// A spool that sent nothing for this many days is removed: its rack has lost it.
 const FORGOTTEN_DAYS: i32 = 90;
 
-/// The last number of each spool.
+/// The number of the last forwarded line, by spool.
 pub type Positions = BTreeMap<String, u64>;
 
-/// How a target is, for people.
+/// The state of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogTarget {
     /// Its key in `Settings.remote_syslog`.
     pub name: String,
-    /// It takes lines now.
+    /// True: the target accepts lines now.
     pub connected: bool,
     /// The cause, if it is not connected.
     pub message: String,
-    /// Lines that it has.
+    /// The number of lines that the target has accepted.
     pub forwarded: u64,
-    /// Lines that were gone before it took them.
+    /// The number of lines that were deleted before they could be forwarded.
     pub lost: u64,
-    /// Bytes of lines that wait for it.
+    /// Bytes of lines that wait for the target.
     pub waiting: u64,
 }
 
-/// Progress of a target since it was last told.
+/// Progress of a target since the last record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogProgress {
-    /// Spools that went on, with their last numbers.
+    /// The spools that advanced, with their last numbers.
     pub positions: Positions,
-    /// Lines that the target took.
+    /// The number of lines that the target accepted.
     pub forwarded: u64,
-    /// Lines that were gone before.
+    /// The number of lines that were deleted before they could be forwarded.
     pub lost: u64,
-    /// Bytes of lines that wait.
+    /// Bytes of lines that wait for the target.
     pub waiting: u64,
-    /// `None`: it takes lines. Otherwise why not.
+    /// The reason for which the target accepts no lines; `None` if it accepts them.
     pub failure: Option<String>,
 }
 
 impl Store {
-    /// Takes a target for this process, and answers its position. `None`: another process has it.
+    /// Claims a target for this process and returns its position. `None`: another process has claimed it.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
@@ -74,7 +74,7 @@ impl Store {
         Ok(Some(rows.into_iter().map(|row| (row.spool, unsigned(row.through))).collect()))
     }
 
-    /// Notes progress, and extends the lease. `false`: another process has the target now, and nothing was noted.
+    /// Records progress, and extends the lease. `false`: another process has claimed the target, and nothing was recorded.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
@@ -117,7 +117,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Gives a target back, for another process.
+    /// Releases a target, so that another process can claim it.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
@@ -131,7 +131,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives back all targets of a process that is gone.
+    /// Releases all targets of a process that is gone.
     pub(crate) async fn release_log_targets(&self, owner: Uid) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update log_target set owner = null, lease_until = null where owner = $1",
@@ -141,7 +141,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets targets that Settings do not name, and spools of which nothing came for 90 days.
+    /// Deletes targets that Settings do not name, and spools that sent nothing for 90 days.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
@@ -198,7 +198,7 @@ impl Store {
         Ok(targets)
     }
 
-    /// The names of machines, by uid. Machines that are gone have none.
+    /// The names of machines, by uid. Machines that are gone are left out.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.

@@ -83,7 +83,7 @@ pub struct BmcOf {
 pub struct Page {
     /// In order of name.
     pub objects: Vec<Object>,
-    /// The name to go on after; `None` at the end.
+    /// The name after which the next page begins; `None` at the end.
     pub next: Option<String>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Row {
     pub(crate) deletion_us: Option<i64>,
 }
 
-/// `select` of whole objects; the tail goes on after `from object`.
+/// `select` of whole objects; `$tail` follows `from object`.
 macro_rules! select_objects {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(

@@ -1,4 +1,4 @@
-//! Operations that people request on machines, once each: how they are accepted, read and ended.
+//! Operations on machines: requested by people, done once. This module accepts, reads and ends them.
 
 use crate::object::{self, Key, Object, timestamp};
 use crate::store::Tx;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// The number of operations that are kept of one machine.
 const KEPT: i64 = 200;
 
-/// `select` of whole operations; the tail goes on after `from machine_operation`.
+/// `select` of whole operations; `$tail` follows `from machine_operation`.
 macro_rules! select_operations {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(

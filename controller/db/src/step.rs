@@ -8,7 +8,7 @@ use basalt_api::values::{Attempt, Epoch, Timestamp, Uid};
 use serde_json::Value;
 use std::time::Duration;
 
-/// `select` of whole step records; the tail goes on after `from step_record`.
+/// `select` of whole step records; `$tail` follows `from step_record`.
 macro_rules! select_steps {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(

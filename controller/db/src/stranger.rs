@@ -1,7 +1,7 @@
-//! Undeclared machines, as their agents found them.
+//! Undeclared machines, as their agents report them.
 //!
-//! A result of such a machine is no fact, since there is no object that it could be about. A row keeps the result until a Machine is declared
-//! with a MAC of the machine. Then the result becomes a fact of that Machine.
+//! A fact is about an object, and an undeclared machine has none. So its result is kept in a row of its own until a Machine is declared
+//! with one of its MACs. Then the result becomes a fact of that Machine.
 
 use crate::fact::{NewFact, insert};
 use crate::ipam::parse;
@@ -17,26 +17,26 @@ use std::net::IpAddr;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// The most that are kept: anybody who boots on a network of machines can make some up.
+/// The largest number of rows. There is a bound because anybody on a network of machines can invent machines.
 const MOST: i64 = 10_000;
-/// Results are noted one after the other, since two of them may be of one machine.
+/// Key of the lock under which results are recorded one after the other: two results may be of the same machine.
 const NOTING: i64 = 0x5374_7261_6e67_6572;
-/// The kind of facts that are results of such machines. Their body is a [`StrangerSeen`].
+/// The kind of facts that are results of undeclared machines. Their body is a [`StrangerSeen`].
 pub const STRANGER: &str = "stranger";
 
-/// The place that the key of the attempt is sealed to.
+/// The place under which the attempt's key is sealed.
 pub(crate) fn key_place() -> Place<'static> {
     Place { object: Uid::from(Uuid::nil()), pointer: "stranger_attempt" }
 }
 
-/// The end of a task of an undeclared machine.
+/// The result of a task of an undeclared machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StrangerSeen {
     /// The agent's result.
     pub result: Value,
     /// The MAC addresses of all its interfaces.
     pub macs: BTreeSet<String>,
-    /// Its board, where the board can be told from others: a machine with other interfaces is the same.
+    /// The board's identity, if it is unique. It recognises a machine whose interfaces have changed.
     pub board: Option<String>,
     /// The machine's address during the task.
     pub address: Option<IpAddr>,
@@ -120,11 +120,11 @@ async fn declared(
         .collect())
 }
 
-/// Notes a result of an undeclared machine. Answers the objects to wake: its Discovery, and the Machines that have one of the MACs by now. If
-/// there are none, the rack is woken, because the reconciliation of the rack makes the Discovery.
+/// Records a result of an undeclared machine. Returns the objects to wake: its Discovery, and the Machines that were declared with one
+/// of the MACs in the meantime. If there are none, it returns the rack, because the reconciliation of the rack creates the Discovery.
 ///
-/// A result proves the MAC that the machine booted from; its other words are the machine's own. So a row is of the same machine only if each of
-/// the two has the other's boot MAC, or if they have one board.
+/// A result proves only the MAC from which the machine booted; the machine may claim anything else. So a row belongs to the same machine
+/// only if each of the two lists the other's boot MAC, or if both have the same board.
 pub(crate) async fn note(
     tx: &mut PgConnection,
     rack: Uuid,
@@ -150,7 +150,7 @@ pub(crate) async fn note(
     let mut woken: Vec<Uuid> = same.iter().filter_map(|it| it.discovery).collect();
     let declared = declared(&mut *tx, &macs).await?;
     if declared.iter().any(|machine| machine.has_result) {
-        // It booted by another interface than before. Nothing of it is new.
+        // A known machine booted from another interface: the result has nothing new.
         let all: Vec<i64> = same.iter().map(|it| it.id).collect();
         sqlx::query!("delete from stranger where id = any($1)", &all).execute(&mut *tx).await?;
         return Ok(woken);
@@ -217,10 +217,10 @@ pub(crate) async fn note(
 }
 
 impl Store {
-    /// The attempt by which racks inspect undeclared machines, and its key. It is made of `new_key` when there is none.
+    /// The attempt with which racks inspect undeclared machines, and its key. If there is none yet, it is created with `new_key`.
     ///
     /// # Errors
-    /// The seal key does not open it, or the database.
+    /// Fails if the seal key does not open the key, or if the database cannot be written.
     pub async fn stranger_attempt(
         &self,
         new_key: &[u8; 32],
@@ -258,7 +258,7 @@ impl Store {
         Ok(names.fetch_all(self.pool()).await?)
     }
 
-    /// The machine that a Discovery is about. A row without a Discovery gets the one of its name.
+    /// The machine of a Discovery. A row without a Discovery is assigned to the Discovery of its name.
     ///
     /// # Errors
     /// Fails if the database cannot be written.
@@ -290,7 +290,7 @@ impl Store {
         declared(self.pool(), &macs).await
     }
 
-    /// Forgets what was found of a machine.
+    /// Deletes the row of a machine.
     ///
     /// # Errors
     /// Fails if the database cannot be written.
@@ -299,7 +299,7 @@ impl Store {
         Ok(())
     }
 
-    /// The address at which an undeclared machine was that has a MAC of this Machine.
+    /// The last address of an undeclared machine that has one of this Machine's MACs.
     ///
     /// # Errors
     /// Fails if the database cannot be read.

@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use crate::object::{signed, timestamp, unsigned};
 use crate::{Store, StoreError};
 
-/// Runs of one test that are kept of a machine.
+/// The number of runs of one test that are kept per machine.
 const KEPT_RUNS: i64 = 50;
 
 /// One finding of one run of a test.
@@ -17,13 +17,13 @@ const KEPT_RUNS: i64 = 50;
 pub struct TestResult {
     /// The attempt that ran the test.
     pub attempt: Attempt,
-    /// The Script's name, as it was.
+    /// The Script's name at the time of the run.
     pub script: String,
-    /// The part of the hardware; empty: the whole machine.
+    /// The part of the hardware; empty for the whole machine.
     pub device: String,
     /// The finding about the device.
     pub verdict: Verdict,
-    /// Measured values. Names end with the unit.
+    /// Measured values. The end of each name is the unit.
     pub figures: BTreeMap<String, f64>,
     /// One sentence for a person.
     pub message: String,
@@ -38,22 +38,22 @@ pub struct TestResult {
 /// The latest run of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestRun {
-    /// The Script's name, as it was.
+    /// The Script's name at the time of the run.
     pub script: String,
-    /// The attempt that ran it.
+    /// The attempt that ran the test.
     pub attempt: Attempt,
-    /// When its result was stored.
+    /// When the result was stored.
     pub at: Timestamp,
-    /// True: it found nothing, since it was not for the machine's hardware.
+    /// True: the test does not apply to the machine's hardware, and found nothing.
     pub skipped: bool,
 }
 
-/// Rows of a machine to read.
+/// A filter of a machine's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct TestQuery<'a> {
-    /// One script alone.
+    /// Rows of this script.
     pub script: Option<&'a str>,
-    /// The latest run of each script alone.
+    /// True: only rows of the latest run of each script.
     pub latest: bool,
     /// The largest number of rows.
     pub limit: i64,
@@ -76,7 +76,7 @@ fn verdict(machine: MachineId, word: &str) -> Result<Verdict, StoreError> {
 }
 
 impl Store {
-    /// Stores the rows of runs, and forgets runs beyond [`KEPT_RUNS`]. Rows that are known stay as they are. True: some were new.
+    /// Stores the rows of runs, and deletes runs beyond [`KEPT_RUNS`]. Rows that exist stay as they are. Returns true if some rows are new.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
@@ -145,7 +145,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// Findings of the latest runs that are `degraded` or `failed`, the failed ones first. The outputs are left out.
+    /// Findings of the latest runs that are `degraded` or `failed`, the failed ones first, without outputs.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.

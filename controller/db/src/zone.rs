@@ -1,7 +1,7 @@
-//! Zones of the DNS, and the names that hosts have in them.
+//! DNS zones and the names of hosts in them.
 //!
-//! The names of machines are rows of `host_name`, which their reconciliations write. All other names are read from the objects that declare them.
-//! A zone's serial rises in the statement that writes other content.
+//! The reconciliations of machines write the machines' names to `host_name`. All other names are read from the objects that declare them.
+//! A zone's serial is raised in the same statement that writes new content.
 
 use crate::ipam::parse;
 use crate::object::unsigned;
@@ -14,29 +14,29 @@ use uuid::Uuid;
 /// The largest serial. The next one is 1, because some servers take 0 for "none".
 const LARGEST_SERIAL: i64 = 4_294_967_295;
 
-/// A name that a host has by itself.
+/// A row of `host_name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostName {
     /// The uid of the Domain.
     pub domain: Uid,
     /// The name below the domain.
     pub host: String,
-    /// The address that it stands for.
+    /// The address of the name.
     pub address: IpAddr,
-    /// True: it is the name that the address has, if several names have the address.
+    /// True: the address resolves back to this name, if several names have the address.
     pub is_main: bool,
 }
 
 /// A name of a host, and an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostAddress {
-    /// The name: below the domain, or as a whole, as the function says.
+    /// The name: relative to the domain, or fully qualified, as the function says.
     pub name: String,
-    /// The address that it stands for.
+    /// The address of the name.
     pub address: IpAddr,
 }
 
-/// A record as it is declared.
+/// A DnsRecord as it is declared.
 #[derive(Clone, Debug)]
 pub struct DeclaredRecord {
     /// The DnsRecord's name.
@@ -54,7 +54,7 @@ pub struct DynamicRange {
     pub last: IpAddr,
 }
 
-/// A zone as it is stored.
+/// A stored zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneRow {
     /// The name of its apex, without the final dot.
@@ -68,11 +68,11 @@ pub struct ZoneRow {
 /// The result of [`Store::publish_zone`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// The zone has this content already, under this serial.
+    /// The zone already has this content, with this serial.
     Unchanged(u32),
     /// The content was written under this serial.
     Written(u32),
-    /// Somebody else has written since the base was read: read again, and render again.
+    /// Another writer was first: read `base` and the content again, and render again.
     Stale,
 }
 
@@ -94,7 +94,7 @@ impl Store {
         names.collect()
     }
 
-    /// Writes the names of an object in place of those of before. Wakes the domains and the subnets whose zones change.
+    /// Replaces the names of an object. Wakes the domains and the subnets whose zones change.
     ///
     /// # Errors
     /// Fails if the database cannot be written.
@@ -104,7 +104,7 @@ impl Store {
         let addresses: Vec<String> = names.iter().map(|it| it.address.to_string()).collect();
         let main: Vec<bool> = names.iter().map(|it| it.is_main).collect();
         let mut tx = self.begin().await?;
-        // A domain that was deleted meanwhile has no names.
+        // Names in a domain that was deleted in the meantime are left out.
         let moved = sqlx::query!(
             r#"with wish as (
                  select w.domain, w.host, w.address::inet as address, w.is_main
@@ -149,8 +149,8 @@ impl Store {
         Ok(())
     }
 
-    /// The names of hosts in a domain, each below the domain, in a fixed order: of machines, of Devices, and of IpAddresses with a host name. The
-    /// default domain also has the names that say no domain.
+    /// The names of hosts in a domain, relative to the domain, in a fixed order: of machines, of Devices, and of IpAddresses with a host
+    /// name. The default domain includes the names for which no domain is declared.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -181,8 +181,8 @@ impl Store {
             .collect()
     }
 
-    /// The whole names of the addresses in these networks, without the final dot, in a fixed order. An address with several names has its main
-    /// ones alone. `default`: the default domain.
+    /// The fully qualified names of the addresses in these networks, without the final dot, in a fixed order. If an address has several
+    /// names, only its main names are returned. `default`: the default domain.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -247,7 +247,7 @@ impl Store {
         ranges.collect()
     }
 
-    /// The serial that a zone is at; 0 when it was never written. Read it *before* its content.
+    /// The present serial of a zone; 0 if it was never written. Read the serial *before* the content.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -256,8 +256,8 @@ impl Store {
         Ok(query.fetch_optional(self.pool()).await?.map_or(0, serial))
     }
 
-    /// Writes the content of a zone, which was rendered after serial `base` was read. The same content keeps its serial. Other content
-    /// wakes the racks.
+    /// Writes the content of a zone, rendered after serial `base` was read. The serial rises only if the content differs. New content wakes
+    /// the racks.
     ///
     /// # Errors
     /// Fails if the database cannot be written.

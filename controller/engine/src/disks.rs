@@ -1,6 +1,6 @@
-//! The disks of an install by the machine's inventory: judged and told before the machine is powered on.
+//! Checks an install's layout against the disks in the machine's inventory, before the machine is powered on.
 //!
-//! The agent judges again by the disks that it finds.
+//! The agent checks the layout again, against the disks that it finds.
 
 use std::collections::BTreeMap;
 
@@ -20,20 +20,20 @@ pub(crate) struct Trouble {
     pub(crate) message: String,
     /// How to repair it.
     pub(crate) hint: String,
-    /// When the disks were seen.
+    /// The time of the inventory.
     pub(crate) seen: Timestamp,
 }
 
-/// A layout, and the disks that the inventory has for it.
+/// A layout, and the inventory's disks.
 struct Look<'a> {
     claim: &'a Claim,
     seen: &'a InventorySeen,
-    /// In `custom`'s terms.
+    /// The storage, expanded to a `custom` layout.
     storage: StorageConfig,
 }
 
 impl<'a> Look<'a> {
-    /// `None`: nothing is known of the disks.
+    /// `None`: no inventory with disks.
     fn at(input: &'a MachineInput) -> Option<Self> {
         let (claim, seen) = (input.claim.as_ref()?, input.facts.inventory.as_ref()?);
         let storage = input.storage(claim).expanded();
@@ -50,7 +50,8 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Judges a layout by the disks of the machine. After a person has asked for another inventory, the disks are not known: a disk may have been plugged in.
+/// The reason for which the layout does not fit the disks. While a new inventory is requested, a missing disk is no reason: somebody
+/// may have added one.
 pub(crate) fn trouble(input: &MachineInput) -> Option<Trouble> {
     let look = Look::at(input)?;
     let (claim, seen, name) = (look.claim, look.seen.at, &input.name);
@@ -76,7 +77,7 @@ pub(crate) fn trouble(input: &MachineInput) -> Option<Trouble> {
     })
 }
 
-/// Tells people of an install before it begins: misfits, the disks of a storage that names none, and another disk that a BIOS would boot.
+/// Notes for people before an install: misfits, the chosen disks where the storage names none, and the risk that a BIOS boots another disk.
 pub(crate) fn notes(input: &MachineInput) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(network_misfit(input));
@@ -92,7 +93,7 @@ pub(crate) fn notes(input: &MachineInput) -> Vec<String> {
     notes
 }
 
-/// An interface that the machine does not have, or a network that contradicts itself. An address that is not given yet is no misfit.
+/// An interface that the machine does not have, or a contradictory network. An address that is not yet assigned is no misfit.
 fn network_misfit(input: &MachineInput) -> Option<String> {
     let (claim, seen) = (input.claim.as_ref()?, input.facts.inventory.as_ref()?);
     match Network::resolve_checked(input.network(), &seen.inventory, &claim.assigned).err()? {
@@ -101,7 +102,7 @@ fn network_misfit(input: &MachineInput) -> Option<String> {
     }
 }
 
-/// The disks of entries that name none, where the machine has more disks than the layout.
+/// The disks that were chosen for entries without a name, if the machine has more disks than the layout.
 fn undeclared(look: &Look<'_>, chosen: &BTreeMap<String, &str>) -> Option<String> {
     let names = look.names();
     let unnamed =
@@ -120,7 +121,7 @@ fn undeclared(look: &Look<'_>, chosen: &BTreeMap<String, &str>) -> Option<String
     })
 }
 
-/// A BIOS boots the first disk of its own order, which nobody can set from outside.
+/// The first disk, if a BIOS boots it and the system is on another one. A BIOS has its own order of disks, which Basalt cannot set.
 fn other_boot_disk(input: &MachineInput, look: &Look<'_>, chosen: &BTreeMap<String, &str>) -> Option<String> {
     let Inventory { firmware, disks, .. } = &look.seen.inventory;
     let first = disks.iter().map(|disk| disk.name.as_str()).min_by_key(|name| (name.len(), *name))?;

@@ -1,4 +1,4 @@
-//! Words of the machinery, and the texts of the tables that people read: none has such a word.
+//! Checks that no text for people contains an internal term of the engine.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::failures::{ATTEMPT_FAILURES, POWER_FAILURES, Rule};
 use crate::select::{Choice, Miss, Misses};
 use crate::steps::STEPS;
 
-/// Words that only programmers of the engine know.
+/// Internal terms that only programmers of the engine know.
 const INNER: &[&str] = &[
     "arm", "armed", "concern", "effect", "claim", "claimed", "record", "lease", "epoch", "epochs", "fenced",
 ];
 
-/// The first word of the machinery in a text.
+/// The first internal term in a text.
 fn inner_word(text: &str) -> Option<&str> {
     text.split(|c: char| !c.is_ascii_alphabetic()).find(|word| INNER.contains(word))
 }
 
-/// The waits of a deployment that has no machine, in all forms.
+/// All texts of waits of a deployment without a machine.
 fn waits_of_deployments() -> Vec<(String, String)> {
     let spec = |text: &str| serde_json::from_str::<DeploymentSpec>(text).unwrap();
     let near = vec![Miss { machine: "web1".to_owned(), lacks: vec!["16 cores".to_owned()] }];
@@ -55,7 +55,7 @@ fn waits_of_deployments() -> Vec<(String, String)> {
     found
 }
 
-/// Every text of the tables, with the name of its row.
+/// All texts of the tables, with the names of their rows.
 fn told() -> Vec<(String, String)> {
     let steps = STEPS.iter().map(|step| (step.name.to_owned(), format!("{} {}", step.says, step.remedy)));
     let rules =

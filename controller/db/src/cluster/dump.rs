@@ -1,4 +1,4 @@
-//! `pg_dump` and `pg_restore`: a database as a file, and back.
+//! Dumps a database to a file and loads it from a file, by `pg_dump` and `pg_restore`.
 
 use super::binaries::Binaries;
 use super::{ClusterError, data_dir, file_error};
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// Writes the database at `url` to the file `to`, as it is at one moment; whoever works on it goes on.
+/// Writes the database at `url` to the file `to`, in the state of one moment. Other clients can continue to write meanwhile.
 ///
 /// # Errors
-/// This host has no fitting PostgreSQL, or `pg_dump` fails.
+/// Fails if this host has no fitting PostgreSQL, or if `pg_dump` fails.
 pub async fn dump(dir: &Path, url: &str, to: &Path) -> Result<(), ClusterError> {
     let binaries = Binaries::find(&data_dir(dir))?;
     let mut command = Command::new(binaries.bin.join("pg_dump"));
@@ -17,10 +17,10 @@ pub async fn dump(dir: &Path, url: &str, to: &Path) -> Result<(), ClusterError> 
     run(command, url).await
 }
 
-/// Fills the empty database at `url` from a file of [`dump`]: all of it, or nothing.
+/// Loads a file of [`dump`] into the empty database at `url`, in one transaction.
 ///
 /// # Errors
-/// This host has no fitting PostgreSQL, or `pg_restore` fails.
+/// Fails if this host has no fitting PostgreSQL, or if `pg_restore` fails.
 pub async fn load(dir: &Path, url: &str, from: &Path) -> Result<(), ClusterError> {
     let binaries = Binaries::find(&data_dir(dir))?;
     let mut command = Command::new(binaries.bin.join("pg_restore"));
@@ -28,7 +28,7 @@ pub async fn load(dir: &Path, url: &str, from: &Path) -> Result<(), ClusterError
     run(command, url).await
 }
 
-/// Passwords travel in the environment: everybody on the host reads command lines.
+/// Passes the password in the environment, because every user of the host can read command lines.
 async fn run(mut command: Command, url: &str) -> Result<(), ClusterError> {
     let (url, password) = apart(url);
     command.arg("--dbname").arg(url).stdin(Stdio::null()).kill_on_drop(true);

@@ -18,7 +18,7 @@ struct Layout {
     storage: StorageConfig,
 }
 
-/// Names of disks that do not mean one disk each, of the subjects whose storage or machine changes.
+/// Errors for names of disks that do not select exactly one disk, in subjects whose storage or machine changes.
 pub(super) async fn misnamed(
     tx: &mut Tx,
     subjects: &[Subject<'_>],

@@ -1,4 +1,4 @@
-//! ApiTokens that have expired already. Such a token is good for nothing, and its use is answered like an unknown one.
+//! Refuses ApiTokens that have expired already: such a token would never be accepted.
 
 use super::{Subject, of_kind};
 use crate::StoreError;
@@ -8,7 +8,7 @@ use basalt_api::values::{Timestamp, Uid};
 use basalt_api::{FieldCode, FieldError};
 use serde_json::Value;
 
-/// Tokens whose new end has passed. A token that has expired in the meantime can still be declared as it is.
+/// Errors for tokens whose new end has passed. A token that expired after its declaration can be declared again unchanged.
 pub(super) async fn passed(
     tx: &mut Tx,
     subjects: &[Subject<'_>],
@@ -27,7 +27,7 @@ pub(super) async fn passed(
     Ok(passed.map(|(uid, end)| (uid, expired(end, now))).collect())
 }
 
-/// Says that a token has expired already.
+/// The error for a token that has expired already.
 pub(crate) fn expired(end: Timestamp, now: Timestamp) -> FieldError {
     let message =
         format!("the token has expired already: it ends at {end}, and now it is {}", now.strftime("%FT%TZ"));

@@ -1,8 +1,8 @@
 //! Static addresses that Deployments and Machines declare for interfaces.
 //!
-//! A Deployment that names address and subnet owns the address from then on, so that nobody gets it while the Deployment waits for a machine. Once it
-//! has one, the driver keeps its addresses (`own`): the machine may use the former ones still. A Machine's network is for Deployments that
-//! declare none. It is only checked.
+//! If a Deployment names an address and its subnet, it owns the address from the write on. So nobody else gets the address while the
+//! Deployment waits for a machine. Once the Deployment has a machine, the driver decides when its addresses are released: the machine may
+//! still use the former ones. A Machine's network applies to Deployments that declare none; its addresses are only checked.
 
 use super::fit::{self, Holder, Place};
 use crate::StoreError;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// A static address of an interface.
 pub(crate) struct Interface {
     owner: Uuid,
-    /// A Deployment owns what it declares.
+    /// True for a Deployment: it owns the addresses that it declares.
     owns: bool,
     /// The machine, if it is known.
     machine: Option<Uuid>,
@@ -38,7 +38,7 @@ impl Interface {
     }
 }
 
-/// The static addresses of subjects whose network or machine is another one than before.
+/// The static addresses of the subjects whose network or machine changes.
 pub(crate) async fn declared(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Vec<Interface>, StoreError> {
     let (mut named, mut nowhere) = (Vec::new(), Vec::new());
     for subject in subjects {
@@ -63,7 +63,7 @@ pub(crate) async fn declared(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Ve
                 match (subnet, one.subnet) {
                     (Some(_), _) => named.push(interface),
                     (None, None) => nowhere.push(interface),
-                    // The reference is an error of its own.
+                    // The missing subnet is reported by the check of references.
                     (None, Some(_)) => {}
                 }
             }
@@ -83,7 +83,7 @@ fn changed(subject: &Subject<'_>) -> Option<NetworkConfig> {
     serde_json::from_value(network.clone()).ok()
 }
 
-/// Finds the subnet of addresses that name none. An address that several fabrics have is not judged.
+/// Finds the subnet of addresses without a named one. An address in the range of several subnets is left out: it is not checked.
 async fn located(tx: &mut Tx, interfaces: Vec<Interface>) -> Result<Vec<Interface>, StoreError> {
     if interfaces.is_empty() {
         return Ok(Vec::new());
@@ -101,7 +101,7 @@ async fn located(tx: &mut Tx, interfaces: Vec<Interface>) -> Result<Vec<Interfac
     Ok(interfaces.into_iter().filter_map(at).collect())
 }
 
-/// The Deployments whose network is another one than before.
+/// The Deployments whose network changes.
 pub(crate) fn moved(subjects: &[Subject<'_>]) -> Vec<Uuid> {
     let deployments = subjects.iter().filter(|subject| subject.kind == kinds::Deployment::NAME);
     let moved = deployments.filter(|subject| {
@@ -133,8 +133,9 @@ pub(crate) async fn release(tx: &mut Tx, deployments: &[Uuid]) -> Result<(), Sto
     Ok(())
 }
 
-/// Makes Deployments own their static addresses, but those that IpAddresses of the batch name. Says what stands against an address itself;
-/// [`taken`] says the rest, once the batch's other addresses are written. The caller has locked the subnets.
+/// Makes Deployments own their static addresses, except those that IpAddresses of the batch name. Reports addresses that do not fit
+/// their subnets or that racks have; [`taken`] reports the other conflicts, once the batch's addresses are written. The caller has
+/// locked the subnets.
 pub(crate) async fn write(
     tx: &mut Tx,
     interfaces: Vec<Interface>,
@@ -162,7 +163,7 @@ pub(crate) async fn write(
     Ok((fit, errors))
 }
 
-/// Each owner once in a round: what stands against addresses is answered by owner.
+/// Rounds in which each owner occurs at most once: the queries return one error or holder per owner.
 fn rounds(mut interfaces: Vec<Interface>) -> Vec<Vec<Interface>> {
     let mut rounds = Vec::new();
     while !interfaces.is_empty() {
@@ -182,7 +183,7 @@ fn somebody_s(interface: &Interface, holder: &Holder) -> (Uid, FieldError) {
     at(interface, fit::taken("", &interface.address.to_string(), holder))
 }
 
-/// Without a MAC: DHCP serves the address from the day on which the Deployment has its machine.
+/// Inserts the addresses without a MAC: DHCP serves an address only when the Deployment has its machine.
 async fn own(tx: &mut Tx, owned: &[&Interface]) -> Result<(), StoreError> {
     if owned.is_empty() {
         return Ok(());
@@ -206,7 +207,7 @@ async fn own(tx: &mut Tx, owned: &[&Interface]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Reports addresses that belong to somebody else.
+/// Reports addresses that have another owner.
 pub(crate) async fn taken(
     tx: &mut Tx,
     interfaces: Vec<Interface>,
@@ -217,7 +218,7 @@ pub(crate) async fn taken(
         let mut holders = fit::holders(tx, &places).await?;
         for interface in round {
             match holders.remove(&interface.owner) {
-                // A machine's network says what its deployment has. An address that is about to be free is waited for.
+                // A Machine declares the addresses of its Deployment: no conflict. An address that is about to be released is waited for.
                 Some(holder)
                     if holder.kind == kinds::Deployment::NAME && (holder.leaves || !interface.owns) => {}
                 Some(holder) if holder.mac.is_some() => reserved.push((interface, holder)),
@@ -229,7 +230,7 @@ pub(crate) async fn taken(
     let machines: Vec<Uuid> = reserved.iter().filter_map(|(interface, _)| interface.machine).collect();
     let macs = macs(tx, &machines).await?;
     for (interface, holder) in reserved {
-        // An IpAddress keeps the address for a MAC: for a machine's own, or nobody knows yet for which machine's.
+        // An IpAddress reserves the address for a MAC. No conflict if the MAC is the machine's, or if the machine or its MACs are unknown.
         let is_own = interface.machine.is_none_or(|machine| {
             macs.get(&machine).zip(holder.mac.as_ref()).is_none_or(|(macs, mac)| macs.contains(mac))
         });
@@ -240,7 +241,7 @@ pub(crate) async fn taken(
     Ok(errors)
 }
 
-/// The MACs of machines; none of a machine whose hardware is not known.
+/// The MACs of machines. A machine without a known inventory is left out.
 async fn macs(tx: &mut Tx, machines: &[Uuid]) -> Result<BTreeMap<Uuid, BTreeSet<String>>, StoreError> {
     if machines.is_empty() {
         return Ok(BTreeMap::new());

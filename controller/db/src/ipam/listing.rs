@@ -1,4 +1,4 @@
-//! Addresses that are not free, from every source, a page at a time. The order is that of the tables' keys: by subnet, then by address.
+//! A list of all addresses that are not free, in pages. Its order is the order of the tables' keys: by subnet, then by address.
 
 use super::{duid, parse};
 use crate::object::timestamp;
@@ -8,30 +8,30 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// Entries to read.
+/// A filter of entries.
 #[derive(Clone, Debug, Default)]
 pub struct AddressQuery<'a> {
-    /// In this subnet.
+    /// Entries in this subnet.
     pub subnet: Option<Uid>,
-    /// One address alone.
+    /// Entries of this address.
     pub address: Option<IpAddr>,
-    /// From this source: `gateway`, `ip_address`, `device`, `deployment`, `rack` or `lease`.
+    /// Entries from this source: `gateway`, `ip_address`, `device`, `deployment`, `rack` or `lease`.
     pub source: Option<&'a str>,
-    /// Deployments and machines of these pools alone; `None`: of all. A lease of a client that is neither such a machine nor a device is
-    /// left out then.
+    /// Entries of deployments and machines in these pools; `None`: in all pools. With pools, a lease is left out unless its client is
+    /// such a machine, or a device.
     pub pools: Option<&'a [String]>,
-    /// After this entry.
+    /// Entries after this one.
     pub after: Option<AddressPosition>,
-    /// Entries of a page, at most.
+    /// The number of entries per page, 1 to 1000.
     pub limit: i64,
 }
 
-/// The place of an entry in the order of all. Prints and reads as one word.
+/// The position of an entry in the list. It prints as one word and parses from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressPosition {
     subnet: Uuid,
     address: IpAddr,
-    /// Sources of one address in their order: what owns it, a rack, leases.
+    /// The order of the sources of one address: its owner, then a rack, then leases.
     rank: i16,
     by: Uuid,
 }
@@ -65,23 +65,23 @@ pub struct TakenAddress {
     pub address: IpAddr,
     /// Name of its subnet.
     pub subnet: String,
-    /// As [`AddressQuery::source`] has it.
+    /// The source, one of [`AddressQuery::source`].
     pub source: String,
-    /// Name of the object that has it; none of a lease.
+    /// Name of the object that owns it; `None` for a lease.
     pub owner: Option<String>,
-    /// The interface, of a deployment's.
+    /// The interface of a deployment.
     pub interface: Option<String>,
-    /// Name of the machine whose MAC it is, or which the deployment has.
+    /// Name of the machine that has the MAC, or on which the deployment is.
     pub machine: Option<String>,
-    /// Name of the device whose MAC it is.
+    /// Name of the device that has the MAC.
     pub device: Option<String>,
     /// MAC address of the host.
     pub mac: Option<String>,
     /// DUID of the host.
     pub duid: Option<Duid>,
-    /// Name that the host told a DHCP server, or that an IpAddress gives it.
+    /// The host name from the DHCP request, or from the IpAddress.
     pub hostname: Option<String>,
-    /// Name of the rack that granted the lease, while it is there.
+    /// Name of the rack that granted the lease; `None` if the rack is gone.
     pub rack: Option<String>,
     /// When the lease ends.
     pub ends_at: Option<Timestamp>,
@@ -92,7 +92,7 @@ pub struct TakenAddress {
 pub struct TakenPage {
     /// In the order of subnets and addresses.
     pub entries: Vec<TakenAddress>,
-    /// The entry to go on after; `None` at the end.
+    /// The position for [`AddressQuery::after`] of the next page; `None` at the end.
     pub next: Option<AddressPosition>,
 }
 
@@ -104,7 +104,7 @@ impl Store {
     pub async fn taken_addresses(&self, query: &AddressQuery<'_>) -> Result<TakenPage, StoreError> {
         let limit = query.limit.clamp(1, 1000);
         let after = query.after;
-        // Each source is read in its own order, no further than the page goes.
+        // Each source is read in its own order, up to the end of the page.
         let mut tx = self.begin_planning().await?;
         let rows = sqlx::query!(
             r#"with taken as (

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `draft` | one object to be written: preconditions, secrets, what changes |
 //! | `passwords` | their hashes, computed before the transaction |
-//! | `references` | names to uids, those of the same batch included |
+//! | `references` | names to uids, including names of the same batch |
 //! | `rows` | the statements |
 //! | `prune` | deletes objects that are no longer declared |
 
@@ -70,7 +70,7 @@ pub trait Judge: Send + Sync {
     /// The errors that refuse the deletion of an object.
     fn removal(&self, object: &Object) -> Vec<FieldError>;
 
-    /// Errors that stand against another name of an object.
+    /// The errors that refuse the renaming of an object.
     fn renaming(&self, _: &Object) -> Vec<FieldError> {
         Vec::new()
     }
@@ -88,7 +88,7 @@ pub trait Judge: Send + Sync {
     }
 
     /// The error that refuses the caller any write to an object of this pool. `wanted` is the spec that would put the object there;
-    /// `None` asks about the pool of the stored object. Called before any other error of the object is told.
+    /// `None` asks about the pool of the stored object. Called before the object's other errors are reported.
     fn reach(&self, kind: &str, name: &str, pool: Option<&str>, wanted: Option<&str>) -> Option<FieldError> {
         let _ = (kind, name, pool, wanted);
         None

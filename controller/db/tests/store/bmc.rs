@@ -1,4 +1,4 @@
-//! A BMC is one machine's, whoever writes and however it is spelled.
+//! No two machines have the same BMC, in any spelling, however they are written.
 
 use crate::common::{migrated_to, open, put, store};
 use basalt_api::FieldCode;
@@ -6,7 +6,7 @@ use basalt_db::{Store, StoreError};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-/// The newest migration before BMCs were held.
+/// The newest migration before the database kept BMCs unique.
 const BEFORE: i64 = 13;
 
 fn machine(n: u8, bmc: Value) -> Value {

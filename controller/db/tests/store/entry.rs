@@ -1,4 +1,4 @@
-//! Entries: which racks hold what of a machine, and when that counts.
+//! Entries: the racks that hold them, their progress, and the machines and racks that wake.
 
 use crate::common::{machine, open, put};
 use basalt_api::values::{Epoch, Generation, RackId, Uid};
@@ -33,7 +33,7 @@ impl World {
         self.store.put_entry(&entry).await.unwrap();
     }
 
-    /// Composes a rack's document; the entries' bodies, and the document's generation.
+    /// Writes a rack's document. Returns the bodies of its entries and its generation.
     async fn tell(&self, rack: usize) -> (Vec<Vec<u8>>, Generation) {
         let base = self.store.concern_generation(self.racks[rack], "boot").await.unwrap();
         let entries = self.store.entries_for(self.racks[rack], "boot").await.unwrap();
@@ -53,7 +53,7 @@ impl World {
         self.store.put_concern_ack(self.racks[rack], &ack).await.unwrap();
     }
 
-    /// The content of the entry; for each rack, whether it is in the scope, and its progress.
+    /// The content of the entry, and its racks: whether the rack is in the scope, and its progress.
     async fn state(&self) -> (Value, Vec<(usize, bool, Progress)>) {
         let state = self.store.entry_states(self.machine).await.unwrap().remove("boot").unwrap();
         let place = |rack| self.racks.iter().position(|it| *it == rack).unwrap();
@@ -63,7 +63,7 @@ impl World {
         (state.says, holders)
     }
 
-    /// The names of those that are woken, which sleep again.
+    /// Claims the objects that are awake, returns their names, and lets them sleep again.
     async fn woken(&self) -> BTreeSet<String> {
         let mut woken = BTreeSet::new();
         for lease in self.store.claim(Uid::generate(), 10, Duration::from_secs(30)).await.unwrap() {
@@ -101,7 +101,7 @@ async fn an_entry_reaches_the_racks_of_its_scope_and_counts_once_each_has_applie
     world.answer(0, first, "already_there").await;
     assert_eq!(world.woken().await, names(&["r1"]), "the machine has nothing new to decide");
 
-    // Another version counts anew, and an answer to the document before says nothing of it.
+    // After a new version, all racks wait again. An answer to the previous document does not count.
     world.put(2, "erase", Some(b"other"), &[r1, r2]).await;
     assert_eq!(world.state().await.1, [(0, true, Progress::Waits), (1, true, Progress::Waits)]);
     let told = [world.tell(0).await.1, world.tell(1).await.1];
@@ -131,7 +131,7 @@ async fn a_rack_that_leaves_the_scope_is_waited_for_until_it_has_given_the_entry
     world.answer(0, at, "applied").await;
     assert_eq!(world.state().await.1, [(1, true, Progress::Applied)], "nothing of it is left at the first");
 
-    // There is nothing to tell any more; a lease that was over says nothing.
+    // An entry without a body is in no document. A write under an older epoch has no effect.
     world.put(3, "local", None, &[]).await;
     world.put(2, "install", Some(b"task"), &[r1]).await;
     assert_eq!(world.state().await, (json!("local"), vec![(1, false, Progress::Waits)]));

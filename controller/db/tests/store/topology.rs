@@ -1,4 +1,4 @@
-//! The position of the topology: what moves it, and what readers and writers may rely on.
+//! The position of the topology: the writes that raise it, and its guarantees to readers and writers.
 
 use crate::common::{machine, open, put, store};
 use basalt_api::values::{Generation, RackId, Timestamp, Uid};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A position that is looked at again and again.
+/// Reads the position repeatedly.
 struct Watched<'a>(&'a Store, i64);
 
 impl<'a> Watched<'a> {
@@ -17,14 +17,14 @@ impl<'a> Watched<'a> {
         Self(store, store.topology_position().await.unwrap())
     }
 
-    /// How far the position has moved since it was looked at last.
+    /// The difference from the previous reading.
     async fn moved(&mut self) -> i64 {
         let now = self.0.topology_position().await.unwrap();
         now - std::mem::replace(&mut self.1, now)
     }
 }
 
-/// One object of each kind with two specs. Objects come after those that they refer to.
+/// One object of each kind, with two specs. An object follows the objects that it refers to.
 fn one_of_each() -> Vec<(&'static str, &'static str, Value, Value)> {
     let image = |options: &str| {
         let mut image = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": {}});
@@ -172,7 +172,7 @@ async fn a_transaction_moves_it_once_and_a_dry_run_never() {
     assert_eq!(position.moved().await, 1);
 }
 
-/// Each transaction declares one tag. So a snapshot at position P has exactly P tags more than one at 0.
+/// Each transaction declares one tag. So at position P there are exactly P tags more than at position 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_writer_is_lost_and_no_reader_sees_a_position_with_other_content() {
     const WRITERS: i64 = 8;
@@ -206,12 +206,12 @@ async fn no_writer_is_lost_and_no_reader_sees_a_position_with_other_content() {
     assert_eq!(store.topology_position().await.unwrap() - start, WRITERS * TAGS);
 }
 
-/// A deferred constraint may wait for another transaction at the commit. The position is held by then, so both could wait for each other.
+/// At the commit, a deferred constraint may wait for another transaction while this one holds the position: a deadlock.
 #[tokio::test]
 async fn no_deferred_constraint_waits_while_a_transaction_holds_the_position() {
     let mut hand = Hand::on(&basalt_db::testing::database().await).await;
     let deferred = "select conname from pg_constraint
         where condeferrable and oid not in (select tgconstraint from pg_trigger where tgfoid = 'move_topology'::regproc)";
-    // Its writers lock the BMC's place before.
+    // The writers of this one lock the BMC's place first.
     assert_eq!(hand.run(deferred).await, [["machine_bmc_once"]]);
 }

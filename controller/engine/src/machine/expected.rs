@@ -1,9 +1,9 @@
 //! The power state that a machine should have, and the condition that reports a difference.
 //!
-//! | `spec.power` | a machine that is found otherwise |
+//! | `spec.power` | on a difference |
 //! | --- | --- |
-//! | `on`, `off` | is switched ([`Walk::hold_power`]), and told of where it cannot be |
-//! | `auto` | is told of. Somebody switched it, and may have had a reason |
+//! | `on`, `off` | the machine is switched ([`Walk::hold_power`]); the condition is set if that is impossible |
+//! | `auto` | the condition is set. A person may have switched the machine on purpose |
 
 use basalt_api::kinds::{
     Condition, ConditionStatus, Lifecycle, MachineMode, PowerDriver, PowerPolicy, PowerState,
@@ -12,7 +12,7 @@ use basalt_api::kinds::{
 use super::walk::Walk;
 
 impl Walk<'_> {
-    /// The power state that it should have. `None` while an action is in progress on it.
+    /// The power state that the machine should have. `None` while an operation on it is in progress.
     fn expected_power(&self, lifecycle: Lifecycle) -> Option<PowerState> {
         let spec = &self.input.spec;
         let is_asked = self.operations.iter().any(|operation| !operation.state.is_over());
@@ -25,14 +25,14 @@ impl Walk<'_> {
             PowerPolicy::Off => Some(PowerState::Off),
             PowerPolicy::Auto => self.wish().or_else(|| match lifecycle {
                 Lifecycle::Deployed => Some(PowerState::On),
-                // It is not known which system runs on a machine without an inventory.
+                // Without an inventory, the system that runs on the machine is unknown.
                 _ if self.input.facts.inventory.is_none() => None,
                 _ => self.powers_off_when_idle().then_some(PowerState::Off),
             }),
         }
     }
 
-    /// The condition [`Condition::POWER_DIFFERS`], if there is something to tell.
+    /// The condition [`Condition::POWER_DIFFERS`], if the power state differs or cannot be read.
     pub(super) fn power_differs(&self, lifecycle: Lifecycle) -> Option<Condition> {
         let input = self.input;
         input.spec.bmc.as_ref().filter(|bmc| bmc.driver != PowerDriver::Manual)?;

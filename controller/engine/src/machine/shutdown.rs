@@ -1,7 +1,7 @@
 //! Switches a running system off in an orderly way: the BMC presses the power button, and the system has
 //! [`DeadlineId::SoftOff`] to shut down. Then the power is cut.
 //!
-//! Only the installed system of a deployment is asked. An ephemeral environment, a loader and firmware do not hear the button.
+//! Only the installed system of a deployment is asked. Ephemeral environments, boot loaders and firmware ignore the button.
 
 use basalt_api::agent::Outcome;
 use basalt_api::kinds::{PowerState, Readiness};
@@ -26,7 +26,8 @@ pub fn system_runs(input: &MachineInput, policy: &Policy, now: Timestamp) -> boo
 }
 
 impl<'a> Walk<'a> {
-    /// Asks the system to shut down before the first `then` of the scope. True when it is off, had its time, or cannot be asked.
+    /// Asks the system to shut down before the first `then` of the scope. True when the machine is off, the deadline has passed, or the
+    /// system cannot be asked.
     pub(super) fn shut_down_before(&mut self, scope: Scope, then: StepId) -> bool {
         let of_scope = |step| move |r: &&'a StepRecord| r.step == step && r.scope == scope;
         if self.input.records.iter().any(|r| of_scope(then)(&r)) {
@@ -36,16 +37,16 @@ impl<'a> Walk<'a> {
         self.shut_down(scope, asked)
     }
 
-    /// The same, before the machine is held off.
+    /// As [`Self::shut_down_before`], for a machine that is to be held off.
     pub(super) fn shut_down_before_hold(&mut self) -> bool {
         match self.held_off() {
-            // The power that was cut in vain is cut again.
+            // The power off did not work: repeat it without another request.
             Some(r) if r.step == StepId::HoldOff && !self.is_off_by(r) => true,
             _ => self.shut_down(Scope::Machine, self.shuts_down_to_hold()),
         }
     }
 
-    /// The request to shut down that the power off of a hold has not followed yet.
+    /// The request to shut down, if the power off of the hold is still to come.
     pub(super) fn shuts_down_to_hold(&self) -> Option<&'a StepRecord> {
         self.held_off().filter(|r| r.step == STEP && !self.is_long_over(r))
     }
@@ -59,7 +60,7 @@ impl<'a> Walk<'a> {
         matches!(self.answer(record, Some(PowerState::Off)), Answer::Good(_))
     }
 
-    /// True if this shutdown is so old that the machine was switched on again since.
+    /// True if this shutdown is too old to count: the machine has been switched on since.
     fn is_long_over(&self, record: &StepRecord) -> bool {
         let time = self.policy.deadline(DeadlineId::SoftOff) + self.policy.deadline(DeadlineId::RetryLater);
         self.now >= later(record.not_after, time)
@@ -78,9 +79,9 @@ impl<'a> Walk<'a> {
         match self.answer(record, None) {
             Answer::Undelivered => self.act(Power::Undelivered(record), step, effect),
             Answer::Due(until) => self.act(Power::Answering(record, until), step, effect),
-            // The BMC cannot ask the system.
+            // The BMC cannot press the power button.
             Answer::Bad(PowerFailure::Unsupported, ..) => return true,
-            // After another failure the system may have been asked all the same.
+            // After any other failure the request may have reached the system.
             Answer::Bad(_, _, at) | Answer::Good(at) => {
                 let until = later(at, self.policy.deadline(DeadlineId::SoftOff));
                 let is_off = self

@@ -1,14 +1,14 @@
-//! Options of a kernel, of all who give some.
+//! Joins kernel options from several sources.
 
-/// Joins the options of all sources. A kernel lets a later option count before an earlier one.
+/// Joins the options of all sources. The kernel prefers a later option to an earlier one.
 ///
-/// Several sources may name the same console. The last word for a device stays, in its place: its speed counts, and the last console is
-/// `/dev/console`.
+/// If several sources name the same console, only the last option for that device is kept, at its place. Its speed applies, and the last
+/// console becomes `/dev/console`.
 #[must_use]
 pub fn kernel_options<'a>(sources: impl IntoIterator<Item = Option<&'a str>>) -> String {
     let given: Vec<&str> = sources.into_iter().flatten().filter(|options| !options.is_empty()).collect();
     let all = given.join(" ");
-    // A space between quotes is part of its word.
+    // A space between quotes does not end a word.
     let mut is_quoted = false;
     let ends_word = |it: char| {
         is_quoted ^= it == '"';
@@ -25,7 +25,7 @@ pub fn kernel_options<'a>(sources: impl IntoIterator<Item = Option<&'a str>>) ->
     kept.map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
 }
 
-/// `ttyS0` of `console=ttyS0,115200n8`.
+/// The device of a console option: `ttyS0` for `console=ttyS0,115200n8`.
 fn console_device(word: &str) -> Option<&str> {
     word.strip_prefix("console=")?.split(',').next()
 }

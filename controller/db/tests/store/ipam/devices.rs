@@ -1,4 +1,4 @@
-//! Addresses of Devices: nobody is given one of them.
+//! Addresses of Devices are never allocated.
 
 use super::{delete, has};
 use crate::common::{migrated_to, network, open, put, store};
@@ -28,7 +28,7 @@ fn at(pointer: &str, message: &str) -> Result<(), Vec<(String, String)>> {
     Err(vec![(pointer.to_owned(), message.to_owned())])
 }
 
-/// The address that is given next, which is given back.
+/// The address that would be allocated next.
 async fn next(store: &Store) -> String {
     put(store, "IpAddress", "next", json!({"subnet": "lab"})).await.expect("there is one");
     let next = has(store, "next").await;

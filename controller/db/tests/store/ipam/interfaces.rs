@@ -1,4 +1,4 @@
-//! Addresses that belong to somebody already: a machine's by its MAC, a rack's own.
+//! Addresses with another holder: an IpAddress with the machine's MAC, or a rack.
 
 use super::{delete, has, lease, owned, refused, subnet, wish};
 use crate::common::{network, put, store};
@@ -45,7 +45,7 @@ async fn an_interface_has_the_address_that_an_ip_address_keeps_for_its_mac() {
     let uses = store.subnet_use(&[lab.into()]).await.unwrap()[&lab.into()];
     assert_eq!((uses.ip_addresses, uses.deployments), (2, 0), "nothing is counted twice");
 
-    // The IpAddress goes; the machine has its address still, and now it is the deployment's own.
+    // Without the IpAddress, the machine keeps the address, which now belongs to the deployment.
     delete(&store, "IpAddress", "a").await;
     put(&store, "IpAddress", "c", json!({"subnet": "lab"})).await.unwrap();
     assert_eq!(store.own_address(&of_its_mac).await.unwrap(), owned("10.77.0.20"));
@@ -93,7 +93,7 @@ async fn a_rack_s_own_address_belongs_to_nobody_else() {
     let why = r#"10.77.0.4 is the address of Rack "r1" already"#.to_owned();
     assert_eq!(store.own_address(&wish).await.unwrap(), Addressed::Refused(why));
 
-    // The rack moves to what others had before: they keep it.
+    // The rack takes addresses that others hold: the others keep them.
     hello(&["10.77.0.20/24", "10.77.0.7/24"]).await;
     let mut spec = named("10.77.0.20");
     spec["hostname"] = json!("kept");

@@ -1,4 +1,4 @@
-//! Static addresses of deployments' interfaces: judged when they are declared, and owned from then on.
+//! Static addresses of deployments' interfaces: checked when they are declared, and owned from then on.
 
 use super::{delete, has, lease, refused, subnet};
 use crate::common::{machine, network, open, put, store};
@@ -32,7 +32,7 @@ fn at(address: &str) -> Value {
     json!({"interfaces": {"eth0": {"addressing": "static", "subnet": "lab", "address": address}}})
 }
 
-/// For whichever machine it gets.
+/// A deployment on any machine.
 fn deployment(network: Value) -> Value {
     json!({"image": "debian", "selector": {}, "network": network})
 }
@@ -85,7 +85,7 @@ async fn a_deployment_owns_its_static_address_before_it_has_a_machine() {
     let theirs = ["/address: 10.77.0.3 is the address of Deployment \"web\" already"];
     assert_eq!(refused(&store, "IpAddress", "x", named.clone()).await, theirs);
 
-    // With its machine comes what DHCP says of the address.
+    // Once the deployment has a machine, the driver adds the host name for DHCP.
     let lab = subnet(&store, "lab").await;
     let wish = basalt_db::AddressWish {
         address: "10.77.0.3".parse().ok(),
@@ -97,7 +97,7 @@ async fn a_deployment_owns_its_static_address_before_it_has_a_machine() {
     let own = all.iter().find(|it| it.owner == web).unwrap();
     assert_eq!(own.hostname.as_deref(), Some("web"));
 
-    // An address that it no longer declares is free at once.
+    // An address that the deployment no longer declares is free at once.
     put(&store, "Deployment", "web", deployment(at("10.77.0.5"))).await.unwrap();
     put(&store, "IpAddress", "x", named).await.unwrap();
     delete(&store, "Deployment", "web").await;
