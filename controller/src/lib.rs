@@ -1,4 +1,4 @@
-//! The region controller: it keeps what is declared, and converges the data centre to it.
+//! The region controller: it stores what is declared, and makes the data centre match it.
 //!
 //! | module | is |
 //! | --- | --- |
@@ -8,13 +8,13 @@
 //! | [`controller`] | the racks' port and the driver, beside it |
 //! | [`api`] | the REST API, generic over kinds; the table of endpoints and roles |
 //! | [`backup`] | backup, restore, recover |
-//! | [`rotate`], [`seal_file`] | another seal key, and the file it is in |
+//! | [`rotate`], [`seal_file`] | replacement of the seal key, and the file with the key |
 //! | [`blobs`] | the bytes of images |
-//! | [`driver`] | the engine's driver, and what the API asks of it |
+//! | [`driver`] | the engine's driver, and its interface for the API |
 //! | [`racks`] | enrolment of racks and the link with them |
 //! | [`registry`] | the Terraform provider, for Terraform to install |
 //! | [`telemetry`] | traces, from the request to the rack |
-//! | [`webhooks`] | what happens, posted to those who asked for it |
+//! | [`webhooks`] | posts events to webhooks |
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)

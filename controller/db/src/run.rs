@@ -6,7 +6,7 @@
 //!
 //! | condition | why |
 //! | --- | --- |
-//! | the run that made it has ended, or was not renewed for [`LEASE`]; or it is the same run | a run that goes on may still record it; a repeated request is the same creation |
+//! | the creating run ended, was not renewed for [`LEASE`], or is the same run | a live run may still record it; a retry is the same run |
 //! | it acts for the same account | nobody takes what another user made |
 //! | manager and spec are those of the creation, secrets aside | it is the same declaration, and nobody has changed the object since |
 

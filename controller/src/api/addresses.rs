@@ -1,7 +1,7 @@
 //! Addresses that are not free: declared ones, those of deployments and racks, and leases.
 //!
-//! A caller that is limited to pools is shown deployments and machines of these pools alone, as in lists. Leases of clients that nobody declared are
-//! left out then: their MACs may be of machines that the caller does not see.
+//! A caller that is limited to pools gets only the deployments and machines of these pools, as in lists. Leases of undeclared clients are
+//! left out then: their MACs may belong to machines that the caller must not see.
 
 use super::App;
 use super::body;

@@ -1,8 +1,8 @@
 //! Uploads and downloads of blobs.
 //!
-//! An upload may come in parts: `Content-Range: bytes 0-99/1000`, each where the last one ended. `HEAD` of an
-//! upload that has not ended is answered with 202, and in [`RECEIVED_HEADER`] with where to go on; 404 says that nothing is
-//! there. Bytes that do not have the hash are thrown away.
+//! A client may upload a blob in parts, in order: `Content-Range: bytes 0-99/1000`. `HEAD` of an incomplete upload returns 202 with the
+//! offset of the next part in [`RECEIVED_HEADER`]; 404 means that there is no part yet. An upload whose bytes do not have the declared hash
+//! is deleted.
 
 use super::App;
 use super::caller::Caller;
@@ -101,7 +101,7 @@ pub(super) async fn upload(
     Ok((status, axum::Json(state)).into_response())
 }
 
-/// `bytes 0-99/1000` (RFC 9110 §14.4). The end is what the body has.
+/// Parses `bytes 0-99/1000` (RFC 9110 §14.4). The end follows from the body.
 fn content_range(value: &HeaderValue) -> Answer<Part> {
     let read = || {
         let (range, total) = value.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
@@ -147,7 +147,7 @@ pub(super) async fn download(
     Ok(answer)
 }
 
-/// `bytes=100-`; other ranges are answered with everything, as RFC 9110 §14.2 allows.
+/// Parses `bytes=100-`. For any other range the whole blob is sent, as RFC 9110 §14.2 allows.
 fn open_range(value: &HeaderValue) -> Option<u64> {
     value.to_str().ok()?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The console: the page at `/`, whose own paths are below `/ui/`, and its files. `make ui` builds them from `controller/ui`.
+//! Serves the console: its page at `/` and below `/ui/`, and its files. `make ui` builds them from `controller/ui`.
 
 use super::problem::{Answer, Refusal};
 use axum::extract::Path;
@@ -6,22 +6,22 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
 
-/// Path below `/ui/`, and bytes, of each file of the build.
+/// The files of the build: path below `/ui/`, and content.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
-/// Below here, each file's name has a hash of its content.
+/// The directory of files whose names contain a hash of their content.
 const HASHED: &str = "assets/";
 
-/// Nothing but what this region serves is loaded or asked, and no other site shows the console in a frame.
+/// The console loads and requests only what this region serves, and no other site can show it in a frame.
 const POLICY: &str =
     "default-src 'self'; frame-ancestors 'none'; object-src 'none'; form-action 'none'; base-uri 'none'";
 
-/// The page at `/`: it goes on to `/ui/machines` by itself.
+/// The page at `/`. Its script redirects to `/ui/machines`.
 pub(super) async fn home() -> Answer<Response> {
     index()
 }
 
-/// A file of the build; any other path is one of the console's own pages.
+/// A file of the build. Any other path is a page of the console, so it returns the index page.
 pub(super) async fn page(Path(path): Path<String>) -> Answer<Response> {
     match file(&path) {
         Some(bytes) if path != "index.html" => {

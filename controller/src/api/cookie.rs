@@ -1,7 +1,7 @@
 //! Sessions of browsers: the token comes in a cookie, which no script reads.
 //!
-//! A browser sends a cookie whoever made it ask. `SameSite=Strict` keeps it from requests that other sites cause. Beyond that, a request
-//! that writes with a cookie has to come from a page of this region. The browser says so in `Sec-Fetch-Site`, or in `Origin` (RFC 6454 §7).
+//! A browser adds the cookie to requests of any origin. `SameSite=Strict` excludes requests that other sites cause. In addition, a request
+//! that writes with a cookie must come from a page of this region, by its `Sec-Fetch-Site` or `Origin` (RFC 6454 §7).
 
 use super::guard::Peer;
 use super::problem::{Answer, Refusal};
@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use basalt_api::ProblemCode;
 use basalt_api::values::Timestamp;
 
-/// The names of a cookie. Under TLS it has a prefix, for which browsers refuse it from other hosts and from plain HTTP
+/// The names of a cookie. Over TLS its name has the prefix `__Host-`: browsers accept such a cookie only from the host itself, over TLS
 /// (RFC 6265bis §4.1.3.2).
 #[derive(Clone, Copy, Debug)]
 struct Names {
@@ -19,12 +19,12 @@ struct Names {
 
 const SESSION: Names = Names { guarded: "__Host-basalt-session", plain: "basalt-session" };
 
-/// The cookie of a login that goes by way of an issuer. The page that the issuer sends the browser back to is the region's own, and it is the page
-/// that asks: `SameSite=Strict` does for this cookie too.
+/// The cookie of a login through an issuer. The issuer redirects the browser to a page of the region, and this page sends the request. So
+/// `SameSite=Strict` is right for this cookie too.
 const ATTEMPT: Names = Names { guarded: "__Host-basalt-login", plain: "basalt-login" };
 
 impl Names {
-    /// Under TLS the name without the prefix does not count: other hosts of the domain can set it.
+    /// Over TLS, a cookie without the prefix is ignored: other hosts of the domain can set it.
     fn found(self, peer: Peer, headers: &HeaderMap) -> Option<&str> {
         let name = if matches!(peer, Peer::Tls(_)) { self.guarded } else { self.plain };
         named(headers, name)
@@ -47,7 +47,7 @@ pub(super) fn token(peer: Peer, headers: &HeaderMap) -> Option<&str> {
     SESSION.found(peer, headers)
 }
 
-/// The secret of the login that this browser began.
+/// The secret of the login that this browser has begun.
 pub(super) fn attempt(peer: Peer, headers: &HeaderMap) -> Option<&str> {
     ATTEMPT.found(peer, headers)
 }
@@ -58,23 +58,23 @@ fn named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value).filter(|value| !value.is_empty())
 }
 
-/// The header that gives a browser its cookie. Without an end, it ends with the browser.
+/// The header that sets the session cookie. Without `until`, the cookie ends with the browser session.
 pub(super) fn given(peer: Peer, token: &str, until: Option<Timestamp>) -> Answer<HeaderValue> {
     let lasts = until.map(|until| until.duration_since(Timestamp::now()).as_secs().max(0));
     SESSION.written(peer, token, lasts)
 }
 
-/// The header that takes the cookie away.
+/// The header that deletes the session cookie.
 pub(super) fn taken(peer: Peer) -> Answer<HeaderValue> {
     SESSION.written(peer, "", Some(0))
 }
 
-/// The header that binds a login to a browser, for so many seconds.
+/// The header that binds a login to a browser for `lasts` seconds.
 pub(super) fn begun(peer: Peer, secret: &str, lasts: i64) -> Answer<HeaderValue> {
     ATTEMPT.written(peer, secret, Some(lasts))
 }
 
-/// Refuses requests that no page of this region makes.
+/// Refuses requests that do not come from a page of this region.
 pub(super) fn same_origin(headers: &HeaderMap) -> Answer<()> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text("host");

@@ -1,4 +1,4 @@
-//! Events of the region, past and coming (`GET /api/v1/events`).
+//! Past and new events of the region (`GET /api/v1/events`).
 
 use super::caller::Caller;
 use super::names::{self, Names};
@@ -25,11 +25,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-/// Between two looks at the database.
+/// Time between two queries of a stream.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Events of one look.
+/// Events per query.
 const AT_ONCE: i64 = 500;
-/// After this, whoever follows has to ask again.
+/// Lifetime of a stream; then the client must request it again.
 const LIFE: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Deserialize)]
@@ -45,12 +45,12 @@ struct Parameters {
     follow: bool,
 }
 
-/// The events that a caller asks for, and may see.
+/// A filter of events: the request's parameters, and the caller's rights.
 struct Wanted {
     kinds: Option<Vec<String>>,
     uid: Option<Uid>,
     since: Option<Timestamp>,
-    /// The pools of a reader who sees some pools alone.
+    /// The pools of a reader who sees only some pools.
     pools: Option<Vec<String>>,
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn list(
             horizon
         }
     };
-    // When nothing is new. Then it is also seen whether the caller may still follow.
+    // Sent if there is nothing new. At each ping the region also checks that the caller still has the right to follow.
     let mut ping = tokio::time::interval(app.0.parts.bookmark_every);
     ping.reset();
     let mut look = tokio::time::interval(LOOK_EVERY);
@@ -156,7 +156,7 @@ fn id(text: &str) -> Answer<i64> {
     })
 }
 
-/// An event in words. A reader of some pools sees no accounts, so that the actor has no name then.
+/// An event as the API returns it. A reader of some pools does not see accounts, so the actor has no name then.
 fn entry(event: Event, names_actors: bool) -> EventEntry {
     let Event { id, at, what, kind, uid, name, words, detail, actor } = event;
     let step = || {
@@ -179,7 +179,7 @@ fn entry(event: Event, names_actors: bool) -> EventEntry {
     EventEntry { id: id.to_string(), at, sort, kind, uid, name, words, detail, actor }
 }
 
-/// Events as frames, without names that the caller does not see.
+/// Events as frames, without names that the caller must not see.
 async fn frames(app: &App, caller: &Caller, events: Vec<Event>) -> Answer<VecDeque<Bytes>> {
     let mut frames = VecDeque::with_capacity(events.len());
     let names_actors = caller.rights.visible_pools().is_none();
@@ -199,14 +199,14 @@ fn frame(event: &str, id: i64, data: &str) -> Bytes {
     Bytes::from(format!("id: {id}\nevent: {event}\ndata: {data}\n\n"))
 }
 
-/// Events that are followed, as a stream.
+/// A stream of events.
 struct Stream {
     app: App,
     caller: Caller,
     headers: HeaderMap,
     wanted: Wanted,
     ready: VecDeque<Bytes>,
-    /// All events up to here were told.
+    /// All events up to this id were sent.
     position: i64,
     ping: Interval,
     look: Interval,
@@ -230,7 +230,7 @@ impl Stream {
                 _ = is_stopping => Some("the region stops"),
                 () = tokio::time::sleep_until(self.ends) => Some("no stream lasts for ever"),
                 _ = self.ping.tick() => {
-                    // A database that does not answer takes no right away.
+                    // If the database does not answer, the caller keeps the right.
                     let unchanged = guard::is_unchanged(&self.app, &self.headers, &self.caller).await;
                     match matches!(unchanged, Ok(false)) {
                         true => Some("the caller's rights have changed"),
@@ -253,7 +253,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is new.
+    /// Reads new events.
     async fn look(&mut self) -> Answer<()> {
         let horizon = self.app.store().event_horizon(self.position).await?;
         if horizon <= self.position {

@@ -1,15 +1,15 @@
-//! Places for requests that last. One user or token has a share of each sort, and some places are for admins alone: they must be able to look
-//! when others took all the rest. (Watches have the same rule in `watch::hub`, which knows its readers.)
+//! Limits on long requests. One user or token gets a share of the places of each sort. Some places are reserved for admins, who must be
+//! able to investigate when other callers hold all other places. (Watches have the same rule in `watch::hub`, which knows its readers.)
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::rights::Role;
 use basalt_proto::places::{Full, Limits, Place, Places};
 
-/// A sort of requests.
+/// A sort of long requests.
 #[derive(Debug)]
 pub(super) struct Lasting {
-    /// As a sentence has it: "requests that follow a log".
+    /// The sort, as part of a sentence: "requests that follow a log".
     what: &'static str,
     usual: Places<String>,
     of_admins: Places<String>,
@@ -21,10 +21,10 @@ impl Lasting {
         Self { what, usual: Places::new(usual), of_admins: Places::new(of_admins) }
     }
 
-    /// A place for a request of this caller, to be held until it ends.
+    /// Reserves a place for a request of this caller. Hold it until the request ends.
     ///
     /// # Errors
-    /// The caller has its share, or there is no place.
+    /// Fails if the caller has its share, or if all places are taken.
     pub(super) fn take(&self, caller: &Caller) -> Answer<Place<String>> {
         self.take_as(caller.holder(), caller.rights.unlimited())
     }
@@ -50,16 +50,16 @@ impl Lasting {
     }
 }
 
-/// All sorts but watches.
+/// All sorts except watches.
 #[derive(Debug)]
 pub(super) struct Rooms {
-    /// Requests that follow events. Each asks the database when something happens.
+    /// Requests that follow events. Each one queries the database when something happens.
     pub(super) events: Lasting,
     /// Downloads of blobs. Each holds a file open.
     pub(super) downloads: Lasting,
-    /// Requests that follow a log. Each holds a file open.
+    /// Requests that follow a log. Each one keeps a file open.
     pub(super) logs: Lasting,
-    /// Requests with `wait`. Terraform makes one for each resource that it waits for.
+    /// Requests with `wait`. Terraform sends one for each resource that it waits for.
     pub(super) waits: Lasting,
 }
 
@@ -78,7 +78,7 @@ impl Default for Rooms {
 mod tests {
     use super::*;
 
-    /// Takes places until there is none.
+    /// Takes all places that it can get.
     fn all(room: &Lasting, holder: &str, role: Role) -> Vec<Place<String>> {
         std::iter::from_fn(|| room.take_as(holder.to_owned(), Some(role)).ok()).take(1000).collect()
     }

@@ -1,18 +1,18 @@
-//! How often a login may be tried. Nobody locks another one out.
+//! Limits on login attempts. No client can lock another client's user out.
 //!
-//! | counted by | beyond the limit |
+//! | attempts counted by | beyond the limit |
 //! | --- | --- |
 //! | network: an IPv4 address, or a /64 of IPv6 | 429 |
 //! | user and network | 429 |
-//! | user, from wherever | the answer is [late](LATEST), whoever asks |
-//! | wide network, by logins under way: a /24 of IPv4, or a /48 of IPv6 | 503 |
-//! | all logins under way | 503 |
+//! | user, from all networks | the answer is delayed by up to [`LATEST`], for every client |
+//! | wide network, by logins in progress: a /24 of IPv4, or a /48 of IPv6 | 503 |
+//! | all logins in progress | 503 |
 //!
-//! A login is under way from its head to its answer. Its body takes memory, and the password waits for a processor. A host may have
-//! 65,536 networks of its own, which is a /48, and still leaves seven of eight places to others.
+//! A login is in progress from the head of its request to its answer: its body takes memory, and its password waits for a processor. One
+//! host may have a /48, which is 65,536 networks; the limit for wide networks leaves seven of eight places to others.
 //!
-//! A stranger with one wide network can make a user wait for some seconds, and does not have the right password refused. Few passwords are verified at once,
-//! which bounds the guesses of a stranger with many networks. Each region process counts by itself.
+//! A stranger with one wide network can delay a user's login by some seconds, but the right password is not refused. Few passwords are
+//! verified at once, which limits the guesses of a stranger with many networks. Each region process counts separately.
 
 use super::bucket::{Buckets, Limit};
 use super::guard::Peer;
@@ -23,25 +23,25 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A person mistypes some times; a program tries thousands.
+/// A person mistypes a few times; a program tries thousands of passwords.
 const BY_NETWORK: Limit = Limit { burst: 20, every: Duration::from_secs(3) };
 
-/// A stranger in the same network can have a user refused for so long.
+/// A stranger in the user's own network can cause refusals of the user until this limit has recovered.
 const BY_USER_AND_NETWORK: Limit = Limit { burst: 10, every: Duration::from_secs(6) };
 
-/// From all networks together.
+/// The limit of a user's attempts from all networks together.
 const BY_USER: Limit = Limit { burst: 30, every: Duration::from_secs(2) };
 
 /// Logins by way of an issuer's page that a wide network begins. The database keeps each for some minutes.
 const BEGUN: Limit = Limit { burst: 200, every: Duration::from_secs(1) };
 
-/// The longest delay for tries from elsewhere.
+/// The longest delay of an answer, in the case of attempts from other networks.
 const LATEST: Duration = Duration::from_secs(3);
 
-/// Logins under way.
+/// The limit of logins in progress.
 const UNDER_WAY: Limits = Limits::shared(256);
 
-/// Counts tries to log in.
+/// Counts login attempts.
 #[derive(Debug)]
 pub(super) struct Tries {
     under_way: Places<IpAddr>,
@@ -66,10 +66,10 @@ impl Default for Tries {
 }
 
 impl Tries {
-    /// A place for a login, to be held until it is answered.
+    /// Reserves a place for a login. Hold it until the answer is sent.
     ///
     /// # Errors
-    /// All places are taken, or all that one wide network may have.
+    /// Fails if all places are taken, or if the client's wide network has its share.
     pub(super) fn begin(&self, peer: Peer) -> Answer<Place<IpAddr>> {
         self.under_way.try_take(wide_network(peer)).map_err(|full| {
             let detail = match full {
@@ -93,10 +93,10 @@ impl Tries {
         held(&self.begun).take(self.start.elapsed(), network).map_err(too_many)
     }
 
-    /// Waits until this user may be tried from this address.
+    /// Counts an attempt for this user from this address. Sleeps first if the user has too many attempts.
     ///
     /// # Errors
-    /// Too many were tried from its network.
+    /// Fails if its network has too many attempts.
     pub(super) async fn admit(&self, address: &str, user: &str) -> Answer<()> {
         let delay = self.take(self.start.elapsed(), address, user).map_err(too_many)?;
         if !delay.is_zero() {
@@ -105,20 +105,20 @@ impl Tries {
         Ok(())
     }
 
-    /// For who is known only after the login.
+    /// Counts an attempt whose user is known only after the login.
     ///
     /// # Errors
-    /// Too many were tried from its network.
+    /// Fails if its network has too many attempts.
     pub(super) fn admit_address(&self, address: &str) -> Answer<()> {
         held(&self.by_network).take(self.start.elapsed(), network(address)).map_err(too_many)
     }
 
-    /// The login of somebody who was known only after it was a good one.
+    /// Takes a successful attempt of [`Self::admit_address`] back from the count.
     pub(super) fn came_in(&self, address: &str) {
         held(&self.by_network).put_back(&network(address));
     }
 
-    /// The password was the right one.
+    /// Takes a successful attempt of [`Self::admit`] back from the counts.
     pub(super) fn succeeded(&self, address: &str, user: &str) {
         let network = network(address);
         held(&self.by_network).put_back(&network);
@@ -126,7 +126,7 @@ impl Tries {
         held(&self.by_user_and_network).put_back(&(user.to_owned(), network));
     }
 
-    /// Counts a try: how late to answer it, or how long to wait for the next one that is admitted.
+    /// Counts an attempt. `Ok`: the delay of its answer. `Err`: the time until the next attempt is admitted.
     fn take(&self, now: Duration, address: &str, user: &str) -> Result<Duration, Duration> {
         let network = network(address);
         held(&self.by_network).take(now, network.clone())?;
@@ -139,7 +139,7 @@ fn held<K>(buckets: &Mutex<Buckets<K>>) -> MutexGuard<'_, Buckets<K>> {
     buckets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The network of one client: an IPv4 address, or a /64 of IPv6. A socket keeps its name.
+/// The network of a client: an IPv4 address, or a /64 of IPv6. The name of a socket is returned as it is.
 fn network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {
@@ -157,7 +157,7 @@ fn wide_network(peer: Peer) -> Option<IpAddr> {
     }
 }
 
-/// The wide network of a client: a /24 of IPv4, or a /48 of IPv6, which one host may have as its own.
+/// The wide network of a client: a /24 of IPv4, or a /48 of IPv6. One host may own a whole one.
 fn wide(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(address) => IpAddr::V4((address.to_bits() & !0xff).into()),
@@ -177,7 +177,7 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(1000);
 
-    /// Tries until one is refused.
+    /// The number of attempts until one is refused.
     fn until_refused(tries: &Tries, address: &str, user: &str) -> usize {
         (0..1000).take_while(|_| tries.take(NOW, address, user).is_ok()).count()
     }

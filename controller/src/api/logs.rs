@@ -1,4 +1,4 @@
-//! Logs of machines: lines that were, and lines as they come (`GET /api/v1/machines/{name}/logs`).
+//! Past and new log lines of machines (`GET /api/v1/machines/{name}/logs`).
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
@@ -23,9 +23,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval};
 
-/// Lines that are told if no limit is given.
+/// The number of lines if the request has no limit.
 const USUAL: usize = 1000;
-/// After this, whoever follows has to ask again.
+/// Lifetime of a stream; then the client must request it again.
 const LIFE: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Deserialize)]
@@ -66,7 +66,7 @@ pub(super) async fn read(
     }
     let place = app.rooms().logs.take(&caller)?;
     let follow = app.logs().follow(machine, from, query);
-    // When nothing is new. Then it is also seen whether the caller may still follow.
+    // Sent if there is nothing new. At each ping the region also checks that the caller still has the right to follow.
     let mut ping = tokio::time::interval(app.0.parts.bookmark_every);
     ping.reset();
     let stream = Stream {
@@ -95,7 +95,7 @@ fn position(text: &str) -> Answer<Position> {
     })
 }
 
-/// The lines that are asked for. A boot is the time from its first question to the first question of the next one.
+/// Parses the parameters. A boot lasts from its first request to the first request of the next boot.
 async fn query(app: &App, machine: Uid, parameters: &Parameters) -> Answer<Query> {
     let limit = parameters.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {
@@ -138,13 +138,13 @@ impl Right {
     async fn holds(&self) -> bool {
         let Some(kind) = Kind::find("Machine") else { return false };
         let is_unchanged = guard::is_unchanged(&self.app, &self.headers, &self.caller).await;
-        // A database that does not answer takes no right away.
+        // If the database does not answer, the caller keeps the right.
         let is_changed = matches!(is_unchanged, Ok(false));
         !is_changed && self.caller.sees(&self.app, kind, Key::Uid(self.machine)).await.is_ok()
     }
 }
 
-/// A log that is followed, as a stream of events.
+/// A stream of log lines.
 struct Stream {
     follow: Follow,
     right: Right,

@@ -1,5 +1,5 @@
-//! Lists by a filter. The database narrows by its columns; the rest is looked at object by object, as the caller is shown it.
-//! So nothing that is hidden from the caller fits a filter.
+//! Lists with a filter. The database evaluates the part of the filter that concerns columns. The rest is evaluated here on each object as
+//! the caller sees it, so a filter cannot match hidden values.
 
 use super::App;
 use super::names::{self, Names};
@@ -12,20 +12,20 @@ use basalt_api::{Kind, ProblemCode};
 use basalt_db::ListQuery;
 use serde_json::Value;
 
-/// Objects that one request looks at, at most. A page that ends there has a `continue`, and may have no items.
+/// The largest number of objects that one request examines. A page that stops there has a `continue`, and may have no items.
 const LOOKED_AT: usize = 2000;
 
-/// Objects in memory at a time: a machine with its inventory has some ten kilobytes.
+/// Objects in memory at a time. A machine with its inventory has tens of kilobytes.
 const BATCH: i64 = 200;
 
-/// A page of the objects that fit.
+/// A page of matching objects.
 pub(super) struct Found {
     pub(super) items: Vec<Rendered>,
-    /// The name to go on after.
+    /// The name after which the next page begins.
     pub(super) next: Option<String>,
 }
 
-/// The objects of a query that fit a filter, of at most [`LOOKED_AT`].
+/// The matching objects among at most [`LOOKED_AT`] objects of a query.
 pub(super) async fn page(
     app: &App,
     rights: &Rights,
@@ -49,7 +49,7 @@ pub(super) async fn page(
         let values = values(app, rights, kind, &batch).await?;
         let mut batch = batch.into_iter().zip(values).peekable();
         while let Some((item, value)) = batch.next() {
-            // Others get their turn: a filter of many words takes a while for each object.
+            // Let other tasks run: a filter with many terms takes a while for each object.
             tokio::task::yield_now().await;
             if !filter.fits(&value) {
                 continue;
@@ -68,7 +68,7 @@ pub(super) async fn page(
     }
 }
 
-/// The objects as JSON, without names that the caller does not see.
+/// The objects as JSON, without names that the caller must not see.
 async fn values(app: &App, rights: &Rights, kind: &'static Kind, items: &[Rendered]) -> Answer<Vec<Value>> {
     let broken = |error: serde_json::Error| {
         Refusal::new(ProblemCode::Internal, format!("an object of a list is no JSON: {error}"))

@@ -1,4 +1,4 @@
-//! Runs of clients: whether they go on, and which creations they confirm.
+//! Runs of clients: their renewal, and the creations that they confirm.
 
 use super::App;
 use super::body;
@@ -30,7 +30,7 @@ pub(super) async fn report(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The run that a write is of.
+/// The run of a write.
 pub(super) fn of(headers: &HeaderMap, caller: &Caller) -> Answer<Option<Run>> {
     let Some(value) = headers.get(RUN_HEADER) else { return Ok(None) };
     let id = id("", value.to_str().unwrap_or_default())?;

@@ -1,4 +1,4 @@
-//! Requests whose body does not come are ended: whoever sends a byte an hour holds a connection for nothing.
+//! Ends requests whose body arrives too slowly: a client that sends one byte an hour must not hold a connection.
 
 use super::App;
 use super::problem::Refusal;
@@ -17,10 +17,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Bytes of a body that have to come in a second, on the average, once its time is up.
+/// The least average rate of a body, in bytes per second, once its initial timeout has passed.
 const LEAST_RATE: u64 = 1024;
 
-/// Around every handler: a body that does not come ends the request.
+/// Middleware around every handler: a body that does not arrive in time ends the request.
 pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let timeout = app.0.parts.client_timeout;
     let late = Arc::new(AtomicBool::new(false));
@@ -37,7 +37,7 @@ pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-/// A body that fails when nothing of it comes for a while, or all of it too slowly.
+/// A body that fails if no part of it arrives for a while, or if it is too slow in total.
 struct Timely {
     body: Body,
     timeout: Duration,
@@ -52,7 +52,7 @@ impl Timely {
         Self { body, timeout, begun: Instant::now(), received: 0, waiting: None, late }
     }
 
-    /// When the next piece has to be there.
+    /// The deadline for the next part.
     fn until(&self) -> Instant {
         let earned = Duration::from_secs(self.received / LEAST_RATE);
         (Instant::now() + self.timeout).min(self.begun + self.timeout + earned)
@@ -96,7 +96,7 @@ mod tests {
     use futures_util::StreamExt;
     use http_body_util::BodyExt;
 
-    /// Never ends: a byte whenever so much time has passed.
+    /// An endless body: one byte after each interval.
     fn dripping(every: Duration) -> Body {
         let drops = futures_util::stream::repeat(()).then(move |()| async move {
             tokio::time::sleep(every).await;
@@ -105,7 +105,7 @@ mod tests {
         Body::from_stream(drops)
     }
 
-    /// Its length, or whether it was late.
+    /// The body's length; on failure, whether it was late.
     async fn whole(body: Body) -> Result<usize, bool> {
         let late = Arc::new(AtomicBool::new(false));
         let body = Timely::new(body, Duration::from_millis(200), Arc::clone(&late));

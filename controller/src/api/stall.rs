@@ -1,4 +1,4 @@
-//! Connections whose other end does not read are ended: what waits for them would be kept for ever.
+//! Ends connections whose other end does not read: otherwise the region would keep the data for them for ever.
 
 use axum::serve::Listener;
 use std::io;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Nothing could be written for so long.
+/// A connection on which nothing could be written for this long is ended.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A listener whose connections give up on who does not read.
+/// A listener whose connections end if the other end does not read.
 #[derive(Debug)]
 pub(super) struct Impatient<L>(pub(super) L);
 
@@ -29,7 +29,7 @@ impl<L: Listener> Listener for Impatient<L> {
     }
 }
 
-/// A connection that fails when nothing can be written for a while.
+/// A connection that fails if nothing can be written for [`PATIENCE`].
 #[derive(Debug)]
 pub(super) struct Writing<S> {
     pub(super) io: S,

@@ -1,5 +1,5 @@
-//! How full subnets and ranges are, how many machines zones, pools and tags have, put into their status as they go out: counted
-//! at that moment, stored nowhere.
+//! The use of subnets and ranges, and the number of machines in zones, pools and tags. They are counted at each request and added to the
+//! status that is returned; they are not stored.
 
 use super::App;
 use super::problem::Answer;
@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Fills in what the objects' addresses come to, where they are of a kind that has any.
+/// Adds the counts to the status of objects whose kind has some.
 pub(super) async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> {
     let uids = |kind: &str| objects.iter().filter(|o| o.kind == kind).map(|o| o.uid).collect::<Vec<_>>();
     let (subnets, ranges) = (uids("Subnet"), uids("IpRange"));
@@ -34,7 +34,7 @@ pub(super) async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> 
     Ok(())
 }
 
-/// How many machines zones, pools and tags have.
+/// The number of machines in each zone, pool and tag.
 async fn fill_groups(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> {
     let has = |kind: &str| objects.iter().any(|object| object.kind == kind);
     let mut places = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Deliveries to webhooks, for people and programs; and what a webhook's status says of them.
+//! Deliveries to webhooks, for people and programs, and the part of a webhook's status about them.
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
@@ -32,7 +32,7 @@ struct Parameters {
 /// The body of a request to a receiver: `type`, `timestamp` and `data`, as Standard Webhooks recommends.
 #[derive(Serialize)]
 struct Payload {
-    /// `Machine.ready`.
+    /// The event, for example `Machine.ready`.
     r#type: String,
     timestamp: Timestamp,
     data: Data,
@@ -45,13 +45,13 @@ struct Data {
     name: String,
     uid: Uid,
     generation: u64,
-    /// Rises from event to event of one object.
+    /// Rises with each event of an object.
     sequence: i64,
-    /// As a viewer would have read it then, sensitive values masked: receivers are other people's programs.
+    /// The object as a viewer would have read it then, with sensitive values masked: receivers are programs of others.
     object: render::Rendered,
 }
 
-/// The body of a delivery; the same at every attempt.
+/// The body of a delivery; each attempt sends the same one.
 pub(crate) fn payload(delivery: &Delivery) -> Result<Vec<u8>, String> {
     let mut object = delivery.object.clone();
     if let Some(kind) = Kind::find(&object.kind).filter(|kind| has_sensitive(kind)) {
@@ -126,7 +126,7 @@ pub(super) async fn redeliver(
     Ok(Json(Redelivered { deliveries }).into_response())
 }
 
-/// Fills in how the webhooks among these objects deliver.
+/// Adds the state of deliveries to the status of the webhooks among these objects.
 pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
     let uids: Vec<Uid> = objects.iter().filter(|o| o.kind == Webhook::KIND.name).map(|o| o.uid).collect();
     if uids.is_empty() {

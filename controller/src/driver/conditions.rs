@@ -1,9 +1,9 @@
-//! The conditions of objects that are either as they should be, or need a person. Nothing is under way for them.
+//! Conditions of objects that are either ready or need a person; no work is ever in progress for them.
 
 use basalt_api::kinds::{Condition, ConditionStatus};
 use basalt_api::values::Timestamp;
 
-/// Ready, or stalled. All conditions have the same reason and message.
+/// The conditions of a ready or a stalled object. All have the same reason and message.
 pub(super) fn settled(is_ready: bool, reason: &str, message: &str, now: Timestamp) -> Vec<Condition> {
     let condition = |(kind, holds): (&str, bool)| Condition {
         kind: kind.to_owned(),

@@ -9,16 +9,16 @@ use basalt_db::{BmcOf, StoreError};
 use super::converge::Driver;
 use super::estate::{self, Net, RackSeen};
 
-/// Subnets and machines of a rack that leaves, by the names of the racks that take them over. No names: nobody does.
+/// Subnets and machines of a rack that leaves. The keys are the names of the racks that take them over; empty if there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
     /// Subnets, each with its VLAN.
     pub subnets: BTreeMap<Vec<String>, Vec<String>>,
-    /// Machines whose BMCs it speaks to.
+    /// Machines whose BMCs the rack controls.
     pub bmcs: BTreeMap<Vec<String>, Vec<String>>,
 }
 
-/// The subnets and machines that a rack leaves.
+/// Finds the subnets and machines that a rack leaves.
 pub(super) async fn of(driver: &Driver, rack: Uid) -> Result<Departure, StoreError> {
     let estate = driver.estate().await?;
     Ok(decided(rack, &estate.nets, &estate.racks, driver.store.bmcs().await?))

@@ -1,12 +1,12 @@
-//! Entries of a machine. An entry is a machine's part of one concern, and has a scope: the racks that are told.
+//! Entries of a machine. An entry is a machine's part of one concern. Its scope is the set of racks that receive it.
 //!
-//! | entry | says | is for |
+//! | entry | content | scope |
 //! | --- | --- | --- |
 //! | `known` | name, MACs, networks; no secret | every rack |
-//! | `boot` | the armed attempt with its task and key, or that the machine is to switch itself off | the racks of the networks that the machine stands in; while these are not known, all that boot machines |
-//! | `power` | the BMC with its password | the one rack that speaks to the BMC |
+//! | `boot` | the armed attempt with task and key, or a power-off order | the racks of the machine's networks; if unknown, all boot racks |
+//! | `power` | the BMC with its password | the one rack that controls the BMC |
 //!
-//! A machine without a `boot` entry boots its disk.
+//! A machine without a `boot` entry boots from its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -28,14 +28,14 @@ use super::estate::{self, Net, RackSeen};
 use super::load::{Estate, Loaded};
 use super::machine::to_json;
 
-/// The concern of what racks know of every machine.
+/// The concern of the data about machines that every rack has.
 pub const KNOWN: &str = "known";
-/// The concern of what machines boot.
+/// The concern of boot actions.
 pub const BOOT: &str = "boot";
 /// The concern of BMCs.
 pub const POWER: &str = "power";
 
-/// An entry as it is to be.
+/// An entry that the plan wants.
 struct Wanted {
     concern: &'static str,
     says: Value,
@@ -43,8 +43,8 @@ struct Wanted {
     racks: BTreeSet<RackId>,
 }
 
-/// Writes a machine's entries as the plan wants them, where they differ. True: the boot action is another one, and no rack holds the entry
-/// whose answer would wake the machine, so the caller plans again.
+/// Writes the entries of a machine that differ from the plan's. Returns true if the boot action has changed and no rack holds the entry:
+/// then no rack's answer would wake the machine, so the caller must plan again.
 ///
 /// # Errors
 /// Fails if the database cannot be read or written.
@@ -90,7 +90,7 @@ fn action_of(state: &EntryState) -> Option<BootAction> {
     serde_json::from_value(state.says.get("action")?.clone()).ok()
 }
 
-/// The part of a machine's entries that all racks know. It has no action.
+/// The part of a machine's entries that all racks receive. It has no action.
 fn identity(estate: &Estate, loaded: &Loaded) -> BootMachine {
     let input = &loaded.input;
     BootMachine {
@@ -132,7 +132,7 @@ fn known(estate: &Estate, loaded: &Loaded) -> Result<Wanted, StoreError> {
     })
 }
 
-/// The `boot` entry, where it is not so already.
+/// The `boot` entry, if it differs from the stored one.
 async fn boot(
     store: &Store,
     estate: &Estate,
@@ -172,7 +172,7 @@ async fn boot(
     Ok(Some(Wanted { concern: BOOT, says, body, racks }))
 }
 
-/// The claim on the script that is booted. A rack that did not grant the claim would otherwise let the script be run a second time.
+/// The claim on the script that is booted. Without it, a rack that did not grant the claim would let the script run a second time.
 fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
     let BootAction::Ephemeral(attempt) = boot else { return None };
     let mut scripts = loaded.input.records.iter().filter(|record| record.step == StepId::ArmScript);
@@ -182,8 +182,8 @@ fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
         .then(|| BootClaim { attempt, boot_id: claimed.boot_id.clone() })
 }
 
-/// An attempt, exactly as it was armed, and who has claimed it. After the machine was declared with another architecture, the kernel that
-/// was armed is sent to nobody: the machine boots its disk until the attempt is over.
+/// An attempt as it was armed, with its claim. `None` if the machine's declared architecture has changed since: no rack sends the armed
+/// kernel, and the machine boots from its disk until the attempt is over.
 async fn ephemeral(
     store: &Store,
     machine: MachineId,
@@ -217,7 +217,7 @@ async fn ephemeral(
     }))
 }
 
-/// The `power` entry, where it is not so already.
+/// The `power` entry, if it differs from the stored one.
 async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option<Wanted>, StoreError> {
     let input = &loaded.input;
     let bmc = input.spec.bmc.clone().filter(|bmc| estate::has_driver(bmc.driver));
@@ -228,7 +228,7 @@ async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option
     };
     let mut says = json!({ "generation": input.generation });
     if let (Some(account), Some(says)) = (input.bmc_account, says.as_object_mut()) {
-        // Its address may be another without a change of the spec.
+        // The BMC's address can change without a change of the spec.
         says.insert("account".to_owned(), to_json(&account)?);
         says.insert("address".to_owned(), to_json(&bmc.address)?);
     }
@@ -265,13 +265,13 @@ fn webhook(webhook: kinds::BmcWebhook) -> BmcWebhook {
     BmcWebhook { on, off, status, cycle, soft_off, says_on, says_off, plain }
 }
 
-/// The rack that holds a machine's BMC.
+/// The rack that controls a machine's BMC.
 #[must_use]
 pub fn power_holder(entries: &BTreeMap<String, EntryState>) -> Option<RackId> {
     entries.get(POWER)?.scope().into_iter().next()
 }
 
-/// The certificate of a BMC that is believed; None: the first one that the rack sees. The first rule that applies counts. Validation has
+/// The certificate that a BMC must have; `None`: the first one that the rack sees. The first rule that applies counts. Validation has
 /// refused contradictions.
 fn trust(tls: BmcTls) -> Option<Trust> {
     Some(match (tls.verify, tls.fingerprint, tls.ca) {
@@ -282,15 +282,15 @@ fn trust(tls: BmcTls) -> Option<Trust> {
     })
 }
 
-/// All subnets of the VLANs where machines boot and where one of these addresses is.
+/// All subnets of the VLANs on which machines boot and in which one of these addresses is.
 fn networks(nets: &[Net], stands_at: &[IpAddr]) -> Vec<String> {
     let networks: BTreeSet<_> =
         estate::nets_at(nets, stands_at).map(|net| net.subnet.cidr.to_string()).collect();
     networks.into_iter().collect()
 }
 
-/// The boot action that all racks have taken over, or the words of a rack that refuses. Each connected rack of the scope has to have
-/// answered, and each connected rack that left the scope. At least one rack of the scope has to be connected.
+/// The boot action that all racks have applied, or the message of a rack that refuses it. Each connected rack of the scope must have
+/// answered, and each connected rack that left the scope. At least one rack of the scope must be connected.
 #[must_use]
 pub fn applied(
     state: Option<&EntryState>,

@@ -1,11 +1,11 @@
-//! The addresses of a machine: those of the system that runs on it.
+//! The addresses of a machine, which depend on the system that runs on it.
 //!
-//! | on the machine runs | its addresses are |
+//! | running system | addresses |
 //! | --- | --- |
-//! | an installed system | the ones that its interfaces own; of an interface that leases, the lease that runs |
-//! | the ephemeral environment, or nothing | the leases that run |
+//! | an installed system | the addresses that its interfaces own; for an interface with DHCP, its current lease |
+//! | the ephemeral environment, or nothing | the current leases |
 //!
-//! A lease that the installer got is not the installed system's, and a lease that has ended may be another host's by now.
+//! The installer's lease is not the installed system's, and the address of a lease that has ended may belong to another host.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use basalt_engine::render::Network;
 use super::deployment;
 use super::load::Loaded;
 
-/// By interface; further addresses that an interface owns by `INTERFACE/NAME`.
+/// Keys are interface names. Further addresses that an interface owns have the key `INTERFACE/NAME`.
 pub(super) fn of(loaded: &Loaded, planned: &Plan) -> BTreeMap<String, IpAddr> {
     let facts = &loaded.input.facts;
     let Some(inventory) = facts.inventory.as_ref().map(|seen| &seen.inventory) else {
@@ -52,8 +52,8 @@ fn of_system(loaded: &Loaded, inventory: &Inventory, attempt: Attempt) -> BTreeM
     addresses
 }
 
-/// True if an interface of the installed system leases. Firmware that boots from the network leases as well, and that address
-/// is not the system's. If the network does not resolve, leases count.
+/// True if an interface of the installed system uses DHCP. Firmware that boots from the network gets leases too, and their addresses
+/// are not the system's. True too if the network does not resolve.
 fn leases(loaded: &Loaded, inventory: &Inventory) -> bool {
     let Some(claim) = loaded.input.claim.as_ref() else { return true };
     let network = Network::resolve(loaded.input.network(), inventory, &claim.assigned);
@@ -63,7 +63,7 @@ fn leases(loaded: &Loaded, inventory: &Inventory) -> bool {
     })
 }
 
-/// The leases told of since then, by interface. The first lease of an interface counts.
+/// The leases reported since then, by interface. The first lease of an interface counts.
 fn leased(inventory: &Inventory, leases: &[CurrentLease], since: Timestamp) -> BTreeMap<String, IpAddr> {
     let each = inventory.nics.iter().filter_map(|nic| {
         let mac: Mac = nic.mac.parse().ok()?;
@@ -73,8 +73,8 @@ fn leased(inventory: &Inventory, leases: &[CurrentLease], since: Timestamp) -> B
     each.collect()
 }
 
-/// The address from which the system reported. `None` if a rack leased it, or has leased another address since: the lease
-/// tells more.
+/// The address from which the system reported. `None` if the address is a lease, or if a rack has granted another lease since: the
+/// lease is better known.
 fn reported(report: Option<&Reported>, lease: Option<&Leased>) -> Option<IpAddr> {
     let report = report?;
     let is_known_better = lease.is_some_and(|it| it.at >= report.at || it.address == report.address);

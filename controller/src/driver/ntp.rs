@@ -1,4 +1,4 @@
-//! NTP: the concern `time` of racks, and the servers that machines are told.
+//! NTP: the concern `time` of racks, and the servers that machines get.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::concerns::of_family;
 use super::estate::{self, Net, RackSeen, is_routed};
 use super::load::Estate;
 
-/// The servers that a rack compares its clock with.
+/// The servers from which a rack sets its clock.
 pub(super) fn time(estate: &Estate, rack: &RackSeen) -> TimeConcern {
     let declared = estate.settings.ntp_servers.as_ref();
     let before = estate.racks.iter().filter(|other| other.uid < rack.uid).count();
@@ -20,10 +20,11 @@ pub(super) fn time(estate: &Estate, rack: &RackSeen) -> TimeConcern {
     }
 }
 
-/// The NTP servers of a subnet as the rack `own` tells machines: the declared ones, else the racks that serve the subnet, with `own` first.
+/// The NTP servers of a subnet that the rack `own` gives to machines: the declared ones, otherwise the racks that serve the subnet, `own`
+/// first.
 ///
-/// A rack whose link is down is told as well. It goes on to serve time, and an option that changed with each link would change with it the
-/// document of every rack.
+/// A rack without a link is in the list too: it continues to serve time, and without it each change of its link would change the documents
+/// of all racks.
 pub(super) fn servers(net: &Net, own: RackId, serving: &[&RackSeen]) -> Vec<String> {
     let is_ipv4 = net.subnet.cidr.network().is_ipv4();
     if let Some(declared) = &net.subnet.ntp_servers {
@@ -37,7 +38,7 @@ pub(super) fn servers(net: &Net, own: RackId, serving: &[&RackSeen]) -> Vec<Stri
     addresses(net, &racks)
 }
 
-/// The NTP servers of a subnet for the files of installed systems, in which names count too.
+/// The NTP servers of a subnet for the files of installed systems. Unlike DHCP options, these may contain names.
 pub(super) fn of_systems(net: &Net, estate: &Estate) -> Vec<String> {
     match &net.subnet.ntp_servers {
         Some(declared) => declared.iter().map(ToString::to_string).collect(),
@@ -49,7 +50,7 @@ fn addresses(net: &Net, racks: &[&RackSeen]) -> Vec<String> {
     racks.iter().flat_map(|rack| served(net, rack)).map(|address| address.to_string()).collect()
 }
 
-/// A rack's addresses in a subnet. A rack behind a relay has none there: its others are reached by the router.
+/// A rack's addresses in a subnet. A rack behind a relay has none in it; its other addresses are reachable through the router.
 fn served(net: &Net, rack: &RackSeen) -> Vec<IpAddr> {
     let is_ipv4 = net.subnet.cidr.network().is_ipv4();
     let of_family = rack.served.iter().copied().filter(|it| it.is_ipv4() == is_ipv4 && is_routed(it));

@@ -1,4 +1,4 @@
-//! Repositories of packages, as installed systems are told of them.
+//! Package repositories of installed systems.
 
 use basalt_api::agent::Repository;
 use basalt_api::kinds::{Architecture, PackageRepositorySpec};
@@ -6,7 +6,7 @@ use basalt_db::{Store, StoreError};
 
 use super::load::readable;
 
-/// The component of repositories that name none.
+/// The component of repositories without declared components.
 const COMPONENT: &str = "main";
 
 /// The repositories for an architecture, in order of name.
@@ -29,7 +29,7 @@ pub(super) async fn repositories(
 
 fn repository(name: String, spec: PackageRepositorySpec) -> Repository {
     let mut components: Vec<String> = spec.components.into_iter().collect();
-    // A suite that is a path has no components (sources.list(5)).
+    // If the suite is a path, there are no components (sources.list(5)).
     let is_flat = spec.suites.iter().any(|suite| suite.ends_with('/'));
     if components.is_empty() && !is_flat {
         components.push(COMPONENT.to_owned());

@@ -1,4 +1,4 @@
-//! The caching proxy: the concern `proxy` of racks, and the proxy that installed systems are told.
+//! The caching proxy: the concern `proxy` of racks, and the proxy's URL for installed systems.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -10,12 +10,12 @@ use super::estate::Net;
 use super::load::Estate;
 use super::zones;
 
-/// The port at which racks serve it.
+/// The port on which racks serve the proxy.
 const PORT: u16 = 8000;
 
-/// Clients and forbidden destinations. All racks have the same. `regions` are the addresses of regions, `HOST:PORT`.
+/// Clients and forbidden destinations, the same for all racks. `regions` are the addresses of regions, `HOST:PORT`.
 ///
-/// Nobody is to reach BMCs, regions or racks through a rack: they trust hosts by their networks.
+/// BMCs, regions and racks are forbidden destinations: they trust hosts by their networks.
 pub(super) fn concern(estate: &Estate, regions: &BTreeSet<String>) -> ProxyConcern {
     let settings = &estate.settings;
     let clients: BTreeSet<Cidr> =
@@ -32,7 +32,8 @@ pub(super) fn concern(estate: &Estate, regions: &BTreeSet<String>) -> ProxyConce
     }
 }
 
-/// The URL of the proxy for a system at these addresses. The first subnet with a proxy counts. `asks_others`: the system has DNS servers of its own.
+/// The URL of the proxy for a system with these addresses, by its first subnet with a proxy. `asks_others`: the system has its own DNS
+/// servers.
 pub(super) fn of_system(estate: &Estate, addresses: &[IpAddr], asks_others: bool) -> Option<String> {
     let inside = |address: IpAddr| estate.nets.iter().find(|net| net.subnet.cidr.contains(address));
     addresses.iter().copied().filter_map(inside).find_map(|net| of_subnet(estate, net, asks_others))

@@ -1,17 +1,18 @@
-//! The racks that installed systems send their logs to.
+//! The racks to which installed systems send their logs.
 
 use std::net::IpAddr;
 
 use super::load::Estate;
 use super::zones;
 
-/// `HOST:PORT` for a system at these addresses. The first subnet with a rack that takes logs counts. `asks_others`: the system has DNS servers of its own.
+/// `HOST:PORT` for a system with these addresses, by its first subnet with a rack that accepts logs. `asks_others`: the system has its own
+/// DNS servers.
 pub(super) fn of_system(estate: &Estate, addresses: &[IpAddr], asks_others: bool) -> Option<String> {
     addresses.iter().find_map(|address| {
         let net = estate.nets.iter().find(|net| net.subnet.cidr.contains(*address))?;
         let racks = estate.racks.iter().filter(|rack| !rack.maintenance);
         let at = racks.flat_map(|rack| &rack.takes_logs).filter(|at| net.subnet.cidr.contains(at.ip()));
-        // Several ports: systems are told the one that needs no privilege.
+        // If a rack has several ports, the unprivileged one is used.
         let at = at.copied().max_by_key(|at| (at.port(), std::cmp::Reverse(at.ip())))?;
         Some(zones::rack_for_system(estate, net, at, asks_others))
     })

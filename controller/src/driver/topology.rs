@@ -1,9 +1,9 @@
-//! The topology in memory. It is the same for all machines, so it is read once, and again only when its position has moved.
+//! The topology in memory. It is the same for all machines, so it is read once, and again only after its position has changed.
 //!
-//! [`Topology::estate`] reads the position, which is one row, and returns the kept [`Estate`] if that is as new. A change is committed before it
-//! wakes anybody. Therefore the reconciliation that it wakes sees the change, in every region process.
+//! [`Topology::estate`] reads the position, which is one row, and returns the kept [`Estate`] if it is as new. A change is committed before
+//! it wakes an object. Therefore the reconciliation that it wakes sees the change, in every region process.
 //!
-//! The connections of racks are not kept, because each process has its own. They are laid over the kept estate at each use.
+//! The connections of racks are not kept, because each process has its own. They are added to the kept estate at each use.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use super::converge::Driver;
 use super::load::Estate;
 use crate::racks::sessions::Sessions;
 
-/// The estate that was read last. Cheap to clone; the clones share it.
+/// The last estate that was read. Cheap to clone; the clones share it.
 #[derive(Clone, Debug)]
 pub struct Topology {
     sessions: Sessions,
@@ -35,7 +35,7 @@ struct Kept {
 }
 
 impl Topology {
-    /// Nothing is read yet.
+    /// Before the first reading.
     #[must_use]
     pub fn new(sessions: Sessions) -> Self {
         Self { sessions, shared: Arc::default() }
@@ -66,7 +66,7 @@ impl Topology {
             return Ok(estate);
         }
         let _turn = self.shared.reading.lock().await;
-        // Another caller may have read it meanwhile.
+        // Another caller may have read it in the meantime.
         if let Some(estate) = self.from(position) {
             return Ok(estate);
         }
@@ -77,7 +77,7 @@ impl Topology {
         Ok(estate)
     }
 
-    /// The kept estate, if it contains everything up to this position. Positions only rise.
+    /// The kept estate, if it includes all changes up to this position. Positions only rise.
     fn from(&self, position: i64) -> Option<Estate> {
         self.lock().as_ref().filter(|kept| kept.position >= position).map(|kept| kept.estate.clone())
     }
@@ -88,7 +88,7 @@ impl Topology {
 }
 
 impl Driver {
-    /// The estate as it is now, or as the driver supposes it.
+    /// The present estate, or the one that a dry run assumes.
     ///
     /// # Errors
     /// Fails if the database cannot be read.

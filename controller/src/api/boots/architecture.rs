@@ -1,17 +1,17 @@
-//! A machine that announces another architecture than it is declared with: racks send it no program.
+//! Boots of machines that announce another architecture than the declared one: racks do not send them a boot program.
 
 use basalt_api::kinds::Architecture;
 use basalt_api::wire::{Boot, BootEntry, Judgement};
 
-/// Firmware in the words of racks (option 93 of RFC 4578), and the architecture of its programs.
+/// Firmware types as racks name them (option 93, RFC 4578), and the architecture of their programs.
 const FIRMWARE: [(&str, Architecture); 3] = [
     ("x86 BIOS", Architecture::Amd64),
     ("x86-64 UEFI", Architecture::Amd64),
     ("arm64 UEFI", Architecture::Arm64),
 ];
 
-/// Says of boots whose firmware or iPXE is of another architecture than declared that this is why they failed. A boot whose agent came has
-/// not failed.
+/// If the firmware or iPXE of a boot has another architecture than the declared one, sets this as the cause of the failure. A boot whose
+/// agent has started did not fail.
 pub(super) fn compare(declared: Architecture, boots: &mut [Boot]) {
     for boot in boots {
         let came = boot.entries.iter().any(|entry| entry.service == "agent");
@@ -22,7 +22,7 @@ pub(super) fn compare(declared: Architecture, boots: &mut [Boot]) {
     }
 }
 
-/// The client that asks, and its architecture, where a message says so.
+/// The client of a DHCP request and its architecture, if the request names one.
 fn announced(entry: &BootEntry) -> Option<(String, Architecture)> {
     let said = entry.asked.split(", ").nth(1).filter(|_| entry.service.starts_with("dhcp"))?;
     let (client, words) = match entry.client.as_deref()? {

@@ -1,4 +1,4 @@
-//! Boots told apart, and judged.
+//! Tests of the division of messages into boots, and of their judgements.
 
 use super::*;
 use crate::racks::observed::BootTraceEntry;
@@ -9,7 +9,7 @@ const MAC: Mac = Mac::new([0x52, 0x54, 0, 0, 0, 1]);
 
 type Seen<'a> = (i64, &'a str, &'a str, &'a str, &'a str, &'a str);
 
-/// Rows: seconds, service, client, asked, answered, reason.
+/// The columns of a row: seconds, service, client, request, answer, reason.
 fn boots(rows: &[Seen<'_>]) -> Vec<Boot> {
     let entry = |&(at, service, client, asked, answered, reason): &Seen<'_>| BootTraceEntry {
         at_unix_ms: at * 1000,
@@ -50,7 +50,7 @@ fn a_whole_boot_is_one_and_a_reset_begins_another() {
     let reset = [&whole[..], &[again(DISCOVER)]].concat();
     let told = boots(&reset);
     assert_eq!(told.iter().map(|boot| boot.entries.len()).collect::<Vec<_>>(), [8, 1]);
-    // The card's own ROM is iPXE: it asks first.
+    // The card's ROM is iPXE itself, so a boot begins with iPXE's request.
     let rom = [IPXE, IPXE_ACK, SCRIPT, again(IPXE)];
     assert_eq!(boots(&rom).len(), 2);
 }
@@ -196,7 +196,7 @@ fn what_comes_latest_in_a_boot_counts_and_not_what_ended_last() {
     assert_eq!(judged(&whole), "agent_not_there");
     let image = (40, "http", "", "GET /blobs/ba9876543210…", "200, 900000000 bytes", "");
     assert_eq!(judged(&[&whole[..], &[CLAIM, image]].concat()), "agent", "it fetches what it installs");
-    // The last acknowledgement was lost: the rack gave the loader up when iPXE ran already.
+    // The last acknowledgement was lost: the rack ended the transfer of the loader when iPXE ran already.
     let given_up = (32, "tftp", "", "undionly.kpxe", "the client fell silent after …", "fell_silent");
     assert_eq!(judged(&[&whole[..], &[given_up]].concat()), "agent_not_there");
 }

@@ -1,8 +1,8 @@
-//! Markdown as HTML.
+//! Renders Markdown as HTML.
 
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
-/// A page. `link` says where a link leads.
+/// Renders a page. `link` maps the target of each link.
 pub(super) fn page(text: &str, link: impl Fn(&str) -> String) -> String {
     let mut events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
     name_headings(&mut events);
@@ -16,7 +16,7 @@ pub(super) fn page(text: &str, link: impl Fn(&str) -> String) -> String {
     page
 }
 
-/// Gives each heading the id by which links name it.
+/// Gives each heading an id for links.
 fn name_headings(events: &mut [Event<'_>]) {
     let mut words = String::new();
     let mut begun = None;
@@ -35,13 +35,13 @@ fn name_headings(events: &mut [Event<'_>]) {
     }
 }
 
-/// A heading's id, as GitHub makes it.
+/// The id of a heading, by GitHub's rules.
 pub(super) fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// One description: text with words in backticks, and perhaps a list. It contains no HTML of its own.
+/// Renders a description: text with code in backticks, and perhaps a list. HTML in it is escaped.
 pub(super) fn inline(text: &str) -> String {
     let events = Parser::new(text).filter_map(|event| match event {
         Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => None,

@@ -1,4 +1,4 @@
-//! The OpenAPI document as a page for people.
+//! Renders the OpenAPI document as an HTML page.
 
 use super::markdown::inline;
 use super::{escaped, layout};
@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-/// Fields in fields, at most.
+/// The greatest depth of nested fields.
 const DEEPEST: usize = 6;
 
-/// Endings of the schemas that are told beside their kind.
+/// Suffixes of the schemas that the section of their kind describes.
 const OF_KINDS: &[&str] = &["", "Spec", "Status", "List", "OrDryRun", "Patch", "Put"];
 
-/// The section of endpoints that are about no kind.
+/// The section of endpoints without a kind.
 const REGION: &str = "Region";
 
 const AUTHENTICATION: &str = "<h2 id=\"authentication\">Authentication</h2>\
@@ -33,7 +33,7 @@ PUT replaces the whole spec, PATCH is a JSON merge patch of it (RFC 7396), and <
 With <code>?dry_run=true</code> a write says what would follow, and changes nothing. <code>If-Match</code> with the <code>ETag</code> of an answer refuses a write \
 over somebody else's change.</p>";
 
-/// The page at `/docs`, which stays as it is while this program runs.
+/// The page at `/docs`, rendered once.
 pub(super) fn page() -> &'static str {
     static PAGE: LazyLock<String> = LazyLock::new(|| rendered(system::document()));
     &PAGE
@@ -63,7 +63,7 @@ fn rendered(document: &Value) -> String {
     layout("Basalt API", &page)
 }
 
-/// Every code of a refusal, and one as it is answered.
+/// All codes of refusals, and an example.
 fn errors(page: &mut String, document: &Value) {
     page.push_str(
         "<h2 id=\"errors\">Errors</h2><p>A refusal is <code>application/problem+json</code> (RFC 9457). <code>code</code> is for programs, \
@@ -92,7 +92,7 @@ fn errors(page: &mut String, document: &Value) {
     let _ = write!(page, "<table><tr><th>field<th>type<th>default<th>a change<th>is{fields}</table>");
 }
 
-/// Rows of endpoints, by what they are about.
+/// Rows of endpoints, by section.
 fn endpoints(document: &Value) -> BTreeMap<String, Vec<String>> {
     let mut by_tag: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (path, methods) in object(at(document, "/paths")) {
@@ -122,14 +122,14 @@ fn endpoints(document: &Value) -> BTreeMap<String, Vec<String>> {
     by_tag
 }
 
-/// The place of a parameter on the page. The names of all kinds have one.
+/// The anchor of a parameter. Parameters named `name` of all kinds share one.
 fn parameter_place(reference: &str) -> &str {
     let key = reference.rsplit('/').next().unwrap_or(reference);
     let is_name = key.strip_suffix("Name").is_some_and(|kind| Kind::find(kind).is_some());
     if is_name { "parameter-name" } else { key }
 }
 
-/// Each parameter once.
+/// Each parameter, once.
 fn parameters(page: &mut String, document: &Value) {
     let head = "<table><tr><th>name<th>in<th>type<th>is";
     let _ = write!(page, "<h2 id=\"parameters\">Parameters</h2>{head}");
@@ -151,7 +151,7 @@ fn parameters(page: &mut String, document: &Value) {
     page.push_str("</table>");
 }
 
-/// The answers of an endpoint: good ones with their body, refusals by their status.
+/// The answers of an endpoint: successes with their bodies, refusals by status.
 fn answers(document: &Value, responses: &Value) -> String {
     let told = object(responses).map(|(status, answer)| {
         let answer = resolved(document, answer);
@@ -165,14 +165,14 @@ fn answers(document: &Value, responses: &Value) -> String {
     told.collect::<Vec<_>>().join(" ")
 }
 
-/// The schema of a body, as a link to its fields.
+/// The schema of a body, as a link to its section.
 fn body_name(body: &Value) -> String {
     let Some((media_type, content)) = object(at(body, "/content")).next() else { return String::new() };
     let reference = at(content, "/schema/$ref").as_str().and_then(|to| to.rsplit('/').next());
     reference.map_or_else(|| format!("<code>{}</code>", escaped(media_type)), |name| linked(&escaped(name)))
 }
 
-/// A schema's name, as a link to the section that describes it.
+/// A schema's name, as a link to its section.
 fn linked(name: &str) -> String {
     let of_kind = basalt_api::KINDS
         .iter()
@@ -206,7 +206,7 @@ fn section(page: &mut String, document: &Value, tag: &str, rows: &[String]) {
     }
 }
 
-/// Bodies of requests, as they can be sent.
+/// Examples of request bodies.
 fn examples_of(page: &mut String, kind: &Kind) {
     for example in examples().into_iter().filter(|example| example.kind == kind) {
         let _ = write!(
@@ -219,7 +219,7 @@ fn examples_of(page: &mut String, kind: &Kind) {
     }
 }
 
-/// Schemas that are not of one kind: metadata, plans, operations, logins.
+/// Schemas without a kind: metadata, plans, operations, logins.
 fn bodies(page: &mut String, document: &Value) {
     let of_kinds: BTreeSet<String> = basalt_api::KINDS
         .iter()
@@ -240,7 +240,7 @@ fn bodies(page: &mut String, document: &Value) {
     }
 }
 
-/// Rows of a schema's fields, those of fields in them included.
+/// Rows of a schema's fields, including nested ones.
 fn describe(rows: &mut String, document: &Value, schema: &Value, above: &str, deep: usize) {
     let schema = resolved(document, schema);
     for (name, field) in object(at(schema, "/properties")) {
@@ -268,7 +268,7 @@ fn describe(rows: &mut String, document: &Value, schema: &Value, above: &str, de
     }
 }
 
-/// The type of a field, with links to the kinds and bodies that it names.
+/// The type of a field, with links to kinds and schemas.
 fn kind_of(field: &Value) -> String {
     if let Some(kind) = at(field, "/x-basalt-refers-to").as_str() {
         return format!("name of a {}", linked(&escaped(kind)));
@@ -298,7 +298,7 @@ fn json_block(value: &Value) -> String {
     format!("<pre>{}</pre>", escaped(&serde_json::to_string_pretty(value).unwrap_or_default()))
 }
 
-/// The place that a `$ref` names, also where null is allowed beside it.
+/// The target of a `$ref`, also inside a nullable field.
 fn reference(value: &Value) -> Option<&str> {
     value.get("$ref").or_else(|| value.pointer("/anyOf/0/$ref"))?.as_str()
 }

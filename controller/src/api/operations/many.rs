@@ -1,4 +1,4 @@
-//! One operation of many machines: each is asked in a transaction of its own, and has an answer of its own.
+//! One operation on many machines. Each machine has its own transaction and its own result.
 
 use super::{Asked, Became, one};
 use crate::api::caller::Caller;
@@ -18,10 +18,10 @@ use futures_util::StreamExt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Machines that are asked at a time.
+/// Machines that are handled at a time.
 const AT_ONCE: usize = 8;
 
-/// Pages of machines that a filter is tried on, each of as many as one list looks at.
+/// The largest number of pages of machines that a filter examines.
 const PAGES: usize = 10;
 
 pub(in crate::api) async fn request(
@@ -54,7 +54,7 @@ pub(in crate::api) async fn request(
     Ok(Json(OperationsAnswer { items }))
 }
 
-/// The answer of one machine.
+/// The result for one machine.
 async fn result(app: &App, caller: &Caller, machine: String, asked: &Asked) -> OperationResult {
     let became = match allowed(app, caller, &machine, asked.dry_run).await {
         Ok(()) => one(app, caller, &machine, asked).await,
@@ -72,7 +72,7 @@ async fn result(app: &App, caller: &Caller, machine: String, asked: &Asked) -> O
     }
 }
 
-/// Refuses a machine that the caller does not see, or may not change. The guard does so where a path names one machine.
+/// Refuses a machine that the caller must not see or change. For a path that names one machine, the guard checks this.
 async fn allowed(app: &App, caller: &Caller, machine: &str, dry_run: bool) -> Answer<()> {
     let (kind, rights) = (Machine::KIND, &caller.rights);
     if rights.may_change(kind.name, None, dry_run) == Some(true) {
@@ -87,7 +87,7 @@ async fn allowed(app: &App, caller: &Caller, machine: &str, dry_run: bool) -> An
     }
 }
 
-/// The names, each once, in their order.
+/// The names in their order, without repetitions.
 fn distinct(names: Vec<String>) -> Answer<Vec<String>> {
     let mut seen = BTreeSet::new();
     let names: Vec<String> = names.into_iter().filter(|name| seen.insert(name.clone())).collect();
@@ -103,7 +103,7 @@ fn distinct(names: Vec<String>) -> Answer<Vec<String>> {
     ))
 }
 
-/// The names of the machines that fit a filter and that the caller sees.
+/// The names of the machines that match a filter and that the caller sees.
 async fn fitting(app: &App, caller: &Caller, filter: &str) -> Answer<Vec<String>> {
     let kind = Machine::KIND;
     let filter = query::filter(kind, filter)?;

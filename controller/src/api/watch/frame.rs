@@ -1,4 +1,4 @@
-//! Server-sent events as bytes.
+//! Encodes server-sent events.
 
 use axum::body::Bytes;
 use basalt_api::values::Incarnation;
@@ -6,17 +6,17 @@ use basalt_api::watch::{Cut, CutReason};
 use basalt_db::{Changed, Object};
 use serde_json::json;
 
-/// Writes frames of one database's life.
+/// Encodes frames. Their ids contain the incarnation of the database.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frames(pub(super) Incarnation);
 
 impl Frames {
-    /// An object, as JSON.
+    /// A `put` frame with an object, as JSON.
     pub(super) fn put(self, position: i64, object: &str) -> Bytes {
         self.frame("put", position, object)
     }
 
-    /// [`basalt_api::watch::Gone`].
+    /// A `delete` frame with a [`basalt_api::watch::Gone`].
     pub(super) fn delete(self, changed: &Changed, object: Option<&Object>) -> Bytes {
         let name = object.map_or(&changed.name, |object| &object.name);
         let data = json!({"kind": changed.kind, "metadata": {"name": name, "uid": changed.uid}});
@@ -40,7 +40,8 @@ impl Frames {
         self.frame("cut", position, &serde_json::to_string(&cut).unwrap_or_default())
     }
 
-    /// A spec is stored as declared, with its line breaks: each line of it is a line of data. Inside JSON's strings there are none.
+    /// A spec is stored as it was declared, with its line breaks. Each of its lines becomes a `data` line; JSON strings have no raw line
+    /// breaks.
     fn frame(self, event: &str, position: i64, data: &str) -> Bytes {
         let mut text = format!("id: {}:{position}\nevent: {event}\n", self.0);
         text.reserve(data.len().saturating_add(16));

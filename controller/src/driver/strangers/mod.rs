@@ -1,10 +1,10 @@
-//! Machines that boot from the network and that nobody declared (docs/decisions/090-enlistment.md).
+//! Undeclared machines that boot from the network (docs/decisions/090-enlistment.md).
 //!
-//! | who | does |
+//! | reconciliation of | does |
 //! | --- | --- |
-//! | a rack's reconciliation | tells the rack whom it may inspect ([`concern`]), and makes a Discovery of each that was found ([`note`]) |
-//! | the Discovery's | says what was found, and makes a Machine of it where Settings or the VLAN say so ([`reconcile`]) |
-//! | the Machine's | takes what was found for its own, in place of a first look ([`adopt`]) |
+//! | a rack | sends the rack the machines that it may inspect ([`concern`]), and creates a Discovery for each inspected one ([`note`]) |
+//! | a Discovery | reports the result, and creates a Machine if Settings or the VLAN say so ([`reconcile`]) |
+//! | a Machine | takes the result over, so that it needs no inspection of its own ([`adopt`]) |
 
 use std::collections::BTreeMap;
 
@@ -27,19 +27,19 @@ use machine::{Found, name_by_mac, proposed};
 
 mod machine;
 
-/// How often a discovery is looked at, whether or not anything was found anew.
+/// The time between two reconciliations of a Discovery, also without a new result.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(300);
-/// The manager of Machines that enlistment makes.
+/// The manager of Machines that enlistment creates.
 pub const MANAGER: &str = "enlistment";
-/// The architectures that machines have.
+/// The architectures of machines.
 const ARCHITECTURES: [Architecture; 2] = [Architecture::Amd64, Architecture::Arm64];
 
-/// The mode of a network.
+/// The enlistment mode of a network.
 fn mode(estate: &Estate, net: &Net) -> EnlistMode {
     net.vlan.enlist.unwrap_or(estate.settings.enlist)
 }
 
-/// Whom a rack may inspect. `None`: nobody.
+/// The networks whose machines a rack may inspect, and the task. `None`: it must not inspect any.
 ///
 /// # Errors
 /// Fails if the database cannot be read.
@@ -91,7 +91,7 @@ pub async fn concern(store: &Store, estate: &Estate, rack: &RackSeen) -> Result<
     }))
 }
 
-/// It reads the hardware and writes nothing.
+/// The task, which reads the hardware and writes nothing.
 fn task(attempt: Attempt, mode: EnlistMode) -> Task {
     Task {
         attempt: attempt.get(),
@@ -107,7 +107,7 @@ fn task(attempt: Attempt, mode: EnlistMode) -> Task {
     }
 }
 
-/// Makes a Discovery of each machine that was found and has none.
+/// Creates a Discovery for each inspected machine without one.
 ///
 /// # Errors
 /// Fails if the database cannot be written.
@@ -118,10 +118,10 @@ pub(super) async fn note(driver: &Driver, now: Timestamp) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Works on the Discovery of a machine.
+/// Reconciles the Discovery of a machine.
 ///
 /// # Errors
-/// The database, or the lease is over.
+/// Fails if the lease is over, or if the database cannot be read or written.
 pub(super) async fn reconcile(
     driver: &Driver,
     lease: &Lease,
@@ -205,7 +205,7 @@ fn conditions(
     }
 }
 
-/// Makes a Machine. Answers why there is none.
+/// Creates a Machine. Returns the reason if it cannot.
 async fn create(
     driver: &Driver,
     proposal: &ProposedMachine,
@@ -244,9 +244,9 @@ async fn create(
     Ok(refused)
 }
 
-/// Takes what was found of a Machine before it was declared for its own. True: its facts have changed.
+/// Takes over the result of a Machine that was inspected before it was declared. True: the Machine's facts have changed.
 ///
-/// If the commissioning has scripts, the Machine is booted for them, and what was found is forgotten. The same holds if enlistment made the
+/// If the commissioning has scripts, the Machine must boot for them, so the result is deleted. It is deleted too if enlistment created the
 /// Machine and is to commission it.
 ///
 /// # Errors
