@@ -1,4 +1,4 @@
-//! Scripts that come with Basalt: tests of hardware, which the agent carries out itself (docs/decisions/099-test-results.md).
+//! Scripts that come with Basalt: hardware tests that the agent itself implements (docs/decisions/099-test-results.md).
 //!
 //! Each is an object, as if a person had declared it: references, plans and permissions need no exception. A region that starts
 //! puts back missing Scripts. It renews a Script while its manager is `basalt`.
@@ -36,7 +36,7 @@ struct Parameter {
     description: &'static str,
 }
 
-/// All of them.
+/// All Scripts that come with Basalt.
 pub const SCRIPTS: [BuiltIn; 4] = [
     BuiltIn {
         name: "basalt-memory",
@@ -131,7 +131,7 @@ impl BuiltIn {
     }
 }
 
-/// Puts back what is missing, and renews what nobody has taken over.
+/// Creates missing Scripts, and updates those that nobody has taken over.
 ///
 /// # Errors
 /// Fails if the database cannot be reached.

@@ -1,10 +1,10 @@
-//! TLS towards whom the region calls: aws-lc-rs, and the roots that this system trusts.
+//! TLS for the region's outgoing connections: aws-lc-rs, and the root certificates of this system.
 
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
 use std::sync::Arc;
 
-/// For a client of anybody.
+/// The configuration of a client that accepts any server with a certificate under these roots.
 pub(crate) fn with_system_roots() -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)

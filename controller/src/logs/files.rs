@@ -1,4 +1,4 @@
-//! The files of one machine's log: `NUMBER.jsonl` (10 digits), a line a [`Stored`], each file written to its end and then left alone.
+//! The files of one log: `NUMBER.jsonl` (10 digits), with one [`Stored`] per line. Only the last file is written to.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use std::time::SystemTime;
 
 use super::line::Stored;
 
-/// Bytes that are read before others get their turn.
+/// Bytes that are read at a time, so that other tasks can run.
 const PIECE: u64 = 1 << 20;
 
-/// A place in a log: a file, and how many of its bytes were read. As text `NUMBER:OFFSET`.
+/// A position in a log: the number of a file and an offset in it. As text `NUMBER:OFFSET`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     file: u64,
@@ -30,7 +30,7 @@ impl Position {
         Self { offset, ..self }
     }
 
-    /// Bytes of a file that come after this.
+    /// The number of bytes in a file after this position.
     pub(super) fn bytes_after(&self, segment: &Segment) -> u64 {
         match segment.number.cmp(&self.file) {
             Ordering::Less => 0,
@@ -70,7 +70,7 @@ pub(super) struct Segment {
     pub(super) written: SystemTime,
 }
 
-/// The files of a log, the oldest first. None: nothing was logged.
+/// The files of a log, the oldest first. Empty if nothing was logged.
 pub(super) fn segments(dir: &Path) -> io::Result<Vec<Segment>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -80,7 +80,7 @@ pub(super) fn segments(dir: &Path) -> io::Result<Vec<Segment>> {
     for entry in entries {
         let path = entry?.path();
         let Some(number) = number(&path) else { continue };
-        // Another one may just have removed it.
+        // Another task may just have removed it.
         let Ok(meta) = fs::metadata(&path) else { continue };
         let written = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         segments.push(Segment { number, path, bytes: meta.len(), written });
@@ -94,7 +94,7 @@ fn number(path: &Path) -> Option<u64> {
     name.parse().ok().filter(|_| name.len() == 10)
 }
 
-/// The file that a log goes on in.
+/// The last file of a log, to which lines are appended.
 #[derive(Debug)]
 pub(super) struct Tail {
     pub(super) path: PathBuf,
@@ -104,7 +104,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Opens the last file of a log, or begins the first. A line that a crash cut short is ended.
+    /// Opens the last file of a log, or creates the first. If a crash cut the last line short, a line break is added.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
         let last = segments(dir)?.pop();
         let Some(Segment { number, path, bytes, .. }) = last else {
@@ -131,7 +131,7 @@ impl Tail {
         Ok(Self { path, number, file, bytes: 0 })
     }
 
-    /// Appends whole lines, and goes on in another file once this one has so many bytes.
+    /// Appends whole lines. If the file has `most` bytes already, a new file begins.
     pub(super) fn append(&mut self, lines: &[u8], most: u64) -> io::Result<()> {
         if self.bytes >= most
             && let Some(dir) = self.path.parent()
@@ -152,12 +152,12 @@ impl Tail {
     }
 }
 
-/// Reads a log from a position on. It passes over lines that a rack sent twice.
+/// Reads a log from a position. It skips lines that a rack sent a second time.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     pub(super) dir: PathBuf,
     pub(super) position: Position,
-    /// The last line of each spool.
+    /// The number of the last line that was read, by spool.
     seen: HashMap<String, u64>,
 }
 
@@ -166,12 +166,12 @@ impl Reader {
         Self { dir, position, seen: HashMap::new() }
     }
 
-    /// Passes over lines up to these numbers, too.
+    /// Skips lines up to these numbers, too.
     pub(super) fn after(self, seen: impl IntoIterator<Item = (String, u64)>) -> Self {
         Self { seen: seen.into_iter().collect(), ..self }
     }
 
-    /// The next lines, each with the position behind it; none: there are no more yet.
+    /// The next lines, each with the position after it. Empty: there are no more yet.
     pub(super) fn next(&mut self) -> io::Result<Vec<(Stored, Position)>> {
         let segments = segments(&self.dir)?;
         let mut lines = Vec::new();
@@ -183,7 +183,7 @@ impl Reader {
             if segment.bytes <= self.position.offset {
                 continue;
             }
-            // A piece may have nothing but lines that were seen.
+            // All lines that were read may be repetitions: read on.
             while lines.is_empty() && self.position.offset < segment.bytes {
                 let before = self.position;
                 self.read(&segment.path, &mut lines)?;
@@ -208,13 +208,13 @@ impl Reader {
         while read < PIECE {
             line.clear();
             let length = reader.read_until(b'\n', &mut line)?;
-            // The rest is being written.
+            // The line is still being written.
             if !line.ends_with(b"\n") {
                 break;
             }
             let length = u64::try_from(length).unwrap_or(u64::MAX);
             (read, self.position.offset) = (read + length, self.position.offset + length);
-            // A line that a crash cut short is none.
+            // Skip a line that a crash cut short.
             let Ok(stored) = serde_json::from_slice::<Stored>(&line) else { continue };
             let last = self.seen.entry(stored.spool.clone()).or_default();
             if stored.seq > *last {

@@ -1,6 +1,6 @@
-//! The journal: the lines of all machines in the order of their arrival, for receivers elsewhere.
+//! The journal: the lines of all machines in the order of their arrival, for syslog receivers.
 //!
-//! It is there while Settings name receivers. A file of it goes when all receivers have its lines, or when the limits of Settings want so.
+//! It exists while Settings name receivers. A file is removed once all receivers have its lines, or when the limits of Settings require it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,13 +14,13 @@ use super::files::{Position, Reader, Segment, segments};
 use super::line::Stored;
 use super::{JOURNAL, Lines, Logs, State};
 
-/// Bytes of a file, at most: a file goes as a whole.
+/// The largest size of a file, in bytes. Files are only removed as a whole.
 const PART: u64 = 16 << 20;
-/// A journal that has to go early has at least so many files.
+/// The number of files in a journal of the largest allowed size. With several files, the oldest part can be removed alone.
 const PARTS: u64 = 64;
 
 impl Logs {
-    /// Begins the journal, or ends it. Lines that come from now on are in it. Blocks on the disk.
+    /// Switches the journal on or off. Lines that arrive from now on are written to it, or no longer. Blocks on the disk.
     pub(super) fn set_forwarding(&self, forwards: bool) -> io::Result<()> {
         if self.0.forwards.load(Ordering::Relaxed) == forwards {
             return Ok(());
@@ -51,18 +51,18 @@ impl Logs {
         appended
     }
 
-    /// Lines after a position of this region's journal that are not among `seen`.
+    /// Lines after a position of this region's journal, without the lines up to the numbers in `seen`.
     pub(super) fn journal(&self, position: Position, seen: Positions) -> Lines {
         self.lines(Reader::new(self.of(JOURNAL), position).after(seen))
     }
 
-    /// Bytes of the journal after a position. Blocks on the disk.
+    /// The number of bytes of the journal after a position. Blocks on the disk.
     pub(super) fn waiting(&self, position: Position) -> io::Result<u64> {
         let segments = segments(&self.of(JOURNAL))?;
         Ok(segments.iter().map(|segment| position.bytes_after(segment)).sum())
     }
 
-    /// Files of the journal, without those that are too old: these are removed.
+    /// Removes files that are too old, and returns the others.
     pub(super) fn journal_within(&self, is_old: impl Fn(&Segment) -> bool) -> io::Result<Vec<Segment>> {
         let dir = self.of(JOURNAL);
         let (old, kept): (Vec<_>, Vec<_>) = segments(&dir)?.into_iter().partition(is_old);
@@ -76,7 +76,7 @@ impl Logs {
     pub(super) fn trim(&self, receivers: &BTreeMap<String, Positions>) -> io::Result<()> {
         let dir = self.of(JOURNAL);
         let mut segments = segments(&dir)?;
-        // The last one is written to.
+        // The last file is still written to.
         segments.pop();
         for segment in segments {
             let ends = ends(&segment.path)?;

@@ -1,4 +1,4 @@
-//! A line as the files have it: JSON, so that people can read a file without a region.
+//! A log line in the files, as JSON, so that people can read a file without a running region.
 
 use std::io;
 
@@ -7,18 +7,18 @@ use basalt_api::wire::{LogLine, priority_names};
 use basalt_proto::rack_v1 as wire;
 use serde::{Deserialize, Serialize};
 
-/// Characters of a text, at most. A rack sends no more than 8 KiB.
+/// The largest number of characters in a text. A rack sends at most 8 KiB.
 const TEXT: usize = 16 << 10;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stored {
-    /// Names the numbering of `seq`.
+    /// The spool to which the number `seq` belongs.
     pub(super) spool: String,
     pub(super) seq: u64,
     /// Milliseconds since 1970.
     pub(super) at: i64,
-    /// The sender, in the journal alone. Other files are of one machine.
+    /// The sender; only in the journal. Each other file has the lines of one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) machine: Option<Uid>,
     pub(super) priority: u8,
@@ -40,7 +40,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// A line that a rack sent. A rack is not trusted with people's terminals.
+    /// Converts a line from a rack. Control characters are escaped, because the line is shown on people's terminals.
     pub(super) fn new(spool: &str, line: wire::LogLine) -> Self {
         Self {
             spool: spool.to_owned(),
@@ -59,24 +59,24 @@ impl Stored {
         }
     }
 
-    /// Appends it to lines of a file.
+    /// Appends the line to the lines of a file.
     pub(super) fn append_to(&self, lines: &mut Vec<u8>) -> io::Result<()> {
         serde_json::to_writer(&mut *lines, self)?;
         lines.push(b'\n');
         Ok(())
     }
 
-    /// Tells whether text, program or host have these words in them.
+    /// True if the text, the program or the host contains `text`.
     pub(super) fn has(&self, text: &str) -> bool {
         [&self.text, &self.app, &self.host].into_iter().any(|it| it.contains(text))
     }
 
-    /// Bytes of it in an answer, about.
+    /// The approximate number of bytes of the line in an answer.
     pub(super) fn size(&self) -> usize {
         200 + self.text.len() + self.structured.len()
     }
 
-    /// As people are told.
+    /// The line as the API returns it.
     pub(super) fn told(self) -> LogLine {
         let (facility, severity) = priority_names(self.priority);
         let some = |text: String| Some(text).filter(|text| !text.is_empty());

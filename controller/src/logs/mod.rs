@@ -1,13 +1,14 @@
 //! Logs of machines: lines that racks deliver, in files below the data directory (docs/decisions/094-logs.md).
 //!
 //! ```text
-//! DIR/logs/machines/UID/0000000001.jsonl   a machine's log; `unknown` has lines of senders that no rack knows
-//! DIR/logs/cursors                         how far each rack's spool is on this disk
+//! DIR/logs/machines/UID/0000000001.jsonl   a machine's log; `unknown` has the lines of unknown senders
+//! DIR/logs/cursors                         the number up to which this disk has each rack's spool
 //! DIR/logs/forward/0000000001.jsonl        the lines of all machines in order, while Settings.remote_syslog has receivers
 //! ```
-//! A rack delivers to each region by itself, so each has all lines. A region says how far it has a spool, and the rack sends the lines after that. The
-//! rack keeps a line for an hour more. So a line is acknowledged as soon as it is written, and the cursors say only what the disk has for sure. After a power cut
-//! the rack sends some lines again, and readers pass over those that are there twice.
+//! A rack delivers its lines to each region separately, so each region has all lines. A region reports the number up to which it has a
+//! spool, and the rack sends the lines after it. The rack keeps each line for another hour. So a region acknowledges a line once it is
+//! written, before it is durable; the cursors contain only what is durable. After a power cut the rack sends some lines again, and readers
+//! skip repetitions.
 
 mod files;
 pub(crate) mod forward;
@@ -34,35 +35,35 @@ pub use files::Position;
 use files::{Reader, Segment, Tail, segments};
 use line::Stored;
 
-/// So many bytes of the disk stay free: PostgreSQL may be on the same one.
+/// Bytes of the disk that must stay free, because PostgreSQL may use the same disk.
 const RESERVE: u64 = 1 << 30;
-/// A log has at least so many files, so that its oldest part can go alone.
+/// The number of files in a log of the largest allowed size. With several files, the oldest part can be removed alone.
 const PARTS: u64 = 8;
-/// Files that are held open.
+/// The largest number of open files.
 const OPEN: usize = 256;
-/// How often files are synced.
+/// Time between two syncs of the files.
 const SYNC: Duration = Duration::from_secs(5);
-/// How often limits are enforced.
+/// Time between two enforcements of the limits.
 const TIDY: Duration = Duration::from_secs(60);
-/// Lines that are read back for one request, and the bytes of their texts.
+/// The largest number of lines per request, and the largest number of bytes of their texts.
 pub(crate) const MOST: usize = 10_000;
 const MOST_BYTES: usize = 8 << 20;
-/// Clocks of racks and of this host may differ by this.
+/// The largest expected difference between the clocks of racks and of this host.
 const SLACK: Duration = Duration::from_secs(3600);
-/// The directory of senders that no rack knows.
+/// The directory for lines of unknown senders.
 const UNKNOWN: &str = "unknown";
-/// The log with the lines of all machines, for receivers elsewhere.
+/// The log with the lines of all machines, for syslog receivers.
 const JOURNAL: &str = "forward";
 
-/// Why lines are not taken.
+/// The reason for which lines are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The disk is full, but for a reserve.
+    /// The disk is full, except for the reserve.
     #[error("{} has {free} bytes left, and {RESERVE} of them stay free for the database; make room", path.display())]
     Full {
         /// The directory of logs.
         path: PathBuf,
-        /// Room on the disk, in bytes.
+        /// Free bytes on the disk.
         free: u64,
     },
     /// A file cannot be written or read.
@@ -70,13 +71,13 @@ pub enum LogError {
     File(#[from] io::Error),
 }
 
-/// The lines that are asked for.
+/// A filter of lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
     pub(crate) since: Option<Timestamp>,
-    /// Lines before this.
+    /// Lines before this time.
     pub(crate) until: Option<Timestamp>,
-    /// With this text.
+    /// Lines that contain this text.
     pub(crate) grep: Option<String>,
     pub(crate) limit: usize,
 }
@@ -89,18 +90,18 @@ impl Query {
     }
 }
 
-/// Lines that were read back.
+/// Lines that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// Each with the place behind it.
+    /// Each line with the position after it.
     pub(crate) lines: Vec<(LogLine, Position)>,
-    /// There are earlier ones.
+    /// True: there are earlier ones.
     pub(crate) more: bool,
-    /// The place behind them.
+    /// The position at the end of the log.
     pub(crate) position: Position,
 }
 
-/// How far a rack's spool is here.
+/// The progress of a rack's spool at this region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Cursor {
     spool: String,
@@ -126,26 +127,26 @@ struct Inner {
     dir: PathBuf,
     state: Mutex<State>,
     limits: Mutex<LogSettings>,
-    /// Lines go to the journal, too.
+    /// True: lines are written to the journal too.
     forwards: AtomicBool,
-    /// Changes when lines come.
+    /// Changes when lines arrive.
     news: watch::Sender<u64>,
 }
 
 impl Logs {
-    /// Opens the directory, or makes it.
+    /// Opens the directory, or creates it.
     ///
     /// # Errors
-    /// The file system's.
+    /// Fails if the file system does.
     pub fn open(dir: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(dir.join("machines"))?;
         let cursors: BTreeMap<RackId, Cursor> = match fs::read(dir.join("cursors")) {
-            // Without it, racks send again what they still have.
+            // Without the cursors, racks send all lines again that they still have.
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        // Lines that come before Settings are read are forwarded, too.
+        // Lines that arrive before Settings are read are forwarded, too.
         let forwards = AtomicBool::new(dir.join(JOURNAL).exists());
         let state = State { synced: cursors.clone(), cursors, ..State::default() };
         Ok(Self(Arc::new(Inner {
@@ -172,10 +173,10 @@ impl Logs {
         }
     }
 
-    /// Stores a rack's lines. Answers up to which number this region has all of its spool. Blocks on the disk.
+    /// Stores a rack's lines. Returns the number up to which this region has all lines of the spool. Blocks on the disk.
     ///
     /// # Errors
-    /// They cannot be written; the rack sends them again.
+    /// Fails if the lines cannot be written; then the rack sends them again.
     pub fn store(&self, rack: RackId, batch: LogBatch) -> Result<u64, LogError> {
         let mut state = self.state();
         let known = state.cursors.get(&rack).filter(|cursor| cursor.spool == batch.spool_uid);
@@ -185,7 +186,7 @@ impl Logs {
         let mut journal = self.0.forwards.load(Ordering::Relaxed).then(Vec::new);
         for line in batch.lines.into_iter().filter(|line| line.seq > through) {
             last = last.max(line.seq);
-            // A rack names a machine, and no path.
+            // Accept only a machine's id, not a path.
             let machine = line.machine_uid.parse::<Uid>().ok();
             let log = machine.map_or(UNKNOWN.to_owned(), |uid| uid.to_string());
             let mut stored = Stored::new(&batch.spool_uid, line);
@@ -199,7 +200,7 @@ impl Logs {
             return Ok(through);
         }
         self.has_room()?;
-        // Before the others: if it fails, the rack sends all of them again.
+        // The journal is written first: if that fails, the rack sends all lines again.
         if let Some(journal) = journal {
             self.append_to_journal(&mut state, &journal)?;
         }
@@ -207,7 +208,7 @@ impl Logs {
         for (log, lines) in logs {
             let tail = match self.tail(&mut state, &log) {
                 Ok(tail) => tail,
-                // The lines of other logs are not held up by it.
+                // Go on with the lines of other logs.
                 Err(error) => {
                     tracing::error!(%error, log, "a log cannot be opened; lines of it are lost");
                     continue;
@@ -246,7 +247,7 @@ impl Logs {
         if free > RESERVE { Ok(()) } else { Err(LogError::Full { path: self.0.dir.clone(), free }) }
     }
 
-    /// Makes durable what has come, and then the cursors. Blocks on the disk.
+    /// Syncs the logs, and then the cursors. Blocks on the disk.
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
         while let Some(log) = state.dirty.last().cloned() {
@@ -270,10 +271,10 @@ impl Logs {
         Ok(())
     }
 
-    /// The last lines of a machine's log that fit. Blocks on the disk.
+    /// The last lines of a machine's log that match. Blocks on the disk.
     ///
     /// # Errors
-    /// The file system's.
+    /// Fails if the file system does.
     pub(crate) fn read(&self, machine: Uid, query: &Query) -> io::Result<Page> {
         let dir = self.of(&machine.to_string());
         let all = segments(&dir)?;
@@ -291,7 +292,7 @@ impl Logs {
                 if next.is_empty() {
                     break;
                 }
-                // Later lines are for whoever follows from there.
+                // Lines written after the list of files was read are left to a follower from that position.
                 let last = at(segment).behind(segment.bytes);
                 let is_here =
                     |(_, position): &(Stored, Position)| position.same_file(&last) && *position <= last;
@@ -311,7 +312,7 @@ impl Logs {
         Ok(page)
     }
 
-    /// Follows a machine's log from a position on.
+    /// Follows a machine's log from a position.
     pub(crate) fn follow(&self, machine: Uid, position: Position, query: Query) -> Follow {
         let lines = self.lines(Reader::new(self.of(&machine.to_string()), position));
         Follow { lines, query }
@@ -348,14 +349,14 @@ impl Logs {
     /// Removes what exceeds the limits of Settings.
     ///
     /// # Errors
-    /// The file system's.
+    /// Fails if the file system does.
     pub async fn enforce(&self, store: &Store) -> io::Result<()> {
         self.follow_settings(store).await;
         let logs = self.clone();
         tokio::task::spawn_blocking(move || logs.tidy()).await.map_err(io::Error::other)?
     }
 
-    /// Takes the limits of Settings. If they cannot be read, the ones before stay.
+    /// Reads the limits from Settings. If they cannot be read, the previous ones stay.
     async fn follow_settings(&self, store: &Store) {
         let Ok(settings) = store.all("Settings").await else { return };
         let limits = match settings.first() {
@@ -368,7 +369,7 @@ impl Logs {
         *self.0.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// Removes the oldest files of each log, and then of all, until the limits hold. Blocks on the disk.
+    /// Removes the oldest files of each log, and then the oldest of all logs, until the limits are kept. Blocks on the disk.
     fn tidy(&self) -> io::Result<()> {
         let limits = self.limits();
         let now = SystemTime::now();
@@ -406,14 +407,14 @@ impl Logs {
         let mut state = self.state();
         let log = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if state.tails.get(log).is_some_and(|tail| tail.path == segment.path) {
-            // Lines that come now begin the next file: a number is not given again while somebody follows.
+            // New lines go to a file with the next number: a number must not be used twice while somebody follows the log.
             if let Some(mut tail) = state.tails.remove(log) {
                 tail.append(b"", 0)?;
                 state.tails.insert(log.to_owned(), tail);
             }
         }
         fs::remove_file(&segment.path)?;
-        // The directory of a machine that is long gone goes with its last file.
+        // Removes the directory too if this was its last file.
         if log != JOURNAL {
             fs::remove_dir(dir).ok();
         }
@@ -433,23 +434,23 @@ fn end(segments: &[Segment]) -> Position {
     segments.last().map_or(Position::default(), |it| at(it).behind(it.bytes))
 }
 
-/// Lines of a log as they come.
+/// A stream of the lines of a log.
 #[derive(Debug)]
 struct Lines {
     reader: Option<Reader>,
-    /// It has the reader. It stays when whoever waits for it goes away.
+    /// The task that reads; it owns the reader meanwhile. It continues if the future that waits for it is dropped.
     reading: Option<tokio::task::JoinHandle<Read>>,
     news: watch::Receiver<u64>,
 }
 
-/// A reader, and what it has read.
+/// A reader, and the lines that it has read.
 type Read = (Reader, io::Result<Vec<(Stored, Position)>>);
 
 impl Lines {
-    /// The next lines, each with the position behind it. It waits until there are some. Nothing is lost if the caller stops to wait.
+    /// The next lines, each with the position after it. Waits until there are some. No line is lost if the future is dropped.
     ///
     /// # Errors
-    /// The file system's.
+    /// Fails if the file system does.
     async fn next(&mut self) -> io::Result<Vec<(Stored, Position)>> {
         loop {
             if let Some(mut reader) = self.reader.take() {
@@ -479,7 +480,7 @@ impl Lines {
     }
 }
 
-/// A log that is followed.
+/// A stream of the matching lines of a machine's log.
 #[derive(Debug)]
 pub(crate) struct Follow {
     lines: Lines,
@@ -487,10 +488,10 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    /// The next lines, each with the position behind it. It waits until there are some.
+    /// The next lines, each with the position after it. Waits until there are some.
     ///
     /// # Errors
-    /// The file system's.
+    /// Fails if the file system does.
     pub(crate) async fn next(&mut self) -> io::Result<Vec<(LogLine, Position)>> {
         loop {
             let lines = self.lines.next().await?.into_iter();

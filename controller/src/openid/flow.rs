@@ -1,20 +1,20 @@
-//! The code flow of a browser (OpenID Connect Core 1.0 §3.1) with PKCE (RFC 7636). Pure: the secret is an argument.
+//! The authorization code flow of a browser (OpenID Connect Core 1.0 §3.1) with PKCE (RFC 7636). Pure: the secret is an argument.
 //!
-//! | value | goes to | is for |
+//! | value | goes to | purpose |
 //! | --- | --- | --- |
-//! | secret | the browser's cookie | binds the login to this browser; the region keeps its hash, and takes it once |
-//! | state | the issuer, and back | the answer is one to this browser's question |
-//! | nonce | the issuer, and back in the ID token | the token is one of this login |
-//! | verifier | the issuer, with the code | nobody else can use the code; the issuer was told its hash before |
+//! | secret | the browser's cookie | binds the login to this browser; the region stores its hash, and accepts it once |
+//! | state | the issuer, and back | the answer belongs to this browser's request |
+//! | nonce | the issuer, and back in the ID token | the token belongs to this login |
+//! | verifier | the issuer, with the code | only the region can use the code; the issuer received the verifier's hash before |
 //!
-//! State, nonce and verifier are hashes of the secret, each with a word of its own. None of them tells another one.
+//! State, nonce and verifier are hashes of the secret, each with its own word. None can be computed from another.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use std::fmt::Write;
 
-/// Scopes of every login. `groups` is added if the issuer knows it.
+/// Scopes of every login. `groups` is added if the issuer supports it.
 const SCOPES: &str = "openid profile";
 const GROUPS: &str = "groups";
 
@@ -35,18 +35,18 @@ pub(crate) struct Endpoints {
 #[derive(PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub(crate) form: String,
-    /// The header Authorization.
+    /// The value of the `Authorization` header.
     pub(crate) basic: Option<String>,
 }
 
-/// It has a code and a secret in it.
+/// Hides the content: it has a code and a secret.
 impl std::fmt::Debug for Exchange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Exchange").finish_non_exhaustive()
     }
 }
 
-/// As whom the region is known to the issuer, and where browsers come back to.
+/// The region as a client of the issuer, and the URL to which browsers are redirected.
 #[derive(Clone, Copy)]
 pub(crate) struct Client<'a> {
     pub(crate) id: &'a str,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Client<'_> {
     }
 }
 
-/// A login that a browser begins.
+/// A login of a browser.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt<'a> {
     secret: &'a str,
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Attempt<'_> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Takes a secret that nobody guesses.
+    /// A login with this secret, which must be unguessable.
     pub(crate) const fn new(secret: &'a str) -> Self {
         Self { secret }
     }
@@ -82,12 +82,12 @@ impl<'a> Attempt<'a> {
         hashed(&format!("{word} {}", self.secret))
     }
 
-    /// The text that the issuer gives back as it was (RFC 6749 §4.1.1).
+    /// The `state` parameter, which the issuer returns unchanged (RFC 6749 §4.1.1).
     pub(crate) fn state(self) -> String {
         self.derived("state")
     }
 
-    /// The text that the issuer repeats in the ID token.
+    /// The `nonce`, which the issuer repeats in the ID token.
     pub(crate) fn nonce(self) -> String {
         self.derived("nonce")
     }
@@ -96,7 +96,7 @@ impl<'a> Attempt<'a> {
         self.derived("verifier")
     }
 
-    /// The issuer's page for this login.
+    /// The URL of the issuer's page for this login.
     pub(crate) fn location(self, endpoint: &str, known: &Endpoints, client: Client<'_>) -> String {
         let scope = match known.scopes.iter().any(|scope| scope == GROUPS) {
             true => format!("{SCOPES} {GROUPS}"),
@@ -116,8 +116,8 @@ impl<'a> Attempt<'a> {
         format!("{endpoint}{sign}{question}")
     }
 
-    /// The request that exchanges a code for an ID token (RFC 6749 §4.1.3). The secret goes in the header, as every issuer takes it that does not say
-    /// otherwise (OpenID Connect Core 1.0 §9).
+    /// The request that exchanges a code for an ID token (RFC 6749 §4.1.3). The secret goes in the `Authorization` header, which every
+    /// issuer accepts unless it declares other methods (OpenID Connect Core 1.0 §9).
     pub(crate) fn exchange(self, code: &str, known: &Endpoints, client: Client<'_>) -> Exchange {
         let verifier = self.verifier();
         let mut pairs = vec![
@@ -144,7 +144,7 @@ fn hashed(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }
 
-/// As `application/x-www-form-urlencoded`.
+/// Encodes pairs as `application/x-www-form-urlencoded`.
 fn form(pairs: &[(&str, &str)]) -> String {
     let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
     pairs.join("&")
@@ -157,7 +157,7 @@ fn escaped(value: &str) -> String {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                 text.push(char::from(byte))
             }
-            // Writing to a text cannot fail.
+            // Writing to a `String` cannot fail.
             _ => drop(write!(text, "%{byte:02X}")),
         }
     }

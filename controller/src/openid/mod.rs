@@ -1,11 +1,12 @@
-//! Logins by OpenID Connect (docs/decisions/049-openid-connect.md, docs/decisions/098-browser-logins.md): an ID token of the issuer that Settings name, for a session.
+//! Logins by OpenID Connect: an ID token of the declared issuer is exchanged for a session (docs/decisions/049-openid-connect.md,
+//! docs/decisions/098-browser-logins.md).
 //!
-//! | module | is |
+//! | module | does |
 //! | --- | --- |
-//! | [`token`] | whether a token is good: pure |
-//! | [`issuer`] | the issuer's keys and endpoints, fetched and kept; a code exchanged |
-//! | [`account`] | which user a token's subject logs in as |
-//! | [`flow`] | how a browser comes to an ID token: pure |
+//! | [`token`] | validates a token; pure |
+//! | [`issuer`] | fetches and keeps the issuer's keys and endpoints; exchanges a code |
+//! | [`account`] | maps a token's subject to a user |
+//! | [`flow`] | the steps by which a browser gets an ID token; pure |
 
 pub(crate) mod account;
 pub(crate) mod flow;

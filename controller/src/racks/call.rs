@@ -1,13 +1,13 @@
-//! The calls of the racks' protocol: who may make each, and how much of it is read.
+//! The calls of the racks' protocol: permitted callers and limits on their bodies.
 //!
-//! | call | may be made by | is read |
+//! | call | permitted callers | limit |
 //! | --- | --- | --- |
 //! | `Enrol` | anybody | 16 KiB, within 10 seconds |
 //! | `Renew`, `FetchBlob` | racks | 16 KiB, within 10 seconds |
 //! | `StoreLogs` | racks | 1 MiB, within 60 seconds |
-//! | `Link` | racks | messages of [`MAX_FROM_RACK`](basalt_proto::MAX_FROM_RACK), as long as it lasts |
+//! | `Link` | racks | [`MAX_FROM_RACK`](basalt_proto::MAX_FROM_RACK) per message, no time limit |
 //!
-//! A call is refused before its body is read: a message that never ends is kept in memory as far as it came.
+//! A call is refused before its body is read: otherwise an endless message would fill the memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,30 +19,30 @@ use hyper::body::Frame;
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 
-/// A certificate request has about 300 bytes, a join secret 64.
+/// The limit of small bodies, in bytes. A certificate request has about 300 bytes, a join secret 64.
 pub(super) const SMALL: usize = 16 << 10;
-/// How long a small body may take, whole.
+/// Time limit for a small body.
 const WITHIN: Duration = Duration::from_secs(10);
-/// A batch of lines has 128 KiB and a line.
+/// The limit of a batch of log lines, in bytes. A rack sends at most 128 KiB and one line.
 const BATCH: usize = 1 << 20;
-/// How long such a batch may take.
+/// Time limit for a batch of log lines.
 const BATCH_WITHIN: Duration = Duration::from_secs(60);
-/// How the paths of the racks' protocol begin.
+/// The prefix of the protocol's paths.
 const PROTOCOL: &str = "/basalt.rack.v1.";
 
-/// A call of the racks' protocol, by its path.
+/// A call of the racks' protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// As the metrics name it.
+    /// The name in metrics.
     pub(super) name: &'static str,
-    /// Anybody may make it, without a certificate.
+    /// True: no certificate is required.
     pub(super) is_open: bool,
-    /// Its body is one message of so many bytes at most, within this time. `None`: it lasts.
+    /// The limits of its body, in bytes and time. `None`: the call is a stream without these limits.
     most: Option<(usize, Duration)>,
 }
 
 impl Call {
-    /// The call of a path. `None`: the path is none of the racks' protocol.
+    /// The call at a path. `None`: the path does not belong to the racks' protocol.
     pub(super) fn of(path: &str) -> Option<Self> {
         let small = Some((SMALL, WITHIN));
         let (name, is_open, most) = match path.strip_prefix(PROTOCOL)? {
@@ -56,7 +56,7 @@ impl Call {
         Some(Self { name, is_open, most })
     }
 
-    /// The request, whose body ends in an error where it is too large or too late.
+    /// Adds the limits to the request: its body ends in an error if it is too large or too late.
     pub(super) fn bounded(self, request: Request) -> Request {
         match self.most {
             Some((most, within)) => request.map(|body| Body::new(Small::new(body, most, within))),
@@ -65,7 +65,7 @@ impl Call {
     }
 }
 
-/// A body of so many bytes at most, within a time.
+/// A body with a limit on its size and time.
 struct Small {
     body: Body,
     most: usize,

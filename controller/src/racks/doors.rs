@@ -1,13 +1,13 @@
-//! Connections to the racks' port: places for three kinds of them, so that strangers leave room for racks.
+//! Limits on connections to the racks' port: three classes of connections, so that strangers cannot take the racks' places.
 //!
-//! | connection | lasts | places | counted for |
+//! | connection | lasts at most | places | share of one client |
 //! | --- | --- | --- | --- |
 //! | in its TLS handshake | 10 seconds | 1,024 | its address or /64: 256 |
 //! | without a certificate | 30 seconds | 128 | its address or /64: 16 |
 //! | with a certificate of this region's authority | any time | 4,096 | its key: 320 |
 //!
-//! A process that may open few files has fewer places. A rack opens a connection for each request that it forwards, 256 at once,
-//! and several racks may share an address: so a rack is counted by its key.
+//! A process that may open fewer files has fewer places. A rack opens a connection for each request that it forwards, up to 256 at a
+//! time, and several racks may share an address: so a rack is counted by its key.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,21 +29,21 @@ use super::listener::Peer;
 /// A connection of the racks' port, under HTTP/2.
 pub(super) type Tls = TlsStream<TcpStream>;
 
-/// How long a connection without a certificate lasts. An enrolment takes a second, and racks wait 20 for its answer.
+/// The lifetime of a connection without a certificate. An enrolment takes a second, and racks wait 20 s for its answer.
 const STRANGER: Duration = Duration::from_secs(30);
-/// The connections of one rack: 256 forwarded requests, links and enrolments that end or begin.
+/// The share of one rack: 256 forwarded requests, and links and enrolments that begin or end.
 const OF_RACK: usize = 320;
 
-/// The one that a connection is counted for.
+/// The client to which a connection is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Client {
-    /// An address, or a /64.
+    /// An IPv4 address, or a /64 of IPv6.
     Network(IpAddr),
     /// SHA-256 of a rack's key.
     Rack([u8; 32]),
 }
 
-/// The places. Cheap to clone.
+/// The places of all classes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Doors {
     arriving: Places<Client>,
@@ -52,7 +52,7 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// As many as this process may open files for.
+    /// The number of places follows from the number of files that this process may open.
     pub(super) fn new() -> Self {
         let [arriving, strangers, racks] =
             [(8, 1024), (16, 128), (4, 4096)].map(|(part, most)| open_files::places(part, most));
@@ -63,12 +63,12 @@ impl Doors {
         }
     }
 
-    /// A place for the handshake of a connection from this address.
+    /// Reserves a place for the TLS handshake of a connection from this address.
     pub(super) async fn arrive(&self, from: SocketAddr) -> Result<Place<Client>, Full> {
         self.arriving.take(network(from)).await
     }
 
-    /// Gives a connection that has made its handshake a place for as long as it lasts.
+    /// Reserves a place for a connection after its handshake, as long as it lasts.
     pub(super) async fn admit(&self, tls: Tls, from: SocketAddr) -> Result<Stream<Tls>, Full> {
         let peer = Peer { spki_sha256: spki_sha256(&tls), address: Some(from) };
         let (place, until) = match peer.spki_sha256 {
@@ -83,7 +83,7 @@ fn network(from: SocketAddr) -> Option<Client> {
     counted(from.ip()).map(Client::Network)
 }
 
-/// SHA-256 of the public key in the certificate that the other end showed.
+/// SHA-256 of the public key in the peer's certificate.
 fn spki_sha256(tls: &Tls) -> Option<[u8; 32]> {
     let (_, session) = tls.get_ref();
     let certificate = session.peer_certificates()?.first()?;
@@ -92,7 +92,7 @@ fn spki_sha256(tls: &Tls) -> Option<[u8; 32]> {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, spki).as_ref().try_into().ok()
 }
 
-/// A connection in its place. It fails when its time is over.
+/// A connection with its place. It fails when its time limit is over.
 pub(super) struct Stream<S> {
     io: S,
     peer: Peer,

@@ -1,4 +1,4 @@
-//! Handshakes that failed, in the log. Anybody who reaches the racks' port can have them fail, so their lines have a budget.
+//! Logs failed TLS handshakes. Anybody who reaches the racks' port can cause them, so the number of log lines is limited.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use basalt_proto::budget::{Budget, Spent};
 
-/// Lines of failed handshakes. A rack that an operator sets up gets its line.
+/// The limit of log lines. The burst leaves room for a rack that an operator sets up.
 const LINES: Budget = Budget { most: 32, every_ms: 2_000 };
 
-/// The lines that were spent, and how many were left out since the last one.
+/// The used part of the limit, and the number of failures that were left out since the last line.
 #[derive(Debug)]
 pub(super) struct Failures {
     start: Instant,
@@ -24,7 +24,7 @@ struct Told {
 }
 
 impl Told {
-    /// How many were left out before this one, where it may be told.
+    /// Returns the number of failures left out before this one, if this one may be logged.
     fn next(&mut self, now_ms: i64) -> Option<u64> {
         if self.spent.take(LINES, now_ms) {
             return Some(std::mem::take(&mut self.left_out));

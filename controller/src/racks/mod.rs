@@ -1,18 +1,18 @@
-//! Everything between the region and its racks.
+//! The connection between the region and its racks.
 //!
-//! | module | is |
+//! | module | contents |
 //! | --- | --- |
-//! | [`authority`] | the certificate authority that racks are enrolled with |
-//! | [`join_token`] | what a person carries to a new rack |
-//! | [`sessions`] | the streams that racks hold open to this process |
-//! | [`own_address`] | where racks dial this process |
-//! | [`regions`] | where they dial the others, of which it tells them |
+//! | [`authority`] | the certificate authority with which racks are enrolled |
+//! | [`join_token`] | the token with which a person enrols a new rack |
+//! | [`sessions`] | the racks' streams to this process |
+//! | [`own_address`] | the address at which racks reach this process |
+//! | [`regions`] | the addresses of the other processes, which this one sends to racks |
 //! | [`observed`] | facts, from the wire to the store |
-//! | [`stranger`] | which machine a result is of that nobody declared |
-//! | `enrolment` | enrolling, and renewing certificates |
-//! | `call` | the calls: who may make each, and how much of it is read |
+//! | [`stranger`] | the identity of an undeclared machine, from its result |
+//! | `enrolment` | enrolment, and renewal of certificates |
+//! | `call` | the calls: permitted callers, and limits on their bodies |
 //! | [`service`] | the gRPC services: link, blobs |
-//! | [`listener`], `doors` | TLS in front of them; how many connections there may be |
+//! | [`listener`], `doors` | TLS, and the limits on connections |
 
 pub mod authority;
 mod call;

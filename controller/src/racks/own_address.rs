@@ -2,11 +2,11 @@
 //!
 //! | setting | the address |
 //! | --- | --- |
-//! | `rpc-url` | that one |
-//! | `join-urls` | the entry that leads to this process. Each is dialled: the certificate that answers names its process |
-//! | neither | the address that this process listens on, unless it is every address of the host |
+//! | `rpc-url` | its value |
+//! | `join-urls` | the entry that leads to this process. All are dialled: the certificate in the answer names the process |
+//! | neither | the address on which this process listens, unless that is the wildcard address |
 //!
-//! All regions of a database may so have the same `join-urls`.
+//! So all regions of a database may have the same `join-urls`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use x509_parser::prelude::FromDer;
 
-/// How long dialling an entry may take.
+/// Time limit for dialling an entry.
 const DIAL: Duration = Duration::from_secs(3);
 
-/// The settings that say where racks find regions.
+/// The settings that determine where racks find regions.
 #[derive(Clone, Debug, Default)]
 pub struct Declared {
     /// `rpc-url`, as `HOST:PORT`.
@@ -44,7 +44,7 @@ impl Declared {
         self.join_urls.iter().filter_map(|url| address_of_url(url)).collect()
     }
 
-    /// Says that racks dial this process at two addresses, if they do: at `rpc-url` and at an entry of `join-urls`.
+    /// The warning that racks dial this process at two addresses: at `rpc-url` and at an entry of `join-urls`. `None` if they do not.
     pub(super) fn doubled(&self) -> Option<String> {
         let (own, entries) = (self.own.as_ref()?, self.entries());
         if entries.is_empty() || entries.contains(own) {
@@ -57,7 +57,7 @@ impl Declared {
         ))
     }
 
-    /// The URLs that join tokens name.
+    /// The URLs in join tokens.
     #[must_use]
     pub fn urls_of_tokens(&self) -> Vec<String> {
         if !self.join_urls.is_empty() {
@@ -68,7 +68,7 @@ impl Declared {
     }
 }
 
-/// A process that is asked for at an address.
+/// The process at an address.
 #[derive(Debug)]
 enum Answer {
     This,
@@ -89,10 +89,10 @@ impl std::fmt::Debug for Finder {
 }
 
 impl Finder {
-    /// For this process, whose region has this certificate authority.
+    /// A finder for this process, with its region's certificate authority.
     ///
     /// # Errors
-    /// The authority's certificate is none.
+    /// Fails if the authority's certificate is invalid.
     pub fn new(process: Uid, authority: &CertificateDer<'static>) -> Result<Self, rustls::Error> {
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone())?;
@@ -105,10 +105,10 @@ impl Finder {
         Ok(Self { process, connector: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// The address, or why it is not known.
+    /// The address of this process.
     ///
     /// # Errors
-    /// The setting to give, in words.
+    /// A sentence with the reason, and the setting to change.
     pub(super) async fn find(&self, declared: &Declared) -> Result<String, String> {
         if let Some(own) = &declared.own {
             return Ok(own.clone());
@@ -127,7 +127,7 @@ impl Finder {
         while let Some((entry, answer)) = asked.next().await {
             match answer {
                 Answer::This => return Ok(entry.clone()),
-                // A host may be unable to dial its own address, behind NAT.
+                // Behind NAT a host may be unable to dial its own address.
                 Answer::Nobody(_) if entries.len() == 1 => return Ok(entry.clone()),
                 Answer::Another => others.push(format!("{entry} is another region")),
                 Answer::Nobody(error) => others.push(format!("{entry} does not answer ({error})")),
@@ -150,7 +150,7 @@ impl Finder {
         }
     }
 
-    /// The process that answers at an address, as its certificate names it.
+    /// The id of the process at an address, from its certificate.
     async fn dial(&self, address: &str) -> io::Result<Option<String>> {
         let name = ServerName::try_from(REGION_SERVER_NAME).map_err(io::Error::other)?;
         let tls = self.connector.connect(name, TcpStream::connect(address).await?).await?;
@@ -163,7 +163,7 @@ impl Finder {
     }
 }
 
-/// An address that other hosts may dial: of one host.
+/// The address, if other hosts can dial it: the wildcard address is none.
 fn host(listening: SocketAddr) -> Option<String> {
     (!listening.ip().is_unspecified()).then(|| listening.to_string())
 }

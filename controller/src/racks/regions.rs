@@ -1,7 +1,7 @@
-//! The region processes of this database. Each process tells its racks of all processes, and racks dial them all.
+//! The region processes of this database. Each process sends its racks the addresses of all processes, and racks dial all of them.
 //!
-//! A rack is told of the living ones, of those that were killed within a day, and of the entries of `join-urls`. The
-//! rack tells the health of its link to each. A process that was stopped is left out, unless it is an entry of `join-urls`.
+//! The list contains the living processes, those that were killed within a day, and the entries of `join-urls`. The rack reports the health
+//! of its link to each. A process that was stopped is left out, unless it is an entry of `join-urls`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use tokio::sync::watch;
 use super::own_address::{Declared, Finder};
 use super::sessions::{Known, Sessions};
 
-/// How long a region process counts as living after its last heartbeat.
+/// A region process counts as living for this long after its last heartbeat.
 const LIVING: Duration = Duration::from_secs(30);
-/// Between two looks at the other processes.
+/// Time between two readings of the processes.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The task that follows the processes.
+/// The task that keeps the racks' list of processes up to date.
 #[derive(Debug)]
 pub struct Regions {
-    /// The processes are in its database.
+    /// The store with the processes.
     pub store: Store,
     /// The id of this process.
     pub process: Uid,
-    /// Streams of racks, which are told.
+    /// Streams of racks, which receive the list.
     pub sessions: Sessions,
-    /// The addresses that the settings name.
+    /// The addresses in the settings.
     pub declared: Declared,
     /// Finds the address of this process.
     pub finder: Finder,
@@ -36,7 +36,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Looks at the processes until told to stop.
+    /// Reads the processes regularly until told to stop.
     pub async fn follow(self, mut stopping: watch::Receiver<bool>) {
         tokio::select! {
             () = self.look_often() => {}
@@ -68,12 +68,12 @@ impl Regions {
         }
     }
 
-    /// The address of this process. Says in the log why it is not known, once.
+    /// The address of this process. If it is not known, logs the reason once.
     async fn find(&self, said: &mut Option<String>) -> Option<String> {
         match self.finder.find(&self.declared).await {
             Ok(own) => return Some(own),
             Err(problem) if said.as_ref() == Some(&problem) => {}
-            // One region alone needs none.
+            // A single region needs no address.
             Err(problem) if self.declared.join_urls.is_empty() => {
                 tracing::info!("{problem}");
                 *said = Some(problem);
@@ -86,7 +86,7 @@ impl Regions {
         None
     }
 
-    /// Reads which processes there are. Logs each living process that has the address of this one.
+    /// Reads the processes. Logs each other living process with the same address as this one.
     async fn look(&self, own: Option<&str>, doubles: &mut BTreeSet<Uid>) -> Result<Known, StoreError> {
         let mut known = Known { own: own.map(str::to_owned), ..Known::default() };
         known.all = self.declared.entries().into_iter().chain(known.own.clone()).collect();

@@ -1,4 +1,4 @@
-//! The identity of an undeclared machine, by the result of its agent: its MAC addresses, and its board.
+//! The identity of an undeclared machine from its agent's result: its MAC addresses and its board.
 
 use std::net::IpAddr;
 
@@ -9,9 +9,9 @@ use basalt_proto::rack_v1::AgentResult;
 
 /// ARPHRD_ETHER of `linux/if_arp.h`.
 const ETHERNET: u16 = 1;
-/// UUIDs that firmware of many boards has, in lower case.
+/// UUIDs that the firmware of many boards has, in lower case.
 const NO_UUID: [&str; 2] = ["03000200-0400-0500-0006-000700080009", "12345678-1234-5678-90ab-cddeefaabbcc"];
-/// Texts that stand for "no serial number" in firmware, in lower case.
+/// Placeholders for a missing serial number in firmware, in lower case.
 const NO_SERIAL: [&str; 12] = [
     "0",
     "0123456789",
@@ -27,9 +27,9 @@ const NO_SERIAL: [&str; 12] = [
     "unknown",
 ];
 
-/// Serial numbers are no longer than this, in bytes.
+/// The greatest length of a serial number, in bytes.
 const LONGEST_SERIAL: usize = 128;
-/// Interfaces of one machine that count.
+/// The largest number of interfaces of one machine that are recorded.
 const INTERFACES: usize = 64;
 
 /// Reads the result of an undeclared machine. `None`: it cannot be read.
@@ -45,7 +45,7 @@ pub fn seen(told: &AgentResult) -> Option<StrangerSeen> {
     Some(StrangerSeen { result: serde_json::to_value(&result).ok()?, macs, board, address })
 }
 
-/// The address of an interface that no other machine has.
+/// The MAC address of an interface, if it is unique to the machine.
 #[must_use]
 pub fn own_mac(nic: &Nic) -> Option<Mac> {
     let mac: Mac = nic.mac.parse().ok()?;
@@ -54,7 +54,7 @@ pub fn own_mac(nic: &Nic) -> Option<Mac> {
     (is_ethernet && is_own).then_some(mac)
 }
 
-/// A serial number that tells a machine from others.
+/// The serial number, if it is unique to the machine.
 #[must_use]
 pub fn serial(dmi: &Dmi) -> Option<&str> {
     let serial = dmi.serial.trim();
@@ -64,14 +64,14 @@ pub fn serial(dmi: &Dmi) -> Option<&str> {
     is_one.then_some(serial)
 }
 
-/// UUID and serial number, where both tell the board from others. Vendors give one UUID to many boards, so it does not count alone.
+/// UUID and serial number, if both identify the board. Vendors give one UUID to many boards, so the UUID alone is not enough.
 fn board(dmi: &Dmi) -> Option<String> {
     let uuid = dmi.uuid.trim().to_lowercase();
     let is_one = uuid.len() == 36 && !NO_UUID.contains(&uuid.as_str()) && is_varied(&uuid.replace('-', ""));
     is_one.then(|| serial(dmi).map(|serial| format!("{uuid}/{serial}"))).flatten()
 }
 
-/// More than one character again and again.
+/// True if the text has at least two different characters.
 fn is_varied(text: &str) -> bool {
     let mut characters = text.chars();
     let first = characters.next();

@@ -18,22 +18,22 @@ use tokio_rustls::TlsConnector;
 
 use super::window::{BUFFERED, UNACKNOWLEDGED};
 
-/// Finding, dialling and greeting a receiver may take so long.
+/// Time limit for resolving, dialling and the TLS handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A quiet receiver is asked after so long if it is still there, and so often.
+/// Idle time before the first TCP keepalive probe, and time between two probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A stream in both directions.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
 
-/// A receiver that takes lines.
+/// A connection to a receiver.
 pub(super) enum Connection {
     Stream(Pin<Box<dyn Duplex>>),
     Datagrams(UdpSocket),
 }
 
-/// Connects to the target.
+/// Connects to the receiver.
 ///
 /// # Errors
 /// One sentence for people.
@@ -85,7 +85,7 @@ async fn dial(store: &Store, receiver: &RemoteSyslog) -> Result<Connection, Stri
     Ok(Connection::Stream(Box::pin(stream)))
 }
 
-/// Sees to the promises of [`super::window`].
+/// Sets the socket options on which [`super::window`] relies.
 fn bound_losses(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_send_buffer_size(stream, usize::try_from(BUFFERED / 2).unwrap_or(usize::MAX))?;
     let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
@@ -96,7 +96,7 @@ fn bound_losses(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// For a client that trusts these certificates, and no others.
+/// The configuration of a client that trusts only these certificates.
 fn trusting(pem: &str) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -112,7 +112,7 @@ fn trusting(pem: &str) -> Result<ClientConfig, String> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The addresses at which racks say that they take logs, with the rack's name.
+/// The addresses on which racks receive logs, each with the rack's name.
 async fn receivers_of_racks(store: &Store) -> Result<Vec<(String, SocketAddr)>, StoreError> {
     let mut receivers = Vec::new();
     for rack in store.all("Rack").await? {

@@ -4,12 +4,12 @@
 //! store() ── the journal, a file ── a task for each receiver ── frames ── the receiver
 //!                                     │ lease, position: the database
 //! ```
-//! | promise | by |
+//! | guarantee | by |
 //! | --- | --- |
-//! | a receiver that is away delays nothing | lines wait in the journal, on disk; each receiver has a task of its own |
+//! | an unreachable receiver delays nothing else | lines wait in the journal, on disk; each receiver has its own task |
 //! | the order of each rack's lines is kept | one region process has the lease of a receiver, and one connection |
-//! | another process goes on where this one was | the position has numbers of spools, which are the same at each region |
-//! | lines that are missing are told of | a number that is passed over is counted, and the receiver gets a line that says so |
+//! | another process can continue from the same position | the position consists of numbers of spools, which are the same at each region |
+//! | missing lines are reported | skipped numbers are counted, and the receiver gets a line that reports them |
 
 mod connection;
 mod rfc5424;
@@ -33,34 +33,34 @@ use super::{Lines, Logs};
 use connection::{Connection, Duplex, connect};
 use window::{Batch, Window};
 
-/// How often Settings are read.
+/// Time between two readings of Settings.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often files that all receivers have are removed.
+/// Time between two removals of files that all receivers have.
 const TRIM: Duration = Duration::from_secs(30);
-/// A process that notes nothing for so long has lost its receivers.
+/// Lease of a receiver: a process that records no progress for this long loses it.
 const LEASE: Duration = Duration::from_secs(60);
-/// It stops to send before that.
+/// A process stops sending this long after its last renewal, which is before the lease ends.
 const RENEWED: Duration = Duration::from_secs(40);
-/// How often progress is noted.
+/// Time between two records of progress.
 const NOTE: Duration = Duration::from_secs(3);
-/// How often the window is looked at.
+/// Time between two checks of the window.
 const TICK: Duration = Duration::from_secs(1);
-/// Pauses before a receiver is dialled again: the first, and the longest.
+/// Pauses before a new connection to a receiver: the first, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
-/// Bytes that are written at once.
+/// Bytes that are written at a time.
 const PIECE: usize = 64 << 10;
-/// A receiver may take so long for a piece.
+/// Time limit for the write of one piece.
 const STUCK: Duration = Duration::from_secs(20);
-/// A receiver may take so long to read to the end when the region stops.
+/// Time limit for a receiver to read all lines when the region stops.
 const DRAIN: Duration = Duration::from_secs(3);
-/// The names of machines are asked for anew after this.
+/// Lifetime of cached machine names.
 const NAMES: Duration = Duration::from_secs(60);
 /// syslog.notice: the priority of the region's own lines.
 const OWN_PRIORITY: u32 = 5 * 8 + 5;
-/// The program that its own lines name.
+/// The program name of the region's own lines.
 const OWN_NAME: &str = "basalt-region";
 
-/// Forwards to the receivers that Settings name.
+/// Forwards lines to the receivers that Settings name.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     pub(crate) store: Store,
@@ -69,7 +69,7 @@ pub(crate) struct Forwarder {
     pub(crate) owner: Uid,
 }
 
-/// A receiver that this process may have the lease of.
+/// The task of a receiver. This process may have the receiver's lease.
 struct Running {
     receiver: RemoteSyslog,
     stop: watch::Sender<bool>,
@@ -87,7 +87,7 @@ impl Running {
 }
 
 impl Forwarder {
-    /// Works until told to stop.
+    /// Runs until told to stop.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut running: BTreeMap<String, Running> = BTreeMap::new();
         let (mut look, mut trim) = (tokio::time::interval(LOOK), tokio::time::interval(TRIM));
@@ -101,7 +101,7 @@ impl Forwarder {
         futures_util::future::join_all(running.into_values().map(Running::end)).await;
     }
 
-    /// Begins and ends what Settings have changed. If they cannot be read, all stays.
+    /// Stops and starts the tasks of receivers that Settings have changed. If Settings cannot be read, all tasks stay.
     async fn follow_settings(&self, running: &mut BTreeMap<String, Running>) {
         let Ok(settings) = self.store.all("Settings").await else { return };
         let declared = match settings.first().map(|it| serde_json::from_str::<SettingsSpec>(it.spec.get())) {
@@ -160,7 +160,7 @@ impl Forwarder {
     }
 }
 
-/// Names of machines, for a while.
+/// A cache of machine names.
 #[derive(Debug, Default)]
 struct Names {
     known: HashMap<Uid, Option<String>>,
@@ -168,7 +168,7 @@ struct Names {
 }
 
 impl Names {
-    /// Asks for the names that these lines need. Without an answer, the lines go without.
+    /// Looks up the names that these lines need. If the database does not answer, the lines are sent without them.
     async fn learn(&mut self, store: &Store, lines: &[(Stored, Position)]) {
         if self.since.is_none_or(|since| since.elapsed() > NAMES) {
             (self.known, self.since) = (HashMap::new(), Some(Instant::now()));
@@ -190,17 +190,17 @@ impl Names {
     }
 }
 
-/// Why a connection has ended.
+/// The reason for which a connection has ended.
 enum End {
-    /// The receiver is not declared so any more, or the region stops.
+    /// The receiver's declaration has changed, or the region stops.
     Stopped,
-    /// Another process may have the receiver.
+    /// Another process may have claimed the receiver.
     LeaseLost,
     /// One sentence for people.
     Failed(String),
 }
 
-/// A receiver, and how far it is.
+/// A receiver, and its progress.
 struct Target {
     store: Store,
     logs: Logs,
@@ -208,10 +208,10 @@ struct Target {
     name: String,
     receiver: RemoteSyslog,
     names: Names,
-    /// The position of this lease: numbers of spools, and the place in the journal of this region.
+    /// The confirmed position: numbers of spools, and the position in the journal of this region.
     confirmed: Batch,
     unnoted: LogProgress,
-    /// When the lease was extended.
+    /// When the lease was last extended.
     renewed: Instant,
 }
 
@@ -282,7 +282,7 @@ impl Target {
         }
     }
 
-    /// Lines that the receiver does not have, from the first one on.
+    /// Lines after the confirmed position.
     fn lines(&self) -> Lines {
         self.logs.journal(self.confirmed.position, self.confirmed.positions.clone())
     }
@@ -310,7 +310,7 @@ impl Target {
                 }
                 read = answers.read(&mut answer) => match read {
                     Ok(0) => return End::Failed(format!("{} closed the connection", self.receiver.address)),
-                    // Syslog has no answers; some receivers greet.
+                    // Syslog has no answers, but some receivers send a greeting.
                     Ok(_) => {}
                     Err(error) => return End::Failed(format!("{} failed: {error}", self.receiver.address)),
                 },
@@ -354,7 +354,7 @@ impl Target {
         }
     }
 
-    /// Frames of the first lines that wait.
+    /// Frames of the first lines in the queue, up to about [`PIECE`] bytes.
     fn piece(&self, queue: &mut VecDeque<(Stored, Position)>, last: &mut Positions) -> (Vec<u8>, Batch) {
         let (mut frames, mut batch) = (Vec::new(), Batch::default());
         while frames.len() < PIECE
@@ -367,7 +367,7 @@ impl Target {
         (frames, batch)
     }
 
-    /// The message for a line; before it a message that says how many lines are missing.
+    /// The message for a line. If lines before it are missing, a message that reports their number comes first.
     fn messages(
         &self,
         line: &Stored,
@@ -409,7 +409,7 @@ impl Target {
                         for (line, position) in read {
                             let mut batch = Batch::default();
                             for message in self.messages(&line, position, &mut last, &mut batch) {
-                                // An error is about an earlier datagram, and nobody can know of all that are lost.
+                                // Ignore the error: it is about an earlier datagram, and losses of datagrams cannot be known anyway.
                                 let _ = socket.send(&message).await;
                             }
                             self.confirm(batch);
@@ -428,7 +428,8 @@ impl Target {
         self.confirmed.extend(batch);
     }
 
-    /// Notes progress, and `failure` if it takes no lines. `false`: another process may have the receiver, so this one must send nothing more.
+    /// Records progress; `failure` is the reason if the receiver accepts no lines. `false`: another process may have claimed the receiver,
+    /// so this one must send nothing more.
     async fn note(&mut self, failure: Option<String>) -> bool {
         let (logs, position) = (self.logs.clone(), self.confirmed.position);
         let waiting = tokio::task::spawn_blocking(move || logs.waiting(position)).await;
@@ -451,7 +452,7 @@ impl Target {
     }
 }
 
-/// Closes the region's side. `true`: the receiver has read to the end, and closed its own.
+/// Shuts down the region's side of the connection. `true`: the receiver has read everything and has closed its side.
 async fn drain(
     sink: &mut (impl AsyncWrite + Unpin),
     answers: &mut (impl tokio::io::AsyncRead + Unpin),
@@ -467,7 +468,7 @@ async fn drain(
 
 /// Returns when it is time to stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // The sender is gone only if nobody works any more.
+    // If the sender is gone, the region has ended.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -478,7 +479,7 @@ async fn pause(time: Duration, stop: &mut watch::Receiver<bool>) {
     }
 }
 
-/// A line of the region's own.
+/// The region's own line about missing lines.
 fn missing(lost: u64, at: i64) -> Stored {
     let text = match lost {
         1 => "1 line is missing here: it was removed before this receiver took it".to_owned(),

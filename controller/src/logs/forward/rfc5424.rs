@@ -1,24 +1,24 @@
-//! A stored line as a message of RFC 5424.
+//! Formats a stored line as an RFC 5424 message.
 //!
-//! | part | is |
+//! | part | value |
 //! | --- | --- |
-//! | TIMESTAMP | when the rack received the line: clocks of machines are wrong when they boot |
-//! | HOSTNAME | the machine's name; of an unknown sender the host that it says it is, or its address |
-//! | APP-NAME, PROCID, MSGID | the sender's |
-//! | STRUCTURED-DATA | the sender's; without any, `origin` with the sender's address (RFC 5424 §7.2.3) |
+//! | TIMESTAMP | when the rack received the line, because the clocks of machines are wrong when they boot |
+//! | HOSTNAME | the machine's name; for an unknown sender, the host name in the line, or its address |
+//! | APP-NAME, PROCID, MSGID | as in the line |
+//! | STRUCTURED-DATA | as in the line; if it has none, `origin` with the sender's address (RFC 5424 §7.2.3) |
 //! | MSG | the text in UTF-8, without a byte order mark (MSG-ANY of §6): receivers keep the mark as part of the text |
 
 use basalt_api::values::Timestamp;
 
 use crate::logs::line::Stored;
 
-/// Characters of each part of the header, at most (RFC 5424 §6).
+/// The largest number of characters in each header field (RFC 5424 §6).
 const HOST: usize = 255;
 const APP: usize = 48;
 const PROCID: usize = 128;
 const MSGID: usize = 32;
 
-/// The message for a line. `machine` is the name of the machine that sent it.
+/// Formats a line. `machine` is the name of the machine that sent it.
 pub(super) fn message(line: &Stored, machine: Option<&str>) -> Vec<u8> {
     let at = Timestamp::from_millisecond(line.at).unwrap_or(Timestamp::UNIX_EPOCH);
     let said = Some(line.host.as_str()).filter(|host| !host.is_empty());
@@ -40,20 +40,20 @@ pub(super) fn message(line: &Stored, machine: Option<&str>) -> Vec<u8> {
     message
 }
 
-/// A frame with its octets counted (RFC 6587 §3.4.1, RFC 5425 §4.3).
+/// Appends a frame with octet counting (RFC 6587 §3.4.1, RFC 5425 §4.3).
 pub(super) fn counted(message: &[u8], frames: &mut Vec<u8>) {
     frames.extend_from_slice(message.len().to_string().as_bytes());
     frames.push(b' ');
     frames.extend_from_slice(message);
 }
 
-/// A part of the header: printable US-ASCII without spaces. Others become `_`, and none is `-`.
+/// A header field: printable US-ASCII without spaces. Other characters become `_`, and an empty field becomes `-`.
 fn word(text: &str, most: usize) -> String {
     let word: String = text.chars().take(most).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
     if word.is_empty() { "-".to_owned() } else { word }
 }
 
-/// The sender's elements. The rack's reader has taken apart elements of RFC 5424 alone, so they begin and end with brackets.
+/// The line's structured data. The rack has parsed them as RFC 5424 elements, so they begin and end with brackets.
 fn structured(line: &Stored) -> String {
     match (line.structured.as_str(), line.address.as_str()) {
         (own, _) if own.starts_with('[') && own.ends_with(']') => own.to_owned(),

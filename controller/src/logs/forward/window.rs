@@ -1,10 +1,11 @@
-//! Lines that were written to a stream, and may still be on their way.
+//! Lines that were written to a stream and are not confirmed yet.
 //!
-//! Syslog over TCP has no answers, so a region cannot know what a receiver has stored. It takes a line for received if one of these holds:
+//! Syslog over TCP has no answers, so a region cannot know what a receiver has stored. It counts a line as received in one of these cases:
 //!
-//! 1. more than [`BUFFERED`] bytes were written after it. The kernel's buffer holds fewer, so the receiver's kernel has acknowledged the line;
-//! 2. it was written [`AGE`] ago, and the connection stands. The kernel ends a connection on which nothing was acknowledged for [`UNACKNOWLEDGED`];
-//! 3. the receiver closed its side after the region had closed its own.
+//! 1. More than [`BUFFERED`] bytes were written after it. The kernel's buffer holds fewer, so the receiver's kernel has acknowledged it.
+//! 2. It was written [`AGE`] ago, and the connection still exists. The kernel ends a connection without an acknowledgement for
+//!    [`UNACKNOWLEDGED`].
+//! 3. The receiver closed its side after the region had closed its own.
 //!
 //! Other lines are sent again after a connection has failed.
 
@@ -15,37 +16,37 @@ use basalt_db::Positions;
 
 use crate::logs::files::Position;
 
-/// Bytes that the kernel's send buffer has room for, at most. It is set to half of it, and the kernel doubles that (socket(7)).
+/// The largest size of the kernel's send buffer, in bytes. The socket option is half of it, since the kernel doubles the value (socket(7)).
 pub(super) const BUFFERED: u64 = 512 << 10;
 /// The kernel ends a connection after this long without an acknowledgement (TCP_USER_TIMEOUT, RFC 5482).
 pub(super) const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
-/// Longer than that, by a margin.
+/// Longer than [`UNACKNOWLEDGED`], by a margin.
 const AGE: Duration = Duration::from_secs(25);
 
 /// Lines that were written together.
 #[derive(Debug)]
 struct Written {
-    /// Bytes of the stream up to their end.
+    /// Number of bytes in the stream up to the end of these lines.
     end: u64,
     at: Instant,
     batch: Batch,
 }
 
-/// Lines that go together.
+/// Lines that are confirmed together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// The last number of each spool among them.
+    /// The last number of each spool in the batch.
     pub(super) positions: Positions,
     /// The number of lines.
     pub(super) lines: u64,
-    /// Lines that are missing before them.
+    /// The number of lines that are missing before them.
     pub(super) lost: u64,
-    /// The place behind them in this region's journal.
+    /// The position after them in this region's journal.
     pub(super) position: Position,
 }
 
 impl Batch {
-    /// Adds later lines.
+    /// Appends later lines.
     pub(super) fn extend(&mut self, later: Self) {
         self.positions.extend(later.positions);
         self.lines += later.lines;
@@ -54,7 +55,7 @@ impl Batch {
     }
 }
 
-/// Lines that may still be on their way, the oldest first.
+/// Lines that are not confirmed yet, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     written: VecDeque<Written>,
@@ -62,13 +63,13 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Notes lines of so many bytes that were written now.
+    /// Adds lines that were just written, with their size in bytes.
     pub(super) fn wrote(&mut self, bytes: u64, at: Instant, batch: Batch) {
         self.end += bytes;
         self.written.push_back(Written { end: self.end, at, batch });
     }
 
-    /// Takes out lines that the receiver has.
+    /// Removes the lines that count as received, and returns them.
     pub(super) fn confirmed(&mut self, now: Instant) -> Batch {
         let mut confirmed = Batch::default();
         while let Some(first) = self.written.front()
@@ -79,7 +80,7 @@ impl Window {
         confirmed
     }
 
-    /// Takes out all: the receiver has read to the end.
+    /// Removes and returns all lines: the receiver has read everything.
     pub(super) fn all(&mut self) -> Batch {
         let mut all = Batch::default();
         self.written.drain(..).for_each(|written| all.extend(written.batch));
