@@ -18,7 +18,7 @@ fn range(name: &str, start: &str, end: &str) -> Value {
     document("IpRange", name, json!({"subnet": "lab", "start": start, "end": end}))
 }
 
-/// A network whose documents stand in the wrong order.
+/// The documents of a network, in the wrong order.
 fn site() -> Vec<Value> {
     vec![
         range("dynamic", "10.77.0.100", "10.77.0.150"),
@@ -212,7 +212,7 @@ async fn what_is_not_declared_any_more_is_pruned() {
     lab.api.declare("/api/v1/zones/by-hand", "{}").await;
     let request = |documents: Vec<Value>| json!({"documents": documents, "prune": "app=lab"});
     apply(&lab.api, "", "cli", &request(site())).await.json();
-    // The range gives its place to another one, and the machine and its zone go.
+    // Another range replaces the first one; the machine and its zone are removed.
     let mut fewer = site();
     fewer.remove(4);
     fewer.remove(2);
@@ -232,7 +232,7 @@ async fn what_is_not_declared_any_more_is_pruned() {
     assert_eq!(lab.api.get("/api/v1/ip_ranges/dynamic").await.status, 404);
     assert_eq!(lab.api.get("/api/v1/ip_ranges/other").await.status, 200);
     assert_eq!(lab.api.get("/api/v1/zones/by-hand").await.status, 200);
-    // A machine's leaving is converged, by a driver; its zone waits for it.
+    // A driver completes the machine's deletion, and the zone waits for the machine.
     let machine = lab.api.get("/api/v1/machines/m1").await.json();
     assert!(machine["metadata"]["deletion_requested_at"].is_string(), "{machine}");
     let zone = lab.api.get("/api/v1/zones/row-1").await.json();

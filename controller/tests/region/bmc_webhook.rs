@@ -1,4 +1,4 @@
-//! A machine that a web service switches: its rack is told the requests.
+//! A machine whose power a web service switches: its rack receives the declared requests.
 
 use crate::leases::furnish;
 use crate::linked::Linked;

@@ -1,4 +1,4 @@
-//! The region for browsers: the console's page, a session in a cookie, writes from its own pages alone, and a watch of few fields.
+//! The region for browsers: the console's page, a session in a cookie, writes only from the region's pages, and a watch with few fields.
 
 use crate::accounts::issue;
 use crate::support::{Answer, Client, Lab, lab};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// As a browser says that a page of the region asks.
+/// The header that a browser sends from a page of the region.
 const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
 const PASSWORD: &str = "correct horse battery";
@@ -173,7 +173,7 @@ async fn another_password_is_another_cookie() {
     assert_eq!(send(&lab, "GET", "/api/v1/whoami", &[("cookie", &before)]).await.status, 401);
 }
 
-/// Reads a watch up to its first event of an object.
+/// Reads a watch until the first `put` event.
 async fn first_put(lab: &Lab, query: &str, cookie: &str) -> String {
     let mut stream = TcpStream::connect(lab.region.address()).await.unwrap();
     let request = format!("GET /api/v1/watch?{query} HTTP/1.1\r\nhost: region\r\ncookie: {cookie}\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Enlistment at a played rack: from the boot concern to the Machine.
+//! Enlistment with a simulated rack: from the boot concern to the Machine.
 
 use crate::linked::Linked;
 use crate::site::{network, until};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const A: &str = "52:54:00:00:00:0a";
 const B: &str = "52:54:00:00:00:0b";
 
-/// Whom the rack may inspect, by what it was told last.
+/// The machines that the rack may inspect, by its latest boot concern.
 fn enlist(rack: &Linked) -> Option<Enlist> {
     let told = rack.told().concerns;
     let version = told.iter().rfind(|version| version.concern == "boot")?;
@@ -22,13 +22,13 @@ async fn told(rack: &Linked) -> Enlist {
     until("the rack is told whom it may inspect", async || enlist(rack)).await
 }
 
-/// Brings the result of a machine with these interfaces. It booted from the first one.
+/// Delivers the result of a machine with these interfaces. It booted from the first one.
 async fn found(rack: &Linked, macs: &[&str], serial: &str) {
     let nic = |mac: &&str| Nic { mac: (*mac).to_owned(), hardware: Some(1), ..Nic::default() };
     found_with(rack, macs.iter().map(nic).collect(), serial).await;
 }
 
-/// The same, with all that is known of the interfaces.
+/// The same, with all data of the interfaces.
 async fn found_with(rack: &Linked, nics: Vec<Nic>, serial: &str) {
     let boot = told(rack).await.tasks.remove(0).boot.expect("a boot");
     let mac = nics[0].mac.clone();
@@ -59,7 +59,7 @@ async fn list(lab: &Lab, kind: &str) -> Vec<Value> {
     answer.json()["items"].as_array().expect("items").clone()
 }
 
-/// The Discovery of a machine, once its status is there.
+/// The Discovery of a machine, once it has a status.
 async fn discovery(lab: &Lab) -> Value {
     let is_told = |it: &Value| it["status"]["sort"] == "unknown_mac";
     until("a Discovery", async || list(lab, "discoveries").await.into_iter().find(is_told)).await
@@ -123,7 +123,7 @@ async fn where_a_vlan_says_so_the_region_makes_a_machine_by_its_rules() {
     assert_eq!((&spec["zone"], &spec["tags"]), (&json!("row-1"), &json!(["new"])));
     until("the Discovery is gone", async || list(&lab, "discoveries").await.is_empty().then_some(())).await;
 
-    // Another machine of the same serial number.
+    // Another machine with the same serial number.
     found(&rack, &[B], "5BR47J2").await;
     let name = until("a Machine by its MAC", async || {
         let machines = list(&lab, "machines").await;

@@ -1,4 +1,4 @@
-//! Events of the region: requests and their ends, told to readers who see the object.
+//! Events of the region: requests and their ends, for readers who see the object.
 
 use crate::accounts::{issue, pools};
 use crate::allocation::once;

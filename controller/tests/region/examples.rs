@@ -1,4 +1,4 @@
-//! One object of every kind, and of kinds whose fields exclude each other more: together they say every field there is.
+//! Examples of all kinds; kinds with exclusive fields have several. Together they contain every field.
 
 use crate::kinds::observe;
 use crate::support::Lab;
@@ -7,7 +7,7 @@ use basalt_api::{KINDS, Kind, Presence, Schema, Type};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// An object that is valid beside those before it.
+/// An object that is valid if the examples before it exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Example {
     pub(crate) kind: &'static Kind,
@@ -24,7 +24,7 @@ impl Example {
         format!("/api/v1/{}/{name}", self.kind.plural)
     }
 
-    /// Another name that an object of the kind could have, where clients can make a second one.
+    /// Another valid name for an object of the kind; the same name if clients cannot create a second one.
     pub(crate) fn other_name(&self, spec: &Value) -> String {
         match self.kind.naming {
             _ if !self.kind.declarable => self.name.to_owned(),
@@ -44,13 +44,13 @@ impl Example {
     }
 }
 
-/// Each after those it refers to.
+/// All examples. Each one follows the examples that it refers to.
 pub(crate) fn examples() -> Vec<Example> {
     let example = |it: basalt_api::Example| Example { kind: it.kind, name: it.name, spec: it.spec };
     basalt_api::examples().into_iter().map(example).collect()
 }
 
-/// Every place of a spec that is there, with its type.
+/// Every value in a spec: its pointer and its type.
 pub(crate) fn places(schema: &'static Schema, spec: &Value) -> Vec<(String, Type)> {
     let mut found = Vec::new();
     below(&Type::Object(schema), spec, "", &mut found);
@@ -79,7 +79,7 @@ fn below(ty: &Type, value: &Value, at: &str, found: &mut Vec<(String, Type)>) {
     }
 }
 
-/// Every field that specs of the kind can have, by pointer; `*` for whatever varies.
+/// Adds all possible fields of a type, by pointer; `*` stands for variable keys.
 fn fields(at: &str, ty: &'static Type, found: &mut BTreeSet<String>) {
     match ty {
         Type::Object(schema) => {
@@ -98,7 +98,7 @@ fn fields(at: &str, ty: &'static Type, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The same of what a spec says.
+/// Adds all fields of a value in the same way.
 fn said(at: &str, ty: &'static Type, value: &Value, found: &mut BTreeSet<String>) {
     match (ty, value) {
         (Type::Object(schema), Value::Object(map)) => {

@@ -1,11 +1,11 @@
-//! Lists by `where`: what fits, page by page, within bounds, and only as the caller sees it.
+//! Lists with `where`: matches, pages, limits, and only what the caller sees.
 
 use crate::accounts::issue;
 use crate::allocation::apply;
 use crate::support::{Client, Lab, lab};
 use serde_json::{Value, json};
 
-/// A list by a filter.
+/// The path of a list with a filter.
 pub(crate) fn filtered(plural: &str, filter: &str) -> String {
     let encoded: String = filter.bytes().map(|byte| format!("%{byte:02x}")).collect();
     format!("/api/v1/{plural}?where={encoded}")
@@ -16,7 +16,7 @@ fn names(list: &Value) -> Vec<&str> {
     items.iter().filter_map(|item| item["metadata"]["name"].as_str()).collect()
 }
 
-/// All names by a filter, in pages of so many, and how many pages they took.
+/// All names of a filtered list, read in pages of `limit`, and the number of pages.
 async fn all(client: &Client, path: &str, limit: usize) -> (Vec<String>, usize) {
     let (mut found, mut pages, mut after) = (Vec::new(), 0, String::new());
     loop {
@@ -75,7 +75,7 @@ async fn one_request_looks_at_two_thousand_objects_and_no_more() {
     let first = lab.api.get(&path).await.json();
     assert_eq!((names(&first).len(), first["continue"].as_str()), (0, Some("z1999")));
     assert_eq!(all(&lab.api, &path, 100).await, (vec!["z2099".to_owned()], 2));
-    // By its name the database finds it.
+    // The database evaluates the name.
     assert_eq!(all(&lab.api, &filtered("zones", "description:last name:z2"), 100).await.1, 1);
 }
 
@@ -117,7 +117,7 @@ async fn what_is_hidden_fits_no_filter() {
         ("devices", "parent=elsewhere", 1, 0),
         ("devices", "elsewhere", 1, 0),
         ("devices", "found", 1, 1),
-        // Passwords are no part of what is shown, to anybody.
+        // A password is never visible, to any caller.
         ("machines", "zqxsecret", 0, 0),
         ("machines", "spec.bmc:zqxsecret", 0, 0),
         ("machines", "spec.bmc.password.set:true", 1, 1),

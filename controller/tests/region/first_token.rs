@@ -1,4 +1,4 @@
-//! `DIR/admin-token`: a token like any other.
+//! `DIR/admin-token`, which is an ordinary token.
 
 use crate::process::{Program, command, data_dir, id, signal, start, wait};
 use crate::support::{Client, admin_token, lab, region_beside};
@@ -10,7 +10,7 @@ fn end(mut region: Program) {
     assert_eq!(wait(&mut region.child), 0);
 }
 
-/// Asks for another token; what is said of it.
+/// Requests another token and returns the output.
 fn another(dir: &Path) -> String {
     let output = command(dir).arg("admin-token").output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -54,7 +54,7 @@ async fn the_first_token_is_listed_and_once_deleted_comes_back_only_when_it_is_a
     );
     end(region);
 
-    // Its database is started for that.
+    // The command starts the region's own database.
     another(dir.path());
     let region = start(dir.path());
     assert_ne!(who(&region.api).await["name"], name);

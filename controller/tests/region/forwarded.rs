@@ -1,4 +1,4 @@
-//! The API for requests that racks pass on: on the racks' port, for who has a rack's certificate.
+//! API requests that racks forward: through the racks' port, for callers with a rack's certificate.
 
 use crate::enrolment::{NewRack, region};
 use axum::body::Body;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
-/// Asks as a rack would, for a client at 10.77.0.9.
+/// Sends a request as a rack does, for a client at 10.77.0.9.
 async fn ask(
     rack: &mut Channel,
     method: &str,

@@ -1,4 +1,4 @@
-//! Tests of hardware, at a played rack: from the task to rows, to what they mean for the machine, and to a person's override.
+//! Hardware tests with a simulated rack: the task, the stored rows, their effect on the machine, and a person's override.
 
 use crate::linked::Linked;
 use crate::site::{self, MAC, site, task, until};
@@ -16,7 +16,7 @@ fn row(device: &str, verdict: Verdict, message: &str) -> TestRow {
     TestRow { device: Some(device.to_owned()), verdict, figures, message: message.to_owned() }
 }
 
-/// A test that wrote these rows.
+/// The end of a test with these rows.
 fn end(name: &str, rows: Vec<TestRow>) -> ScriptEnd {
     let failed = rows.iter().any(|row| row.verdict == Verdict::Failed);
     ScriptEnd {
@@ -114,7 +114,7 @@ async fn findings_are_rows_and_a_failed_one_keeps_the_machine_from_being_used() 
     assert_eq!(rows(&lab, "?limit=1").await.len(), 1);
     assert_eq!(lab.api.get(&format!("{RESULTS}?limit=0")).await.status, 422);
 
-    // Nobody gets it, and a policy that ignores tests gives it away.
+    // No deployment gets the machine. With a policy that ignores tests, it is available.
     let ignores = json!({"commissioning": {"failed_tests": "ignore"}}).to_string();
     let merge = [("content-type", "application/merge-patch+json")];
     let patched = lab.api.send("PATCH", "/api/v1/machines/web1", &merge, ignores).await;
@@ -177,7 +177,7 @@ async fn a_later_run_that_is_skipped_frees_the_machine_too() {
         "{latest:?}"
     );
 
-    // Its row is stored: a reconciliation does not read the result again, and nothing is left to say that the hardware is good.
+    // The rows are stored, so a reconciliation does not read the result again, and no evidence of good hardware is left.
     assert_eq!(asks(&lab, json!({"verb": "test"})).await.0, 202);
     let third = task(&rack, second.attempt).await;
     ends(&rack, &third, vec![skipped("basalt-disks"), skipped("burn-in")]).await;
@@ -212,7 +212,7 @@ async fn a_test_that_is_run_for_each_disk_has_rows_of_each() {
     let lines: Vec<_> = found.iter().map(|row| (row["device"].as_str(), row["verdict"].as_str())).collect();
     assert_eq!(lines, [(Some("sda"), Some("passed")), (Some("sdb"), Some("failed"))]);
 
-    // A disk that is named is looked at alone.
+    // With a disk as parameter, only this disk is tested.
     let asked = json!({"verb": "test", "tests": ["scan"], "parameters": {"disk": "sdb"}});
     assert_eq!(asks(&lab, asked).await.0, 202);
     let second = task(&rack, first.attempt).await;

@@ -1,4 +1,4 @@
-//! Nobody is told of machines and deployments in pools that one does not see: not by name, and not by any value of theirs.
+//! A caller learns nothing about machines and deployments in hidden pools: neither their names nor any of their values.
 
 use crate::accounts::issue;
 use crate::allocation::{apply, image, once};
@@ -19,17 +19,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// In every name and value of the hidden pool.
+/// A part of every name and value in the hidden pool.
 const MARK: &str = "zqx";
 
-/// A MAC, a BMC and an address of the hidden pool. A request for one of them names it already.
+/// A MAC, a BMC and an address in the hidden pool. A caller who uses one of them in a request knows it already.
 const MAC: &str = "52:54:00:00:0f:01";
 const BMC: &str = "10.0.0.66";
 const ADDRESS: &str = "10.77.0.33";
 
 const OBJECT: &str = "/api/v1/{plural}/{name}";
 
-/// Requests that meet what is hidden, and name nothing of it: method, path in the table, path, body. Writes are tried as dry runs as well.
+/// Requests that touch hidden objects without naming them: method, path in the table, path, body. Writes are tried as dry runs too.
 const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/metrics", "/metrics", ""),
     ("GET", "/api/v1/{plural}", "/api/v1/devices?fields=spec", ""),
@@ -67,7 +67,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/events", "/api/v1/events?object=machine/taken", ""),
     ("GET", "/api/v1/audit", "/api/v1/audit", ""),
     ("GET", "/api/v1/webhooks/{name}/deliveries", "/api/v1/webhooks/hook/deliveries", ""),
-    // MACs, BMCs and addresses are of one object.
+    // MACs, BMCs and addresses can belong to only one object.
     ("PUT", OBJECT, "/api/v1/machines/new", r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0f:01"]}}"#),
     (
         "PUT",
@@ -84,7 +84,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
         "/api/v1/ip_ranges/new",
         r#"{"spec":{"subnet":"lab","start":"10.77.0.20","end":"10.77.0.90"}}"#,
     ),
-    // Machines for deployments.
+    // The choice of machines for deployments.
     (
         "PUT",
         OBJECT,
@@ -98,7 +98,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
         r#"{"spec":{"image":"debian","selector":{"min_cores":64,"pool":"red"}}}"#,
     ),
     ("PUT", OBJECT, "/api/v1/deployments/new", r#"{"spec":{"image":"debian","selector":{"min_cores":64}}}"#),
-    // References from hidden objects, and to them.
+    // References from hidden objects and to hidden objects.
     ("PUT", OBJECT, "/api/v1/tags/odd", r#"{"spec":{"expression":"disks[0].bytes > 1"}}"#),
     ("PATCH", OBJECT, "/api/v1/devices/phone", r#"{"description":"other"}"#),
     ("PATCH", OBJECT, "/api/v1/devices/phone", r#"{"parent":"own"}"#),
@@ -153,7 +153,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ("PUT", "/api/v1/blobs/{sha256}", "/api/v1/blobs/00", ""),
 ];
 
-/// The pool `blue` has a machine that is taken and a deployment that waits for one. The pool `red` has marks.
+/// The pool `blue` has a claimed machine and a deployment that waits for one. All values in the pool `red` contain `MARK`.
 async fn fleet() -> (Lab, Linked) {
     let lab = lab().await;
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -206,7 +206,7 @@ async fn fleet() -> (Lab, Linked) {
     lab.api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
     lab.api.declare("/api/v1/roles/blue-viewer", r#"{"base":"viewer","pools":["blue"]}"#).await;
 
-    // All that the region has to say of it is there.
+    // Wait until the region has computed everything that mentions hidden objects.
     once("the waiting deployment says why", async || {
         let web = lab.api.get("/api/v1/deployments/web").await;
         web.text().contains("waiting for a machine").then_some(())
@@ -228,7 +228,7 @@ async fn fleet() -> (Lab, Linked) {
     (lab, rack)
 }
 
-/// Requests for whatever there is of kinds of no pool, and by their uids for what is hidden.
+/// Paths of all objects in kinds without pools, and of hidden objects by uid.
 async fn reads(lab: &Lab) -> Vec<String> {
     let mut paths = Vec::new();
     for kind in basalt_api::KINDS {
@@ -350,7 +350,7 @@ async fn what_is_hidden_is_as_good_as_missing() {
     assert!(tried("elsewhere").await.1.contains("there is no Machine"));
     assert_eq!(tried("own").await, (json!("own"), "[]".to_owned()));
 
-    // Words that somebody declares are theirs, whatever they name.
+    // Text that a caller declares is returned unchanged, even if it names a hidden object.
     let described = async |name: &str| {
         let spec = json!({"pool": "blue", "description": format!("see Machine \"{name}\""), "boot_macs": ["52:54:00:00:0b:01"]});
         let body = json!({"spec": spec}).to_string();
@@ -362,14 +362,14 @@ async fn what_is_hidden_is_as_good_as_missing() {
     };
     assert_eq!(described("elsewhere").await, described("nowhere").await);
 
-    // A search finds nothing by a name that is not shown.
+    // A search does not match a hidden name.
     lab.api.declare("/api/v1/devices/found", r#"{"macs":["52:54:00:00:0c:03"],"parent":"elsewhere"}"#).await;
     let found = async |client: &Client| {
         client.get("/api/v1/devices?q=elsewher").await.json()["items"].as_array().unwrap().len()
     };
     assert_eq!((found(&lab.api).await, found(&blue).await), (1, 0));
 
-    // A Device names its machine to callers who see that machine. For others it names none.
+    // A Device shows its machine only to callers who see that machine.
     let device = Kind::find("Device").unwrap();
     let client = client_with(&lab, Some(token));
     let (_, since) = client.list_to_watch(device, &BTreeMap::new()).await.unwrap();
@@ -380,7 +380,7 @@ async fn what_is_hidden_is_as_good_as_missing() {
         let path = format!("/api/v1/devices/of-{parent}");
         lab.api.declare(&path, &json!({"macs": [mac], "parent": parent}).to_string()).await;
         assert_eq!(blue.get(&path).await.json()["spec"]["parent"], shown);
-        // Changes from before may be told again.
+        // Earlier changes may arrive again.
         let of = loop {
             match told(&mut watch).await.what {
                 What::Put(object) if path.ends_with(object.metadata.name.as_str()) => break object,

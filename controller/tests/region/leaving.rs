@@ -1,4 +1,4 @@
-//! The server decides about the order of deletions: an object stays until no object refers to it, and names those that do.
+//! The server orders deletions: an object stays until no object refers to it, and its status names the ones that do.
 
 use crate::accounts::{issue, pools};
 use crate::allocation::{image, once};
@@ -19,7 +19,7 @@ fn target<'a>(examples: &'a [Example], reference: &Reference) -> &'a Example {
     found.unwrap_or_else(|| panic!("no example {reference:?}"))
 }
 
-/// The examples that `example` needs, the nearest last, and the example itself.
+/// The examples that `example` needs, in order of dependency, with the example itself at the end.
 fn closure<'a>(examples: &'a [Example], example: &'a Example, into: &mut Vec<&'a Example>) {
     for reference in references(example.kind, &example.spec) {
         closure(examples, target(examples, &reference), into);
@@ -33,7 +33,7 @@ fn refers(from: &Example, to: &Example) -> bool {
     references(from.kind, &from.spec).iter().any(|r| r.kind == to.kind.name && r.name == to.name)
 }
 
-/// Requests the object's deletion, and finishes it in place of its driver.
+/// Requests the object's deletion. For an object with a driver, completes the deletion in place of the driver.
 async fn delete(lab: &Lab, example: &Example) {
     let answer = lab.api.delete(&example.path()).await;
     if answer.status == 202 && PLANNED.contains(&example.kind.name) {
@@ -84,7 +84,7 @@ async fn whatever_is_referred_to_stays_says_for_whom_and_goes_after_it() {
             }
             seen.insert((example.kind.name, pattern(&reference.pointer)));
         }
-        // The referrer goes; then whatever it held goes by itself, unless somebody else holds it.
+        // Once the referring object is gone, the objects that it held go too, unless another object holds them.
         delete(&lab, example).await;
         assert_eq!(lab.api.get(&example.path()).await.status, 404, "{}", example.path());
         for reference in &references {
@@ -112,14 +112,14 @@ async fn whatever_is_referred_to_stays_says_for_whom_and_goes_after_it() {
 /// Keys of maps in the examples.
 const KEYS: [&str; 9] = ["bond0", "bond0.7", "br0", "dell", "eth0", "front", "more", "near", "web"];
 
-/// A pointer without what varies.
+/// A pointer without its variable parts.
 fn pattern(pointer: &str) -> String {
     let steps =
         pointer.split('/').map(|step| if step.bytes().all(|b| b.is_ascii_digit()) { "" } else { step });
     steps.filter(|step| !step.is_empty() && !KEYS.contains(step)).collect::<Vec<_>>().join("/")
 }
 
-/// Every field of every kind that refers to something.
+/// Every field that refers to an object, of every kind.
 fn every_reference() -> BTreeSet<(&'static str, String)> {
     fn visit(
         kind: &'static Kind,

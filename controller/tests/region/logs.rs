@@ -1,4 +1,4 @@
-//! Logs of machines: what a rack delivers, read back and followed, by who may.
+//! Logs of machines: lines that a rack delivers, read and followed, and the right to do so.
 
 use crate::accounts::{issue, pools};
 use crate::enrolment::{NewRack, region};
@@ -14,7 +14,7 @@ use serde_json::Value;
 const SPOOL: &str = "11111111-1111-4111-8111-111111111111";
 const BLUE: &str = "52:54:00:00:00:00";
 
-/// Lines of a machine, each heard ten minutes after the one before, from 2024-01-01T08:00:00Z on.
+/// Lines of a machine, received ten minutes apart, from 2024-01-01T08:00:00Z on.
 async fn batch(lab: &Lab, machine: &str, seqs: std::ops::RangeInclusive<u64>) -> LogBatch {
     let uid = lab.region.store().get("Machine", Key::Name(machine)).await.expect("a machine").uid;
     let line = |seq| LogLine {
@@ -61,7 +61,7 @@ async fn a_rack_delivers_lines_once_and_they_are_found_by_time_boot_and_text() {
     assert_eq!((&first["more"], &first["lines"][0]["severity"]), (&Value::Bool(true), &"err".into()));
     assert_eq!(first["lines"][0]["at"], "2024-01-01T08:50:00Z");
 
-    // Boots begin with what firmware asks first.
+    // A boot begins with the firmware's first request.
     let rack: RackId = enrolled.rack_uid.parse().expect("a uid");
     for (number, minutes) in [15, 35].into_iter().enumerate() {
         let entry = BootTraceEntry {

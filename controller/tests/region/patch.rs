@@ -1,4 +1,4 @@
-//! Changing some of a spec.
+//! Changes of a part of a spec.
 
 use crate::support::{Answer, Lab, lab, network};
 use serde_json::{Value, json};
@@ -90,11 +90,11 @@ async fn a_secret_is_sent_nowhere_else_without_being_given_anew() {
     let errors = hook.problem().2;
     assert_eq!(errors, ["/spec/secret: url changes, which decides where this secret is sent"]);
 
-    // Other fields keep the secret, and so does another spelling of the same address.
+    // A change of other fields keeps the secret, and so does another spelling of the same address.
     let same = r#"{"bmc":{"address":"10.0.0.1","username":"root","tls":null,"options":{"system":"1"}}}"#;
     let kept = patch(&lab, "/api/v1/machines/m", same).await.json();
     assert_eq!(kept["spec"]["bmc"]["password"], read);
-    // A write that says or clears the secret may send it anywhere.
+    // A write that contains or clears the secret may change the address.
     let known =
         patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"address":"10.0.0.2","password":"hunter2"}}"#).await;
     assert_eq!(known.json()["spec"]["bmc"]["password"], read, "{}", known.text());

@@ -1,4 +1,4 @@
-//! A rack is told what it needs, and no more. There are two sites; each has a network, a machine and a rack.
+//! A rack receives only what it needs. There are two sites, each with a network, a machine and a rack.
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The machines' BMC passwords.
 const PASSWORDS: [&str; 2] = ["password-north", "password-south"];
 
-/// The sites `north`, 10.77.0.0/24, and `south`, 10.78.0.0/24. It is declared where each one's machine stands.
+/// The sites `north`, 10.77.0.0/24, and `south`, 10.78.0.0/24. An IpAddress with the machine's MAC declares the site of each machine.
 async fn sites() -> (Lab, Controller) {
     let lab = lab().await;
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -48,7 +48,7 @@ async fn declare_machine(lab: &Lab, site: usize) {
     lab.api.declare(&format!("/api/v1/machines/m{site}"), &machine.to_string()).await;
 }
 
-/// A concern as a rack was told it last.
+/// The latest version of a concern that the rack has received.
 fn last<C: Message + Default>(rack: &Linked, name: &str) -> Option<C> {
     let told = rack.told().concerns;
     let version = told.iter().rfind(|version| version.concern == name)?;
@@ -63,7 +63,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// The first attempt that a rack is told to boot now.
+/// The first attempt in the rack's boot concern.
 fn armed(rack: &Linked) -> Option<Attempt> {
     let boot = last::<BootConcern>(rack, "boot")?;
     boot.machines.into_iter().find_map(|machine| match machine.action? {
@@ -82,7 +82,7 @@ async fn a_site_that_does_not_answer_keeps_no_machine_of_another_site_waiting() 
     let north = Linked::come(&lab, controller.rpc_address(), "north-1", "10.77.0.2/24").await;
     let _south = Linked::come_silent(&lab, controller.rpc_address(), "south-1", "10.78.0.2/24").await;
     declare_machine(&lab, 0).await;
-    // First the power is read; the second command switches the machine on, which waits for its boot instruction.
+    // The first command reads the power. The second one switches the machine on, once its boot instruction is in place.
     until("the machine in the north is switched on", || {
         armed(&north).is_some() && north.told().commands.iter().any(|it| it.verb().as_str_name() == "ON")
     })
@@ -123,7 +123,7 @@ async fn a_password_and_a_task_are_told_to_the_racks_that_need_them_alone() {
         assert!(lab.api.get(&spec).await.json()["spec"]["bmc"].is_object());
     }
 
-    // The south's rack goes for good. Its machine's BMC moves to the other one, which is told now.
+    // The south's rack is gone for good. The BMC of its machine moves to the other rack, which receives it now.
     let [north, south] = racks;
     drop(south);
     until("the other rack has both BMCs", || bmcs(&north) == 2).await;

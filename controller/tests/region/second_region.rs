@@ -1,4 +1,4 @@
-//! Two regions on one database, set up as the guide says, with a real rack: either is enough.
+//! Two regions on one database, set up by the guide's commands, with a real rack: one region alone is enough.
 
 use crate::enrolment::region;
 use crate::linked::Linked;
@@ -18,10 +18,10 @@ use tempfile::TempDir;
 
 const GUIDE: &str = include_str!("../../../docs/guides/second-region.md");
 
-/// For everything that is to happen within seconds. A rack dials every five seconds at most, and is told of a new region within five.
+/// The time limit for quick reactions. A rack dials at least every five seconds, and learns of a new region within five.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The blocks of the guide in this language, one after the other.
+/// All code blocks of the guide in this language, joined.
 fn blocks(language: &str) -> String {
     let (mut text, mut within) = (String::new(), false);
     for line in GUIDE.lines() {
@@ -34,7 +34,7 @@ fn blocks(language: &str) -> String {
     text
 }
 
-/// The hosts of the guide, all on this one: each has an address of the loopback network, and a directory.
+/// The hosts of the guide, all on this host: each has a loopback address and a directory.
 struct Hosts {
     dir: TempDir,
     addresses: [String; 2],
@@ -51,7 +51,7 @@ impl Hosts {
         Self { dir, addresses, database: basalt_db::testing::database().await }
     }
 
-    /// A text of the guide, as it is on this host.
+    /// A text of the guide, adapted to this host.
     fn localised(&self, host: usize, text: &str) -> String {
         let etc = self.dir.path().join("etc");
         text.replace("10.0.0.1", &self.addresses[0])
@@ -74,10 +74,10 @@ impl Hosts {
         std::fs::read_to_string(self.dir.path().join(format!("log-{host}"))).unwrap_or_default()
     }
 
-    /// Runs every command but the last: that one starts a region.
+    /// Runs every command except the last, which starts a region.
     fn set_up(&self) {
         std::fs::create_dir(self.dir.path().join("etc")).expect("a directory");
-        // The account of the guide is made by a package.
+        // In the guide a package creates the account.
         let commands = self.localised(0, &blocks("sh")).replace(" -o basalt -g basalt", "");
         for line in commands.lines().filter(|line| !line.starts_with("basalt-region")) {
             let status = Command::new("sh").args(["-c", line]).status().expect("a shell");
@@ -85,7 +85,7 @@ impl Hosts {
         }
     }
 
-    /// Starts the region of a host, as the guide does; its ports are this host's alone.
+    /// Starts the region of a host by the guide's command, with ports of its own.
     fn start(&self, host: usize, further: &[&str]) -> Program {
         let config = self.dir.path().join(format!("etc/region-{host}.toml"));
         std::fs::write(&config, self.localised(host, &blocks("toml"))).expect("a file");
@@ -101,7 +101,7 @@ impl Hosts {
         crate::process::start_with(command, &self.data(host))
     }
 
-    /// A rack that has joined by a token of this region.
+    /// Starts a rack with a token of this region.
     async fn rack(&self, region: &Client) -> Daemon {
         let tcp = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
         let udp =
@@ -132,7 +132,7 @@ impl Hosts {
     }
 }
 
-/// Waits until the region says this of the rack.
+/// Waits until the region reports this about the rack.
 async fn says(region: &Client, what: &str, holds: impl Fn(&Value, &Value) -> bool) {
     let end = Instant::now() + SOON;
     loop {
@@ -152,7 +152,7 @@ fn ready(status: &Value) -> Option<&str> {
     ready["message"].as_str()
 }
 
-/// Waits until the rack is linked to this region, as the last word about it says, and nothing is missing.
+/// Waits until the rack is linked to this region, by the latest event about the two, and no region is missing.
 async fn is_linked(region: &Client, to: &str) {
     last_word_is_a_link(region, &format!("region {to}:5250")).await;
     let is_whole = |said: &str| !said.contains("does not answer");
@@ -162,7 +162,7 @@ async fn is_linked(region: &Client, to: &str) {
     .await;
 }
 
-/// Waits until the last word about the rack and this region is that they are linked.
+/// Waits until the latest event about the rack and this region is a link.
 async fn last_word_is_a_link(region: &Client, named: &str) {
     let end = Instant::now() + SOON;
     loop {
@@ -178,7 +178,7 @@ async fn last_word_is_a_link(region: &Client, named: &str) {
     }
 }
 
-/// Waits until the rack, which is Ready, says that this region is away, and has applied something new.
+/// Waits until the rack is Ready, reports that this region is away, and has applied a new entry.
 async fn goes_on_without(region: &Client, away: &str, mac: &str) {
     let missing = format!("region {away}:5250 does not answer it");
     says(region, "one region is missing", |status, plan| {
@@ -201,7 +201,7 @@ async fn either_of_two_regions_is_enough_and_a_rack_says_which_one_is_away() {
     let hosts = Hosts::new().await;
     hosts.set_up();
     let mut first = hosts.start(0, &[]);
-    // It has joined before there is a second region.
+    // The rack joins before there is a second region.
     let rack = hosts.rack(&first.api).await;
     says(&first.api, "the rack is connected", |status, _| status["connected"] == true).await;
     let mut second = hosts.start(1, &[]);
@@ -219,7 +219,7 @@ async fn either_of_two_regions_is_enough_and_a_rack_says_which_one_is_away() {
     let second = hosts.start(1, &[]);
     is_linked(&second.api, &hosts.addresses[1]).await;
 
-    // A service manager's stop, with a rack on its link.
+    // Stop the region as a service manager does, while a rack is linked.
     let warned = hosts.log(0);
     let began = Instant::now();
     signal(id(&first.child), "TERM");
@@ -271,7 +271,7 @@ async fn a_link_that_is_older_than_what_the_region_knows_of_itself_is_told_of_to
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let door = tokio::net::TcpListener::bind(anywhere).await.expect("a port");
     let entry = door.local_addr().expect("its address");
-    // Nobody answers at either entry.
+    // No region answers at either entry.
     let entries = [entry, SocketAddr::from(([127, 0, 0, 1], 1))].map(|at| format!("https://{at}"));
     let controller =
         Controller::start(&lab.region, anywhere, Policy::default(), entries.into()).await.expect("it starts");

@@ -1,4 +1,4 @@
-//! A region, and a client that sends exactly what it is told.
+//! A region, and a client that sends its requests unchanged.
 
 use basalt_engine::Policy;
 use basalt_region::controller::Controller;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-/// A region on a port of its own; it ends with the test.
+/// A region on its own port; it ends with the test.
 pub(crate) struct Lab {
     pub(crate) region: Region,
     pub(crate) url: String,
@@ -24,14 +24,14 @@ pub(crate) struct Lab {
     pub(crate) api: Client,
 }
 
-/// Says who asks, and where.
+/// A client: the region's address, and the token.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     pub(crate) token: Option<String>,
 }
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -43,7 +43,7 @@ pub(crate) async fn lab() -> Lab {
     lab_with(|_| ()).await
 }
 
-/// With other settings than usual.
+/// A region with other settings than usual.
 pub(crate) async fn lab_with(change: impl FnOnce(&mut Settings)) -> Lab {
     let (url, dir) = (basalt_db::testing::database().await, tempfile::tempdir().expect("a directory"));
     let mut settings = Settings {
@@ -58,7 +58,7 @@ pub(crate) async fn lab_with(change: impl FnOnce(&mut Settings)) -> Lab {
     Lab { region, url, dir, api }
 }
 
-/// A region whose driver works.
+/// A region with a running driver.
 pub(crate) async fn driven_lab() -> Lab {
     let lab = lab().await;
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -97,7 +97,7 @@ impl Client {
         self.send("PUT", path, &[], body.to_owned()).await
     }
 
-    /// PUT of a spec that has to succeed.
+    /// Sends a PUT of a spec, which must succeed.
     pub(crate) async fn declare(&self, path: &str, spec: &str) {
         let answer = self.put(path, &format!("{{\"spec\":{spec}}}")).await;
         assert!(answer.status.is_success(), "{path}: {answer:?}");
@@ -119,7 +119,7 @@ impl Client {
     }
 }
 
-/// The same over a unix socket, without a token.
+/// Sends a request over a unix socket, without a token.
 pub(crate) async fn over_unix(socket: &Path, method: &str, path: &str) -> Answer {
     let stream = UnixStream::connect(socket).await.expect("it listens");
     exchange(stream, method, path, &[], None, Bytes::new()).await
@@ -145,7 +145,7 @@ pub(crate) async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>
     let request = request.body(Full::new(body)).expect("a request");
     let response = sender.send_request(request).await.expect("an answer");
     let (parts, body) = response.into_parts();
-    // A watch has no end.
+    // The body of a watch is endless: do not read it.
     let is_stream = parts.headers.get(header::CONTENT_TYPE).is_some_and(|t| t == "text/event-stream");
     let body = match is_stream {
         true => Bytes::new(),
@@ -163,7 +163,7 @@ impl Answer {
         std::str::from_utf8(&self.body).expect("text")
     }
 
-    /// Status, code, and the errors as "pointer: message".
+    /// Status, code, and the errors as `pointer: message`.
     pub(crate) fn problem(&self) -> (u16, String, Vec<String>) {
         let body = self.json();
         let errors = body["errors"].as_array().cloned().unwrap_or_default();

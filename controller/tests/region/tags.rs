@@ -1,4 +1,4 @@
-//! Tags by expression: they follow the machines, and their own text.
+//! Tags with an expression: they follow changes of the machines and of the expression.
 
 use crate::allocation::{apply, image, machine, once};
 use crate::metrics::scrape;
@@ -17,13 +17,13 @@ async fn declare(lab: &Lab, document: &Value, plural: &str) {
     lab.api.declare(&format!("/api/v1/{plural}/{name}"), &document["spec"].to_string()).await;
 }
 
-/// As if its agent had just reported so many cores.
+/// Stores a result as if the machine's agent had just reported this number of cores.
 pub(crate) async fn report(lab: &Lab, machine: &str, attempt: u64, cores: u32) {
     let cpu = Cpu { cores, ..Cpu::default() };
     report_inventory(lab, machine, attempt, Inventory { cpu, ..Inventory::default() }).await;
 }
 
-/// As if its agent had just reported this inventory.
+/// Stores a result as if the machine's agent had just reported this inventory.
 pub(crate) async fn report_inventory(lab: &Lab, machine: &str, attempt: u64, inventory: Inventory) {
     let object = lab.region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
     let outcome = Outcome::Succeeded;
@@ -54,7 +54,7 @@ pub(crate) async fn report_inventory(lab: &Lab, machine: &str, attempt: u64, inv
     lab.region.store().store_own_fact(&fact).await.expect("it is stored");
 }
 
-/// Until the object's status says so.
+/// Waits until the object's status has this field.
 async fn shows(lab: &Lab, path: &str, field: &str, wanted: Value) -> Value {
     once(&format!("{path}: {field} is {wanted}"), async || {
         let status = lab.api.get(path).await.json()["status"].clone();
@@ -76,16 +76,16 @@ async fn a_tag_follows_the_machines_and_its_own_text() {
     report(&lab, "m2", 2, 8).await;
     let status = shows(&lab, path, "automatic_tags", json!(["big"])).await;
     assert_eq!(status["tags"], json!(["big"]));
-    // A machine says what it has a moment before that is counted.
+    // The machine has the tag a moment before the tag counts the machine.
     let tag = shows(&lab, BIG, "automatic", json!(1)).await;
     assert_eq!((&tag["machines"], &tag["errors"]), (&json!(1), &json!(0)));
 
-    // A selector sees it.
+    // A selector matches the tag.
     declare(&lab, &image(), "images").await;
     lab.api.declare("/api/v1/deployments/d", r#"{"image":"debian","selector":{"tags":["big"]}}"#).await;
     shows(&lab, "/api/v1/deployments/d", "machine", json!("m1")).await;
 
-    // Other hardware, another text, a spec that names it, another name, none at all.
+    // Change in turn: the hardware, the expression, a spec that names the tag, the tag's name. At last delete the tag.
     report(&lab, "m2", 3, 16).await;
     shows(&lab, "/api/v1/machines/m2", "automatic_tags", json!(["big"])).await;
     lab.api.declare(BIG, r#"{"expression":"cpu.cores > 16"}"#).await;
@@ -131,7 +131,7 @@ async fn an_expression_that_is_none_is_refused_with_its_place() {
     assert_eq!(lab.api.get(BIG).await.status, 404);
 }
 
-/// How often expressions were computed, once there is nothing to do for anybody.
+/// The number of evaluations of expressions so far, read once no object is due.
 async fn evaluations(lab: &Lab) -> f64 {
     once("nothing is due", async || {
         let samples = scrape(lab).await;
@@ -175,7 +175,7 @@ async fn a_change_is_looked_at_with_what_it_is_about_and_not_with_the_whole_flee
     lab.api.declare("/api/v1/tags/over-19", r#"{"expression":"cpu.cores > 99"}"#).await;
     shows(&lab, path, "automatic_tags", names(0..19)).await;
     let one_tag = evaluations(&lab).await - before;
-    // And the machine that has lost it with its other tags.
+    // The machine that has lost the tag is evaluated again with its other tags.
     assert!((50.0..=300.0).contains(&one_tag), "all machines with one tag: {one_tag}");
     eprintln!(
         "one machine: {one_machine} evaluations; one tag: {one_tag}; all with all: {}",

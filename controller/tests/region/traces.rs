@@ -1,5 +1,5 @@
-//! Traces: one leads from a request over the driver to the rack and to webhooks; a collector that is no good costs nobody
-//! anything.
+//! Traces: one trace leads from a request through the driver to the rack and to webhooks. A collector that fails has no effect on
+//! requests.
 
 use crate::linked::Linked;
 use crate::metrics::scrape;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// As much of opentelemetry-proto's `ExportTraceServiceRequest` as is looked at.
+/// The part of opentelemetry-proto's `ExportTraceServiceRequest` that the tests read.
 #[derive(Clone, PartialEq, Message)]
 struct Export {
     #[prost(message, repeated, tag = "1")]
@@ -80,7 +80,7 @@ impl Collector {
         this.came.send_replace(());
     }
 
-    /// The first span that is so.
+    /// Waits for the first span that matches.
     async fn span(&self, what: &str, is: impl Fn(&Span) -> bool) -> Span {
         let mut came = self.came.subscribe();
         let found = async {
@@ -97,7 +97,7 @@ impl Collector {
         })
     }
 
-    /// The first span of that trace whose name begins so.
+    /// Waits for the first span of that trace whose name begins with `name`.
     async fn named(&self, name: &str, trace: &str) -> Span {
         self.span(name, |span| span.name.starts_with(name) && hex::encode(&span.trace) == trace).await
     }
@@ -107,7 +107,7 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 const UNSAMPLED: &str = "1af7651916cd43dd8448eb211c80319c";
 
-/// A network, and what machines are looked into with.
+/// Declares a network, and the image with which machines are inspected.
 async fn furnish(lab: &Lab) {
     ephemeral_image(lab).await;
     lab.api.declare("/api/v1/fabrics/default", "{}").await;
@@ -116,7 +116,7 @@ async fn furnish(lab: &Lab) {
     lab.api.declare("/api/v1/subnets/lab", r#"{"vlan":"default.0","cidr":"10.77.0.0/16"}"#).await;
 }
 
-/// An image that machines are looked into with, whose files are held.
+/// Declares an image with which machines are inspected. Its files are stored.
 pub(crate) async fn ephemeral_image(lab: &Lab) {
     let mut files = Vec::new();
     for (file, byte) in [("kernel", 1), ("initrd", 2), ("squashfs", 3)] {
@@ -167,13 +167,13 @@ async fn one_trace_leads_from_a_request_to_the_rack_that_acts() {
     let decided = collector.span("the concern's writer", |span| span.id == concern.parent).await;
     assert_eq!(decided.name, "reconcile Rack");
 
-    // The rack was told of the very spans.
+    // The rack received the ids of exactly these spans.
     let told = rack.told();
     let of = |span: &Span| format!("00-{TRACE}-{}-01", hex::encode(&span.id));
     assert!(told.commands.iter().any(|command| command.traceparent == of(&power)), "{told:?}");
     assert!(told.concerns.iter().any(|version| version.traceparent == of(&concern)), "{told:?}");
 
-    // Nobody's trace is a new one, and who does not want to be recorded is not.
+    // A request without a trace begins a new one. A trace that is not sampled is not recorded.
     let own = lab.api.put("/api/v1/machines/n", &machine(2)).await;
     let own = own.headers["x-request-id"].to_str().unwrap()[..32].to_owned();
     assert_ne!(own, TRACE);
@@ -205,7 +205,7 @@ async fn one_trace_leads_from_a_request_to_the_rack_that_acts() {
 
 #[tokio::test]
 async fn a_collector_that_hangs_or_is_away_costs_spans_alone() {
-    // The system accepts connections for it, and nobody answers them.
+    // The system accepts connections to this address, and nothing answers on them.
     let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", hanging.local_addr().unwrap());
     let lab = lab_with(|settings| settings.otlp_endpoint = Some(url)).await;

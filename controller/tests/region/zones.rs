@@ -1,4 +1,4 @@
-//! Zones of the DNS, as racks are told of them: what is in them, and when their serials rise.
+//! DNS zones in the racks' documents: their content, and the cases in which their serials rise.
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
@@ -33,7 +33,7 @@ fn last(rack: &Linked) -> DnsConcern {
     version.map(|it| DnsConcern::decode(it.body.as_slice()).expect("a concern")).unwrap_or_default()
 }
 
-/// A zone as the rack was told it last: its serial and its records.
+/// The latest version of a zone at the rack: its serial and its records.
 fn zone(rack: &Linked, origin: &str) -> Option<(u32, Vec<String>)> {
     let zone = last(rack).zones.into_iter().find(|zone| zone.origin == origin)?;
     Some((zone.serial, lines(&zone)))
@@ -45,7 +45,7 @@ fn lines(zone: &DnsZone) -> Vec<String> {
     zone.records.iter().map(line).collect()
 }
 
-/// Waits until the rack is told a zone with exactly these records, and returns its serial.
+/// Waits until the rack has a zone with exactly these records, and returns its serial.
 async fn until(rack: &Linked, origin: &str, records: &[&str]) -> u32 {
     let began = Instant::now();
     loop {
@@ -86,7 +86,7 @@ async fn what_is_declared_has_names_and_addresses_have_them_too() {
     );
     assert_eq!(told.recursion, ["10.77.0.0/24"]);
 
-    // Another TTL is other content. The same content, declared again, is not.
+    // Another TTL changes the content. A new declaration of the same content does not.
     lab.api.declare("/api/v1/domains/lab.example", r#"{"ttl":61}"#).await;
     let raised = hosts.map(|line| line.replace(" 60 ", " 61 "));
     let second = until(&rack, "lab.example", &raised.each_ref().map(String::as_str)).await;
@@ -100,7 +100,7 @@ async fn what_is_declared_has_names_and_addresses_have_them_too() {
     let status = lab.api.get("/api/v1/domains/lab.example").await.json()["status"].clone();
     assert_eq!(status["serial"], json!(third), "{status}");
 
-    // A deleted object has no names any more.
+    // A deleted object has no names.
     lab.api.delete("/api/v1/devices/switch").await;
     until(&rack, "0.77.10.in-addr.arpa", &["9 300 PTR printer.lab.example.", "@ 300 NS ns.basalt.internal."])
         .await;
@@ -172,7 +172,7 @@ async fn racks_are_told_the_secondaries_of_a_domain_with_their_keys_and_nobody_e
     assert_eq!(shown["set"], json!(true), "{shown}");
     assert!(!shown.to_string().contains("AAAAAAAA"), "{shown}");
 
-    // Another secret is told, and is no other content of the zone.
+    // The rack receives the new secret, and the zone keeps its serial.
     lab.api.declare(path, &declared("AQEBAQEBAQEBAQEBAQEBAQ==")).await;
     let second = told(&[1; 16]).await;
     let serial =
@@ -185,7 +185,7 @@ async fn racks_are_told_the_secondaries_of_a_domain_with_their_keys_and_nobody_e
         tokio::task::yield_now().await;
     }
 
-    // Without a key it gets no copy, and the Domain says so.
+    // A secondary without a key gets no copy, and the Domain reports that.
     let without = json!({"ns2": {"address": "192.0.2.55", "key_name": "basalt.example"}});
     lab.api.declare(path, &json!({"ttl": 60, "secondaries": without}).to_string()).await;
     let began = Instant::now();
@@ -215,7 +215,7 @@ async fn secondaries_of_the_settings_copy_all_zones_and_a_catalog_that_names_the
         let got = lab.api.get(&format!("/api/v1/domains/{name}")).await.json();
         got["metadata"]["uid"].as_str().unwrap().to_owned()
     };
-    // The label is the beginning of the SHA-256 of the zone's name.
+    // The label is the first half of the SHA-256 of the zone's name.
     let of_addresses = "b41868112e0b32807074c607c0a04440.zones 0 PTR 0.77.10.in-addr.arpa.";
     let wanted = async |domains: &[&str]| {
         let mut lines: Vec<String> =

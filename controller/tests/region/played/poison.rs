@@ -1,4 +1,4 @@
-//! An object that cannot be worked on harms no other, is visible, and heals by itself.
+//! An object whose reconciliation fails harms no other object, is visible, and recovers by itself.
 
 use super::world::{Taken, World, deployment};
 use basalt_api::values::Uid;
@@ -44,7 +44,7 @@ async fn a_machine_whose_spec_cannot_be_read_harms_no_other_and_heals_once_it_is
     assert_eq!(stalls.iter().map(|gauge| gauge.stalled).sum::<i64>(), 1, "{stalls:?}");
     let failures = world.seats[0].driver.counts().failures;
     assert!(failures[&("Machine".to_owned(), "error")] > 2, "{failures:?}");
-    // The longer it fails, the longer it rests.
+    // The pause grows with the number of failures.
     let rests = world
         .hand
         .run("select extract(epoch from not_before - now()) from reconcile_queue where error is not null");
@@ -59,7 +59,7 @@ async fn a_machine_whose_spec_cannot_be_read_harms_no_other_and_heals_once_it_is
     assert_eq!(world.violations, Vec::<String>::new());
 }
 
-/// A region with other bounds took it, or somebody wrote it into the database.
+/// Another version of the region with other limits accepted it, or a person wrote it into the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_expression_that_would_exhaust_memory_is_passed_over_and_its_tag_says_so() {
     let mut world = World::new(1, 1, Taken::Read).await;
@@ -133,7 +133,7 @@ async fn while_the_fleets_budget_cannot_be_read_nothing_is_powered_on_or_install
     assert_eq!(world.violations, Vec::<String>::new());
 }
 
-/// The other kinds that are worked on: an object of each, and a spec of it that cannot be read.
+/// The other reconciled kinds: an object of each, and an unreadable spec for it.
 const OTHERS: [(&str, &str, &str); 4] = [
     ("Deployment", "old", r#"{"image": 7}"#),
     ("Rack", "rack2", r#"{"maintenance": "perhaps"}"#),
@@ -182,7 +182,7 @@ async fn whatever_cannot_be_read_harms_no_other_is_told_so_and_heals_once_it_is_
     let failing: Vec<_> = failing.iter().map(|it| it.kind.as_str()).collect();
     assert!(OTHERS.iter().all(|(kind, ..)| failing.contains(kind)), "{failing:?}");
 
-    // As if another version of the region read them.
+    // Repair the specs, as if another version of the region could read them.
     for repair in specs {
         world.hand.run(&repair).await;
     }

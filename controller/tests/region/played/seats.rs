@@ -1,4 +1,4 @@
-//! The region processes of a site, and the lines that its racks have to them.
+//! The region processes of a site, and the racks' lines to them.
 
 use super::rack::Rack;
 use super::world::World;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Deadlines are a quarter of the table's; the model's firmware and agents keep them.
+/// Deadlines are the table's divided by this; the model's firmware and agents are quick enough.
 const FASTER: u32 = 4;
 
 /// One region process.
 pub(crate) struct Seat {
     pub(crate) store: Store,
     pub(crate) driver: Driver,
-    /// One for each rack.
+    /// One line for each rack.
     pub(super) lines: Vec<Line>,
 }
 
@@ -41,7 +41,7 @@ impl Line {
 }
 
 impl World {
-    /// A new process on a store, and the racks on its lines.
+    /// Starts a process on a store, with a line from each rack.
     pub(super) async fn seat(&self, store: Store) -> Seat {
         let sessions = Sessions::new(self.now);
         let driver = Driver {
@@ -86,7 +86,7 @@ impl World {
         Line { inbox, link }
     }
 
-    /// A rack's line to a region goes down, or comes back where the rack is alive.
+    /// A rack's line to a region fails, or is connected again if the rack is alive.
     pub(crate) async fn line(&mut self, seat: usize, rack: usize, up: bool) {
         if up && self.racks[rack].alive && !self.has_line(seat, rack) {
             let line = self.connect(&self.seats[seat], &self.racks[rack]).await;
@@ -101,7 +101,7 @@ impl World {
         self.seats[seat].lines[rack].link.is_some()
     }
 
-    /// A rack's process dies, with whatever it was just told; or starts again.
+    /// A rack's process dies, with all that it has received and not read, or starts again.
     pub(crate) async fn rack(&mut self, rack: usize, alive: bool) {
         self.racks[rack].alive = alive;
         for seat in 0..self.seats.len() {

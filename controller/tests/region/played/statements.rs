@@ -1,4 +1,4 @@
-//! Statements are counted, and the rows that they read, so that nothing reads the fleet by accident.
+//! Counts statements and the rows that they return, so that no work reads the whole fleet by accident.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -7,19 +7,19 @@ use tracing::{Dispatch, Event, Instrument, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The span that statements are counted in: others run beside it, those of the notifier for example.
+/// The span in which statements are counted. Other statements run at the same time, for example those of the notifier.
 const COUNTED: &str = "counted";
 
-/// A second subscriber beside the counting one. With a single one, tracing asks only the thread that meets an event first. Threads of other tests
-/// want no events, so the event would be off in all threads.
+/// A second subscriber beside the counting one. With a single one, tracing asks only the thread that meets an event first whether it is
+/// enabled. If that is a thread of another test, the event is off in all threads.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
 
-/// Statements of one piece of work.
+/// The statements of one piece of work.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
-    /// How often each began with these words.
+    /// The number of statements by their first words.
     pub(super) by_words: BTreeMap<String, u64>,
-    /// Rows that they returned or changed.
+    /// The number of rows that they returned or changed.
     pub(super) rows: u64,
 }
 
@@ -28,7 +28,7 @@ impl Statements {
         self.by_words.values().sum()
     }
 
-    /// Does the work, and counts what sqlx says of its statements. The runtime must have one thread.
+    /// Runs the work, and counts statements by sqlx's events. The runtime must have one thread.
     pub(super) async fn of<T>(work: impl Future<Output = T>) -> (T, Self) {
         LazyLock::force(&SECOND);
         let counter = Counter::default();

@@ -1,4 +1,4 @@
-//! The cost of a reconciliation does not grow with the fleet, and what is kept in memory is what the database has.
+//! The cost of a reconciliation does not grow with the fleet, and the topology in memory equals the database.
 
 use super::seats::Seat;
 use super::statements::Statements;
@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Machines whose disks are written; the budget allows no more.
+/// The number of machines whose disks are being written; the budget allows no more.
 const WRITING: usize = 8;
 
-/// One of more machines than one subnet of BMCs has.
+/// The spec of machine `n`. The fleet has more machines than one /24 of BMCs has addresses.
 fn nth_machine(n: usize) -> Value {
     let mut spec = machine(n);
     spec["bmc"]["address"] = format!("10.78.{}.{}", n / 256, n % 256).into();
     spec
 }
 
-/// Machines with a Deployment and an address each, all of them in the fleet's budget, and as many subnets. Nobody works on them.
+/// A fleet of machines, each with a Deployment and an address, all of them in the budget, and as many subnets. No work is due on them.
 async fn fleet(machines: usize) -> World {
     let mut world = World::with_racks(1, 0, 1, Taken::Read).await;
     let store = open(&world.url).await;
@@ -66,7 +66,7 @@ async fn fleet(machines: usize) -> World {
     world
 }
 
-/// A region process that has read the topology, and has one machine to work on.
+/// A region process that has read the topology and has one machine to reconcile.
 async fn seat(world: &mut World) -> Seat {
     let seat = world.seat(open(&world.url).await).await;
     seat.driver.estate().await.expect("the database answers");
@@ -76,7 +76,7 @@ async fn seat(world: &mut World) -> Seat {
     seat
 }
 
-/// Rows of all tables that statements have looked at, their indexes included. Sessions say so when they end; this one says so at once.
+/// The rows of all tables and indexes that statements have read. Other sessions report them when they end; this one reports them at once.
 async fn looked_at(hand: &mut Hand) -> Rows {
     let others = "select count(*) from pg_stat_activity where datname = current_database()
         and pid <> pg_backend_pid() and backend_type = 'client backend'";
@@ -90,19 +90,19 @@ async fn looked_at(hand: &mut Hand) -> Rows {
     hand.run(rows).await.into_iter().map(|row| (row[0].clone(), number(&row[1]))).collect()
 }
 
-/// Rows by the table or the index that they were found in.
+/// The number of rows by table or index.
 type Rows = BTreeMap<String, i64>;
 
-/// How many more there are.
+/// The differences.
 fn more(after: &Rows, before: &Rows) -> Rows {
     after.iter().map(|(name, rows)| (name.clone(), rows - before.get(name).unwrap_or(&0))).collect()
 }
 
-/// The cost of one reconciliation of a machine: statements, and rows that the database looked at.
+/// The cost of one reconciliation of a machine: its statements, and the rows that the database read for them.
 async fn cost(machines: usize) -> (Statements, Rows) {
     let mut world = fleet(machines).await;
     let (mut marks, mut statements) = (Vec::new(), Statements::default());
-    // First without the work, twice: then everything is as it will be before the work.
+    // Two runs without the work come first, so that the state before the last run is the same as before the second.
     for works in [false, false, true] {
         let seat = seat(&mut world).await;
         if works {
@@ -125,7 +125,8 @@ async fn cost(machines: usize) -> (Statements, Rows) {
     (statements, rows)
 }
 
-/// Says whether many machines cost no more than a tenth more than few. They may cost less: of small tables PostgreSQL reads the whole index.
+/// True if the cost among many machines is at most a tenth above the cost among few. It may be lower: PostgreSQL reads small indexes
+/// whole.
 fn is_as_cheap(few: u64, many: u64) -> bool {
     many * 10 <= few * 11
 }
@@ -173,7 +174,7 @@ async fn racks_come_and_go_without_a_change_of_the_topology() {
     let estate = driver.estate().await.expect("read");
     assert_eq!(estate.racks[0].connected, Some(world.now));
     world.line(0, 0, false).await;
-    // It is heard by another region.
+    // Another region hears from the rack.
     world.set(world.now.checked_add(Duration::from_secs(60)).expect("a time")).await;
     let beside = world.seat(open(&world.url).await).await;
     let estate = driver.estate().await.expect("read");
