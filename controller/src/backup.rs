@@ -171,7 +171,7 @@ pub async fn backup(settings: &Settings, to: &Path) -> Result<String, BackupErro
 async fn write(settings: &Settings, url: &str, to: &Path) -> Result<String, BackupError> {
     let Vitals { incarnation, seal_check, schema, .. } = recover::vitals(url).await?;
     cluster::dump(&settings.data_dir, url, &to.join("database.dump")).await?;
-    // After the database, so that all blobs that it names are there.
+    // Copy the blobs after the database, so that none of the blobs that the dump names is missing.
     let (from, there) = (settings.data_dir.join("blobs"), to.join("blobs"));
     let saved = blobs::whole(&from).map_err(file_error(&from))?;
     let mut bytes = 0;

@@ -134,7 +134,7 @@ impl SealFile {
         Ok(kept)
     }
 
-    /// Writes a key with the owner of the key's own file: accounts that may read that one may read this one.
+    /// Writes a key and gives the file the owner of the key's own file, so that the same accounts may read both.
     fn write(&self, path: &Path, key: &KeyText) -> Result<(), DataDirError> {
         write_secret(path, &key.0)?;
         let (ours, theirs) = (std::fs::metadata(path), std::fs::metadata(&self.0));

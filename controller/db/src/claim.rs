@@ -48,8 +48,8 @@ pub struct Claiming {
 }
 
 impl Claiming {
-    /// Gives each deployment its machine, in one transaction; returns the deployments that now have one. A deployment gets none if it is
-    /// being deleted, already has a machine, or if its machine is claimed or deleted.
+    /// Gives a machine to each deployment, in one transaction; returns the deployments that now have one. A deployment gets none if its
+    /// deletion was requested, if it already has a machine, or if the machine is claimed or deleted.
     ///
     /// # Errors
     /// Fails if the database cannot be written; then no deployment got a machine.

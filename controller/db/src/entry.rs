@@ -30,7 +30,7 @@ pub struct NewEntry<'a> {
     pub says: &'a Value,
     /// The bytes for racks. `None`: the entry is in no document.
     pub body: Option<&'a [u8]>,
-    /// The scope.
+    /// The racks in the scope of the entry.
     pub racks: &'a BTreeSet<RackId>,
 }
 
@@ -59,7 +59,7 @@ pub enum Progress {
 /// A rack that is or was in the scope of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryHolder {
-    /// The rack.
+    /// The rack that holds, held or must receive the entry.
     pub rack: RackId,
     /// True: the rack is in the scope. False: the rack must remove the entry.
     pub wanted: bool,
@@ -77,7 +77,7 @@ pub struct EntryState {
 }
 
 impl EntryState {
-    /// The scope.
+    /// The racks in the scope of the entry.
     #[must_use]
     pub fn scope(&self) -> BTreeSet<RackId> {
         self.holders.iter().filter(|it| it.wanted).map(|it| it.rack).collect()
@@ -230,8 +230,8 @@ impl Store {
         Ok(states)
     }
 
-    /// Records the entries, with their versions, that a rack's document of this generation contains, and that it contains no others.
-    /// Returns the machines whose rows changed.
+    /// Records that a rack's document of this generation contains exactly these entries, with their versions. Returns the machines whose
+    /// rows changed.
     pub(crate) async fn note_told(
         &self,
         tx: &mut Tx,

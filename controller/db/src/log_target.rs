@@ -9,7 +9,7 @@ use basalt_api::values::Uid;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A spool that sent nothing for this many days is removed: its rack has lost it.
+/// A spool that sent nothing for this many days is removed: the rack no longer has it.
 const FORGOTTEN_DAYS: i32 = 90;
 
 /// The number of the last forwarded line, by spool.

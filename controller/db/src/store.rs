@@ -309,9 +309,8 @@ impl Store {
 
     /// Begins a transaction, and notes the present trace in it.
     pub(crate) async fn begin(&self) -> Result<Tx, StoreError> {
-        // In a task of its own, because the caller may be cancelled (a client hangs up). sqlx 0.9 then forgets the transaction that it
-        // is beginning, and gives the connection with the open transaction to the next caller. That caller's statements are never
-        // committed.
+        // In a separate task, because the caller may be cancelled (a client hangs up). sqlx 0.9 would then forget the transaction, and give
+        // the connection to the next caller with the transaction still open. That caller's statements would never be committed.
         let pool = self.pool().clone();
         let begun = tokio::spawn(async move { pool.begin().await }).await;
         let mut tx = begun.map_err(|_| sqlx::Error::WorkerCrashed)??;

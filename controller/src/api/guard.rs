@@ -21,7 +21,7 @@ use tracing::Instrument;
 /// The transport and the address of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
-    /// Plain HTTP.
+    /// A connection with plain HTTP, from this address.
     Tcp(SocketAddr),
     /// HTTP over TLS.
     Tls(SocketAddr),

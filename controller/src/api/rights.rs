@@ -85,7 +85,7 @@ impl Rights {
         Self(vec![Grant { role, pools: None }])
     }
 
-    /// All grants.
+    /// The grants of which the rights consist.
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
         &self.0
@@ -153,7 +153,7 @@ impl Rights {
 pub struct Scopes(Vec<String>);
 
 impl Scopes {
-    /// All scopes.
+    /// The scopes as words.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.0

@@ -145,7 +145,7 @@ pub fn name_servers(net: &Net, nets: &[Net], racks: &[RackSeen], first: Option<R
     all(&behind).into_iter().filter(|it| it.is_ipv4() == is_ipv4 && !it.is_loopback()).collect()
 }
 
-/// The networks, in which machines boot, of the VLANs that contain one of these addresses.
+/// The networks in the VLANs that contain one of these addresses, as far as machines boot in them.
 pub fn nets_at<'a>(nets: &'a [Net], stands_at: &[IpAddr]) -> impl Iterator<Item = &'a Net> {
     let has_one = |net: &&Net| net.boots() && stands_at.iter().any(|at| net.subnet.cidr.contains(*at));
     let vlans: BTreeSet<&str> = nets.iter().filter(has_one).map(|net| net.subnet.vlan.as_str()).collect();

@@ -302,7 +302,7 @@ impl Estate {
         })
     }
 
-    /// The claim of a deployment on its machine, if the deployment were as `object` and `declared`. Its addresses are those that it has.
+    /// The claim of a deployment on its machine, if the deployment were as `object` and `declared`, with its present addresses.
     #[must_use]
     pub fn as_if(
         &self,

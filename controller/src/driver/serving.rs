@@ -89,7 +89,7 @@ impl Network {
         Ok(Self { nets: estate.nets, racks: estate.racks, now })
     }
 
-    /// The statement about a VLAN, which may differ from the stored one, and the racks that answer there now. `None` if DHCP is off.
+    /// The statement about a VLAN, which may differ from the stored one, and the racks that now answer on the VLAN. `None` if DHCP is off.
     #[must_use]
     pub fn vlan(&self, name: &str, vlan: &VlanSpec) -> Option<(Word, Vec<&RackSeen>)> {
         if !vlan.dhcp.enabled {

@@ -27,7 +27,7 @@ pub struct Backlog {
     pub oldest: f64,
 }
 
-/// All counters.
+/// The counters of one process, for the metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Calls, by RPC and status code. A stream counts when it begins.

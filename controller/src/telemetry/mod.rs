@@ -33,7 +33,7 @@ const QUEUE: usize = 8192;
 /// The kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Internal work.
+    /// Work inside this process.
     Internal,
     /// The server of a request.
     Server,
@@ -56,7 +56,7 @@ pub struct Span {
     pub began: SystemTime,
     /// How long it took.
     pub took: Duration,
-    /// Further attributes.
+    /// Further attributes, by name.
     pub attributes: Vec<(&'static str, String)>,
     /// The error, if the work failed.
     pub error: Option<String>,

@@ -486,7 +486,7 @@ async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
     let lab = served().await;
     let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
     let other = Played::come(&lab, "r2", "10.77.0.3/24").await;
-    // Clients name the rack by the address that it had when they chose it.
+    // A client names the rack by the address at which it chose the rack.
     other.introduce(&lab, &["10.77.0.33/24"]).await;
     let subnet = lab.region.store().get("Subnet", Key::Name("lab")).await.expect("a subnet").uid.to_string();
     for address in ["10.77.0.3", "10.77.0.33", "10.77.0.9", "10.77.0.10"] {

@@ -1,7 +1,7 @@
 //! Decides which rack leases which part of a dynamic range. Pure.
 //!
-//! Racks share a range evenly. A part changes hands in two steps. First it is taken back from one rack. Another rack gets it
-//! when the first has reported that it no longer leases from the part, and the last lease there has ended.
+//! Racks share a range evenly. A part changes hands in two steps. First the region withdraws it from one rack. Another rack gets the part
+//! after the first one has reported that it no longer leases from it, and after the last lease there has ended.
 
 use std::collections::BTreeMap;
 use uuid::Uuid;

@@ -93,7 +93,7 @@ async fn looked_at(hand: &mut Hand) -> Rows {
 /// The number of rows by table or index.
 type Rows = BTreeMap<String, i64>;
 
-/// The differences.
+/// The difference of each number.
 fn more(after: &Rows, before: &Rows) -> Rows {
     after.iter().map(|(name, rows)| (name.clone(), rows - before.get(name).unwrap_or(&0))).collect()
 }

@@ -170,7 +170,7 @@ impl World {
         world
     }
 
-    /// The rack that a machine reaches when it boots or reports: a living one, if there is one.
+    /// The rack that a machine reaches when it boots or reports; a dead one only if no rack is alive.
     fn heard_by(&self) -> usize {
         let living = |rack: &usize| self.racks[*rack].alive;
         let other = || (0..self.racks.len()).find(living);
