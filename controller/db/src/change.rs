@@ -149,7 +149,7 @@ impl Follower {
         *self.position.borrow()
     }
 
-    /// A receiver of [`Self::position`], for callers that wait for it to rise.
+    /// A receiver of [`Self::position()`], for callers that wait for it to rise.
     #[must_use]
     pub fn positions(&self) -> watch::Receiver<i64> {
         self.position.subscribe()
