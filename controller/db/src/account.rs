@@ -90,7 +90,7 @@ pub enum RestsOn<'a> {
 /// The text that was issued for an ApiToken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued {
-    /// When it was made.
+    /// When the text was issued.
     pub at: Timestamp,
     /// When it was used last, within a minute.
     pub last_used: Option<Timestamp>,
@@ -120,7 +120,7 @@ fn spec<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|e| StoreError::Corrupt(format!("a stored spec: {e}")))
 }
 
-/// When a token's text was made, for the audit log.
+/// The time at which a token's text was issued, for the audit log.
 fn issued_at(us: Option<i64>) -> Result<Value, StoreError> {
     Ok(json!({ "issued_at": us.map(timestamp).transpose()? }))
 }

@@ -37,7 +37,7 @@ impl Store {
         let size = serde_json::json!({ "size": blob.size });
         self.audit(&mut tx, &[audit::Written::thing("Blob", &hex::encode(blob.sha256), &size)]).await?;
         self.commit(tx).await?;
-        // Racks get the new list of images, and objects that wait for this blob go on.
+        // Racks get the new list of images, and objects that wait for this blob can continue.
         self.enqueue_kind("Image").await?;
         self.enqueue_kind("Rack").await?;
         self.enqueue_kind("Machine").await

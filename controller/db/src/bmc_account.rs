@@ -1,4 +1,4 @@
-//! Accounts that machines have made on their BMCs. The password is sealed here, and nowhere in a spec.
+//! Accounts that machines have created on their BMCs. The password is sealed in this table, and is in no spec.
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::seal::Place;
@@ -34,13 +34,13 @@ impl BmcAccountState {
 /// An account on a machine's BMC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BmcAccount {
-    /// The attempt that made it.
+    /// The attempt that created the account.
     pub attempt: Attempt,
     /// Counts the accounts of the machine from 1.
     pub revision: u32,
     /// The user's name.
     pub username: String,
-    /// `bmc.rotate` of the machine when it was made.
+    /// The machine's `bmc.rotate` when the account was created.
     pub rotate: u32,
     /// How far it is known to be good.
     pub state: BmcAccountState,
@@ -48,10 +48,10 @@ pub struct BmcAccount {
     pub made_at: Timestamp,
 }
 
-/// An account that was made.
+/// A new account.
 #[derive(Debug)]
 pub struct NewBmcAccount<'a> {
-    /// The attempt that made it.
+    /// The attempt that created the account.
     pub attempt: Attempt,
     /// The user's name.
     pub username: &'a str,
@@ -125,7 +125,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes how far the account of that attempt is known to be good.
+    /// Records the state of the account that this attempt created.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.

@@ -43,7 +43,7 @@ pub struct RackLease {
     pub hostname: String,
     /// The remaining time in milliseconds; negative if the lease has ended.
     pub ends_in_ms: i64,
-    /// For how many more milliseconds the granting rack keeps the address for this client, if the rack said so.
+    /// The time in milliseconds for which the granting rack still keeps the address for this client. `None` if the rack did not report it.
     pub kept_for_ms: Option<i64>,
     /// True if the client released the lease.
     pub given_back: bool,

@@ -6,9 +6,9 @@
 //!
 //! | condition | why |
 //! | --- | --- |
-//! | the creating run ended, was not renewed for [`LEASE`], or is the same run | a live run may still record it; a retry is the same run |
-//! | it acts for the same account | nobody takes what another user made |
-//! | manager and spec are those of the creation, secrets aside | it is the same declaration, and nobody has changed the object since |
+//! | the creating run ended, was not renewed for [`LEASE`], or is the same run | another live run may still record the object |
+//! | the run acts for the same account | an object belongs to the user who made it |
+//! | manager and spec equal those of the creation, secrets aside | it is the same declaration, and nobody has changed the object since |
 
 use crate::object::Row;
 use crate::store::Tx;

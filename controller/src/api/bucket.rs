@@ -49,7 +49,7 @@ impl<K: Hash + Eq> Buckets<K> {
         wait.min(latest)
     }
 
-    /// When the bucket is full again if one more token is taken now, and how long it has none.
+    /// The time at which the bucket is full again if one more token is taken now, and the time until it has a token.
     fn after_one_more(&self, now: Duration, key: &K) -> (Duration, Duration) {
         let full = self.full_at.get(key).copied().unwrap_or(now).max(now).saturating_add(self.limit.every);
         let room = now.saturating_add(self.limit.every.saturating_mul(self.limit.burst));

@@ -61,7 +61,8 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     Ok(Then::Again(LOOK_AGAIN))
 }
 
-/// True if a rack in deletion must still report: while it is connected, it is told to lease nothing, and reports its leases. A rack that is
+/// True if a rack in deletion must still report: while it is connected, it gets the order to lease nothing, and reports its leases. A rack
+/// that is disconnected or does not answer is not waited for; its blocks are kept until its longest lease has ended.
 /// disconnected or does not answer is not waited for; its blocks are kept until its longest lease has ended.
 async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool, StoreError> {
     let patience = driver.store.now().await?.duration_since(since).as_secs() < PATIENCE;

@@ -1,4 +1,4 @@
-//! Lines in, lines out; what is there twice, torn, old or too much.
+//! Tests of stored lines: repetitions, torn lines, old files, and the limits.
 
 use super::*;
 use basalt_proto::rack_v1 as wire;

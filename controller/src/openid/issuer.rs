@@ -17,7 +17,7 @@ const LARGEST: usize = 512 << 10;
 const KEEP: Duration = Duration::from_secs(3600);
 /// The shortest time between two fetches for a missing key: anybody can send a token with an invented key id.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How long an issuer that did not answer is left alone.
+/// The pause after an issuer did not answer.
 const REST: Duration = Duration::from_secs(5);
 
 /// The number of characters of an issuer's answer that an error repeats.

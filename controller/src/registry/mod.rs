@@ -67,7 +67,7 @@ struct Found {
 }
 
 impl Registry {
-    /// A registry of the files in `directory`. Packages are made in `made`, and signed with a key from `seed`.
+    /// A registry of the files in `directory`. Packages are built in `made`, and signed with a key from `seed`.
     ///
     /// # Errors
     /// Fails if the seed is not a valid key.

@@ -41,10 +41,10 @@ const MARGIN: Duration = Duration::from_secs(15);
 /// The longest wait for a wake-up, in case one was lost.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 
-/// The shortest pause between two looks at due deliveries, and the pause while all due ones belong to busy workers.
+/// The shortest pause between two queries for due deliveries, and the pause while all due ones belong to busy workers.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 
-/// How long requests may go on when the region stops.
+/// Time limit for requests in progress when the region stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The options of deliveries.

@@ -1,4 +1,4 @@
-//! The audit log: a row for every write, none for anything else.
+//! The audit log has an entry for every write, and none for anything else.
 
 use crate::support::{Client, Lab, lab, network};
 use crate::tried::{OF_USERS, WRITES, furnished, headers, session, with_token_of};

@@ -13,7 +13,7 @@ async fn declare(lab: &Lab, spec: &Value) {
     lab.api.declare("/api/v1/machines/web1", &spec.to_string()).await;
 }
 
-/// The machine's BMC, as the rack was told it last.
+/// The machine's BMC in the rack's latest power concern.
 fn bmc(rack: &Linked) -> Option<Bmc> {
     last::<PowerConcern>(rack, "power")?.bmcs.into_iter().next()
 }

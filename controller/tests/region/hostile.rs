@@ -1,4 +1,4 @@
-//! Bad input: every field of every kind gets every sort of bad value, and none of them is stored.
+//! Bad input: every field of every kind gets every sort of bad value. None is stored.
 
 use crate::examples::{Example, examples, places};
 use crate::support::{Lab, lab, lab_with};

@@ -20,7 +20,7 @@ pub(crate) struct Told {
     pub(crate) concerns: Vec<ConcernVersion>,
     pub(crate) commands: Vec<PowerCommand>,
     pub(crate) leases: Vec<Leases>,
-    /// True if it was told that it is deleted.
+    /// True if the rack received the message that it is deleted.
     pub(crate) forget: bool,
 }
 
@@ -129,7 +129,7 @@ impl Linked {
         say(&self.outbox, from_rack::Message::Facts(batch)).await;
     }
 
-    /// From now on, BMCs refuse the passwords that their machines made.
+    /// From now on, BMCs refuse the passwords of accounts that their machines created.
     pub(crate) fn bmcs_refuse_made_passwords(&self) {
         self.refuses.store(true, Ordering::Relaxed);
     }
@@ -149,7 +149,7 @@ async fn say(outbox: &mpsc::Sender<FromRack>, message: from_rack::Message) {
     outbox.send(FromRack { message: Some(message) }).await.expect("the link is open");
 }
 
-/// The result of a command: the machine is off. If made passwords are refused, the command failed.
+/// The result of a command: the machine is off. If the passwords of created accounts are refused, the command failed.
 fn off(seq: u64, command: &PowerCommand, refuses: bool) -> Fact {
     let refused = PowerResult {
         command_id: command.command_id.clone(),

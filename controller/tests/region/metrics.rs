@@ -3,7 +3,7 @@
 use crate::support::{Lab, lab};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Name and labels, as they stand; value.
+/// Values by name and labels, as in the text.
 pub(crate) type Samples = BTreeMap<String, f64>;
 
 /// Reads the exposition format 0.0.4 strictly: families once each, with help and type; samples of their family, each once.

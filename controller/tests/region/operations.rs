@@ -33,7 +33,7 @@ async fn an_operation_is_accepted_under_an_id_and_told_of_until_it_is_over() {
     assert!(accepted["requested_by"].as_str().unwrap().starts_with("token "), "{accepted}");
     assert!(accepted["deadline"].as_str() > accepted["accepted_at"].as_str());
     let path = accepted["path"].as_str().unwrap();
-    // No rack can switch its power, so the operation waits, and its message says why.
+    // No rack can switch the machine's power, so the operation waits, and its message gives the reason.
     loop {
         let seen = lab.api.get(path).await.json();
         if seen["message"].as_str().unwrap().contains("rack") {

@@ -1,4 +1,4 @@
-//! Power readings: racks are told how often, and machines say what was read.
+//! Power readings: racks receive the interval, and machines report the result.
 
 use crate::allocation::once;
 use crate::leases::furnish;

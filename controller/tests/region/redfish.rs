@@ -1,4 +1,4 @@
-//! A machine whose BMC speaks Redfish: what its rack is told of it.
+//! A machine whose BMC speaks Redfish: the system and the certificate in its rack's power concern.
 
 use crate::leases::furnish;
 use crate::linked::Linked;

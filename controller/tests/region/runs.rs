@@ -1,4 +1,4 @@
-//! Runs of clients: a creation that was cut off is taken up by a later run, and nothing else that is there.
+//! Runs of clients: a later run adopts a creation that was cut off, and adopts no other object.
 
 use crate::accounts::issue;
 use crate::support::{Answer, Client, Lab, lab};

@@ -54,7 +54,7 @@ pub(crate) fn last<C: Message + Default>(rack: &Linked, name: &str) -> Option<C>
     Some(C::decode(version.body.as_slice()).expect("a concern"))
 }
 
-/// The task that the machine is told to boot, of a later attempt than `before`.
+/// The task in the machine's boot entry, from a later attempt than `before`.
 pub(crate) async fn task(rack: &Linked, before: u64) -> Task {
     until("a task", async || {
         let boot: BootConcern = last(rack, "boot")?;

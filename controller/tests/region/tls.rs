@@ -206,7 +206,7 @@ async fn a_connection_of_http2_carries_streams_and_requests_at_the_same_time() {
             tokio::time::timeout(Duration::from_secs(30), frame).await.expect("it is told").unwrap().unwrap();
         assert!(frame.into_data().unwrap().starts_with(b"id: "), "each stream is told");
     }
-    // The host of a page is in the URI alone.
+    // In HTTP/2 the host is only in the URI.
     let origin = format!("https://localhost:{}", lab.region.address().port());
     let body = format!("{{\"token\":\"{token}\"}}");
     let of_page = [("origin", origin.as_str()), ("content-type", "application/json")];
@@ -243,7 +243,7 @@ async fn a_connection_of_http2_of_which_an_answer_is_not_read_ends() {
     let by = [("authorization", bearer.as_str())];
     let (mut reader, reader_end) = multiplexed(&lab, &files).await;
     let stream = reader.send_request(request(&lab, "GET", "/api/v1/watch", &by, "")).await.unwrap();
-    // The page is made at once, the watch part by part. A window of 65,535 octets takes a part of each page.
+    // The page is built at once, the watch in parts. A window of 65,535 octets takes a part of each page.
     for (path, window, times) in [
         ("/openapi.json", 0, 1),
         ("/openapi.json", 1, 60),

@@ -1,4 +1,4 @@
-//! A record is there once, and a name with a CNAME has nothing else (RFC 1034 §3.6.2, RFC 2181 §10.1).
+//! Two records must not be equal, and a name with a CNAME must have no other record (RFC 1034 §3.6.2, RFC 2181 §10.1).
 
 use super::{Subject, of_kind};
 use crate::StoreError;
@@ -6,7 +6,7 @@ use crate::store::Tx;
 use basalt_api::kinds::{RecordData, RecordType};
 use basalt_api::{FieldCode, FieldError};
 
-/// Takes the subjects' rows away.
+/// Deletes the subjects' rows.
 pub(super) async fn clear(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<(), StoreError> {
     let uids: Vec<uuid::Uuid> = of_kind("DnsRecord", subjects).map(|subject| subject.uid.get()).collect();
     if !uids.is_empty() {
@@ -15,7 +15,7 @@ pub(super) async fn clear(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<(), S
     Ok(())
 }
 
-/// Writes the subject's row, which [`clear`] took away.
+/// Writes the subject's row again after [`clear`].
 pub(super) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {
     let (Some(domain), Some(owner), Some(rtype), Some(data)) = (
         subject.references.get("/domain"),

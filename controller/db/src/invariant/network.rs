@@ -83,7 +83,7 @@ fn changed<'a>(subject: &Subject<'a>) -> Option<Declared<'a>> {
     Some(Declared { subject: subject.uid, network, references: subject.references })
 }
 
-/// Subnets by uid, and those that alone contain one of the addresses.
+/// Reads the subnets with these uids, and for each address without a named subnet the only subnet that contains it.
 async fn known(
     tx: &mut Tx,
     subnets: BTreeSet<Uuid>,

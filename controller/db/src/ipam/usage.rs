@@ -17,7 +17,7 @@ pub struct SubnetUse {
     pub ip_addresses: u64,
     /// Addresses of deployments' interfaces.
     pub deployments: u64,
-    /// The racks' own addresses. They are counted here alone, unless they are in a range.
+    /// The racks' addresses that no object owns. An address in a range is counted for the range too.
     pub racks: u64,
     /// Addresses leased from dynamic ranges to machines that Basalt knows.
     pub leases: u64,

@@ -20,7 +20,7 @@ pub struct Prune<'a> {
 /// An object that was deleted, or whose deletion was requested.
 #[derive(Clone, Debug)]
 pub struct Pruned {
-    /// The object as it was; if it stays for now, as it is.
+    /// The object before its deletion; if it still exists, in its present state.
     pub object: Object,
     /// The objects that still refer to it and keep it for now.
     pub waits_for: Vec<Referrer>,

@@ -77,7 +77,7 @@ pub(super) async fn resolve(
     Ok(())
 }
 
-/// Notes for each existing object if its references change.
+/// Marks the drafts of existing objects whose references change.
 pub(super) async fn compare(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(), StoreError> {
     let known: Vec<uuid::Uuid> =
         drafts.iter().filter(|d| d.touched && d.old.is_some()).map(|d| d.uid.get()).collect();
@@ -136,7 +136,7 @@ async fn hide(
     Ok(())
 }
 
-/// Pairs of a draft and a target that is being deleted or hidden: the draft refers to the target already, and may go on doing so.
+/// Pairs of a draft and a target that is being deleted or hidden. The draft's object refers to the target already, so it may keep it.
 async fn held(
     tx: &mut Tx,
     drafts: &[Draft<'_>],

@@ -74,7 +74,7 @@ struct Reader {
     view: Arc<View>,
     queue: mpsc::Sender<Handed>,
     shared: Arc<Shared>,
-    /// Objects outside of its view, of which it has been told so.
+    /// Objects outside of the reader's view. The reader was informed that they are hidden.
     hidden: HashSet<Uid>,
     /// True if the reader and this task had caught up before the page was read. Until then the reader may know a newer state than the
     /// event's, and skip the event: so it does not count as told.

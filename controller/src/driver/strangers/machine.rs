@@ -1,4 +1,4 @@
-//! The Machine that is made of an undeclared one. Pure.
+//! The Machine that enlistment creates from an undeclared one. Pure.
 
 use std::collections::BTreeSet;
 
