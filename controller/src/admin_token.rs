@@ -4,7 +4,7 @@
 //! later starts do not, so a deleted token stays deleted. `basalt-region admin-token` creates another one.
 //!
 //! The hash of a token is stored first, and then its ApiToken. If the region is killed in between, the next start completes that.
-//! Regions of the version before store only the hash.
+//! Regions of the previous version stored only the hash.
 
 use crate::api::{first_status, fresh_token};
 use crate::backup::{self, BackupError, Database};

@@ -1,7 +1,7 @@
 //! Scripts that come with Basalt: hardware tests that the agent itself implements (docs/decisions/099-test-results.md).
 //!
-//! Each is an object, as if a person had declared it: references, plans and permissions need no exception. A region that starts
-//! puts back missing Scripts. It renews a Script while its manager is `basalt`.
+//! Each is an ordinary object, as if a person had declared it: references, plans and permissions need no exception. A region creates
+//! missing Scripts when it starts. It renews a Script while its manager is `basalt`.
 
 use basalt_api::kinds::Script;
 use basalt_api::values::Timestamp;
@@ -17,7 +17,7 @@ const MANAGER: &str = "basalt";
 pub struct BuiltIn {
     /// The name of the Script.
     pub name: &'static str,
-    /// The test of the agent.
+    /// The agent's test that it runs.
     test: &'static str,
     /// The description, for people.
     description: &'static str,

@@ -49,7 +49,7 @@ pub struct Controller {
 /// How long all tasks together may take to end, once the region is told to stop.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Waits for tasks until the deadline. A task that goes on is left: it ends with the process.
+/// Waits for tasks until the deadline. Later tasks are abandoned: they end with the process.
 async fn ended(tasks: Vec<JoinHandle<()>>, deadline: Instant) {
     for task in tasks {
         let _ = timeout_at(deadline, task).await;

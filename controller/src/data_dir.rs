@@ -147,7 +147,7 @@ impl DataDir {
         self.path.join(ADMIN_TOKEN)
     }
 
-    /// Notes that this process runs here. Returns the former process, which has ended: this one holds the lock.
+    /// Records this process as the one that runs here. Returns the former process, which has ended: this one holds the lock.
     ///
     /// # Errors
     /// Fails if the file cannot be written.

@@ -263,7 +263,7 @@ impl Store {
     /// The password against which a login as this user is checked; `None`: this name has no login by password.
     ///
     /// # Errors
-    /// The seal key does not open it, or the database.
+    /// Fails if the seal key does not open it, or if the database cannot be read.
     pub async fn account(&self, name: &str) -> Result<Option<Account>, StoreError> {
         let row = sqlx::query!(
             "select o.uid, o.spec::text as \"spec!\", s.revision, s.sealed from object o
@@ -299,7 +299,7 @@ impl Store {
     /// Begins a login by way of an issuer: the secret is valid once, for `lasts`. Expired rows are deleted.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// Fails if the database cannot be written.
     pub async fn begin_login(&self, secret: &str, lasts: Duration) -> Result<(), StoreError> {
         let hash = sha256(secret);
         let mut tx = self.begin().await?;
@@ -317,7 +317,7 @@ impl Store {
     /// Uses up the secret of a login; returns true if it was valid.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// Fails if the database cannot be written.
     pub async fn use_login(&self, secret: &str) -> Result<bool, StoreError> {
         let hash = sha256(secret);
         let mut tx = self.begin().await?;
@@ -335,7 +335,7 @@ impl Store {
     /// user's login is the one in `rests_on`. Sessions that have expired are deleted.
     ///
     /// # Errors
-    /// `NotFound` when the user is gone, or the database.
+    /// `NotFound` if the user is gone; fails too if the database cannot be written.
     pub async fn open_session(
         &self,
         user: Uid,
@@ -392,7 +392,7 @@ impl Store {
     /// Makes `token` the text of an ApiToken; its former text is no longer valid. A dry run does the same and rolls it back.
     ///
     /// # Errors
-    /// `NotFound`, `Deleting`, `Refused` if it has expired, or the database.
+    /// `NotFound`, `Deleting`, `Refused` if the ApiToken has expired; fails too if the database cannot be written.
     pub async fn issue_token(&self, key: Key<'_>, token: &str, dry_run: bool) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
@@ -425,7 +425,7 @@ impl Store {
     /// Makes an ApiToken's text invalid. A dry run does the same and rolls it back.
     ///
     /// # Errors
-    /// `NotFound`, or the database.
+    /// `NotFound`; fails too if the database cannot be written.
     pub async fn revoke_token(&self, key: Key<'_>, dry_run: bool) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
@@ -462,7 +462,7 @@ impl Store {
     /// has adopted it.
     ///
     /// # Errors
-    /// `NotFound`, or the database.
+    /// `NotFound`; fails too if the database cannot be written.
     pub async fn adopt_token(&self, key: Key<'_>, sha256: &[u8; 32]) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;

@@ -6,19 +6,19 @@ use crate::{Store, StoreError};
 use basalt_api::values::{Attempt, MachineId, Timestamp, Uid};
 use zeroize::Zeroizing;
 
-/// The place that the password of a machine's BMC is sealed to.
+/// The place under which the password of a machine's BMC is sealed.
 pub(crate) fn place(machine: Uid) -> Place<'static> {
     Place { object: machine, pointer: "bmc_account" }
 }
 
-/// How far an account is known to be good.
+/// The evidence that an account works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BmcAccountState {
-    /// The BMC took it from inside.
+    /// The machine has created it on its BMC.
     Made,
-    /// A rack has used it.
+    /// A rack has logged in with it.
     Checked,
-    /// Racks cannot use it.
+    /// Racks cannot log in with it.
     Refused,
 }
 
@@ -36,13 +36,13 @@ impl BmcAccountState {
 pub struct BmcAccount {
     /// The attempt that created the account.
     pub attempt: Attempt,
-    /// Counts the accounts of the machine from 1.
+    /// The number of the account among those of the machine, from 1.
     pub revision: u32,
     /// The user's name.
     pub username: String,
     /// The machine's `bmc.rotate` when the account was created.
     pub rotate: u32,
-    /// How far it is known to be good.
+    /// The evidence that it works.
     pub state: BmcAccountState,
     /// When it was stored.
     pub made_at: Timestamp,
@@ -89,14 +89,14 @@ impl Store {
     /// The password of that account.
     ///
     /// # Errors
-    /// The seal key does not open it, or the database.
+    /// Fails if the seal key does not open it, or if the database cannot be read.
     pub async fn bmc_password(&self, machine: MachineId) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
         let query = sqlx::query_scalar!("select sealed from bmc_account where machine = $1", machine.get());
         let Some(sealed) = query.fetch_optional(self.pool()).await? else { return Ok(None) };
         self.seal().open(&place(machine.into()), &sealed).map(Some)
     }
 
-    /// Keeps an account in place of the one before. An account of an earlier attempt changes nothing.
+    /// Replaces the stored account. An account of an earlier attempt changes nothing.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
@@ -145,8 +145,8 @@ impl Store {
         Ok(())
     }
 
-    /// The private key (X25519) to which a machine seals the password that it makes in an attempt. It is derived of the seal key and
-    /// kept nowhere.
+    /// The private key (X25519) to which a machine seals the password that it generates in an attempt. It is derived from the seal key and
+    /// is not stored.
     #[must_use]
     pub fn bmc_setup_key(&self, machine: MachineId, attempt: Attempt) -> Zeroizing<[u8; 32]> {
         let mut text = Uid::from(machine).get().as_bytes().to_vec();

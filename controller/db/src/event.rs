@@ -1,7 +1,7 @@
 //! Events: requests of people, the region's actions, and the states of objects at the time.
 //!
-//! The transaction that does something notes it (migration 0048): writes by way of the audit log, steps by way of their records,
-//! phases and stalls where they are counted.
+//! Events are stored in the transaction of their cause (migration 0048): writes with the audit log, steps with their records, phases and
+//! stalls where they are counted.
 
 use crate::change::passed_by_all;
 use crate::object::timestamp;
@@ -11,7 +11,7 @@ use basalt_api::values::{Timestamp, Uid};
 /// The largest number of events that one query examines. If few of them match, the reader continues after the last one.
 const LOOKED_AT: i64 = 5000;
 
-/// Days that events are kept.
+/// The number of days for which events are kept.
 const DAYS: i32 = 30;
 
 /// A stored event.
@@ -37,14 +37,14 @@ pub struct Event {
     pub actor: String,
 }
 
-/// A selection of events.
+/// A filter of events.
 #[derive(Clone, Debug, Default)]
 pub struct EventQuery<'a> {
-    /// Kinds. `None`: all kinds.
+    /// Events of these kinds. `None`: of all kinds.
     pub kinds: Option<&'a [String]>,
-    /// The uid of one object.
+    /// Events of the object with this uid.
     pub uid: Option<Uid>,
-    /// Not older than this.
+    /// Events at or after this time.
     pub since: Option<Timestamp>,
     /// The pools of a reader who sees only some pools. Events of the kinds in `hidden`, and of objects that are gone, are left out then.
     pub pools: Option<&'a [String]>,
@@ -203,7 +203,7 @@ impl Store {
         Ok(last)
     }
 
-    /// Forgets old events.
+    /// Deletes old events.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.

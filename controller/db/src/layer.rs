@@ -13,14 +13,14 @@ impl Store {
     /// The layers of an object, by manager.
     ///
     /// # Errors
-    /// `NotFound`, or the database.
+    /// `NotFound`; fails too if the database cannot be read.
     pub async fn layers(&self, kind: &str, key: Key<'_>) -> Result<BTreeMap<String, Layer>, StoreError> {
         let mut tx = self.begin().await?;
         let row = object::lock(&mut tx, kind, key).await?.ok_or_else(|| object::not_found(kind, key))?;
         layers(&mut tx, &row).await
     }
 
-    /// The layers of those of these objects that have any, by manager.
+    /// The layers of several objects, by object and manager. Objects without layers are left out.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -55,7 +55,7 @@ impl Store {
     /// present layer is neither the one that the request replaces nor equal to the new one.
     ///
     /// # Errors
-    /// `NotFound`, `Deleting`, `LayerConflict`, `Refused`, or the database.
+    /// `NotFound`, `Deleting`, `LayerConflict`, `Refused`; fails too if the database cannot be written.
     pub async fn set_layer(
         &self,
         kind: &str,

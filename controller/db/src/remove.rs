@@ -62,7 +62,7 @@ impl Store {
     /// to them.
     ///
     /// # Errors
-    /// `NotFound`, `Conflict`, or the database.
+    /// `NotFound`, `Conflict`; fails too if the database cannot be written.
     pub async fn request_deletion(
         &self,
         kind: &str,
@@ -78,7 +78,7 @@ impl Store {
     /// Like [`Store::request_deletion`], with all options.
     ///
     /// # Errors
-    /// `NotFound`, `Conflict`, `Refused`, or the database.
+    /// `NotFound`, `Conflict`, `Refused`; fails too if the database cannot be written.
     pub async fn delete(&self, removal: Removal<'_>) -> Result<Deletion, StoreError> {
         let mut tries = 1;
         loop {

@@ -36,7 +36,7 @@ impl Store {
     /// changes. The VLANs of a renamed fabric are renamed too.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `Deleting`, or the database.
+    /// `NotFound`, `Exists`, `Deleting`; fails too if the database cannot be written.
     pub async fn rename(&self, kind: &str, key: Key<'_>, to: &str) -> Result<Object, StoreError> {
         Ok(self.rename_judged(kind, key, to, (false, &NoJudge)).await?.object)
     }
@@ -44,7 +44,7 @@ impl Store {
     /// Like [`Store::rename`], with the caller's rules. A dry run does the same and rolls it back.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `Deleting`, `Refused`, or the database.
+    /// `NotFound`, `Exists`, `Deleting`, `Refused`; fails too if the database cannot be written.
     pub async fn rename_judged(
         &self,
         kind: &str,

@@ -94,7 +94,7 @@ impl Store {
     pub async fn announce(&self, step: &Announcement<'_>) -> Result<Announced, StoreError> {
         let (object, epoch) = (step.lease.uid, signed(step.lease.epoch.get()));
         let mut tx = self.begin().await?;
-        // Everybody locks objects before the queue. Processes that claim work skip locked rows.
+        // All writers lock objects before the queue. Processes that claim work skip locked rows.
         sqlx::query!("select 1 as one from object where uid = $1 for key share", object.get())
             .fetch_optional(&mut *tx)
             .await?;

@@ -49,13 +49,13 @@ pub struct Stranger {
     pub id: i64,
     /// The name of its Discovery.
     pub name: String,
-    /// The interface that it booted from.
+    /// The interface from which it booted.
     pub boot_mac: String,
     /// All of its interfaces.
     pub macs: BTreeSet<String>,
     /// The agent's result.
     pub body: Value,
-    /// The rack that brought it.
+    /// The rack that reported it.
     pub source: String,
     /// The machine's address during the last task.
     pub address: Option<IpAddr>,
@@ -100,7 +100,7 @@ pub struct DeclaredMachine {
     pub uid: Uid,
     /// Name of the Machine.
     pub name: String,
-    /// True: its hardware was read, or a task of it has ended.
+    /// True if its hardware was read, or if a task of it has ended.
     pub has_result: bool,
 }
 
@@ -313,8 +313,8 @@ impl Store {
         row.fetch_optional(self.pool()).await?.flatten().as_deref().map(parse).transpose()
     }
 
-    /// Ends the row of a Machine that is declared now. The result becomes a fact of the Machine, if `takes`, and if the machine booted from
-    /// a MAC of the Machine. True: the Machine has a new fact.
+    /// Deletes the row of a Machine that is now declared. If `takes`, and if the machine booted from a MAC of the Machine, the result
+    /// becomes a fact of the Machine. Returns true if the Machine has a new fact.
     ///
     /// # Errors
     /// Fails if the database cannot be written.

@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, HashMap};
 pub const TOPOLOGY_KINDS: [&str; 9] =
     ["Domain", "Fabric", "Image", "Rack", "Settings", "StaticRoute", "Subnet", "Tag", "Vlan"];
 
-/// The topology as it is stored, read in one snapshot.
+/// The stored topology, read in one snapshot.
 #[derive(Debug)]
 pub struct TopologyRows {
-    /// The position that the rest was read at.
+    /// The position of the snapshot.
     pub position: i64,
-    /// Sizes of the blobs that are held, by SHA-256.
+    /// Sizes of the stored blobs, by SHA-256.
     pub blobs: BTreeMap<[u8; 32], u64>,
     objects: HashMap<String, Vec<Object>>,
     facts: HashMap<Uid, Vec<Fact>>,
@@ -55,7 +55,7 @@ impl Store {
             .is_some_and(|overlay| overlay.kinds().any(|kind| TOPOLOGY_KINDS.contains(&kind)))
     }
 
-    /// The topology and its position. Objects that this store supposes are in it as supposed.
+    /// The topology and its position. Objects with supposed states are returned in these.
     ///
     /// # Errors
     /// Fails if the database cannot be read.

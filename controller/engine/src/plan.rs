@@ -154,11 +154,11 @@ pub enum Verb {
     Cycle,
 }
 
-/// The boot device that the BMC is to use for the next boot.
+/// The boot device to set for the next boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootDevice {
-    /// Leave it as it is.
+    /// Leave the setting unchanged.
     Unchanged,
     /// The network, once.
     PxeOnce,

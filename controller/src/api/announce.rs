@@ -37,7 +37,7 @@ pub(super) fn effect(stored: &Stored) -> Effect {
     }
 }
 
-/// The driver's plans for these objects, for those that have one.
+/// The driver's plans for the objects among these that have one.
 async fn planned(
     app: &App,
     these: &[(&Object, Supposed<'_>)],

@@ -1,4 +1,4 @@
-//! Token buckets by key, which limit how often something may be tried. Pure: time is an argument.
+//! Token buckets by key, which limit the rate of attempts. Pure: time is an argument.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -8,12 +8,12 @@ use std::time::Duration;
 /// The number of keys that are kept. More keys come only from a client that invents them.
 const KEYS: usize = 100_000;
 
-/// The limit of tries.
+/// The limit of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
-    /// The number of tries at once, after a long time without any.
+    /// The number of attempts at once, after a long time without any.
     pub(super) burst: u32,
-    /// The time after which there is one more try.
+    /// The time after which one more attempt is allowed.
     pub(super) every: Duration,
 }
 

@@ -8,7 +8,7 @@ use basalt_api::kinds::Settings;
 use basalt_db::{LogTarget, Object};
 use serde_json::{Map, Value, json};
 
-/// Fills in how the receivers of these Settings are.
+/// Adds the state of the receivers to the status of Settings.
 pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
     for object in objects.iter_mut().filter(|object| object.kind == Settings::KIND.name) {
         let targets = app.store().log_targets().await?;

@@ -11,7 +11,7 @@ use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::TestQuery;
 use serde::Deserialize;
 
-/// Rows if no limit is given.
+/// The number of rows if the request has no limit.
 const USUAL: i64 = 200;
 
 #[derive(Debug, Deserialize)]

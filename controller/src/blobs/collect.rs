@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Blobs {
-    /// Forgets unused blobs, and removes from this host's disk what is not needed. Every region does so for its own disk.
+    /// Removes unused blobs from the store, and unneeded files from this host's disk. Every region does so for its own disk.
     ///
     /// # Errors
-    /// The store, or the file system. The next call tries the rest again.
+    /// Fails if the store or the file system does. The next call tries the rest again.
     pub async fn collect(&self) -> Result<(), BlobError> {
         for blob in self.store.collect_blobs(self.limits.unused).await? {
             let (sha256, days) = (hex::encode(blob.sha256), self.limits.unused.as_secs() / 86_400);

@@ -132,7 +132,7 @@ fn declared<T: serde::de::DeserializeOwned>(
 }
 
 impl Driver {
-    /// A driver that reads these objects in their supposed states. It must only be asked.
+    /// A driver that reads these objects in their supposed states. Use it only for answers: it must not act.
     pub(super) fn supposing(&self, others: Option<&Arc<Overlay>>) -> Self {
         let others = others.cloned();
         let store = others.map_or_else(|| self.store.clone(), |others| self.store.supposing(others));

@@ -222,7 +222,7 @@ mod tests {
     /// Kinds that only group other objects.
     const GROUPING: &[&str] = &["Zone", "Pool", "Space", "Fabric"];
 
-    /// A kind for tests of what is general.
+    /// A kind that exists only for tests of generic code.
     const FOR_TESTS: &[&str] = &["Sample"];
 
     #[test]

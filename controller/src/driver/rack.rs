@@ -63,7 +63,6 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
 
 /// True if a rack in deletion must still report: while it is connected, it gets the order to lease nothing, and reports its leases. A rack
 /// that is disconnected or does not answer is not waited for; its blocks are kept until its longest lease has ended.
-/// disconnected or does not answer is not waited for; its blocks are kept until its longest lease has ended.
 async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool, StoreError> {
     let patience = driver.store.now().await?.duration_since(since).as_secs() < PATIENCE;
     if driver.sessions.since(rack).is_none() || !patience || !driver.store.has_blocks(rack).await? {

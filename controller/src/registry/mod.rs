@@ -48,7 +48,7 @@ pub struct Registry {
     /// The directory in which packages are made.
     made: PathBuf,
     signer: Signer,
-    /// The packages found at the last look.
+    /// The packages that the last check found.
     known: Arc<Mutex<Known>>,
 }
 
@@ -58,7 +58,7 @@ struct Known {
     packages: Arc<Vec<Package>>,
 }
 
-/// A package, or a file that is packed into one, with its attributes at the last look.
+/// A package, or a file that is packed into one, with its attributes at the last check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
     name: String,
@@ -95,7 +95,7 @@ impl Registry {
     /// # Errors
     /// Fails if a file cannot be read or written.
     pub(crate) async fn packages(&self) -> io::Result<Arc<Vec<Package>>> {
-        // The lock moves into the task: if the caller goes away, the work goes on, and no second task begins it.
+        // The lock moves into the task: if the caller is dropped, the task continues, and no second one begins.
         let mut known = Arc::clone(&self.known).lock_owned().await;
         let (directory, made) = (self.directory.clone(), self.made.clone());
         let looking = tokio::task::spawn_blocking(move || {

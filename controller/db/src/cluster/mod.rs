@@ -127,7 +127,7 @@ impl Cluster {
     /// Creates the cluster if there is none, starts or adopts its server, and restarts the server when it ends.
     ///
     /// # Errors
-    /// Something is missing on the host, the directory cannot be used, or the server does not come up.
+    /// Fails if a program is missing on the host, if the directory cannot be used, or if the server does not start.
     pub async fn start(options: ClusterOptions) -> Result<Self, ClusterError> {
         let dir = std::path::absolute(&options.dir).map_err(file_error(&options.dir))?;
         let options = ClusterOptions { dir, ..options };
@@ -331,7 +331,7 @@ pub fn exists_in(dir: &Path) -> bool {
 /// Removes the cluster in `dir`. Its server must not run.
 ///
 /// # Errors
-/// The error of the file system.
+/// Fails if the file system does.
 pub fn remove_from(dir: &Path) -> std::io::Result<()> {
     std::fs::remove_dir_all(data_dir(dir))
 }

@@ -1,6 +1,6 @@
-//! A layout's name for a disk is one disk's: judged by the inventory of the machine, where it was commissioned.
+//! A layout's name for a disk must select exactly one disk of the machine's inventory, if the machine has one.
 //!
-//! An inventory may change after the write: the planner judges again before it installs.
+//! An inventory may change after the write, so the planner checks the names again before an install.
 
 use super::Subject;
 use crate::StoreError;

@@ -75,9 +75,9 @@ pub(super) struct Holder {
     pub(super) kind: String,
     /// True if it is being deleted.
     pub(super) leaves: bool,
-    /// The MAC that an IpAddress keeps it for.
+    /// The MAC for which an IpAddress keeps the address.
     pub(super) mac: Option<String>,
-    /// `the gateway of Subnet "lab"`, `the address of IpAddress "x"`.
+    /// The owner in words: `the gateway of Subnet "lab"`, `the address of IpAddress "x"`.
     words: String,
 }
 

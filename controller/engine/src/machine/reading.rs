@@ -1,4 +1,4 @@
-//! Reads the power again where the last reading cannot be right any more: the region's picture follows the machine.
+//! Reads the power again where the last reading must be outdated, so that the region follows the machine's real state.
 //!
 //! | doubt | read again |
 //! | --- | --- |

@@ -21,7 +21,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) operations: Vec<OperationSeen>,
     /// The attempt that the machine may boot, if one is armed for the present goal.
     pub(crate) boot: Option<BootAction>,
-    /// When the power is to be read again.
+    /// When the power must be read again.
     pub(crate) look_at: Option<Timestamp>,
 }
 

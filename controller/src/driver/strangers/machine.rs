@@ -8,23 +8,23 @@ use basalt_api::values::Mac;
 
 use crate::racks::stranger;
 
-/// The longest name (RFC 1123 §2.1).
+/// The longest name, in characters (RFC 1123 §2.1).
 const LABEL: usize = 63;
 
-/// An undeclared machine, as its agent found it.
+/// An undeclared machine, from its agent's result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
-    /// The interface that it booted from.
+    /// The interface from which the machine booted.
     pub boot_mac: Mac,
     /// The hardware, as the agent reported it.
     pub inventory: &'a agent::Inventory,
-    /// The rack that brought it.
+    /// The rack that reported the machine.
     pub rack: &'a str,
-    /// The VLAN that it booted on, where that is declared.
+    /// The VLAN on which the machine booted, if it is declared.
     pub vlan: Option<&'a str>,
 }
 
-/// The Machine as Settings want it.
+/// The Machine that Settings propose.
 #[must_use]
 pub(super) fn proposed(found: Found<'_>, settings: &Enlistment) -> ProposedMachine {
     let own = found.inventory.nics.iter().filter_map(stranger::own_mac);
@@ -41,7 +41,7 @@ pub(super) fn proposed(found: Found<'_>, settings: &Enlistment) -> ProposedMachi
     }
 }
 
-/// The name that a machine has by its MAC.
+/// The name for a machine that is named by its MAC.
 #[must_use]
 pub(super) fn name_by_mac(mac: Mac) -> String {
     format!("mac-{}", mac.to_string().replace(':', "-"))
@@ -61,7 +61,7 @@ fn holds(rule: &EnlistRule, found: Found<'_>, inventory: &Inventory) -> bool {
         })
 }
 
-/// The name by the template; by the MAC, if a part was not found.
+/// The name from the template. If the machine lacks a part of it, the name is made from the MAC.
 fn name(found: Found<'_>, template: &str) -> String {
     let dmi = &found.inventory.dmi;
     let parts = [
@@ -78,7 +78,7 @@ fn name(found: Found<'_>, template: &str) -> String {
     }
 }
 
-/// The text as a DNS label; empty, if nothing of it can be in one.
+/// The text as a DNS label. Empty if it contains no letter or digit.
 fn label(text: &str) -> String {
     let mut label = String::new();
     for letter in text.chars().map(|it| it.to_ascii_lowercase()) {
