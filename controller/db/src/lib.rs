@@ -88,6 +88,7 @@ mod watch;
 mod webhook;
 mod write;
 mod zone;
+mod zone_source;
 
 pub use access::{Enrolment, Joined, RegionProcess};
 pub use account::{Account, Bearer, Holder, Issued, RestsOn, RoleGrant};
@@ -131,3 +132,4 @@ pub use watch::{Changed, ChangedPage};
 pub use webhook::{Delivery, DeliveryEntry, WebhookGauge, WebhookState};
 pub use write::{Batch, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};
 pub use zone::{DeclaredRecord, DynamicRange, HostAddress, HostName, Published, ZoneRow};
+pub use zone_source::{DocumentState, NameSource, NameSources};

@@ -4,9 +4,9 @@
 //! A zone's serial is raised in the same statement that writes new content.
 
 use crate::ipam::parse;
-use crate::object::unsigned;
+use crate::object::{timestamp, unsigned};
 use crate::{Store, StoreError};
-use basalt_api::values::{Cidr, Uid};
+use basalt_api::values::{Cidr, Timestamp, Uid};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use uuid::Uuid;
@@ -63,6 +63,8 @@ pub struct ZoneRow {
     pub serial: u32,
     /// Its content, without the serial.
     pub body: Vec<u8>,
+    /// Since when it has this content.
+    pub updated_at: Timestamp,
 }
 
 /// The result of [`Store::publish_zone`].
@@ -271,7 +273,7 @@ impl Store {
         }
         let write = sqlx::query_scalar!(
             "insert into zone as z (origin, body) values ($1, $2) on conflict (origin) do update
-             set serial = z.serial % $4 + 1, body = excluded.body where z.serial = $3 returning serial",
+             set serial = z.serial % $4 + 1, body = excluded.body, updated_at = clock_timestamp() where z.serial = $3 returning serial",
             origin,
             body,
             i64::from(base),
@@ -292,16 +294,16 @@ impl Store {
     /// Fails if the database cannot be read.
     pub async fn zones(&self, origins: &[String]) -> Result<Vec<ZoneRow>, StoreError> {
         let rows = sqlx::query!(
-            "select origin, serial, body from zone where origin = any($1) order by origin",
+            r#"select origin, serial, body, (extract(epoch from updated_at) * 1000000)::bigint as "updated_us!"
+               from zone where origin = any($1) order by origin"#,
             origins
         );
         let rows = rows.fetch_all(self.pool()).await?;
-        let zones = rows.into_iter().map(|row| ZoneRow {
-            origin: row.origin,
-            serial: serial(row.serial),
-            body: row.body,
+        let zones = rows.into_iter().map(|row| {
+            let updated_at = timestamp(row.updated_us)?;
+            Ok(ZoneRow { origin: row.origin, serial: serial(row.serial), body: row.body, updated_at })
         });
-        Ok(zones.collect())
+        zones.collect()
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`Forwarder`] takes the questions for other servers. It keeps answers, and asks once for many clients.
 //! - [`Secondaries`] are the servers that may copy zones ([`Transfer`]), and are told of changes ([`Asked`]).
 //! - [`Response`] is the answer of another server.
+//! - [`document`] has the zones of the region's documents.
 //!
 //! No sockets and no clock: the caller has them. Records come as types of hickory-proto. They are kept as bytes of the wire, and answers
 //! are written from those bytes (docs/decisions/086-dns-core.md).
@@ -35,6 +36,7 @@
 mod answer;
 mod cache;
 mod computed;
+pub mod document;
 mod forwarder;
 mod name;
 mod query;
@@ -57,5 +59,5 @@ pub use response::{BadResponse, Response};
 pub use secondary::{Asked, Secondaries, Secondary, Served, is_newer};
 pub use transfer::{Messages, Transfer};
 pub use tsig::TsigKey;
-pub use zone::{BadZone, Reason, Soa, Zone};
+pub use zone::{BadZone, Origin, Reason, Soa, Zone};
 pub use zones::Zones;

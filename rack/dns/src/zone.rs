@@ -8,7 +8,7 @@ use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::{Name, RData, Record};
 
 use crate::computed::Computed;
-use crate::name::{WireName, count_labels, parent, to_key};
+use crate::name::{WireName, count_labels, parent, to_key, to_name};
 use crate::records::{RrSet, rtype};
 
 mod build;
@@ -92,6 +92,23 @@ pub struct Zone {
     computed: Vec<Computed>,
     /// Answers so far, where their order changes.
     turn: Option<AtomicUsize>,
+}
+
+/// The part of a zone that answers for a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Records of this very name.
+    Records,
+    /// An address of a range ([`Computed`]).
+    Computed,
+    /// Names below it: it has no records itself (RFC 4592 §2.2.2).
+    NamesBelow,
+    /// The wildcard of this name.
+    Wildcard(Name),
+    /// The zone of this name, which other servers have.
+    Delegated(Name),
+    /// Nothing: there is no such name.
+    Nothing,
 }
 
 /// The answer of a zone for a name and type.
@@ -196,6 +213,25 @@ impl Zone {
         }
     }
 
+    /// The part of the zone that answers for a name, whatever the type of the query.
+    #[must_use]
+    pub fn origin_of(&self, name: &Name) -> Origin {
+        let Some(name) = WireName::of(&to_key(name)) else { return Origin::Nothing };
+        if let Some(Found::Cut(labels, _)) = self.cut_above(&name, rtype::ANY) {
+            return Origin::Delegated(to_name(name.last(labels)));
+        }
+        let node = self.nodes.get(name.as_bytes());
+        if node.is_some_and(|node| !node.is_empty()) {
+            return Origin::Records;
+        }
+        match self.compute(&name, rtype::ANY) {
+            Some(Found::Records(_)) => Origin::Computed,
+            Some(_) => Origin::NamesBelow,
+            None if node.is_some() => Origin::NamesBelow,
+            None => self.star(&name).map_or(Origin::Nothing, |(star, _)| Origin::Wildcard(to_name(star))),
+        }
+    }
+
     /// The referral, if the name is at or below a zone cut. The parent answers for the DS records of a cut (RFC 4035 §3.1.4.1).
     fn cut_above(&self, name: &WireName, rtype: u16) -> Option<Found<'_>> {
         if !self.has_cuts {
@@ -228,6 +264,11 @@ impl Zone {
 
     /// The records of the wildcard below the closest encloser (RFC 4592 §3.3.1).
     fn wildcard(&self, name: &WireName, rtype: u16) -> Found<'_> {
+        self.star(name).map_or(Found::NoName, |(_, node)| in_node(node, rtype))
+    }
+
+    /// The wildcard below the closest encloser, with its name.
+    fn star(&self, name: &WireName) -> Option<(&[u8], &Node)> {
         // No name of the zone has more labels, but a computed one may.
         let deepest = if self.computed.is_empty() { self.deepest } else { usize::MAX };
         for labels in (self.labels..name.labels().min(deepest.saturating_add(1))).rev() {
@@ -244,10 +285,9 @@ impl Zone {
                 star.copy_from_slice(b"\x01*");
                 rest.copy_from_slice(encloser);
             }
-            let node = key.get(..end).and_then(|key| self.nodes.get(key));
-            return node.map_or(Found::NoName, |node| in_node(node, rtype));
+            return self.nodes.get_key_value(key.get(..end)?).map(|(star, node)| (&**star, node));
         }
-        Found::NoName
+        None
     }
 }
 

@@ -2,20 +2,16 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use basalt_api::kinds::{RecordData, RecordType};
-use basalt_dns::{Computed, Name, RData, Record, Secondaries, Secondary, Soa, TsigKey, Zone, Zones, rdata};
-use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsRecord, DnsSecondary, DnsZone};
+use basalt_dns::document::{name, zone as make};
+use basalt_dns::{Name, Secondaries, Secondary, TsigKey, Zone, Zones};
+use basalt_proto::rack_v1::{DnsConcern, DnsSecondary};
 use ipnet::IpNet;
 use prost::Message;
 
 use super::forward::PORT;
 use crate::hash::sha256;
-
-/// The longest string of a text (RFC 1035 §3.3). A longer text is several strings.
-const LONGEST_STRING: usize = 255;
 
 /// The concern, ready to answer from.
 #[derive(Debug, Default)]
@@ -150,92 +146,11 @@ fn secondary(declared: &DnsSecondary) -> Result<Secondary, String> {
     Ok(Secondary { at: (address, port).into(), key: TsigKey::new(&name(key)?, secret) })
 }
 
-/// A zone of the concern.
-///
-/// # Errors
-/// Why it cannot be one, in words.
-fn make(zone: &DnsZone) -> Result<Zone, String> {
-    let origin = name(&zone.origin)?;
-    let records = zone.records.iter().map(|it| record(it, &origin)).collect::<Result<Vec<_>, _>>()?;
-    let soa = Soa {
-        primary: name(&zone.primary)?,
-        minimum: zone.ttl,
-        ttl: zone.ttl,
-        ..Soa::new(origin.clone(), zone.serial)
-    };
-    let mut made = Zone::new(soa, records).map_err(|error| error.to_string())?;
-    if !zone.computed.is_empty() {
-        let ranges = zone.computed.iter().map(range).collect::<Result<Vec<_>, _>>()?;
-        let domain = if zone.computed_domain.is_empty() { origin } else { name(&zone.computed_domain)? };
-        made = made.computed(Computed::new(domain, ranges, zone.ttl));
-    }
-    Ok(if zone.shuffled { made.shuffled() } else { made })
-}
-
-fn range(range: &AddressRange) -> Result<RangeInclusive<IpAddr>, String> {
-    let address = |text: &str| text.parse().map_err(|error| format!("{text:?}: {error}"));
-    Ok(address(&range.start)?..=address(&range.end)?)
-}
-
-/// A whole name, with or without the final dot.
-fn name(text: &str) -> Result<Name, String> {
-    let mut name = Name::from_ascii(text).map_err(|error| format!("{text:?}: {error}"))?;
-    name.set_fqdn(true);
-    Ok(name)
-}
-
-fn record(record: &DnsRecord, origin: &Name) -> Result<Record, String> {
-    let DnsRecord { owner, rtype, ttl, data } = record;
-    let told = |why: String| format!("{owner} {rtype} {data:?}: {why}");
-    let owner = match owner.as_str() {
-        "@" => origin.clone(),
-        below => {
-            let mut below = Name::from_ascii(below).map_err(|error| told(error.to_string()))?;
-            below.set_fqdn(false);
-            below.append_domain(origin).map_err(|error| told(error.to_string()))?
-        }
-    };
-    let kind: RecordType = rtype.parse().map_err(|_| told("there is no such type".to_owned()))?;
-    let read = RecordData::read(kind, data).map_err(|error| told(error.message))?;
-    let data = rdata_of(kind, read).map_err(told)?;
-    Ok(Record::from_rdata(owner, *ttl, data))
-}
-
-fn rdata_of(kind: RecordType, data: RecordData) -> Result<RData, String> {
-    Ok(match data {
-        RecordData::A(address) => RData::A(address.into()),
-        RecordData::Aaaa(address) => RData::AAAA(address.into()),
-        RecordData::Name(target) => match kind {
-            RecordType::Cname => RData::CNAME(rdata::CNAME(name(&target)?)),
-            RecordType::Ns => RData::NS(rdata::NS(name(&target)?)),
-            _ => RData::PTR(rdata::PTR(name(&target)?)),
-        },
-        RecordData::Mx { preference, exchange } => RData::MX(rdata::MX::new(preference, name(&exchange)?)),
-        RecordData::Txt(text) => {
-            let strings = text.as_bytes().chunks(LONGEST_STRING).collect();
-            RData::TXT(rdata::TXT::from_bytes(strings))
-        }
-        RecordData::Srv { priority, weight, port, target } => {
-            RData::SRV(rdata::SRV::new(priority, weight, port, name(&target)?))
-        }
-        RecordData::Caa { flags, tag, value } => {
-            // RFC 8659 §4.1. The codec writes only tags and values that it understands, and this writes all.
-            let mut bytes = vec![flags, u8::try_from(tag.len()).unwrap_or(u8::MAX)];
-            bytes.extend(tag.bytes().chain(value.bytes()));
-            RData::Unknown { code: basalt_dns::RecordType::CAA, rdata: rdata::NULL::with(bytes) }
-        }
-        RecordData::Sshfp { algorithm, digest, fingerprint } => {
-            let fingerprint = hex::decode(&fingerprint).map_err(|error| error.to_string())?;
-            RData::SSHFP(rdata::SSHFP::new(algorithm.into(), digest.into(), fingerprint))
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use basalt_dns::{Answer, Transport, answer};
-    use basalt_proto::rack_v1::DnsForward;
+    use basalt_proto::rack_v1::{DnsForward, DnsRecord, DnsZone};
 
     fn zone(records: &[(&str, &str, &str)]) -> DnsZone {
         let record = |&(owner, rtype, data): &(&str, &str, &str)| DnsRecord {

@@ -1,6 +1,8 @@
 //! Wildcards (RFC 4592).
 
-use crate::support::{check, zone, zones};
+use basalt_dns::{Computed, Origin};
+
+use crate::support::{check, name, zone, zones};
 
 #[test]
 fn the_examples_of_rfc_4592_section_2_2_1() {
@@ -63,4 +65,29 @@ fn a_wildcard_may_be_an_alias_and_an_empty_one_denies_data_alone() {
             ("other.lab. A", "NXDOMAIN aa\nauthority lab. 60 SOA 7"),
         ],
     );
+}
+
+#[test]
+fn a_zone_says_which_part_of_it_answers_for_a_name() {
+    let plain = zone(
+        "example.",
+        "*.example. 60 A 192.0.2.1
+         www.example. 60 A 192.0.2.2
+         a.b.example. 60 A 192.0.2.3
+         sub.example. 60 NS ns.other.",
+    );
+    let range = "10.0.0.1".parse().unwrap()..="10.0.0.9".parse().unwrap();
+    let zone = plain.computed(Computed::new(name("example."), [range], 60));
+    for (asked, origin) in [
+        ("WWW.example.", Origin::Records),
+        ("x.y.example.", Origin::Wildcard(name("*.example."))),
+        ("b.example.", Origin::NamesBelow),
+        ("x.b.example.", Origin::Nothing),
+        ("x.www.example.", Origin::Nothing),
+        ("ip-10-0-0-9.example.", Origin::Computed),
+        ("ip-10-0-0-10.example.", Origin::Wildcard(name("*.example."))),
+        ("x.sub.example.", Origin::Delegated(name("sub.example."))),
+    ] {
+        assert_eq!(zone.origin_of(&name(asked)), origin, "{asked}");
+    }
 }
