@@ -9,6 +9,7 @@ mod deliveries;
 mod events;
 mod login;
 mod logs;
+mod names;
 mod operations;
 mod results;
 mod runs;
@@ -28,6 +29,7 @@ pub use login::{
     OpenIdLogin, PasswordLogin, PasswordRequest, TokenLogin, WhoAmI,
 };
 pub use logs::{LogLine, Logs, priority_names};
+pub use names::{NameOutcome, NameRack, NameRecord, NameReport, NameSource, NameZone};
 
 pub use operations::{
     Action, Actions, IDEMPOTENCY_HEADER, MAX_OPERATIONS, Operation, OperationList, OperationRequest,

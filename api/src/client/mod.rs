@@ -58,8 +58,8 @@ use crate::schema::Kind;
 use crate::values::{Generation, Name, OperationId, Uid};
 use crate::wire::{
     Actions, ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layers, MAX_TEST_RESULTS, MERGE_PATCH,
-    ObjectList, Operation, OperationList, OperationRequest, OperationsAnswer, OperationsRequest, PutLayer,
-    PutRequest, RenameRequest, TestResults, Timeline, Version, Waits,
+    NameReport, ObjectList, Operation, OperationList, OperationRequest, OperationsAnswer, OperationsRequest,
+    PutLayer, PutRequest, RenameRequest, TestResults, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -412,6 +412,14 @@ impl Client {
     /// `not_found`, and see [`ClientError`].
     pub async fn boots(&self, machine: &str) -> Result<Boots, ClientError> {
         self.transport.json(Call::get(&format!("/api/v1/boots/{}", transport::encode(machine)))).await
+    }
+
+    /// How racks answer for a host name, or for the name of an address.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn name(&self, name: &str) -> Result<NameReport, ClientError> {
+        self.transport.json(Call::get(&format!("/api/v1/names/{}", transport::encode(name)))).await
     }
 
     /// Why steps were begun, the newest first; each decided again from what it rested on.

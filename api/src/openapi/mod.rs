@@ -417,6 +417,16 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/api/v1/names/{name}",
+        exists_for: For::Itself,
+        id: "name",
+        summary: "How racks answer for a host name or an address: the records and their objects, the zones, and the racks that hold them",
+        parameters: &["host_name"],
+        request: None,
+        answers: &[("200", "The answer", Some("NameReport"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/api/v1/machines/{name}/logs",
         exists_for: For::Itself,
         id: "logs",

@@ -213,6 +213,13 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             text(),
             "A machine's name or `uid:UUID`, or a MAC in any spelling, which nobody need have declared",
         ),
+        (
+            "host_name",
+            "name",
+            "path",
+            text(),
+            "A host name, or an address, which stands for its reverse name. A name without dots is in the default domain",
+        ),
         ("object", "object", "query", text(), "Only of this object: `uid:UUID`, `KIND/NAME` or `KIND`"),
         ("subnet", "subnet", "query", text(), "Only in this Subnet: its name, or `uid:UUID`"),
         ("address", "address", "query", form(Semantic::Ip), "Only this address"),

@@ -10,7 +10,7 @@ use crate::values::Naming;
 use crate::watch::CutReason;
 use crate::wire::{
     AddressSource, DeliveryState, EventSort, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES,
-    MAX_OPERATIONS, OperationState, RESCUE_KEYS, Verb,
+    MAX_OPERATIONS, NameOutcome, OperationState, RESCUE_KEYS, Verb,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 80] {
+pub(super) fn components() -> [(&'static str, Value); 85] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -383,6 +383,48 @@ pub(super) fn components() -> [(&'static str, Value); 80] {
                 json!({
                     "machine": text(), "macs": texts(), "boots": list("Boot"), "judgement": reference("Judgement"),
                     "racks": list("Listener"), "others_lost": number(),
+                }),
+            ),
+        ),
+        (
+            "NameReport",
+            object(
+                &["name", "outcome", "message", "records", "zones", "servers", "near", "racks"],
+                json!({
+                    "name": text(), "outcome": {"type": "string", "enum": NameOutcome::ALL.map(NameOutcome::as_str)},
+                    "message": text(), "records": list("NameRecord"), "zones": list("NameZone"),
+                    "servers": {"type": "array", "items": form(Semantic::Ip)}, "near": texts(), "racks": list("NameRack"),
+                }),
+            ),
+        ),
+        (
+            "NameRecord",
+            object(
+                &["owner", "type", "ttl", "data", "zone", "from"],
+                json!({
+                    "owner": text(), "type": text(), "ttl": number(), "data": text(), "zone": text(), "wildcard": text(),
+                    "from": list("NameSource"),
+                }),
+            ),
+        ),
+        ("NameSource", object(&["kind", "name"], json!({"kind": text(), "name": text(), "note": text()}))),
+        (
+            "NameZone",
+            object(
+                &["origin", "serial", "since", "negative_ttl", "from"],
+                json!({
+                    "origin": text(), "serial": number(), "since": time(), "negative_ttl": number(),
+                    "from": list("NameSource"),
+                }),
+            ),
+        ),
+        (
+            "NameRack",
+            object(
+                &["rack", "holds", "addresses", "message"],
+                json!({
+                    "rack": text(), "holds": {"type": "boolean"}, "since": time(),
+                    "addresses": {"type": "array", "items": form(Semantic::Ip)}, "message": text(),
                 }),
             ),
         ),

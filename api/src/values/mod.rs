@@ -112,6 +112,14 @@ pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>, mo
     all.into_iter().take(most).map(|(_, candidate)| candidate).collect()
 }
 
+/// The candidates that `text` may be a slip of, the nearest first: one character in four differs, and one more.
+#[must_use]
+pub fn similar<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
+    let slips = 1 + text.chars().count() / 4;
+    let is_near = |candidate: &&str| distance(&text.to_lowercase(), &candidate.to_lowercase()) <= slips;
+    nearest(text, candidates.into_iter().filter(is_near), most)
+}
+
 /// Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

@@ -4,9 +4,9 @@ use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
 use super::{
-    App, addresses, apply, audit, blobs, boots, console, docs, events, explain, layers, logs, metrics,
-    objects, openid, operations, patch, racks, registry, results, runs, session, slow, system, tokens, watch,
-    webhooks,
+    App, addresses, apply, audit, blobs, boots, console, docs, events, explain, host_names, layers, logs,
+    metrics, objects, openid, operations, patch, racks, registry, results, runs, session, slow, system,
+    tokens, watch, webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -168,6 +168,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("POST", "/api/v1/webhooks/{name}/redeliver", ADMIN, || post(webhooks::redeliver))
         .dry_run(Role::Admin),
     Endpoint::new("GET", "/api/v1/boots/{machine}", VIEWER, || get(boots::read)),
+    Endpoint::new("GET", "/api/v1/names/{name}", VIEWER, || get(host_names::read)),
     Endpoint::new("GET", "/api/v1/machines/{name}/logs", VIEWER, || get(logs::read)),
     Endpoint::new("GET", "/api/v1/machines/{name}/results", VIEWER, || get(results::read)),
     Endpoint::new("GET", "/api/v1/addresses", VIEWER, || get(addresses::list)),

@@ -21,6 +21,7 @@
 //! | `waiting` | the objects that a deletion waits for |
 //! | `explain` | plan, waits, timeline |
 //! | `boots` | the requests that booting machines send to racks |
+//! | `host_names` | how racks answer for a name |
 //! | `logs` | the logs of machines |
 //! | `lasting` | limits of requests that last |
 //! | `operations` | one-time requests on a machine |
@@ -53,6 +54,7 @@ mod explain;
 mod forwarded;
 mod guard;
 mod guards;
+mod host_names;
 mod lasting;
 mod layers;
 mod logins;

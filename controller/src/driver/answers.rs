@@ -6,7 +6,7 @@ use std::sync::Arc;
 use basalt_api::kinds::DeploymentSpec;
 use basalt_api::plan::{Consequences, PlanReport, Step, StepState, TimelineEntry, TimelineKind, Wait};
 use basalt_api::values::{Timestamp, Uid};
-use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
+use basalt_api::wire::{Decisions, NameReport, Timeline, Verb, Waits};
 use basalt_db::{Fact, Object, Overlay, StepRecord, StoreError};
 use basalt_engine::deadlines::DeadlineId;
 use basalt_engine::deployment::DeploymentAction;
@@ -20,6 +20,7 @@ use super::converge::Driver;
 use super::load::{Estate, spec};
 use super::meters::Counts;
 use super::serving::Network;
+use super::zones::{self, explain::Asked};
 use super::{
     Answer, Choices, Judged, Machinery, Supposed, allocate, consequences, decision, departure, deployment,
     operation, rack,
@@ -80,6 +81,10 @@ impl Machinery for Driver {
 
     fn network(&self) -> Answer<'_, Network> {
         Box::pin(Network::load(self))
+    }
+
+    fn explain_name<'a>(&'a self, asked: &'a Asked, pools: Option<&'a [String]>) -> Answer<'a, NameReport> {
+        Box::pin(zones::explain::explain(self, asked, pools))
     }
 
     fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged> {

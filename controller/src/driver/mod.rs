@@ -75,7 +75,7 @@ use crate::racks;
 use basalt_api::agent::Script;
 use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::{DeploymentId, Timestamp, Uid};
-use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
+use basalt_api::wire::{Decisions, NameReport, Timeline, Verb, Waits};
 use basalt_db::{Allocation, Object, Overlay, StoreError};
 use basalt_engine::select::{Choice, Ground};
 use serde_json::Value;
@@ -169,6 +169,13 @@ pub trait Machinery: Send + Sync + 'static {
 
     /// The networks, and the racks that serve them.
     fn network(&self) -> Answer<'_, serving::Network>;
+
+    /// How racks answer for a name. `pools`: the pools whose machines and deployments may be named; `None`: all.
+    fn explain_name<'a>(
+        &'a self,
+        asked: &'a zones::explain::Asked,
+        pools: Option<&'a [String]>,
+    ) -> Answer<'a, NameReport>;
 
     /// Checks that an operation can be requested of a machine in its present state.
     fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged>;

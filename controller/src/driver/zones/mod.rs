@@ -10,6 +10,7 @@
 //! A zone is written only where its content differs, and then its serial rises (docs/decisions/089-zones.md). So regions that render the same
 //! content publish the same serial.
 
+pub mod explain;
 pub mod names;
 pub mod render;
 pub mod reverse;
@@ -235,12 +236,7 @@ async fn publish_reverse(driver: &Driver, zone: &ReverseZone) -> Result<bool, St
         let base = store.zone_serial(&zone.origin).await?;
         let estate = driver.estate().await?;
         let (nets, default) = (estate.nets_of(zone), estate.default_domain());
-        // The subnet may be larger than the zone, and the zone larger than the subnet.
-        let narrower = |net: &&Net| match net.subnet.cidr.prefix_len() >= zone.network.prefix_len() {
-            true => net.subnet.cidr,
-            false => zone.network,
-        };
-        let networks: Vec<Cidr> = nets.iter().map(narrower).collect();
+        let networks = networks(zone, &nets);
         let names = names_in(store, &networks, default).await?;
         let computed = store.dynamic_ranges().await?;
         let internal = internal_domain(&estate.settings);
@@ -252,6 +248,15 @@ async fn publish_reverse(driver: &Driver, zone: &ReverseZone) -> Result<bool, St
         driver.meters.conflict("zone");
     }
     Ok(false)
+}
+
+/// The networks whose addresses have their names in a zone. A subnet may be larger than the zone, and the zone larger than the subnet.
+fn networks(zone: &ReverseZone, nets: &[&Net]) -> Vec<Cidr> {
+    let narrower = |net: &&Net| match net.subnet.cidr.prefix_len() >= zone.network.prefix_len() {
+        true => net.subnet.cidr,
+        false => zone.network,
+    };
+    nets.iter().map(narrower).collect()
 }
 
 /// Writes a zone. Returns its serial; `None` if another writer came first.

@@ -1,0 +1,194 @@
+//! A zone as it is written, and the objects that its records come from. Pure.
+
+use std::net::IpAddr;
+
+use basalt_api::kinds::{DnsRecordSpec, Rdns, RecordData, RecordType};
+use basalt_api::values::Timestamp;
+use basalt_api::wire::{NameRecord, NameSource, NameZone};
+use basalt_dns::Origin;
+use basalt_proto::rack_v1::{DnsRecord, DnsZone};
+
+use super::wire::{Told, plain};
+use crate::driver::load::Estate;
+use crate::driver::zones::reverse::{self, ReverseZone};
+
+/// The objects that the records of a zone come from.
+#[derive(Clone, Debug)]
+pub(super) enum Sources {
+    /// A Domain: hosts, and DnsRecords by their names.
+    Domain { names: Vec<basalt_db::NameSource>, declared: Vec<(String, DnsRecordSpec)> },
+    /// Addresses.
+    Reverse { names: Vec<basalt_db::NameSource>, zone: ReverseZone },
+    /// The region's own domain: Subnets and Racks.
+    Internal,
+    /// The catalog, which the Settings ask for.
+    Catalog,
+}
+
+/// A zone as it is written.
+#[derive(Clone, Debug)]
+pub(super) struct Content {
+    pub(super) origin: String,
+    pub(super) serial: u32,
+    pub(super) since: Timestamp,
+    pub(super) document: DnsZone,
+    pub(super) sources: Sources,
+}
+
+impl Content {
+    /// Leaves out records of objects that the reader does not see, and records whose objects are gone.
+    pub(super) fn hide(&mut self) {
+        let records = std::mem::take(&mut self.document.records);
+        let shown = records.into_iter().filter(|record| self.is_shown(record)).collect();
+        self.document.records = shown;
+    }
+
+    fn is_shown(&self, record: &DnsRecord) -> bool {
+        let of_hosts = match self.sources {
+            Sources::Domain { .. } => matches!(record.rtype.as_str(), "A" | "AAAA"),
+            Sources::Reverse { .. } => record.rtype == "PTR",
+            Sources::Internal | Sources::Catalog => false,
+        };
+        !of_hosts || !self.of_record(&record.owner, &record.rtype, &record.data).is_empty()
+    }
+
+    /// The owners of its records, below its origin.
+    pub(super) fn owners(&self) -> impl Iterator<Item = &str> {
+        let named = |owner: &&str| *owner != "@" && !owner.starts_with('*');
+        self.document.records.iter().map(|record| record.owner.as_str()).filter(named)
+    }
+
+    /// The visible objects that a record of an answer comes from.
+    pub(super) fn sources(&self, record: &Told, made: Option<&Origin>, estate: &Estate) -> Vec<NameSource> {
+        let owner = match made {
+            Some(Origin::Wildcard(star)) => plain(star),
+            _ => record.owner.clone(),
+        };
+        let below = owner.strip_suffix(&self.origin).unwrap_or_default().trim_end_matches('.');
+        let below = if below.is_empty() { "@" } else { below };
+        match &self.sources {
+            Sources::Domain { .. } => self.of_record(below, &record.rtype, &record.data),
+            Sources::Reverse { zone, .. } if record.rtype != "PTR" => classless(zone, below, record, estate),
+            Sources::Reverse { .. } => self.of_record(below, &record.rtype, &record.data),
+            Sources::Internal => internal(below, record, estate),
+            Sources::Catalog => vec![source("Settings", "default")],
+        }
+    }
+
+    /// The visible objects that a record comes from. `owner` is below the origin.
+    fn of_record(&self, owner: &str, rtype: &str, data: &str) -> Vec<NameSource> {
+        let mut from = Vec::new();
+        match &self.sources {
+            Sources::Domain { names, declared } => {
+                let is_it = |(_, spec): &&(String, DnsRecordSpec)| {
+                    spec.owner_name.as_str().eq_ignore_ascii_case(owner)
+                        && spec.rtype.to_string() == rtype
+                        && is_data(spec.rtype, &spec.data, data)
+                };
+                from.extend(declared.iter().filter(is_it).map(|(name, _)| source("DnsRecord", name)));
+                let whole = format!("{owner}.{}", self.origin);
+                let address: Option<IpAddr> = data.parse().ok();
+                let gives = |it: &&basalt_db::NameSource| it.name == whole && Some(it.address) == address;
+                from.extend(names.iter().filter(gives).filter(|it| it.is_visible).map(of_host));
+            }
+            Sources::Reverse { names, zone } => {
+                // A zone of RFC 2317 has one label more than the names of its addresses.
+                let around = match zone.is_classless {
+                    true => self.origin.split_once('.').map_or("", |(_, around)| around),
+                    false => &self.origin,
+                };
+                let (pointer, target) = (format!("{owner}.{around}"), data.trim_end_matches('.'));
+                let gives = |it: &&basalt_db::NameSource| {
+                    it.name.eq_ignore_ascii_case(target) && reverse::pointer(it.address) == pointer
+                };
+                from.extend(names.iter().filter(gives).filter(|it| it.is_visible).map(of_host));
+            }
+            Sources::Internal | Sources::Catalog => {}
+        }
+        from.sort();
+        from.dedup();
+        from
+    }
+
+    /// The zone in an explanation.
+    pub(super) fn zone(&self, estate: &Estate) -> NameZone {
+        let from = match &self.sources {
+            Sources::Domain { .. } => vec![source("Domain", &self.origin)],
+            Sources::Internal | Sources::Catalog => vec![source("Settings", "default")],
+            Sources::Reverse { zone, .. } => {
+                estate.nets_of(zone).into_iter().map(|net| source("Subnet", &net.name)).collect()
+            }
+        };
+        NameZone {
+            origin: self.origin.clone(),
+            serial: self.serial,
+            since: self.since,
+            negative_ttl: self.document.ttl,
+            from,
+        }
+    }
+}
+
+/// True if a declared text is the data of a record. Both are compared as racks write them.
+fn is_data(rtype: RecordType, declared: &str, data: &str) -> bool {
+    let read = |text: &str| RecordData::read(rtype, text).map(|it| it.to_string()).ok();
+    // TXT is told in other words than it is declared in: such a record is found by its name and type.
+    match (read(declared), read(data)) {
+        (Some(declared), Some(data)) => declared == data || rtype == RecordType::Txt,
+        (declared, data) => declared.is_some() && data.is_none(),
+    }
+}
+
+fn source(kind: &str, name: &str) -> NameSource {
+    NameSource { kind: kind.to_owned(), name: name.to_owned(), note: None }
+}
+
+fn of_host(host: &basalt_db::NameSource) -> NameSource {
+    let note = host.machine.as_ref().map(|machine| format!("on machine {machine}"));
+    NameSource { note, ..source(&host.kind, &host.object) }
+}
+
+/// The Subnets of aliases and delegations for RFC 2317.
+fn classless(zone: &ReverseZone, below: &str, record: &Told, estate: &Estate) -> Vec<NameSource> {
+    let named = if record.rtype == "CNAME" { record.data.trim_end_matches('.') } else { below };
+    let is_of = |own: &ReverseZone| {
+        own.is_classless
+            && (named == own.origin
+                || named.ends_with(&format!(".{}", own.origin))
+                || format!("{named}.{}", zone.origin) == own.origin)
+    };
+    let nets = estate.nets.iter().filter(|net| net.subnet.rdns == Rdns::Rfc2317);
+    let nets = nets.filter(|net| reverse::classless(net.subnet.cidr).is_some_and(|own| is_of(&own)));
+    nets.map(|net| source("Subnet", &net.name)).collect()
+}
+
+/// The Subnet and the Racks of a name in the region's own domain.
+fn internal(below: &str, record: &Told, estate: &Estate) -> Vec<NameSource> {
+    let Ok(address) = record.data.parse::<IpAddr>() else { return Vec::new() };
+    let subnet = below.strip_suffix(".rack").and_then(|name| estate.nets.iter().find(|net| net.name == name));
+    let racks = estate.racks.iter().filter(|rack| rack.served.contains(&address));
+    let subnet = subnet.map(|net| source("Subnet", &net.name));
+    subnet.into_iter().chain(racks.map(|rack| source("Rack", &rack.name))).collect()
+}
+
+/// A record of an explanation.
+pub(super) fn of_answer(
+    record: Told,
+    content: &Content,
+    made: Option<&Origin>,
+    from: Vec<NameSource>,
+) -> NameRecord {
+    let wildcard = match made {
+        Some(Origin::Wildcard(star)) => Some(plain(star)),
+        _ => None,
+    };
+    NameRecord {
+        owner: record.owner,
+        rtype: record.rtype,
+        ttl: record.ttl,
+        data: record.data,
+        zone: content.origin.clone(),
+        wildcard,
+        from,
+    }
+}
