@@ -6,7 +6,9 @@ use basalt_api::wire::{Decision, Decisions, ReplayDifference};
 
 use crate::boots;
 use crate::clock;
-use crate::output::{line, show, show_json};
+use crate::get::yaml;
+use crate::host_name;
+use crate::output::{line, show, show_exactly, show_json};
 use crate::region::{Connection, Failed, kind};
 use crate::subject::{Subject, machine, rack};
 
@@ -14,9 +16,11 @@ use crate::subject::{Subject, machine, rack};
 const BOOT: &str = "boot";
 /// The clock of a rack.
 const CLOCK: &str = "clock";
+/// A host name, or an address.
+const NAME: &str = "name";
 
-/// Arguments of `basalt explain`. Kinds are machine, deployment and rack. `boot` with a machine or a MAC shows the requests of its boots, and
-/// `clock` with a rack shows its clock and NTP servers.
+/// Arguments of `basalt explain`. Kinds are machine, deployment and rack. `boot` with a machine or a MAC shows the requests of its boots,
+/// `clock` with a rack shows its clock and NTP servers, and `name` with a host name or an address shows how racks answer for it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -27,9 +31,19 @@ pub(crate) struct Args {
     /// Show why steps were begun instead, and whether the same would be decided again
     #[arg(long)]
     decisions: bool,
-    /// text for people, json for programs
-    #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
+    /// text for people, json or yaml for programs
+    #[arg(long, short, default_value = "text", value_parser = ["text", "json", "yaml"])]
     output: String,
+}
+
+/// Writes an answer: in words, or as it is for programs.
+fn put(output: &str, answer: &impl serde::Serialize, words: impl FnOnce() -> String) -> Result<(), Failed> {
+    match output {
+        "json" => show_json(answer),
+        "yaml" => show_exactly(&yaml(&[answer])?),
+        _ => show(&words()),
+    }
+    Ok(())
 }
 
 /// Runs the command.
@@ -38,35 +52,26 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     if let (BOOT, Some(name), None) = args.subject.words() {
         let name = machine(name).map_err(Failed::Words)?;
         let boots = client.boots(&name).await?;
-        match args.output.as_str() {
-            "json" => show_json(&boots),
-            _ => show(&boots::table(&name, &boots, args.history)),
-        }
-        return Ok(());
+        return put(&args.output, &boots, || boots::table(&name, &boots, args.history));
+    }
+    if let (NAME, Some(name), None) = args.subject.words() {
+        let report = client.name(name).await?;
+        return put(&args.output, &report, || host_name::table(&report));
     }
     if let (CLOCK, Some(name), None) = args.subject.words() {
         let name = rack(name).map_err(Failed::Words)?;
         let rack = client.get(kind("rack")?, &name).await?;
-        match args.output.as_str() {
-            "json" => show_json(&rack.status.get("services")),
-            _ => show(&clock::table(&rack)),
-        }
-        return Ok(());
+        return put(&args.output, &rack.status.get("services"), || clock::table(&rack));
     }
     let (kind, name) = args.subject.object()?;
     if args.decisions {
         let decisions = client.decisions(kind, name).await?;
-        match args.output.as_str() {
-            "json" => show_json(&decisions),
-            _ => show(&decided(&format!("{} {name}", kind.name), &decisions)),
-        }
-        return Ok(());
+        return put(&args.output, &decisions, || decided(&format!("{} {name}", kind.name), &decisions));
     }
     let plan = client.plan(kind, name).await?;
     let timeline = client.timeline(kind, name).await?;
-    if args.output == "json" {
-        show_json(&serde_json::json!({ "plan": plan, "timeline": timeline }));
-        return Ok(());
+    if args.output != "text" {
+        return put(&args.output, &serde_json::json!({ "plan": plan, "timeline": timeline }), String::new);
     }
     let mut text = format!("{}\n", line(heading(name, &plan)));
     let now = Timestamp::now();

@@ -15,6 +15,7 @@ mod edit;
 mod events;
 mod explain;
 mod get;
+mod host_name;
 mod image;
 mod label;
 mod lint;
@@ -78,7 +79,7 @@ enum Command {
     Lint(lint::Args),
     /// Show what changes, as it changes
     Watch(watch::Args),
-    /// Say what an object is doing, what it waits for, and what happened; or why a machine does not boot
+    /// Say what an object is doing, what it waits for, and what happened; why a machine does not boot; or how racks answer for a name
     Explain(explain::Args),
     /// Show a machine's log: syslog, and its agent and scripts
     Logs(logs::Args),

@@ -185,6 +185,8 @@ mod tests {
         ("explain machine/web1", "GET /api/v1/machines/web1/plan", ""),
         ("explain boot machine/web1", "GET /api/v1/boots/web1", ""),
         ("explain clock rack/r1", "GET /api/v1/racks/r1", ""),
+        ("explain name web1.lab.example", "GET /api/v1/names/web1.lab.example", ""),
+        ("explain name fd00::9", "GET /api/v1/names/fd00::9", ""),
         ("logs machine/web1", "GET /api/v1/machines/web1/logs?limit=1000", ""),
         ("token issue api_token/ci", "POST /api/v1/api_tokens/ci/issue", ""),
         ("token revoke api_token/ci", "POST /api/v1/api_tokens/ci/revoke", ""),

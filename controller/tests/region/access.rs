@@ -113,6 +113,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/blue", LOOK),
     ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/red", LOOK_ELSEWHERE),
     ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/52:54:00:99:99:99", LOOK_ELSEWHERE),
+    ("GET", "/api/v1/names/{name}", "/api/v1/names/web1.lab.example", LOOK),
     ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/machines/blue/timeline", LOOK),
     ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/machines/red/timeline", LOOK_ELSEWHERE),
     ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/machines/blue/decisions", LOOK),
@@ -264,7 +265,7 @@ async fn every_endpoint_answers_everybody_as_the_table_says() {
 /// The status of an allowed read: this region has no driver, and `nowhere` is no position.
 fn looked(path: &str) -> u16 {
     match path.split('?').next().and_then(|path| path.rsplit('/').next()) {
-        Some("plan" | "waits" | "timeline" | "decisions") => 503,
+        Some("plan" | "waits" | "timeline" | "decisions" | "web1.lab.example") => 503,
         Some("watch") => 422,
         _ => 200,
     }

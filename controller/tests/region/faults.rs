@@ -4,10 +4,11 @@ use crate::metrics::scrape;
 use crate::support::lab;
 use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::Uid;
-use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
+use basalt_api::wire::{Decisions, NameReport, Timeline, Verb, Waits};
 use basalt_db::{Object, Overlay};
 use basalt_region::driver::departure::Departure;
 use basalt_region::driver::serving::Network;
+use basalt_region::driver::zones::explain::Asked;
 use basalt_region::driver::{Answer, Choices, Judged, Machinery, Supposed, meters};
 use basalt_region::racks;
 use serde_json::Value;
@@ -56,6 +57,10 @@ impl Machinery for Faulty {
 
     fn network(&self) -> Answer<'_, Network> {
         fault("networks")
+    }
+
+    fn explain_name<'a>(&'a self, _: &'a Asked, _: Option<&'a [String]>) -> Answer<'a, NameReport> {
+        fault("names")
     }
 
     fn judge<'a>(&'a self, machine: &'a Object, _: Verb) -> Answer<'a, Judged> {

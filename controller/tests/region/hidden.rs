@@ -58,6 +58,8 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/own", ""),
     ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/52:54:00:00:0f:01", ""),
+    ("GET", "/api/v1/names/{name}", "/api/v1/names/10.77.0.33", ""),
+    ("GET", "/api/v1/names/{name}", "/api/v1/names/zq-web.lab.example", ""),
     ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere", ""),
     ("GET", "/api/v1/whoami", "/api/v1/whoami", ""),
     ("POST", "/api/v1/runs/{run}", "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"ends":true}"#),

@@ -133,6 +133,8 @@ async fn what_is_around_a_spec_is_checked_as_well() {
         ("GET", "/api/v1/zones/%ff", &[], ""),
         ("GET", "/api/v1/boots/%00", &[], ""),
         ("GET", "/api/v1/boots/52:54:00:00:00", &[], ""),
+        ("GET", "/api/v1/names/a%00", &[], ""),
+        ("GET", "/api/v1/names/a..b", &[], ""),
         ("POST", "/api/v1/login", &[], r#"{"user":"a\u0000","password":"x"}"#),
         ("POST", "/api/v1/apply", manager, r#"{"documents":[],"prune":"a\u0000=b"}"#),
         ("POST", "/api/v1/apply", manager, r#"{"documents":[],"prune":"a=b\u0000"}"#),

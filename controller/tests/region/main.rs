@@ -27,6 +27,7 @@ mod first_token;
 mod forwarded;
 mod hardware_tests;
 mod hidden;
+mod host_names;
 mod hostile;
 mod images;
 mod inventory;
