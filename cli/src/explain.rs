@@ -19,8 +19,8 @@ const CLOCK: &str = "clock";
 /// A host name, or an address.
 const NAME: &str = "name";
 
-/// Arguments of `basalt explain`. Kinds are machine, deployment and rack. `boot` with a machine or a MAC shows the requests of its boots,
-/// `clock` with a rack shows its clock and NTP servers, and `name` with a host name or an address shows how racks answer for it.
+/// Arguments of `basalt explain`. Kinds are machine, deployment and rack. `boot` with a machine or a MAC shows the requests of its boots. `clock`
+/// with a rack shows its clock and NTP servers. `name` with a host name or an address shows how racks answer for it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -75,6 +75,7 @@ fn aligned<'a, const N: usize>(text: &mut String, rows: impl Iterator<Item = &'a
 #[cfg(test)]
 mod tests {
     use super::*;
+    use basalt_api::values::Timestamp;
     use basalt_api::wire::{NameOutcome, NameRecord, NameZone};
 
     #[test]
@@ -94,9 +95,9 @@ mod tests {
             from,
         };
         let at = "2026-01-31T12:00:00Z".parse().unwrap();
-        let rack = |name: &str, since, addresses: &[&str], message: &str| NameRack {
+        let rack = |name: &str, since: Option<Timestamp>, addresses: &[&str], message: &str| NameRack {
             rack: name.parse().unwrap(),
-            holds: since == None,
+            holds: since.is_none(),
             since,
             addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
             message: message.to_owned(),

@@ -79,7 +79,7 @@ enum Command {
     Lint(lint::Args),
     /// Show what changes, as it changes
     Watch(watch::Args),
-    /// Say what an object is doing, what it waits for, and what happened; why a machine does not boot; or how racks answer for a name
+    /// Explain an object and its waits, a machine that does not boot, the clock of a rack, or the answer for a host name
     Explain(explain::Args),
     /// Show a machine's log: syslog, and its agent and scripts
     Logs(logs::Args),

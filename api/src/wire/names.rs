@@ -108,7 +108,7 @@ pub struct NameSource {
 /// A zone that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameZone {
-    /// Its name.
+    /// The name of its apex, without the final dot.
     pub origin: String,
     /// The serial of its SOA.
     pub serial: u32,
@@ -123,7 +123,7 @@ pub struct NameZone {
 /// A rack, and its zones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameRack {
-    /// The rack.
+    /// The name of the rack.
     pub rack: Name,
     /// True if it holds the zones at these serials.
     pub holds: bool,

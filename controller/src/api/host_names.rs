@@ -1,7 +1,6 @@
 //! How racks answer for a host name (`GET /api/v1/names/{name}`).
 //!
-//! A caller that is limited to pools is told of records as if machines and deployments of other pools had no names: a name of theirs reads as a
-//! name that does not exist.
+//! For a caller that is limited to pools, machines and deployments of other pools have no names: a hidden name reads as a missing one.
 
 use super::App;
 use super::caller::Caller;

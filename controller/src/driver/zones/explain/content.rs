@@ -17,7 +17,7 @@ use crate::driver::zones::reverse::{self, ReverseZone};
 pub(super) enum Sources {
     /// A Domain: hosts, and DnsRecords by their names.
     Domain { names: Vec<basalt_db::NameSource>, declared: Vec<(String, DnsRecordSpec)> },
-    /// Addresses.
+    /// Names of the addresses of Subnets.
     Reverse { names: Vec<basalt_db::NameSource>, zone: ReverseZone },
     /// The region's own domain: Subnets and Racks.
     Internal,

@@ -1,7 +1,7 @@
 //! How racks answer for a name, and why: `basalt explain name` (docs/decisions/108-explain-names.md).
 //!
-//! The answer is made by the core that racks answer with (`basalt_dns::answer`), from the zones that the region has written. Only zones that
-//! answer are read: one, and one more for each alias that leads into another.
+//! The answer is made by the core that racks answer with (`basalt_dns::answer`), from the zones that the region has written. One zone
+//! is read, and one more for each alias that leads into another zone.
 
 mod content;
 mod racks;

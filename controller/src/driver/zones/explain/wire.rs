@@ -21,15 +21,13 @@ const TYPES: [RecordType; 9] = [
 /// A record of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
-    /// The owner.
     pub(super) name: Name,
-    /// The owner in lower case, without the final dot.
+    /// The same name in lower case, without the final dot.
     pub(super) owner: String,
-    /// The type.
     pub(super) rtype: String,
-    /// Seconds.
+    /// Seconds that a resolver may keep it.
     pub(super) ttl: u32,
-    /// The data.
+    /// Its data in the words of a zone file.
     pub(super) data: String,
 }
 
@@ -111,7 +109,7 @@ fn reply(zones: &Zones, name: &Name, rtype: RecordType) -> Reply {
     let Ok(query) = query.to_vec() else { return nothing };
     match answer(zones, &query, Transport::Tcp, true) {
         Answer::Reply(reply) => match Message::from_vec(&reply) {
-            Ok(message) => Reply::Answers(message.metadata.response_code, message.answers.clone()),
+            Ok(message) => Reply::Answers(message.metadata.response_code, message.answers),
             Err(_) => nothing,
         },
         Answer::Forward(question) => Reply::Elsewhere(question.servers().to_vec()),
