@@ -44,7 +44,7 @@ use crate::loaders::Loaders;
 use crate::logs::senders::Senders;
 use crate::logs::writer::LogThread;
 use crate::logs::{self, Logs};
-use crate::meters;
+use crate::meters::{self, Measured};
 use crate::ntp::Ntp;
 use crate::power::{self, Power};
 use crate::presence::Presence;
@@ -611,12 +611,15 @@ impl Services {
     }
 
     fn start_metrics(&self, address: SocketAddr, stop: CancellationToken) {
-        let router = meters::router(
-            Arc::clone(&self.web),
-            Arc::clone(&self.dhcp),
-            Arc::clone(&self.ntp),
-            self.site.connections().clone(),
-        );
+        let router = meters::router(Measured {
+            web: Arc::clone(&self.web),
+            dhcp: Arc::clone(&self.dhcp),
+            dns: Arc::clone(&self.dns),
+            ntp: Arc::clone(&self.ntp),
+            logs: self.logs.clone(),
+            proxy: Arc::clone(&self.proxy),
+            connections: self.site.connections().clone(),
+        });
         let site = Site::other(router, self.tls.clone());
         let health = self.health(format!("metrics {address}"));
         self.tasks.spawn(async move {

@@ -21,8 +21,12 @@ use http::{StatusCode, header};
 
 use crate::blobs;
 use crate::dhcp::Dhcp;
+use crate::dns::forward::latency::BOUNDS_MS;
+use crate::dns::{self, Dns};
 use crate::http::{Web, admission};
+use crate::logs::{self, Logs};
 use crate::ntp::{self, Ntp};
+use crate::proxy::{self, Proxy};
 
 /// The counters of a rack since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -135,19 +139,40 @@ pub async fn count(State(meters): State<Meters>, request: Request, next: Next) -
     response
 }
 
-/// `/metrics`, of one rack.
-pub fn router(web: Arc<Web>, dhcp: Arc<Dhcp>, ntp: Arc<Ntp>, connections: Places<IpAddr>) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state((web, dhcp, ntp, connections))
+/// The services whose figures are shown.
+#[derive(Debug)]
+pub struct Measured {
+    /// HTTP, with facts and blobs.
+    pub web: Arc<Web>,
+    /// DHCP.
+    pub dhcp: Arc<Dhcp>,
+    /// DNS.
+    pub dns: Arc<Dns>,
+    /// NTP.
+    pub ntp: Arc<Ntp>,
+    /// Syslog, and logs of agents.
+    pub logs: Logs,
+    /// The caching proxy.
+    pub proxy: Arc<Proxy>,
+    /// Connections over HTTP.
+    pub connections: Places<IpAddr>,
 }
 
-type Measured = (Arc<Web>, Arc<Dhcp>, Arc<Ntp>, Places<IpAddr>);
+/// `/metrics`, of one rack.
+pub fn router(measured: Measured) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(Arc::new(measured))
+}
 
-async fn metrics(State((web, dhcp, ntp, connections)): State<Measured>) -> impl IntoResponse {
-    let Web { facts, blobs, admission, .. } = &*web;
+async fn metrics(State(measured): State<Arc<Measured>>) -> impl IntoResponse {
+    let Measured { web, dhcp, dns, ntp, logs, proxy, connections } = &*measured;
+    let Web { facts, blobs, admission, .. } = &**web;
     let mut text = text(&facts.meters().read(), dhcp.bound(), dhcp.unprobed());
     cache(&mut text, &blobs.counts());
     bodies(&mut text, &admission.counts());
     time(&mut text, &ntp.counts(), &ntp.report());
+    names(&mut text, &dns.counts());
+    lines(&mut text, &logs.counts());
+    caching(&mut text, proxy.counts());
     let counts = connections.counts();
     let name = "basalt_rack_http_connections";
     single(&mut text, name, "gauge", "Connections over HTTP.", counts.taken);
@@ -163,6 +188,21 @@ fn family(text: &mut String, name: &str, kind: &str, help: &str) {
 fn single(text: &mut String, name: &str, kind: &str, help: &str, value: impl Display) {
     family(text, name, kind, help);
     let _ = writeln!(text, "{name} {value}");
+}
+
+/// A family with one label.
+fn labelled<'a>(
+    text: &mut String,
+    name: &str,
+    kind: &str,
+    help: &str,
+    label: &str,
+    values: impl Iterator<Item = (&'a str, u64)>,
+) {
+    family(text, name, kind, help);
+    for (word, value) in values {
+        let _ = writeln!(text, "{name}{{{label}=\"{word}\"}} {value}");
+    }
 }
 
 fn text(counts: &Counts, bound: usize, unprobed: u64) -> String {
@@ -246,6 +286,73 @@ fn time(text: &mut String, counts: &ntp::Counts, report: &Report) {
         let help = "The median of the NTP servers less this host's clock.";
         single(text, name, "gauge", help, offset as f64 / 1e9);
     }
+}
+
+fn names(text: &mut String, counts: &dns::counts::Counts) {
+    let name = "basalt_rack_dns_answers_total";
+    let help =
+        "Answers to DNS queries, by kind: of a zone, of the cache, of another server, or why there is none.";
+    labelled(text, name, "counter", help, "kind", counts.answers.iter().map(|(kind, count)| (*kind, *count)));
+    let name = "basalt_rack_dns_limits_total";
+    let help = "Queries and connections beyond a bound: questions at once, questions of a client, connections of a client.";
+    labelled(
+        text,
+        name,
+        "counter",
+        help,
+        "limit",
+        counts.limits.iter().map(|(limit, count)| (*limit, *count)),
+    );
+    let upstream = &counts.upstream;
+    let ended = [("answered", upstream.answered), ("refused", upstream.refused), ("failed", upstream.failed)];
+    let name = "basalt_rack_dns_upstream_queries_total";
+    let help = "Queries to other DNS servers: answered, answered with a private address, or failed.";
+    labelled(text, name, "counter", help, "outcome", ended.into_iter());
+    let name = "basalt_rack_dns_upstream_seconds";
+    family(text, name, "histogram", "Time until another DNS server answered.");
+    for (bound, within) in BOUNDS_MS.iter().zip(&upstream.within) {
+        let _ = writeln!(
+            text,
+            "{name}_bucket{{le=\"{}\"}} {within}",
+            Duration::from_millis(*bound).as_secs_f64()
+        );
+    }
+    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {}", upstream.answered);
+    let _ = writeln!(text, "{name}_sum {}\n{name}_count {}", upstream.time.as_secs_f64(), upstream.answered);
+    for (name, help, value) in [
+        ("cache_entries", "Answers of other DNS servers that are kept.", counts.cache_entries),
+        ("cache_bytes", "Octets that they take, about.", counts.cache_bytes),
+        ("zones", "DNS zones that are held.", counts.zones),
+        ("records", "Records of DNS zones that are held.", counts.records),
+    ] {
+        single(text, &format!("basalt_rack_dns_{name}"), "gauge", help, value);
+    }
+}
+
+fn lines(text: &mut String, counts: &logs::Counts) {
+    let name = "basalt_rack_log_lines_total";
+    labelled(
+        text,
+        name,
+        "counter",
+        "Lines of logs that were taken, by sender.",
+        "from",
+        counts.kept.into_iter(),
+    );
+    let name = "basalt_rack_log_lines_dropped_total";
+    let help = "Lines of logs that were dropped, by the bound that was reached.";
+    labelled(text, name, "counter", help, "reason", counts.dropped.into_iter());
+}
+
+fn caching(text: &mut String, counts: proxy::Counts) {
+    let states = proxy::STATES.map(|state| (state, u64::from(state == counts.state)));
+    let help = "1 for the state of the caching proxy: off, serves or lacks.";
+    labelled(text, "basalt_rack_proxy_state", "gauge", help, "state", states.into_iter());
+    let name = "basalt_rack_proxy_starts_total";
+    single(text, name, "counter", "Squids that were started.", counts.starts);
+    let name = "basalt_rack_proxy_failures_total";
+    let help = "Squids that ended by themselves, or could not be started.";
+    single(text, name, "counter", help, counts.failures);
 }
 
 fn cache(text: &mut String, counts: &blobs::Counts) {

@@ -42,8 +42,16 @@ pub struct Counts {
     pub joined: u64,
     /// Questions that were answered by an answer past its time.
     pub stale: u64,
-    /// Questions that were answered SERVFAIL or REFUSED since a bound was reached, or a loop was found.
-    pub refused: u64,
+    /// Questions that were answered by the answer to a query.
+    pub answered: u64,
+    /// Questions that were answered SERVFAIL or REFUSED, because nobody answered the query or the answer must not reach clients.
+    pub unanswered: u64,
+    /// Questions that were answered SERVFAIL, because too many others wait.
+    pub full: u64,
+    /// Questions that were answered SERVFAIL, because their client waits for too many.
+    pub per_client: u64,
+    /// Questions that were answered REFUSED, because they came back to this forwarder.
+    pub loops: u64,
     /// Queries that nobody answered.
     pub failed: u64,
 }
@@ -162,7 +170,7 @@ impl<A> Forwarder<A> {
     pub fn ask(&mut self, now: Instant, client: IpAddr, question: Question, reply_to: A) -> Next<A> {
         // A query of ours that came back would be asked for ever (RFC 9520 §3.1 counts such loops as failures).
         if question.passed().contains(&self.number) || question.passed().len() >= MAX_FORWARDERS {
-            self.counts.refused += 1;
+            self.counts.loops += 1;
             return Next::Reply(reply_to, question.fail_with(Code::Refused));
         }
         match self.cache.get(now, question.key()) {
@@ -184,8 +192,11 @@ impl<A> Forwarder<A> {
         };
         if full || of_client >= self.limits.per_client {
             let stale = self.cache.stale(now, question.key());
-            self.counts.refused += u64::from(stale.is_none());
-            self.counts.stale += u64::from(stale.is_some());
+            match &stale {
+                Some(_) => self.counts.stale += 1,
+                None if full => self.counts.full += 1,
+                None => self.counts.per_client += 1,
+            }
             return Next::Reply(
                 reply_to,
                 match stale {
@@ -253,7 +264,11 @@ impl<A> Forwarder<A> {
                     self.clients.remove(&client);
                 }
             }
-            self.counts.stale += u64::from(matches!((kept, age), (Kept::Response(_), Age::Stale)));
+            match (kept, age) {
+                (Kept::Response(_), Age::Stale) => self.counts.stale += 1,
+                (Kept::Response(_), Age::Seconds(_)) => self.counts.answered += 1,
+                (Kept::Failure(_), _) => self.counts.unanswered += 1,
+            }
             replies.push((reply_to, reply(question, kept, age)));
         }
         replies

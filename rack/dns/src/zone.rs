@@ -161,6 +161,12 @@ impl Zone {
         self.serial
     }
 
+    /// How many records it has, without the SOA. Computed names have none.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.sets().map(|(_, set)| set.rdatas().count()).sum()
+    }
+
     /// The origin in wire form and lower case.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key

@@ -23,12 +23,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 pub(super) mod exchange;
+pub mod latency;
 mod servers;
 
 #[cfg(test)]
 mod tests;
 
 use exchange::Failure;
+use latency::{Latency, Measured};
 use servers::Servers;
 pub use servers::{ServerState, nameservers};
 
@@ -92,6 +94,7 @@ pub struct Forward {
     config: Mutex<Arc<Config>>,
     servers: Servers,
     timing: Timing,
+    latency: Latency,
     runtime: Handle,
 }
 
@@ -119,6 +122,7 @@ impl Forward {
             config: Mutex::new(Arc::new(config)),
             servers: Servers::default(),
             timing,
+            latency: Latency::default(),
             runtime: Handle::current(),
         }))
     }
@@ -154,6 +158,12 @@ impl Forward {
         self.core().counts()
     }
 
+    /// Queries to other servers by how they ended, and how long answers took.
+    #[must_use]
+    pub fn latency(&self) -> Measured {
+        self.latency.read()
+    }
+
     /// Kept answers, and the octets that they take, about.
     #[must_use]
     pub fn kept(&self) -> (usize, usize) {
@@ -183,6 +193,7 @@ impl Forward {
                 query.await
             }
         };
+        self.latency.ended(&outcome, began.elapsed());
         let replies = self.core().finish(now(), upstream.key(), outcome);
         send(replies);
     }

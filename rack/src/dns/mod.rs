@@ -4,6 +4,7 @@
 //! Other names are forwarded to other servers ([`forward`]). All addresses share one [`Dns`]. [`Dns::serve`] answers at
 //! one address, by UDP and TCP (RFC 7766).
 
+pub mod counts;
 pub mod forward;
 mod secondaries;
 mod tcp;
@@ -27,6 +28,7 @@ use crate::clock::wall_ms;
 use crate::health::Health;
 use crate::holder::{self, Protocol};
 use crate::spool::writer::Facts;
+use counts::{Counters, Counts};
 use forward::{Config, Forward, PORT, Timing, nameservers};
 use secondaries::Notifier;
 use zones::Held;
@@ -52,6 +54,7 @@ pub struct Dns {
     transfers: Semaphore,
     notifier: Notifier,
     telling: Mutex<()>,
+    counters: Counters,
 }
 
 impl Dns {
@@ -62,9 +65,28 @@ impl Dns {
     /// `io::Error`: the system has no random numbers.
     pub fn new(facts: Facts) -> io::Result<Self> {
         let others = Forward::new(of_host(&BTreeSet::new()), Limits::default(), Timing::default())?;
-        let (transfers, notifier) = (Semaphore::new(TRANSFERS), Notifier::new(facts));
-        let telling = Mutex::default();
-        Ok(Self { held: ArcSwap::default(), others, own: ArcSwap::default(), transfers, notifier, telling })
+        Ok(Self {
+            held: ArcSwap::default(),
+            others,
+            own: ArcSwap::default(),
+            transfers: Semaphore::new(TRANSFERS),
+            notifier: Notifier::new(facts),
+            telling: Mutex::default(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Figures since the start, and what is held now.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let held = self.held.load();
+        let mut counts = self.counters.read();
+        counts.add_forwarder(&self.others.counts());
+        (counts.cache_entries, counts.cache_bytes) = self.others.kept();
+        counts.zones = held.zones.iter().count();
+        counts.records = held.records;
+        counts.upstream = self.others.latency();
+        counts
     }
 
     /// Sets the addresses at which this rack answers.
@@ -153,7 +175,9 @@ impl Dns {
     /// The answer to a query, or the question to forward.
     fn answer(&self, query: &[u8], peer: IpAddr, transport: Transport) -> Answer {
         let held = self.held.load();
-        answer(&held.zones, query, transport, held.may_recurse(peer))
+        let answer = answer(&held.zones, query, transport, held.may_recurse(peer));
+        self.counters.answered(&answer);
+        answer
     }
 
     /// The answer to a query that is signed, or that asks for a whole zone.

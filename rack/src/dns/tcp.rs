@@ -38,7 +38,10 @@ pub(super) async fn serve(dns: &Arc<Dns>, listener: TcpListener) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let dns = Arc::clone(dns);
-                let Some(own) = Own::new(&clients, client(peer.ip())) else { continue };
+                let Some(own) = Own::new(&clients, client(peer.ip())) else {
+                    dns.counters.closed();
+                    continue;
+                };
                 connections.spawn(async move {
                     let (_place, _own) = (place, own);
                     let _ = talk(&dns, stream, peer.ip()).await;

@@ -28,6 +28,8 @@ pub struct Held {
     pub secondaries: Secondaries,
     /// The same servers with their names: who is told of changes.
     pub copies: Vec<Copy>,
+    /// Records of all zones.
+    pub records: usize,
     /// Each zone with the hash of what it was made of.
     made_of: HashMap<String, ([u8; 32], Arc<Zone>)>,
 }
@@ -111,7 +113,9 @@ impl Held {
                 secondaries.allow(&first.origin, of_zone.iter().map(|it| it.secondary.clone()).collect());
             }
         }
-        let held = Self { zones, recursion, forwards: conditional, upstream, secondaries, copies, made_of };
+        let records = zones.iter().map(|zone| zone.records()).sum();
+        let forwards = conditional;
+        let held = Self { zones, recursion, forwards, upstream, secondaries, copies, records, made_of };
         (held, left_out)
     }
 

@@ -4,6 +4,7 @@
 //! Nothing here waits for a region, and no fact waits for a line. Lines that cannot be stored are counted, and the
 //! count becomes a line of the same log.
 
+mod counts;
 pub mod deliver;
 pub mod senders;
 mod serve;
@@ -29,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Clock;
 use crate::facts::About;
 use crate::health::Health;
+pub use counts::Counts;
+use counts::{Counters, From, Reason};
 use senders::Senders;
 use spool::{Limits, LogSpool};
 use writer::{Command, LogThread};
@@ -71,6 +74,7 @@ struct Inner {
     agents: Mutex<HashMap<String, Spent>>,
     /// The last number that each linked region has stored, by its address.
     regions: Mutex<BTreeMap<String, u64>>,
+    counters: Counters,
 }
 
 /// Senders that are not machines: limits for each of them, and for all together.
@@ -140,8 +144,15 @@ impl Logs {
             lost: Mutex::default(),
             agents: Mutex::default(),
             regions: Mutex::default(),
+            counters: Counters::default(),
         };
         Ok((Self(Arc::new(inner)), thread))
+    }
+
+    /// Lines since the start, by their senders, and lines that were dropped.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.counters.read()
     }
 
     /// Takes a datagram, if its sender has not sent too many.
@@ -151,8 +162,9 @@ impl Logs {
             Some(_) => lock(&self.0.machines).admit(from, now),
             None => lock(&self.0.others).limiter.admit(from, now),
         };
-        if admitted {
-            self.keep(Message::datagram(octets), machine, from, now);
+        match admitted {
+            true => self.keep(Message::datagram(octets), machine, from, now),
+            false => self.0.counters.dropped(Reason::Sender, 1),
         }
     }
 
@@ -190,7 +202,9 @@ impl Logs {
             text,
         };
         if is_machine || lock(&self.0.others).admit(line.encoded_len(), millis(now)) {
-            self.push(line);
+            self.push(line, if is_machine { From::Machine } else { From::Other });
+        } else {
+            self.0.counters.dropped(Reason::Others, 1);
         }
     }
 
@@ -201,16 +215,18 @@ impl Logs {
         let lines = octets.split(|&octet| octet == b'\n').filter(|line| !line.is_empty());
         if !self.agent_may(&about.mac, kibibytes, now) {
             let dropped = lines.count();
-            self.push(own_line(
+            self.0.counters.dropped(Reason::Agent, u64::try_from(dropped).unwrap_or(u64::MAX));
+            let line = own_line(
                 about.machine_uid.clone(),
                 from.to_string(),
                 format!("{dropped} lines of the agent were dropped: it sends more than 10 KiB a second"),
                 now,
-            ));
+            );
+            self.push(line, From::Rack);
             return;
         }
         for line in lines {
-            self.push(LogLine {
+            let line = LogLine {
                 at_unix_ms: now,
                 machine_uid: about.machine_uid.clone(),
                 address: from.to_string(),
@@ -218,7 +234,8 @@ impl Logs {
                 app: "basalt-agent".to_owned(),
                 text: printable(line, MAX_TEXT, false),
                 ..LogLine::default()
-            });
+            };
+            self.push(line, From::Agent);
         }
     }
 
@@ -230,10 +247,14 @@ impl Logs {
         agents.entry(mac.to_owned()).or_default().take_units(AGENT, kibibytes, now_ms)
     }
 
-    fn push(&self, line: LogLine) {
+    fn push(&self, line: LogLine, from: From) {
         let machine = line.machine_uid.clone();
-        if self.0.commands.try_send(Command::Push(Box::new(line))).is_err() {
-            *lock(&self.0.lost).entry(machine).or_default() += 1;
+        match self.0.commands.try_send(Command::Push(Box::new(line))) {
+            Ok(()) => self.0.counters.kept(from),
+            Err(_) => {
+                self.0.counters.dropped(Reason::Queue, 1);
+                *lock(&self.0.lost).entry(machine).or_default() += 1;
+            }
         }
     }
 
@@ -256,7 +277,8 @@ impl Logs {
                 let text = format!(
                     "{of_all} messages were dropped: senders that are no machines exceeded 16 MiB at once and 125 KiB a second together"
                 );
-                self.push(own_line(String::new(), String::new(), text, self.0.clock.unix_now()));
+                let line = own_line(String::new(), String::new(), text, self.0.clock.unix_now());
+                self.push(line, From::Rack);
             }
             for (from, count) in dropped {
                 let text = format!(
@@ -264,7 +286,8 @@ impl Logs {
                     Duration::from_secs(1).as_millis() / INTERVAL.as_millis()
                 );
                 let machine = self.0.senders.machine(from).unwrap_or_default();
-                self.push(own_line(machine, from.to_canonical().to_string(), text, self.0.clock.unix_now()));
+                let at = from.to_canonical().to_string();
+                self.push(own_line(machine, at, text, self.0.clock.unix_now()), From::Rack);
             }
             let lost = std::mem::take(&mut *lock(&self.0.lost));
             for (machine, lines) in lost {

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,7 +68,23 @@ pub struct Proxy {
     served: watch::Sender<BTreeSet<IpAddr>>,
     facts: Facts,
     told: Mutex<State>,
+    starts: AtomicU64,
+    failures: AtomicU64,
 }
+
+/// Figures of the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// `off`, `serves` or `lacks`: the proxy should be served and cannot be.
+    pub state: &'static str,
+    /// Squids that were started, since the start of this rack.
+    pub starts: u64,
+    /// Squids that ended by themselves, or could not be started.
+    pub failures: u64,
+}
+
+/// The states of [`Counts`].
+pub const STATES: [&str; 3] = ["off", "serves", "lacks"];
 
 /// How the proxy is, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +107,27 @@ impl Proxy {
     /// A proxy that serves nothing yet.
     #[must_use]
     pub fn new(options: Options, facts: Facts) -> Self {
-        Self { options, served: watch::Sender::default(), facts, told: Mutex::new(State::Off) }
+        Self {
+            options,
+            served: watch::Sender::default(),
+            facts,
+            told: Mutex::new(State::Off),
+            starts: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    /// Figures since the start, and the state now.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let [off, serves, lacks] = STATES;
+        let state = match &*self.told.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Off => off,
+            State::Serves(_) => serves,
+            State::Lacks(_) => lacks,
+        };
+        let [starts, failures] = [&self.starts, &self.failures].map(|it| it.load(Ordering::Relaxed));
+        Counts { state, starts, failures }
     }
 
     /// Sets the addresses that this rack serves.
@@ -142,6 +179,7 @@ impl Proxy {
                     let lived = served.take().map(|it| it.since.elapsed()).unwrap_or_default();
                     in_vain = if lived > LOOK { 1 } else { in_vain + 1 };
                     not_before = Instant::now() + backoff(in_vain);
+                    self.failures.fetch_add(1, Ordering::Relaxed);
                     self.tell(State::Lacks(format!("Squid ended with {status}; it is started again")));
                     continue;
                 }
@@ -166,10 +204,12 @@ impl Proxy {
                 Some(served) => self.adapt(served, wanted).await,
                 None => match self.start(wanted, in_vain).await {
                     Ok(started) => {
+                        self.starts.fetch_add(1, Ordering::Relaxed);
                         served = Some(started);
                         Ok(())
                     }
                     Err(problem) => {
+                        self.failures.fetch_add(1, Ordering::Relaxed);
                         in_vain += 1;
                         not_before = Instant::now() + backoff(in_vain);
                         Err(problem)

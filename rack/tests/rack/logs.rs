@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::link::{Region, SECRET, next_link, region, serve, token};
 use super::namespace::peer;
-use super::support::{DEADLINE, MAC, MACHINE, boot_concern, fact, settings};
+use super::support::{Client, DEADLINE, MAC, MACHINE, boot_concern, fact, settings};
 
 /// A rack with one machine, known by its reserved address.
 async fn start(settings: &Settings) -> Daemon {
@@ -161,6 +161,20 @@ async fn senders_that_are_no_machines_share_a_budget_and_leave_the_lines_of_mach
     assert_eq!(heard.machine_uid, "uid-1");
     let kept: usize = lines.iter().filter(|line| line.app == "flood").map(|line| line.text.len()).sum();
     assert!(((8 << 20)..(24 << 20)).contains(&kept), "{kept} bytes of strangers");
+    let metrics = Client { from: Ipv4Addr::LOCALHOST.into(), rack: settings.metrics.unwrap(), spki: None };
+    let answer = metrics.get("/metrics").await;
+    let figure = |name: &str| {
+        let line = answer
+            .text()
+            .lines()
+            .find_map(|it| it.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
+        line.unwrap_or_else(|| panic!("{name}: {}", answer.text()))
+    };
+    assert_eq!(figure("basalt_rack_log_lines_total{from=\"machine\"}"), 1);
+    assert!(figure("basalt_rack_log_lines_total{from=\"other\"}") > 1000);
+    assert!(figure("basalt_rack_log_lines_total{from=\"rack\"}") > 0);
+    assert!(figure("basalt_rack_log_lines_dropped_total{reason=\"others\"}") > 0);
+    assert_eq!(figure("basalt_rack_log_lines_dropped_total{reason=\"agent\"}"), 0);
     rack.stop().await;
 }
 

@@ -1,7 +1,7 @@
 //! The rack's DNS, tested with dig and over the test's own connections.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 
 use super::namespace::{ip, is_inside, peer};
-use super::support::{DEADLINE, settings};
+use super::support::{Client, DEADLINE, settings};
 
 fn record(owner: &str, rtype: &str, data: &str) -> DnsRecord {
     DnsRecord { owner: owner.into(), rtype: rtype.into(), ttl: 60, data: data.into() }
@@ -124,6 +124,70 @@ async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
     rack.stop().await;
 }
 
+/// A query for a name in lab.example, without RD.
+fn query(label: &str) -> Vec<u8> {
+    let head = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    let label = [&[u8::try_from(label.len()).unwrap()], label.as_bytes()].concat();
+    [&head[..], &label, b"\x03lab\x07example\x00\x00\x01\x00\x01"].concat()
+}
+
+/// The figures of a rack.
+async fn metrics(at: SocketAddr) -> String {
+    let client = Client { from: IpAddr::from([127, 0, 0, 1]), rack: at, spki: None };
+    client.get("/metrics").await.text().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_counted_by_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let (port, figures) = (settings.dns_port, settings.metrics.unwrap());
+    put(&settings.data_dir, 1, &concern(7, vec![record("m1", "A", "10.77.0.9"), record("m1", "TXT", "x")]));
+    let rack = Daemon::start(settings).await.unwrap();
+    let began = std::time::Instant::now();
+    // TCP is bound after UDP.
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");
+        tokio::task::yield_now().await;
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    socket.connect(("127.0.0.1", port)).unwrap();
+    let outside = [&query("x")[..12], b"\x03www\x03net\x00\x00\x01\x00\x01"].concat();
+    let two_questions = [&[0, 7, 0, 0, 0, 2][..], &query("m1")[6..]].concat();
+    socket.send(b"short").unwrap();
+    for query in [query("m1"), query("nobody"), outside, two_questions] {
+        socket.send(&query).unwrap();
+        socket.recv(&mut [0; 512]).unwrap();
+    }
+    let text = metrics(figures).await;
+    for line in [
+        "basalt_rack_dns_answers_total{kind=\"zone\"} 2",
+        "basalt_rack_dns_answers_total{kind=\"refused\"} 1",
+        "basalt_rack_dns_answers_total{kind=\"error\"} 1",
+        "basalt_rack_dns_answers_total{kind=\"dropped\"} 1",
+        "basalt_rack_dns_answers_total{kind=\"forwarded\"} 0",
+        "basalt_rack_dns_limits_total{limit=\"connections\"} 0",
+        "basalt_rack_dns_zones 2",
+        "basalt_rack_dns_records 3",
+        "basalt_rack_dns_cache_entries 0",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}: {text}");
+    }
+
+    // A client has sixteen connections, and the next one is closed.
+    let kept: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let mut next = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    next.set_read_timeout(Some(DEADLINE)).unwrap();
+    assert!(matches!(next.read(&mut [0]), Ok(0) | Err(_)));
+    let text = metrics(figures).await;
+    let closed =
+        text.lines().find_map(|it| it.strip_prefix("basalt_rack_dns_limits_total{limit=\"connections\"} "));
+    assert!(closed.is_some_and(|it| it.parse::<u64>().unwrap() > 0), "{text}");
+    drop(kept);
+    rack.stop().await;
+}
+
 /// A server of another domain: every name has this address for an hour. It counts the queries that it answered.
 fn other_server(at: &str, address: [u8; 4]) -> Arc<AtomicUsize> {
     let socket = UdpSocket::bind(at).unwrap();
@@ -159,7 +223,7 @@ fn other_names_are_asked_of_their_servers_once_and_private_addresses_are_taken_f
         let internet = other_server("127.0.0.10:53", [10, 6, 6, 6]);
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path());
-        let port = settings.dns_port;
+        let (port, figures) = (settings.dns_port, settings.metrics.unwrap());
         let forwards = vec![DnsForward { domain: "corp.example".into(), servers: vec!["127.0.0.9".into()] }];
         let upstream = vec!["127.0.0.10".into()];
         put(&settings.data_dir, 1, &DnsConcern { forwards, upstream, ..concern(1, Vec::new()) });
@@ -177,6 +241,21 @@ fn other_names_are_asked_of_their_servers_once_and_private_addresses_are_taken_f
         assert_eq!(company.load(Ordering::SeqCst), 1, "the second answer was kept");
         let rebound = dig(port, "www.example.net A");
         assert!(internet.load(Ordering::SeqCst) > 0 && !rebound.contains("10.6.6.6"), "{rebound}");
+        let text = metrics(figures).await;
+        let figure = |name: &str| {
+            let line = text.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(' '));
+            line.unwrap_or_else(|| panic!("{name}: {text}")).parse::<f64>().unwrap()
+        };
+        assert_eq!(figure("basalt_rack_dns_answers_total{kind=\"forwarded\"}"), 1.0);
+        assert!(figure("basalt_rack_dns_answers_total{kind=\"cache\"}") >= 2.0);
+        assert_eq!(figure("basalt_rack_dns_answers_total{kind=\"failed\"}"), 1.0);
+        assert_eq!(figure("basalt_rack_dns_upstream_queries_total{outcome=\"answered\"}"), 1.0);
+        assert_eq!(figure("basalt_rack_dns_upstream_queries_total{outcome=\"refused\"}"), 1.0);
+        assert_eq!(figure("basalt_rack_dns_upstream_seconds_bucket{le=\"+Inf\"}"), 1.0);
+        assert_eq!(figure("basalt_rack_dns_upstream_seconds_count"), 1.0);
+        assert!(figure("basalt_rack_dns_upstream_seconds_sum") > 0.0);
+        assert_eq!(figure("basalt_rack_dns_cache_entries"), 2.0);
+        assert!(figure("basalt_rack_dns_cache_bytes") > 0.0);
         rack.stop().await;
     });
 }

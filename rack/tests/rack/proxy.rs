@@ -20,7 +20,7 @@ use basalt_rack::settings::Settings;
 
 use super::namespace::{Host, Running, hide, is_inside, make_switch, mount, peer};
 use super::peers::on_switch;
-use super::support::{DEADLINE, fact, settings};
+use super::support::{Client, DEADLINE, fact, settings};
 
 const RACK: &str = "10.9.0.1";
 const PORT: u16 = 8000;
@@ -55,6 +55,7 @@ async fn told(rack: &Daemon, wanted: impl Fn(bool, &str) -> bool) -> String {
 async fn a_rack_without_squid_names_the_package_and_serves_everything_else() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
+    let metrics = settings.metrics.unwrap();
     tell(&settings.data_dir, 1, &concern(&["10.9.0.0/24"]));
     let rack = Daemon::start(settings).await.unwrap();
     let problem = told(&rack, |ok, _| !ok).await;
@@ -62,6 +63,15 @@ async fn a_rack_without_squid_names_the_package_and_serves_everything_else() {
     let serves =
         |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.service == "tftp 127.0.0.1" && it.ok);
     fact(&rack.facts, serves).await;
+    let answer = Client { from: Ipv4Addr::LOCALHOST.into(), rack: metrics, spki: None }.get("/metrics").await;
+    let lines: Vec<String> = answer.text().lines().map(str::to_owned).collect();
+    let figure = |line: &str| lines.iter().any(|it| it == line);
+    assert!(figure("basalt_rack_proxy_state{state=\"lacks\"} 1"), "{lines:?}");
+    assert!(figure("basalt_rack_proxy_state{state=\"serves\"} 0"));
+    assert!(
+        figure("basalt_rack_proxy_starts_total 0") && !figure("basalt_rack_proxy_failures_total 0"),
+        "{lines:?}"
+    );
     rack.stop().await;
 }
 

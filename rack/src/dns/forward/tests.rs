@@ -246,6 +246,9 @@ async fn a_denial_is_passed_on_and_kept() {
     }
     assert_eq!(server.queries(), (1, 0));
     assert_eq!((forward.counts().hits, forward.kept().0), (1, 1));
+    let latency = forward.latency();
+    assert_eq!((latency.answered, latency.within.last()), (1, Some(&1)));
+    assert!(!latency.time.is_zero());
 }
 
 #[tokio::test]
@@ -350,7 +353,7 @@ async fn a_forwarder_that_is_its_own_upstream_fails_at_once() {
     let began = Instant::now();
     assert_eq!(ask(&forward, "www.example.com.").await.0, ResponseCode::ServFail);
     assert!(began.elapsed() < TIMING.patience);
-    assert_eq!(forward.counts().refused, 1);
+    assert_eq!(forward.counts().loops, 1);
 }
 
 #[test]
