@@ -1,10 +1,10 @@
 //! Zones and names of hosts: when a serial rises, and which domains and subnets a name wakes.
 
 use crate::common::{machine, open, put};
-use basalt_api::values::Uid;
-use basalt_db::{HostName, Published, Store, Then, recover};
+use basalt_api::values::{DeploymentId, Epoch, MachineId, Timestamp, Uid};
+use basalt_db::{Allocation, Given, HostName, NameSources, Published, Store, Then, recover};
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 #[tokio::test]
@@ -65,4 +65,62 @@ async fn a_name_that_comes_or_goes_wakes_its_domain_and_the_subnet_of_its_addres
     assert!(due(&store).await.is_empty(), "nothing has changed");
     store.put_host_names(named, &BTreeSet::new()).await.unwrap();
     assert_eq!(due(&store).await, BTreeSet::from([domain, here]));
+}
+
+#[tokio::test]
+async fn names_of_a_machine_come_from_it_and_from_the_deployment_that_has_it() {
+    let store = open(&basalt_db::testing::database().await, [7; 32]).await.unwrap();
+    let declare =
+        async |kind: &str, name: &str, spec| put(&store, kind, name, spec).await.unwrap().object.uid;
+    let domain = declare("Domain", "lab.example", json!({})).await;
+    declare("Pool", "red", json!({})).await;
+    let mut spec = machine("52:54:00:00:00:01");
+    spec["pool"] = json!("red");
+    let of_machine = declare("Machine", "M1", spec).await;
+    let image = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": {}});
+    declare("Image", "debian", image).await;
+    let deployment = declare("Deployment", "web", json!({"image": "debian", "machine": "M1"})).await;
+    let (claimant, claimed) = (DeploymentId::from(deployment), MachineId::from(of_machine));
+    let given = Given {
+        deployment: claimant,
+        wish: claimant,
+        name: "web".to_owned(),
+        machine: claimed,
+        chosen: claimed,
+        why: String::new(),
+    };
+    let allocation = Allocation {
+        planner: "test".to_owned(),
+        now: Timestamp::UNIX_EPOCH,
+        ground: json!({}),
+        given: vec![given],
+        made: BTreeMap::new(),
+    };
+    store.claiming().await.unwrap().claim(&allocation, Epoch::new(1)).await.unwrap();
+    let address = "10.77.0.9".parse().unwrap();
+    let host = |host: &str| HostName { domain, host: host.to_owned(), address, is_main: host == "www" };
+    store.put_host_names(of_machine, &["m1", "web", "www"].map(host).into()).await.unwrap();
+
+    let sources = async |pools: Option<&[String]>, networks| {
+        let wanted = NameSources { domain: Some("lab.example"), networks, default: None, pools };
+        let sources = store.name_sources(&wanted).await.unwrap();
+        let line = |it: basalt_db::NameSource| {
+            let machine = it.machine.map(|machine| format!(" on {machine}")).unwrap_or_default();
+            format!("{} {} {}{machine} {}", it.name, it.kind, it.object, it.is_visible)
+        };
+        sources.into_iter().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        sources(None, None).await,
+        [
+            "m1.lab.example Machine M1 true",
+            "web.lab.example Deployment web on M1 true",
+            "www.lab.example Deployment web on M1 true"
+        ]
+    );
+    let (red, blue) = (["red".to_owned()], ["blue".to_owned()]);
+    assert!(sources(Some(&red), None).await.iter().all(|it| it.ends_with("true")));
+    assert!(sources(Some(&blue), None).await.iter().all(|it| it.ends_with("false")));
+    let elsewhere = ["10.78.0.0/24".parse().unwrap()];
+    assert!(sources(None, Some(&elsewhere[..])).await.is_empty());
 }
