@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
+use std::time::Duration;
 
-use basalt_api::agent::{Inventory, Outcome, TaskResult};
-use basalt_api::client::{Client, ClientConfig};
-use basalt_api::values::{Attempt, RackId, Timestamp};
-use basalt_api::wire::{ApplyRequest, Document};
+use basalt_api::agent::{Inventory, Outcome, Script, TaskResult, Verdict};
+use basalt_api::client::{Client, ClientConfig, DeleteOptions};
+use basalt_api::kinds::ScriptParallel;
+use basalt_api::values::{Attempt, MachineId, RackId, Timestamp, Uid};
+use basalt_api::wire::{ApplyRequest, Document, OperationState, Verb};
 use basalt_api::{Kind, Object};
 use basalt_db::splice::Text;
-use basalt_db::{Key, NewFact, Precondition, Put};
+use basalt_db::{Key, NewFact, NewOperation, NoJudge, Precondition, Put, TestResult};
 use basalt_engine::Policy;
 use basalt_lab::site::Programs;
 use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, Fact, LogBatch, LogLine, fact::Body};
@@ -71,6 +73,9 @@ impl World {
         boots(region).await;
         logs(region).await;
         report(region, "web1").await;
+        operations(region, "web1").await;
+        tests(region, "web1").await;
+        letters(region, &client).await;
         let machine = Kind::find("Machine").expect("a kind");
         let known = |machine: Object| machine.status["inventory"]["memory_bytes"] == 256 * GIB;
         while !known(client.get(machine, "web1").await.expect("the machine")) {
@@ -85,6 +90,8 @@ fn documents() -> Vec<Document> {
     let mut declare = |kind: &str, name: &str, spec: Value| {
         all.push(json!({"kind": kind, "metadata": {"name": name}, "spec": spec}));
     };
+    declare("Webhook", "tickets", json!({"url": "http://127.0.0.1:9/hook", "events": ["deleted"]}));
+    declare("ApiToken", "ci", json!({"role": "viewer", "description": "reads machines for CI"}));
     for row in 1..=4 {
         declare("Zone", &format!("row-{row}"), json!({"description": format!("row {row} of the hall")}));
     }
@@ -225,10 +232,19 @@ async fn report(region: &Region, machine: &str) {
     let object = region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
     let inventory = json!({
         "architecture": "x86_64", "firmware": "uefi", "memory_bytes": 256 * GIB, "bmc_present": true,
+        "tpm": "2.0", "secure_boot": true,
+        "bmc": {"manufacturer": "Supermicro", "firmware": "1.74", "ipmi_version": "2.0", "channel": 1,
+            "address": "10.9.0.1", "address_source": "static", "mac": "52:54:00:00:bb:01"},
+        "memory_modules": [
+            {"slot": "DIMM_A1", "size_bytes": 128 * GIB, "technology": "DDR5", "speed_mts": 4800, "manufacturer": "Samsung", "serial": "M1"},
+            {"slot": "DIMM_B1", "size_bytes": 128 * GIB, "technology": "DDR5", "speed_mts": 4800, "manufacturer": "Samsung", "serial": "M2"},
+        ],
         "cpu": {"model": "EPYC 9354P", "sockets": 1, "cores": 32, "threads": 64},
         "dmi": {"manufacturer": "Supermicro", "product": "AS-1115CS-TNR", "serial": "S123456", "bios_version": "1.4"},
         "nics": [
-            {"name": "enp1s0f0", "mac": "52:54:00:00:01:01", "speed_mbps": 25_000, "link": true, "driver": "mlx5_core"},
+            {"name": "enp1s0f0", "mac": "52:54:00:00:01:01", "speed_mbps": 25_000, "link": true, "driver": "mlx5_core",
+             "neighbours": [{"protocol": "lldp", "chassis_id": "02:42:ac:11:00:02", "port_id": "Ethernet12", "system_name": "leaf-3",
+                "port_description": "to web1", "native_vlan": 10}]},
             {"name": "enp1s0f1", "mac": "52:54:00:00:01:02", "link": false, "driver": "mlx5_core"},
         ],
         "disks": [
@@ -261,6 +277,127 @@ async fn report(region: &Region, machine: &str) {
         wakes: true,
     };
     region.store().store_own_fact(&fact).await.expect("it is stored");
+}
+
+/// A script that has ended, and power commands.
+async fn operations(region: &Region, machine: &str) {
+    let script = Script {
+        name: "read-firmware".into(),
+        content: "#!/bin/sh\n".into(),
+        arguments: Vec::new(),
+        timeout_seconds: 60,
+        repeats: false,
+        test: false,
+        hardware: Vec::new(),
+        per_device: None,
+        parallel: ScriptParallel::default(),
+    };
+    let said: String = (0..40)
+        .map(|slot| format!("slot {slot}: firmware 22.31.{slot:02}, serial 88A0T{slot:03}\n"))
+        .collect();
+    let asked = [
+        (Verb::PowerCycle, None, OperationState::Done, "The power was off and is on again.", None),
+        (
+            Verb::RunScript,
+            Some(&script),
+            OperationState::Failed,
+            "The script ended with status 3.",
+            Some("no such device\n"),
+        ),
+        (Verb::RunScript, Some(&script), OperationState::Done, "The script has run.", Some(said.as_str())),
+    ];
+    for (verb, script, state, message, output) in asked {
+        let new = NewOperation {
+            verb,
+            script,
+            tests: &[],
+            because: None,
+            lasts: Duration::from_secs(600),
+            request_key: None,
+        };
+        let (_, operation) = region
+            .store()
+            .request_operation(Key::Name(machine), &new, (false, &NoJudge))
+            .await
+            .expect("it is asked for");
+        region
+            .store()
+            .note_operation(operation.id, state, ("Ended", message, output))
+            .await
+            .expect("it is noted");
+    }
+}
+
+/// Runs of tests on eight days: a disk that becomes slower until it fails, and memory that is well.
+async fn tests(region: &Region, machine: &str) {
+    let machine = region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
+    let row =
+        |day: u64, script: &str, device: &str, verdict, figures: &[(&str, f64)], message: &str| TestResult {
+            attempt: Attempt::new(day),
+            script: script.into(),
+            device: device.into(),
+            verdict,
+            figures: figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            message: message.into(),
+            output: format!("{script} {device}: run {day}\n"),
+            seconds: 42.0,
+            at: Timestamp::from_millisecond(
+                1_790_000_000_000 + i64::try_from(day).expect("few") * 86_400_000,
+            )
+            .expect("a time"),
+        };
+    let mut rows = Vec::new();
+    for day in 1..=8 {
+        let (read, written) = (
+            3200.0 - 280.0 * f64::from(u32::try_from(day).expect("few")),
+            20.0 * f64::from(u32::try_from(day).expect("few")),
+        );
+        let slow = if day == 8 { Verdict::Failed } else { Verdict::Passed };
+        let says =
+            if day == 8 { "reads 960 MB/s, and at least 1000 are expected" } else { "reads as it should" };
+        rows.push(row(
+            day,
+            "basalt-disks",
+            "nvme0n1",
+            slow,
+            &[("read_mb_per_s", read), ("percentage_used", written)],
+            says,
+        ));
+        rows.push(row(
+            day,
+            "basalt-disks",
+            "nvme1n1",
+            Verdict::Passed,
+            &[("read_mb_per_s", 3100.0 + read / 100.0)],
+            "reads as it should",
+        ));
+    }
+    rows.push(row(8, "basalt-memory", "", Verdict::Passed, &[], "256 GiB were written and read"));
+    rows.push(row(8, "basalt-gpus", "", Verdict::Skipped, &[], "not for this hardware: no GPU"));
+    region.store().put_test_results(MachineId::from(machine), &rows).await.expect("they are stored");
+}
+
+/// Two deliveries that were given up.
+async fn letters(region: &Region, client: &Client) {
+    let zone = Kind::find("Zone").expect("a kind");
+    for name in ["old-hall", "older-hall"] {
+        let document = json!({"kind": "Zone", "metadata": {"name": name}, "spec": {}});
+        let documents = vec![serde_json::from_value(document).expect("a document")];
+        client
+            .apply(&ApplyRequest { documents, ..ApplyRequest::default() }, false)
+            .await
+            .expect("it is stored");
+        client.delete(zone, name, DeleteOptions::default()).await.expect("it goes");
+    }
+    let store = region.store();
+    let webhook = store.get("Webhook", Key::Name("tickets")).await.expect("it is there").uid;
+    let (owner, lease) = (Uid::from(uuid::Uuid::from_u128(1)), Duration::from_secs(60));
+    for delivery in store.claim_deliveries(webhook, owner, 10, lease).await.expect("they are claimed") {
+        store
+            .give_up(webhook, &delivery, "answered 500 Internal Server Error")
+            .await
+            .expect("it is given up");
+    }
 }
 
 /// A port that nobody has at this moment: the region comes back on it.

@@ -27,6 +27,24 @@ function logView(search: Record<string, unknown>): LogView {
   return { of: text('of'), grep: text('grep') };
 }
 
+/** The part of an object's page that is shown, and the state of the deliveries among them. */
+export interface ObjectView {
+  tab?: string;
+  state?: string;
+}
+
+function objectView(search: Record<string, unknown>): ObjectView {
+  const text = (name: keyof ObjectView) => (typeof search[name] === 'string' && search[name] ? search[name] : undefined);
+  return { tab: text('tab'), state: text('state') };
+}
+
+/** The operation, or the finding, that is open. */
+export interface OpenView {
+  of?: string;
+}
+
+const openView = ({ of }: Record<string, unknown>): OpenView => ({ of: typeof of === 'string' && of ? of : undefined });
+
 const more = () => import('../pages/more');
 const page = (name: Exclude<keyof Awaited<ReturnType<typeof more>>, 'Declare'>) => lazyRouteComponent(more, name);
 
@@ -52,14 +70,16 @@ const machine = createRoute({
   component: page('Machine'),
 });
 
-const TABS = ['Overview', 'Timeline', 'Boots', 'Logs', 'Hardware', 'Network', 'Storage', 'Tests', 'Configuration', 'Decisions'] as const;
+const TABS = ['Overview', 'Timeline', 'Operations', 'Boots', 'Logs', 'Hardware', 'Network', 'Storage', 'Tests', 'Configuration', 'Decisions'] as const;
 export const MACHINE_TABS = TABS.map((title) => ({ title, path: title === 'Overview' ? '' : title.toLowerCase() }));
+
+const SEARCHES: Partial<Record<(typeof TABS)[number], (search: Record<string, unknown>) => object>> = { Logs: logView, Operations: openView, Tests: openView };
 
 const tabs = MACHINE_TABS.map(({ title, path }) =>
   createRoute({
     getParentRoute: () => machine,
     path: path || '/',
-    validateSearch: title === 'Logs' ? logView : undefined,
+    validateSearch: SEARCHES[title],
     component: page(title),
   }),
 );
@@ -94,6 +114,7 @@ const objects = createRoute({
 const object = createRoute({
   getParentRoute: () => root,
   path: '/$plural/$name',
+  validateSearch: objectView,
   component: page('Detail'),
 });
 

@@ -3,7 +3,7 @@ import type { Machine } from '../api/object';
 import { useWrites } from '../app/who';
 import { Button } from '../parts/Button';
 import { Plan } from '../parts/plan/Plan';
-import { MOST, type Verb, type Wish, doingOf, wishOf } from '../parts/plan/proposal';
+import { type Verb, type Wish, doingOf, wishOf } from '../parts/plan/proposal';
 import { WishSheet, needsWords } from './machine/WishSheet';
 import css from './List.module.css';
 
@@ -15,12 +15,11 @@ export function Bulk({ machines, release }: { machines: Machine[]; release: () =
   const [asked, setAsked] = useState<{ verb: Verb; wish?: Wish; names: string[] }>();
   // The machines are those of the moment at which it was asked.
   const proposal = useMemo(() => asked?.wish && { kind: 'operation' as const, wish: asked.wish, machines: asked.names }, [asked]);
-  const many = machines.length > MOST && `at most ${MOST} at once, and ${machines.length} are selected`;
   return (
     <div className={css.bulk} role="toolbar" aria-label="Selected machines">
       <b>{machines.length} selected</b>
       {VERBS.map((verb) => (
-        <Button key={verb} off={off || many} onClick={() => setAsked({ verb, wish: needsWords(verb) ? undefined : wishOf(verb), names: machines.map(({ metadata }) => metadata.name) })}>
+        <Button key={verb} off={off} onClick={() => setAsked({ verb, wish: needsWords(verb) ? undefined : wishOf(verb), names: machines.map(({ metadata }) => metadata.name) })}>
           {doingOf(verb)}…
         </Button>
       ))}

@@ -3,6 +3,7 @@ export { Audit } from './Audit';
 export { BootsOf } from './Boots';
 export { Events } from './Events';
 export { Machine } from './machine/Machine';
+export { Asked as Operations } from './machine/Asked';
 export { Overview } from './machine/Overview';
 export { Timeline } from './machine/Timeline';
 export { Boots } from './machine/Boots';

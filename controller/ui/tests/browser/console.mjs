@@ -42,7 +42,7 @@ test('from login to logout: list, filter, a machine, a plan that is applied', as
   assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite], ['basalt-session', true, 'Strict']);
 
   await filter(page).fill('status:fail');
-  await page.getByRole('option', { name: 'failed' }).click();
+  await page.getByRole('option', { name: /^failed \d/ }).click();
   await says(page.getByRole('status'), 'of ');
   await page.waitForURL(/q=status/);
   await filter(page).fill('');
@@ -158,7 +158,7 @@ test('whoever only looks sees no button that changes anything', async () => {
   assert.equal(await page.getByRole('checkbox').count(), 0);
   await page.goto('/ui/machines/web3');
   await page.getByRole('heading', { name: 'Next steps' }).waitFor();
-  for (const name of ['On', 'Off', 'Cycle', 'Recommission', 'Run a script', 'Rescue', 'Abort', 'Delete…']) {
+  for (const name of ['On', 'Off', 'Cycle', 'Recommission', 'Run a script', 'Rescue', 'Abort', 'Rename…', 'Delete…']) {
     assert.equal(await page.getByRole('button', { name, exact: true }).count(), 0, name);
   }
   await page.goto('/ui/machines/web3/configuration');
@@ -235,6 +235,102 @@ test('a rescue and a script are asked for with what they need, and planned befor
   await script.getByLabel('Parameters').fill('fast');
   await script.getByRole('button', { name: 'Show the plan' }).click();
   await says(script.getByRole('alert'), 'fast is no NAME=VALUE');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('an operation is kept with its end, and the output of a script with it', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/machines/web1/operations');
+  const table = page.getByRole('region', { name: 'Operations' });
+  await says(table, 'The script ended with status 3');
+  await table.getByRole('button', { name: 'run script: read-firmware' }).first().click();
+  await says(page.getByLabel('Output', { exact: true }), 'slot 39: firmware 22.31.39');
+  await page.waitForURL(/of=/);
+  await picture(page, 'operation');
+  await accessible(page, 'an operation');
+  // The address is the view.
+  await page.reload();
+  await says(page.getByLabel('Output', { exact: true }), 'slot 0: firmware 22.31.00');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a device that becomes slower is a line that falls, beside the numbers of each run', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/machines/web1/tests');
+  const findings = page.getByRole('region', { name: 'Findings' });
+  await findings.getByRole('row', { name: /nvme0n1/ }).getByRole('button', { name: 'basalt-disks' }).click();
+  await page.waitForURL(/of=basalt-disks%3Anvme0n1/);
+  await page.getByRole('img', { name: 'read: 8 values from 960 MB/s to 2920 MB/s, the last one 960 MB/s' }).waitFor();
+  assert.equal(await page.getByRole('list', { name: 'Runs of basalt-disks:nvme0n1' }).getByRole('listitem').count(), 8);
+  await picture(page, 'test-history');
+  await accessible(page, 'a history of tests');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('dead letters say why they failed, and an admin sends them again after their plan', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/webhooks/tickets');
+  await page.getByRole('tab', { name: 'Deliveries' }).click();
+  await page.getByLabel('State').selectOption('Dead letters');
+  await page.waitForURL(/tab=deliveries&state=dead/);
+  const letters = page.getByRole('region', { name: 'Deliveries' });
+  await says(letters.getByRole('row'), 'older-hall');
+  await says(letters, 'answered 500 Internal Server Error');
+  assert.equal(await page.getByRole('button', { name: /again/ }).count(), 0, 'a viewer sends nothing');
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByLabel('User').waitFor();
+  await login(page, 'root', PASSWORD);
+  await page.goto('/ui/webhooks/tickets?tab=deliveries&state=dead');
+  await page.getByRole('button', { name: /Send again….*older-hall/ }).click();
+  const plan = page.getByRole('dialog', { name: 'Plan: send 1 delivery again' });
+  await says(plan, '1 dead letters of Webhook "tickets" are sent again');
+  await picture(page, 'plan-redelivery');
+  await accessible(page, 'a redelivery');
+  assert.equal((await admin('GET', 'webhooks/tickets')).status.failed, 2, 'nothing is sent before the plan is applied');
+  await plan.getByRole('button', { name: 'Send 1 delivery again' }).click();
+  await plan.waitFor({ state: 'detached' });
+  await letters.getByText('older-hall', { exact: true }).waitFor({ state: 'detached' });
+  assert.equal((await admin('GET', 'webhooks/tickets')).status.failed, 1);
+  await page.getByLabel('State').selectOption('Delivered');
+  await page.getByText('No delivery is in this state.').waitFor();
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a token is issued once and revoked, and an object gets another name', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'root', PASSWORD);
+  await page.goto('/ui/api_tokens/ci');
+  assert.equal(await page.getByRole('button', { name: 'Revoke…' }).getAttribute('aria-disabled'), 'true', 'there is nothing to revoke');
+  await page.getByRole('button', { name: 'Issue…' }).click();
+  await page.getByRole('dialog', { name: 'Plan: issue a text' }).getByRole('button', { name: 'Issue a text' }).click();
+  const once = page.getByRole('dialog', { name: 'Text of ci' });
+  const token = await once.getByLabel('Token').innerText();
+  await picture(page, 'token-issued');
+  await accessible(page, 'a token');
+  assert.equal((await api(url, token)('GET', 'whoami')).name, 'ci');
+  await once.getByRole('button', { name: 'Close', exact: true }).last().click();
+  await page.locator('button:not([aria-disabled])', { hasText: 'Revoke…' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke its text' }).click();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await assert.rejects(api(url, token)('GET', 'whoami'), /401/);
+
+  await page.goto('/ui/zones/row-3');
+  await page.getByRole('button', { name: 'Rename…' }).click();
+  const sheet = page.getByRole('dialog', { name: 'Rename row-3' });
+  await sheet.getByLabel('New name').fill('row-three');
+  await accessible(page, 'another name');
+  await sheet.getByRole('button', { name: 'Show the plan' }).click();
+  await page.getByRole('dialog', { name: 'Plan: rename row-3' }).getByRole('button', { name: 'Rename row-3' }).click();
+  await page.getByRole('heading', { name: 'row-three' }).waitFor();
+  assert.equal((await admin('GET', 'machines/web2')).spec.zone, 'row-three', 'machines follow');
+  await admin('POST', 'zones/row-three/rename', { name: 'row-3' });
   assert.deepEqual(complaints, []);
   await context.close();
 });
@@ -371,8 +467,9 @@ const ROUTES = [
   'machines',
   'machines?q=nothing-has-this',
   'machines/web1',
-  ...['timeline', 'boots', 'logs', 'hardware', 'network', 'storage', 'configuration', 'decisions'].map((tab) => `machines/web1/${tab}`),
+  ...['timeline', 'operations', 'boots', 'logs', 'hardware', 'network', 'storage', 'tests', 'configuration', 'decisions'].map((tab) => `machines/web1/${tab}`),
   'machines/web3',
+  'machines/web3/operations',
   'boots',
   'boots?of=52:54:00:00:00:99',
   'deployments',
@@ -386,6 +483,9 @@ const ROUTES = [
   'static_routes',
   'users',
   'webhooks',
+  'webhooks/tickets',
+  'webhooks/tickets?tab=deliveries',
+  'api_tokens/ci',
   'audit',
   'events',
   'nothing',

@@ -18,7 +18,7 @@ function Unknown({ what }: { what: string }) {
 export function Hardware() {
   const { inventory } = useMachine().status;
   if (!inventory) return <Unknown what="Its hardware" />;
-  const { cpu, dmi, memory_bytes, pci, gpus } = inventory;
+  const { cpu, dmi, memory_bytes, memory_modules, pci, gpus, tpm, secure_boot } = inventory;
   return (
     <>
       <Facts
@@ -32,12 +32,52 @@ export function Hardware() {
           ['Product', dmi?.product],
           ['Serial', dmi?.serial && <Copy text={dmi.serial} />],
           ['BIOS', dmi?.bios_version],
+          ['TPM', tpm],
+          ['Secure boot', secure_boot === true ? 'on' : secure_boot === false ? 'off' : undefined],
           ['BMC', inventory.bmc_present === true ? 'present' : inventory.bmc_present === false ? 'none' : undefined],
         ]}
       />
+      <Modules of={(memory_modules ?? {}) as Record<string, Schemas['MemoryModule']>} />
       <Devices title="GPUs" of={gpus} />
       <Devices title="PCI devices" of={pci} />
     </>
+  );
+}
+
+/** Memory modules by their sockets. */
+function Modules({ of }: { of: Record<string, Schemas['MemoryModule']> }) {
+  const modules = Object.entries(of);
+  if (modules.length === 0) return null;
+  return (
+    <section className={css.part}>
+      <h2>Memory modules</h2>
+      <div className={parts.scroll} role="region" aria-label="Memory modules" tabIndex={0}>
+        <table className={parts.grid}>
+          <thead>
+            <tr>
+              <th>socket</th>
+              <th>size</th>
+              <th>technology</th>
+              <th>maker</th>
+              <th>part</th>
+              <th>serial</th>
+            </tr>
+          </thead>
+          <tbody>
+            {modules.map(([socket, it]) => (
+              <tr key={socket}>
+                <td className="mono">{socket}</td>
+                <td>{bytes(it.size_bytes)}</td>
+                <td className="muted">{[it.technology, it.speed_mts && `${it.speed_mts} MT/s`].filter(Boolean).join(', ')}</td>
+                <td className="muted">{it.manufacturer}</td>
+                <td className="mono">{it.part_number}</td>
+                <td>{it.serial && <Copy text={it.serial} />}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
   );
 }
 
@@ -75,6 +115,7 @@ export function Network() {
             <th>link</th>
             <th>MAC</th>
             <th>addresses</th>
+            <th>neighbour</th>
             <th>driver</th>
           </tr>
         </thead>
@@ -95,6 +136,9 @@ export function Network() {
                     <Copy key={of} text={address} />
                   ))}
               </td>
+              <td>
+                <Neighbours of={Object.values((it.neighbours ?? {}) as Record<string, Schemas['Neighbour']>)} />
+              </td>
               <td className="muted">{it.driver}</td>
             </tr>
           ))}
@@ -106,12 +150,29 @@ export function Network() {
               </td>
               <td>{it.hardware_address && <Copy text={it.hardware_address} />}</td>
               <td className="muted">{it.technology}</td>
+              <td />
               <td className="muted">{it.driver}</td>
             </tr>
           ))}
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Devices at the other end of a link, as they announce themselves by LLDP or CDP: name and port, the untagged VLAN. */
+function Neighbours({ of }: { of: Schemas['Neighbour'][] }) {
+  return (
+    <ul>
+      {of.map(({ protocol, chassis_id, port_id, system_name, port_description, native_vlan }) => (
+        <li key={`${protocol} ${chassis_id} ${port_id}`} title={[protocol.toUpperCase(), chassis_id, port_description].filter(Boolean).join(' · ')}>
+          <span className="mono">
+            {system_name || chassis_id} {port_id}
+          </span>
+          {native_vlan && <span className="muted"> · VLAN {native_vlan}</span>}
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -14,6 +14,7 @@ import { Plan, type Proposal } from '../../parts/plan/Plan';
 import { useNow } from '../../parts/Time';
 import { plain, stateOf } from '../../parts/state';
 import { until } from '../../parts/time';
+import { Rename } from '../objects/Rename';
 import { Operations } from './Operations';
 import css from './Machine.module.css';
 import parts from '../../parts/parts.module.css';
@@ -41,7 +42,7 @@ export function Machine() {
             key={title}
             to={`/machines/$name/${path}` as '/machines/$name'}
             params={{ name }}
-            activeOptions={{ exact: true }}
+            activeOptions={{ exact: true, includeSearch: false }}
             activeProps={{ 'aria-current': 'page' }}
           >
             {title}
@@ -81,6 +82,7 @@ function Head({ machine }: { machine: MachineObject }) {
         {may && (
           <span className={css.actions}>
             <Operations machine={machine} />
+            <Rename kind="Machine" plural="machines" name={name} />
             <Button danger off={off} onClick={remove}>
               Delete…
             </Button>

@@ -11,6 +11,7 @@ import { bytes } from '../../parts/size';
 import { capital, plain, spaced } from '../../parts/state';
 import { until } from '../../parts/time';
 import { Steps } from './Steps';
+import { ManagementController } from './ManagementController';
 import { useMachine } from './Machine';
 import css from './Machine.module.css';
 
@@ -35,7 +36,6 @@ export function Overview() {
               ['Deployment', status.deployment && <Link to={pageOf('deployments', status.deployment)}>{status.deployment}</Link>],
               ['Addresses', addresses(machine).length > 0 && addresses(machine).map((it) => <Copy key={it} text={it} />)],
               ['Boots by', (spec.boot_macs ?? []).map((mac) => <Copy key={mac} text={mac} />)],
-              ['BMC', spec.bmc && <><span>{spec.bmc.driver}</span> {spec.bmc.address && <Copy text={spec.bmc.address} />}</>],
               ['Processors', inventory?.cpu && [inventory.cpu.model, inventory.cpu.cores && `${inventory.cpu.cores} cores`].filter(Boolean).join(', ')],
               ['Memory', inventory?.memory_bytes && bytes(inventory.memory_bytes)],
               ['Model', inventory?.dmi && [inventory.dmi.manufacturer, inventory.dmi.product].filter(Boolean).join(' ')],
@@ -64,6 +64,7 @@ export function Overview() {
           />
         </section>
       </div>
+      <ManagementController machine={machine} />
       <Conditions of={status.conditions ?? []} />
     </>
   );

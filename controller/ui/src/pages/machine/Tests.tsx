@@ -1,27 +1,32 @@
-import { useState } from 'react';
+import { useNavigate, useSearch } from '@tanstack/react-router';
 import type { Schemas } from '../../api/client';
 import { path } from '../../api/client';
 import { useRead } from '../../api/objects';
+import type { OpenView } from '../../app/routes';
+import { Chart } from '../../parts/Chart';
+import { figure, titleOf } from '../../parts/chart';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { Time } from '../../parts/Time';
 import type { Tone } from '../../parts/state';
 import { useMachine } from './Machine';
+import { type Row, keyOf, runsOf, scriptOf, trendsOf } from './history';
 import css from './Machine.module.css';
 import parts from '../../parts/parts.module.css';
-
-type Row = Schemas['TestResult'];
 
 const TONES: Record<Row['verdict'], Tone> = { skipped: 'off', passed: 'ok', degraded: 'wait', failed: 'bad' };
 /** A run stores its rows at its end. */
 const EVERY = 10_000;
+/** Rows that the region answers at most. */
+const MOST = 2_000;
 
-/** The findings of the tests of its hardware, one for each device. */
+/** The latest findings of the tests of its hardware, one for each device. The address names the one whose earlier runs are open. */
 export function Tests() {
   const machine = useMachine();
   const { name } = machine.metadata;
-  const [history, setHistory] = useState(false);
-  const { data, error, refetch } = useRead<Schemas['TestResults']>(`${path('machines', name, 'results')}?latest=${String(!history)}&limit=2000`, EVERY);
+  const { of } = useSearch({ strict: false }) as OpenView;
+  const navigate = useNavigate();
+  const { data, error, refetch } = useRead<Schemas['TestResults']>(`${path('machines', name, 'results')}?latest=true&limit=${MOST}`, EVERY);
   if (error) return <Failure error={error} again={() => void refetch()} />;
   if (!data) return <Loading inside />;
   if (data.items.length === 0)
@@ -33,6 +38,7 @@ export function Tests() {
       </Notice>
     );
   const accepted = machine.status.tests?.overridden;
+  const turn = (key: string) => void navigate({ to: '.', search: { of: key === of ? undefined : key }, replace: true } as never);
   return (
     <>
       {accepted && (
@@ -40,33 +46,103 @@ export function Tests() {
           Failed tests are overridden{accepted.by && ` by ${accepted.by}`}, <Time at={accepted.at} />: {accepted.reason}
         </p>
       )}
-      <label>
-        <input type="checkbox" checked={history} onChange={(event) => setHistory(event.target.checked)} /> Earlier runs too
-      </label>
-      <ul className={css.list} aria-label="Findings">
-        {data.items.map((row) => (
-          <Finding key={`${row.attempt} ${row.script} ${row.device ?? ''}`} row={row} />
-        ))}
-      </ul>
+      <div className={parts.scroll} role="region" aria-label="Findings" tabIndex={0}>
+        <table className={parts.grid}>
+          <thead>
+            <tr>
+              <th>test</th>
+              <th>device</th>
+              <th>finding</th>
+              <th>figures</th>
+              <th className={css.when}>ended</th>
+            </tr>
+          </thead>
+          <tbody>
+            {data.items.map((row) => [
+              <tr key={keyOf(row)}>
+                <td>
+                  <button type="button" className={`${css.open} mono`} aria-expanded={keyOf(row) === of} onClick={() => turn(keyOf(row))}>
+                    {row.script}
+                  </button>
+                </td>
+                <td className="mono">{row.device}</td>
+                <td>
+                  <Verdict of={row} />
+                </td>
+                <td className="muted">
+                  <Figures of={row} />
+                </td>
+                <td className="muted">
+                  <Time at={row.at} />
+                </td>
+              </tr>,
+              keyOf(row) === of && (
+                <tr key={`${keyOf(row)} runs`}>
+                  <td colSpan={5}>
+                    <Runs machine={name} of={of} />
+                  </td>
+                </tr>
+              ),
+            ])}
+          </tbody>
+        </table>
+      </div>
     </>
   );
 }
 
-function Finding({ row }: { row: Row }) {
-  const figures = Object.entries(row.figures ?? {});
+/** The runs of one test on one device: a chart of each figure, and the same numbers as a table with the outputs. */
+function Runs({ machine, of }: { machine: string; of: string }) {
+  const { data, error, refetch } = useRead<Schemas['TestResults']>(`${path('machines', machine, 'results')}?script=${encodeURIComponent(scriptOf(of))}&limit=${MOST}`, EVERY);
+  if (error) return <Failure error={error} again={() => void refetch()} />;
+  if (!data) return <Loading inside />;
+  const runs = runsOf(of, data.items);
   return (
-    <li className={css.row}>
-      <Dot tone={TONES[row.verdict]} />
-      <span className="mono">
-        {row.script} {row.device}
-      </span>
-      <span className={row.verdict === 'failed' ? parts.bad : ''}>
-        {row.verdict}: {row.message}
-      </span>
-      <span className="muted">
-        <Time at={row.at} />
-        {figures.map(([figure, value]) => ` · ${figure} ${Number(value.toFixed(2))}`)}
-      </span>
-    </li>
+    <div className={css.part}>
+      <div className={css.charts}>
+        {trendsOf(runs).map(([name, points]) => (
+          <Chart key={name} {...titleOf(name)} points={points} />
+        ))}
+      </div>
+      <h2>{runs.length === 1 ? 'One run' : `${runs.length} runs`}</h2>
+      <ul className={css.list} aria-label={`Runs of ${of}`}>
+        {runs.map((run) => (
+          <li key={`${run.attempt} ${run.at}`} className={css.row}>
+            <span className={css.when}>
+              <Time at={run.at} />
+            </span>
+            <Verdict of={run} />
+            <span className="muted">
+              <Figures of={run} /> {run.seconds > 0 && `· ${figure(run.seconds)} s`}
+            </span>
+            {run.output && (
+              <details className={css.wide}>
+                <summary>Output</summary>
+                <pre className={`${parts.code} ${css.output}`} tabIndex={0}>
+                  {run.output}
+                </pre>
+              </details>
+            )}
+          </li>
+        ))}
+      </ul>
+    </div>
   );
+}
+
+function Verdict({ of: { verdict, message } }: { of: Row }) {
+  return (
+    <span className={verdict === 'failed' ? parts.bad : undefined}>
+      <Dot tone={TONES[verdict]} /> {verdict}: {message}
+    </span>
+  );
+}
+
+function Figures({ of: { figures } }: { of: Row }) {
+  return Object.entries((figures ?? {}) as Record<string, number>)
+    .map(([name, value]) => {
+      const { title, unit } = titleOf(name);
+      return `${title} ${figure(value)}${unit && ` ${unit}`}`;
+    })
+    .join(' · ');
 }

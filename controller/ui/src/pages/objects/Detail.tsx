@@ -1,9 +1,10 @@
-import { Link, useParams } from '@tanstack/react-router';
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { type Kind, useKinds } from '../../api/kinds';
 import type { BasaltObject, Json } from '../../api/object';
 import { useObject } from '../../api/objects';
+import type { ObjectView } from '../../app/routes';
 import { type Place, pageOf, placeOf, placeOfKind } from '../../app/sections';
 import { useWrites } from '../../app/who';
 import { Button } from '../../parts/Button';
@@ -21,8 +22,11 @@ import { TimelineOf } from '../machine/Timeline';
 import css from '../machine/Machine.module.css';
 import parts from '../../parts/parts.module.css';
 import { ConfigurationOf } from './Configuration';
+import { Deliveries } from './Deliveries';
 import { RackServices } from './Rack';
+import { Rename } from './Rename';
 import { Addresses } from './Subnet';
+import { TokenActions } from './Token';
 import { Value } from './Value';
 
 export function Detail() {
@@ -34,16 +38,24 @@ export function Detail() {
 
 /** Kinds that are driven: their plan and their history are told. */
 const LIVING = ['deployments'];
+/** The region refuses to rename these: there is one Settings, and a VLAN is called after its fabric. */
+const NAMED = ['settings', 'vlans'];
+
+/** The parts of a kind's page, each with an address of its own. */
+const TABS: Record<string, string[]> = { deployments: ['Timeline', 'Decisions'], webhooks: ['Deliveries'] };
 
 function Shown({ place: { kind, plural }, name }: { place: Place; name: string }) {
   const { data: object, error, refetch } = useObject(kind, plural, name);
   const described = useKinds()?.find((it) => it.plural === plural);
   const { may, off } = useWrites();
   const [proposal, setProposal] = useState<Proposal>();
-  const [tab, setTab] = useState('Overview');
+  const { tab: asked } = useSearch({ strict: false }) as ObjectView;
+  const navigate = useNavigate();
   if (error) return <Failure error={error} again={() => void refetch()} />;
   if (!object) return <Loading />;
-  const tabs = ['Overview', ...(LIVING.includes(plural) ? ['Timeline', 'Decisions'] : []), 'Configuration'];
+  const tabs = ['Overview', ...(TABS[plural] ?? []), 'Configuration'];
+  const tab = tabs.find((title) => title.toLowerCase() === asked) ?? 'Overview';
+  const show = (title: string) => void navigate({ to: '.', search: { tab: title === 'Overview' ? undefined : title.toLowerCase() } } as never);
   return (
     <>
       <header className={css.head}>
@@ -53,6 +65,8 @@ function Shown({ place: { kind, plural }, name }: { place: Place; name: string }
           {plural === 'discoveries' && <Accept status={object.status} />}
           {may && described?.declarable !== false && (
             <span className={css.actions}>
+              {plural === 'api_tokens' && <TokenActions name={name} isIssued={Boolean(object.status.issued_at)} />}
+              {!NAMED.includes(plural) && <Rename kind={kind} plural={plural} name={name} />}
               <Button danger off={off} onClick={() => setProposal({ kind: 'delete', of: kind, plural, name })}>
                 Delete…
               </Button>
@@ -63,7 +77,7 @@ function Shown({ place: { kind, plural }, name }: { place: Place; name: string }
       </header>
       <div className={parts.tabs} role="tablist" aria-label={`About ${name}`}>
         {tabs.map((title) => (
-          <button key={title} type="button" role="tab" className={parts.tab} aria-selected={tab === title} onClick={() => setTab(title)}>
+          <button key={title} type="button" role="tab" className={parts.tab} aria-selected={tab === title} onClick={() => show(title)}>
             {title}
           </button>
         ))}
@@ -71,6 +85,7 @@ function Shown({ place: { kind, plural }, name }: { place: Place; name: string }
       <div className={css.body} role="tabpanel" aria-label={tab}>
         {tab === 'Overview' && <Overview object={object} plural={plural} described={described} />}
         {tab === 'Timeline' && <TimelineOf kind={kind} plural={plural} name={name} />}
+        {tab === 'Deliveries' && <Deliveries webhook={object} />}
         {tab === 'Decisions' && <DecisionsOf kind={kind} plural={plural} name={name} />}
         {tab === 'Configuration' && <ConfigurationOf plural={plural} object={object} />}
       </div>

@@ -8,7 +8,7 @@ import { Failure, Loading } from '../Notice';
 import { Sheet } from '../Sheet';
 import { Dot } from '../State';
 import { plain } from '../state';
-import { type Outcome, type Proposal, type Tried, carryOut, doingOf, tryOut, verbOf } from './proposal';
+import { type Outcome, type Proposal, type Tried, alikeOf, carryOut, doingOf, tryOut, verbOf, wordsOf } from './proposal';
 import css from './Plan.module.css';
 import parts from '../parts.module.css';
 
@@ -17,13 +17,14 @@ export type { Proposal } from './proposal';
 interface Props {
   proposal: Proposal;
   close: () => void;
-  /** After it was done. */
-  done?: () => void;
+  /** After it was done, with the answer of a request. */
+  done?: (answer?: unknown) => void;
 }
 
 const titleOf = (proposal: Proposal): string => {
   if (proposal.kind === 'apply') return 'Plan';
   if (proposal.kind === 'delete') return `Plan: delete ${proposal.name}`;
+  if (proposal.kind === 'request') return `Plan: ${proposal.verb.charAt(0).toLowerCase()}${proposal.verb.slice(1)}`;
   return `Plan: ${doingOf(proposal.wish.verb).toLowerCase()}`;
 };
 
@@ -40,12 +41,15 @@ export function Plan({ proposal, close, done }: Props) {
   const [stale, setStale] = useState(false);
   const [busy, setBusy] = useState(false);
   const [outcomes, setOutcomes] = useState<Outcome[]>();
+  const [answered, setAnswered] = useState(0);
+  const total = proposal.kind === 'operation' ? proposal.machines.length : 1;
 
   const compute = useCallback(async () => {
     setTried(undefined);
     setError(undefined);
+    setAnswered(0);
     try {
-      setTried(await tryOut(proposal, adopt));
+      setTried(await tryOut(proposal, adopt, setAnswered));
     } catch (error) {
       setError(error);
     }
@@ -57,10 +61,11 @@ export function Plan({ proposal, close, done }: Props) {
     setBusy(true);
     setError(undefined);
     setStale(false);
+    setAnswered(0);
     try {
-      const became = await carryOut(proposal, tried, adopt);
+      const became = await carryOut(proposal, tried, adopt, setAnswered);
       void queries.invalidateQueries();
-      done?.();
+      done?.(became[0]?.answer);
       if (became.some(({ refused }) => refused)) setOutcomes(became);
       else close();
     } catch (error) {
@@ -76,7 +81,7 @@ export function Plan({ proposal, close, done }: Props) {
 
   const nothing = tried && tried.outcomes.every(({ action, refused }) => refused || action === 'unchanged');
   const why = off || (!tried ? 'the plan is not there yet' : nothing ? 'there is nothing to do' : busy && 'it is being done');
-  const hurts = (tried?.disks.length ?? 0) > 0 || proposal.kind === 'delete';
+  const hurts = (tried?.disks.length ?? 0) > 0 || proposal.kind === 'delete' || (proposal.kind === 'request' && !!proposal.hurts);
   return (
     <Sheet
       title={titleOf(proposal)}
@@ -105,13 +110,20 @@ export function Plan({ proposal, close, done }: Props) {
         </label>
       )}
       {!tried && error === undefined && <Loading />}
-      {outcomes ? <Results of={outcomes} /> : tried && <Shown tried={tried} />}
+      {answered > 0 && answered < total && (
+        <p className="muted" role="status">
+          {answered} of {total} have answered.
+        </p>
+      )}
+      {outcomes ? <Became of={outcomes} /> : tried && <Shown tried={tried} />}
     </Sheet>
   );
 }
 
 /** So many are shown whole; of more, each opens by itself. */
 const FEW = 3;
+/** So many results are listed one by one. */
+const MANY = 20;
 
 function Shown({ tried }: { tried: Tried }) {
   const refused = tried.outcomes.filter((outcome) => outcome.refused);
@@ -135,23 +147,55 @@ function Shown({ tried }: { tried: Tried }) {
       {refused.length > 0 && (
         <section className={css.part}>
           <h2>{refused.length === 1 ? 'One cannot take it' : `${refused.length} cannot take it`}</h2>
-          <Results of={refused} />
+          {refused.length <= FEW ? <Results of={refused} /> : <Reasons of={refused} />}
         </section>
       )}
-      {changing.map((outcome) =>
-        changing.length <= FEW ? (
-          <Change key={`${outcome.of} ${outcome.name}`} of={outcome} />
-        ) : (
-          <details key={`${outcome.of} ${outcome.name}`}>
-            <summary>
-              <span className="mono">{outcome.name}</span> <span className="muted">{plain(outcome.plan?.summary ?? outcome.action)}</span>
-            </summary>
-            <Change of={outcome} />
-          </details>
-        ),
-      )}
+      {changing.length <= FEW
+        ? changing.map((outcome) => <Change key={`${outcome.of} ${outcome.name}`} of={outcome} />)
+        : alikeOf(changing).map(({ first, names }) => (
+            <details key={`${first.of} ${first.name}`}>
+              <summary>
+                <b>{names.length === 1 ? <span className="mono">{first.name}</span> : names.length}</b>{' '}
+                <span className="muted">
+                  {names.length > 1 && 'like '}
+                  {plain(first.plan?.summary ?? first.action)}
+                </span>
+              </summary>
+              <Names of={names} />
+              <Change of={first} />
+            </details>
+          ))}
       <Consequences of={tried.consequences} />
     </>
+  );
+}
+
+/** Reasons for which many cannot take it, each with its count. The names stand in it. */
+function Reasons({ of }: { of: Outcome[] }) {
+  return alikeOf(of).map(({ first, names }) => (
+    <details key={first.name}>
+      <summary>
+        <Dot tone="bad" /> <b>{names.length === 1 ? <span className="mono">{first.name}</span> : names.length}</b>{' '}
+        <span className="muted">
+          {names.length > 1 && 'like '}
+          {plain(wordsOf(first.refused))}
+        </span>
+      </summary>
+      <Names of={names} />
+    </details>
+  ));
+}
+
+/** Names that are written out; of more there is a count. */
+const WRITTEN = 500;
+
+function Names({ of }: { of: string[] }) {
+  if (of.length === 1) return null;
+  return (
+    <p className={`mono ${css.names}`}>
+      {of.slice(0, WRITTEN).join(' ')}
+      {of.length > WRITTEN && <span className="muted"> and {of.length - WRITTEN} more</span>}
+    </p>
   );
 }
 
@@ -243,6 +287,20 @@ function Consequences({ of }: { of: Schemas['Consequences'] | undefined }) {
   );
 }
 
+/** Results of many: those that were refused by their reasons, and the count of the others. */
+function Became({ of }: { of: Outcome[] }) {
+  const refused = of.filter((outcome) => outcome.refused);
+  if (of.length <= MANY) return <Results of={of} />;
+  return (
+    <>
+      <p className={css.summary}>
+        {of.length - refused.length} of {of.length} were asked; {refused.length} could not take it.
+      </p>
+      <Reasons of={refused} />
+    </>
+  );
+}
+
 function Results({ of }: { of: Outcome[] }) {
   return (
     <ul className={css.results}>
@@ -250,7 +308,7 @@ function Results({ of }: { of: Outcome[] }) {
         <li key={name}>
           <Dot tone={refused ? 'bad' : 'ok'} />
           <span className="mono">{name}</span>
-          <span className="muted">{refused ? (refused instanceof Error ? refused.message : String(refused)) : action}</span>
+          <span className="muted">{refused ? wordsOf(refused) : action}</span>
         </li>
       ))}
     </ul>

@@ -10,8 +10,11 @@ export type Wish = Schemas['OperationRequest'];
 /** A verb that says everything. */
 export const wishOf = (verb: Verb): Wish => ({ verb });
 
-/** Machines that one request asks, at most. */
-export const MOST = 1000;
+/** Machines that one request asks, at most. More are asked in several requests, one after the other. */
+const MOST = 1000;
+
+/** Told after each request: machines that have answered. */
+export type Progress = (answered: number) => void;
 
 export interface Document {
   kind: string;
@@ -22,7 +25,23 @@ export interface Document {
 export type Proposal =
   | { kind: 'apply'; documents: Document[] }
   | { kind: 'delete'; of: string; plural: string; name: string }
-  | { kind: 'operation'; wish: Wish; machines: string[] };
+  | { kind: 'operation'; wish: Wish; machines: string[] }
+  | Request;
+
+/** A POST about one object whose dry run answers a plan: a new name, a token's text, dead letters that are sent again. */
+export interface Request {
+  kind: 'request';
+  of: string;
+  plural: string;
+  name: string;
+  /** The last part of its path. */
+  at: 'rename' | 'issue' | 'revoke' | 'redeliver';
+  body?: Record<string, unknown>;
+  /** The words of the button. */
+  verb: string;
+  /** It cannot be taken back. */
+  hurts?: boolean;
+}
 
 /** What would become of one object or machine. */
 export interface Outcome {
@@ -31,6 +50,8 @@ export interface Outcome {
   action: string;
   plan?: Schemas['PlanReport'];
   refused?: unknown;
+  /** The region's answer to a request that was done. */
+  answer?: unknown;
 }
 
 export interface Tried {
@@ -47,7 +68,7 @@ export interface Tried {
   generation?: number;
 }
 
-export async function tryOut(proposal: Proposal, adopt: boolean): Promise<Tried> {
+export async function tryOut(proposal: Proposal, adopt: boolean, progress?: Progress): Promise<Tried> {
   switch (proposal.kind) {
     case 'apply': {
       const said = await ask<Schemas['ApplyResponse']>('/api/v1/apply?dry_run=true', {
@@ -71,15 +92,65 @@ export async function tryOut(proposal: Proposal, adopt: boolean): Promise<Tried>
       return { ...ofPlans([{ name, of, action: 'deleted', plan: said.plan }]), consequences: said.consequences, advisories: said.advisories, generation: object.metadata.generation };
     }
     case 'operation':
-      return ofPlans(await asked(proposal.wish, proposal.machines, '?dry_run=true'));
+      return ofPlans(await asked(proposal.wish, proposal.machines, '?dry_run=true', progress));
+    case 'request': {
+      const { name, of } = proposal;
+      const said = await ask<Schemas['DryRun']>(`${requestPath(proposal)}?dry_run=true${adopt ? '&adopt=true' : ''}`, { method: 'POST', body: proposal.body });
+      const tried = ofPlans([{ name, of, action: BECOMES[proposal.at], plan: said.plan }]);
+      return { ...tried, consequences: said.consequences, advisories: said.advisories };
+    }
   }
 }
 
-/** Asks machines, and says what each of them answers. */
-async function asked(wish: Wish, names: string[], query: string, headers?: Record<string, string>): Promise<Outcome[]> {
-  const { items } = await ask<Schemas['OperationsAnswer']>(`/api/v1/operations${query}`, { method: 'POST', body: { names, operation: wish }, headers });
-  return items.map(({ machine, plan, problem }) => ({ name: machine, of: 'Machine', action: saidOf(wish.verb), plan, refused: problem && new Refused(problem) }));
+const BECOMES: Record<Request['at'], string> = { rename: 'renamed', issue: 'given a text', revoke: 'left without a text', redeliver: 'asked to deliver again' };
+
+const requestPath = ({ plural, name, at }: Request): string => path(plural, name, at);
+
+/** Asks machines, and says what each of them answers. After a request that failed no other is sent. */
+async function asked(wish: Wish, names: string[], query: string, progress?: Progress, headers?: Record<string, string>): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  for (let from = 0; from < names.length; from += MOST) {
+    const these = names.slice(from, from + MOST);
+    try {
+      const { items } = await ask<Schemas['OperationsAnswer']>(`/api/v1/operations${query}`, { method: 'POST', body: { names: these, operation: wish }, headers });
+      outcomes.push(...items.map(({ machine, plan, problem }) => ({ name: machine, of: 'Machine', action: saidOf(wish.verb), plan, refused: problem && new Refused(problem) })));
+    } catch (error) {
+      if (outcomes.length === 0) throw error;
+      // Earlier requests were answered: their outcomes stay.
+      return [...outcomes, ...names.slice(from).map((name) => ({ name, of: 'Machine', action: 'not asked', refused: error }))];
+    }
+    progress?.(outcomes.length);
+  }
+  return outcomes;
 }
+
+/** Outcomes that differ in nothing but the name. */
+export interface Alike {
+  first: Outcome;
+  names: string[];
+}
+
+/** Groups outcomes that say the same of other objects, in the order of their first ones. */
+export function alikeOf(outcomes: readonly Outcome[]): Alike[] {
+  const groups = new Map<string, Alike>();
+  for (const outcome of outcomes) {
+    const key = saysOf(outcome);
+    const known = groups.get(key);
+    if (known) known.names.push(outcome.name);
+    else groups.set(key, { first: outcome, names: [outcome.name] });
+  }
+  return [...groups.values()];
+}
+
+/** Everything that a reader is shown of an outcome, without the name. Times are left out: they differ by milliseconds. */
+function saysOf({ name, of, action, plan, refused }: Outcome): string {
+  const told = refused
+    ? [of, wordsOf(refused)]
+    : [of, action, plan?.summary, plan?.interrupts, plan?.changes, plan?.notes, plan?.steps.map(({ message, power, destructive }) => [message, power, destructive]), plan?.waits.map(({ message }) => message)];
+  return JSON.stringify(told).replaceAll(name, '…');
+}
+
+export const wordsOf = (refused: unknown): string => (refused instanceof Error ? refused.message : String(refused));
 
 function ofPlans(outcomes: Outcome[]): Tried {
   const having = (what: 'power' | 'destructive') => outcomes.filter(({ plan }) => plan?.steps.some((step) => step[what])).map(({ name }) => name);
@@ -94,7 +165,7 @@ function ofPlans(outcomes: Outcome[]): Tried {
 }
 
 /** Does it; the answer is what became of each. */
-export async function carryOut(proposal: Proposal, tried: Tried, adopt: boolean): Promise<Outcome[]> {
+export async function carryOut(proposal: Proposal, tried: Tried, adopt: boolean, progress?: Progress): Promise<Outcome[]> {
   switch (proposal.kind) {
     case 'apply': {
       const said = await ask<Schemas['ApplyResponse']>('/api/v1/apply', {
@@ -110,7 +181,12 @@ export async function carryOut(proposal: Proposal, tried: Tried, adopt: boolean)
     }
     case 'operation': {
       const able = tried.outcomes.filter(({ refused }) => !refused).map(({ name }) => name);
-      return asked(proposal.wish, able, '', { 'idempotency-key': crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` });
+      return asked(proposal.wish, able, '', progress, { 'idempotency-key': crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` });
+    }
+    case 'request': {
+      const { name, of, at } = proposal;
+      const answer = await ask(`${requestPath(proposal)}${adopt ? '?adopt=true' : ''}`, { method: 'POST', body: proposal.body });
+      return [{ name, of, action: BECOMES[at], answer }];
     }
   }
 }
@@ -145,6 +221,7 @@ export const doingOf = (verb: Verb): string => DOING[verb];
 export function verbOf(proposal: Proposal, tried: Tried): string {
   const machines = (count: number) => `${count} ${count === 1 ? 'machine' : 'machines'}`;
   if (proposal.kind === 'operation') return `${doingOf(proposal.wish.verb)} ${machines(tried.outcomes.filter(({ refused }) => !refused).length)}`;
+  if (proposal.kind === 'request') return proposal.verb;
   if (tried.disks.length > 0) return `Erase ${machines(tried.disks.length)}`;
   if (proposal.kind === 'delete') return `Delete ${proposal.name}`;
   if (tried.power.length > 0) return `Apply, and switch the power of ${machines(tried.power.length)}`;
