@@ -15,6 +15,8 @@ export interface FieldOf {
   /** What it is where it is left out. */
   usual?: unknown;
   example?: string;
+  /** Its members have names that people chose. */
+  isMap: boolean;
 }
 
 /** What a form asks for in a field. */
@@ -110,6 +112,7 @@ function fieldsOf(schema: Schema | undefined, schemas: Schemas, depth = 0): Fiel
     immutable: field['x-basalt-immutable'] ?? false,
     usual: field.default,
     example: field.examples?.[0] ?? field.items?.examples?.[0],
+    isMap: typeof field.additionalProperties === 'object',
   }));
 }
 

@@ -43,7 +43,7 @@ export function FilterBox<Row>({ text, change, rows, all }: Props<Row>) {
         aria-invalid={faults.length > 0 || undefined}
         autoComplete="off"
         spellCheck={false}
-        placeholder="Filter: words, zone:row-1, cores>=32 …"
+        placeholder={`Filter: ${['words', rows.example ?? 'name:a'].join(', ')} …`}
         className={css.input}
         value={text}
         onChange={({ target }) => {
@@ -68,6 +68,8 @@ export function FilterBox<Row>({ text, change, rows, all }: Props<Row>) {
           } else if (key === 'Enter') {
             setOpen(false);
           } else if (key === 'Escape') {
+            // A sheet around the filter stays open while there is something to close in here.
+            if (shown || text) event.preventDefault();
             if (shown) setOpen(false);
             else if (text) change('');
             else input.current?.blur();

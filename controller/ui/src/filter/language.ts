@@ -157,6 +157,8 @@ const LABEL = /^label[-.]/;
 const isLabel = (key: string): boolean => LABEL.test(key);
 
 export interface Rows<Row> {
+  /** Terms that an empty filter shows. */
+  example?: string;
   fields: readonly Field<Row>[];
   /** All words of a row, in lower case. */
   text: (row: Row) => string;

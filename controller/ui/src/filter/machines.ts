@@ -74,4 +74,4 @@ function lacks(key: string): string | undefined {
   return !key.startsWith('status.') || carried ? undefined : `rows have no ${key}: basalt get machines --where '${key}:…'`;
 }
 
-export const MACHINES: Rows<Machine> = { fields: FIELDS, text, labels: ({ metadata }) => metadata.labels ?? {}, lacks };
+export const MACHINES: Rows<Machine> = { example: 'zone:row-1, cores>=32', fields: FIELDS, text, labels: ({ metadata }) => metadata.labels ?? {}, lacks };

@@ -160,7 +160,7 @@ function Answer({ matches, all, narrow }: { matches: readonly Machine[]; all: re
       {part(counts.wait, 'waits for a person', 'wait for a person', 'status:waiting')}
       {part(counts.bad, 'has failed', 'have failed', 'status:failed')}
       {part(counts.busy, 'works', 'work', 'status:working')}
-      {counts.wait + counts.bad + counts.busy === 0 && <span className="muted"> · nothing waits, nothing has failed</span>}
+      {matches.length > 0 && counts.wait + counts.bad + counts.busy === 0 && <span className="muted"> · nothing waits, nothing has failed</span>}
     </p>
   );
 }

@@ -1,6 +1,7 @@
 import type { State } from './state';
 import { useNow } from './Time';
 import { until } from './time';
+import { Words } from './Words';
 import css from './parts.module.css';
 
 /** A dot whose shape says the tone as well: nothing is said by colour alone. */
@@ -29,7 +30,7 @@ export function StateLine({ state, whole = false }: { state: State; whole?: bool
       {state.reason && <span className={css.reason}>· {state.reason}</span>} {state.until && <Until at={state.until} />}
       {whole && state.todo && (
         <span className={css.todo}>
-          <b>To do:</b> {state.todo}
+          <b>To do:</b> <Words of={state.todo} />
         </span>
       )}
     </span>

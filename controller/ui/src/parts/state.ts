@@ -39,6 +39,8 @@ export function stateOf(object: BasaltObject): State {
   }
   if (holds(stalled)) return { tone: 'bad', word: spaced(stalled?.reason ?? 'Stalled'), ...because(stalled) };
   if (holds(progressing)) return { tone: 'busy', word: 'Working', ...because(progressing) };
+  // A webhook is ready while its deliveries fail: they are tried again.
+  if (holds(ready) && ready?.reason === 'Failing') return { tone: 'wait', word: 'Failing', ...because(ready) };
   if (holds(ready)) return { tone: 'ok', word: 'Ready', reason: ready?.reason === 'Stored' ? '' : plain(ready?.message ?? '') };
   if (ready) return { tone: 'wait', word: 'Not ready', ...because(ready) };
   return { tone: 'ok', word: 'Stored', reason: '' };

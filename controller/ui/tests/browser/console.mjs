@@ -216,6 +216,8 @@ test('what many machines are asked for is told of each, and why some cannot take
 test('a rescue and a script are asked for with what they need, and planned before they are done', async () => {
   const { page, context, complaints } = await person(chrome, url);
   await login(page, 'ann', PASSWORD);
+  const sent = [];
+  page.on('request', (request) => request.method() === 'POST' && request.url().includes('/operations') && sent.push(request.postDataJSON()));
   await page.goto('/ui/machines/web22');
   await page.locator('button:not([aria-disabled])', { hasText: /^Rescue$/ }).click();
   const sheet = page.getByRole('dialog', { name: 'Rescue' });
@@ -232,9 +234,28 @@ test('a rescue and a script are asked for with what they need, and planned befor
   assert.equal(items[0].verb, 'rescue');
   await page.locator('button:not([aria-disabled])', { hasText: /^Run a script$/ }).click();
   const script = page.getByRole('dialog', { name: 'Run a script on' });
-  await script.getByLabel('Parameters').fill('fast');
+  await script.getByLabel('Script').selectOption('read-firmware');
+  await script.getByLabel('speed').selectOption('fast');
+  await script.getByLabel('rounds').fill('2');
+  await accessible(page, 'the parameters of a script');
   await script.getByRole('button', { name: 'Show the plan' }).click();
-  await says(script.getByRole('alert'), 'fast is no NAME=VALUE');
+  // The rescue that was asked for is not over: the script takes its place.
+  await page.getByRole('dialog', { name: 'Plan: run a script on' }).getByRole('button', { name: 'Leave it' }).click();
+  assert.deepEqual(sent.at(-1), { names: ['web22'], operation: { verb: 'run_script', script: 'read-firmware', parameters: { speed: 'fast', rounds: '2' } } });
+
+  // The same from the script's page, for all machines that match a filter.
+  await page.goto('/ui/scripts/read-firmware');
+  await page.getByRole('button', { name: 'Run…' }).click();
+  const run = page.getByRole('dialog', { name: 'Run read-firmware' });
+  await filter(run).fill('zone:row-1 name:web');
+  await says(run.getByRole('status'), 'On 15 of 60 machines.');
+  await page.keyboard.press('Escape');
+  await picture(page, 'script-run');
+  await accessible(page, 'a run of a script');
+  await run.getByRole('button', { name: 'Show the plan' }).click();
+  await page.getByRole('dialog', { name: 'Plan: run a script on' }).getByText(/cannot take it/).waitFor();
+  await picture(page, 'plan-script');
+  assert.equal(sent.at(-1).names.length, 15);
   assert.deepEqual(complaints, []);
   await context.close();
 });
@@ -265,7 +286,7 @@ test('a device that becomes slower is a line that falls, beside the numbers of e
   await findings.getByRole('row', { name: /nvme0n1/ }).getByRole('button', { name: 'basalt-disks' }).click();
   await page.waitForURL(/of=basalt-disks%3Anvme0n1/);
   await page.getByRole('img', { name: 'read: 8 values from 960 MB/s to 2920 MB/s, the last one 960 MB/s' }).waitFor();
-  assert.equal(await page.getByRole('list', { name: 'Runs of basalt-disks:nvme0n1' }).getByRole('listitem').count(), 8);
+  assert.equal(await page.getByRole('table', { name: 'Runs of basalt-disks:nvme0n1' }).getByRole('row').count(), 9);
   await picture(page, 'test-history');
   await accessible(page, 'a history of tests');
   assert.deepEqual(complaints, []);
@@ -299,6 +320,31 @@ test('dead letters say why they failed, and an admin sends them again after thei
   assert.equal((await admin('GET', 'webhooks/tickets')).status.failed, 1);
   await page.getByLabel('State').selectOption('Delivered');
   await page.getByText('No delivery is in this state.').waitFor();
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a rack is given a token to join with, by an admin', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await page.goto('/ui/racks');
+  await says(rows(page), 'r1');
+  assert.equal(await page.getByRole('button', { name: 'Join token…' }).count(), 0, 'an operator makes none');
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByLabel('User').waitFor();
+  await login(page, 'root', PASSWORD);
+  await page.goto('/ui/racks');
+  await page.getByRole('button', { name: 'Join token…' }).click();
+  const sheet = page.getByRole('dialog', { name: 'Token for a rack' });
+  await sheet.getByLabel('Lifetime').fill('soon');
+  await sheet.getByRole('button', { name: 'Make a token' }).click();
+  await says(sheet.getByRole('alert'), '');
+  await accessible(page, 'a join token');
+  await sheet.getByLabel('Rack').fill('r2');
+  await sheet.getByLabel('Lifetime').fill('30m');
+  await sheet.getByRole('button', { name: 'Make a token' }).click();
+  assert.match(await sheet.getByLabel('Token').innerText(), /^[\w.=-]{40,}$/);
+  await picture(page, 'join-token');
   assert.deepEqual(complaints, []);
   await context.close();
 });
@@ -484,6 +530,10 @@ const ROUTES = [
   'users',
   'webhooks',
   'webhooks/tickets',
+  'domains/lab.example',
+  'settings/default',
+  'scripts',
+  'scripts/read-firmware',
   'webhooks/tickets?tab=deliveries',
   'api_tokens/ci',
   'audit',

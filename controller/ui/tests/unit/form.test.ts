@@ -5,7 +5,7 @@ import { kindsOf } from '../../src/api/kinds';
 import { spaced } from '../../src/parts/state';
 import { changed, faultsOf, keptOf, shownOf, typedOf } from '../../src/pages/objects/values';
 
-const field = (name: string, shape: FieldOf['shape']): FieldOf => ({ name, says: '', shape, required: false, immutable: false });
+const field = (name: string, shape: FieldOf['shape']): FieldOf => ({ name, says: '', shape, required: false, immutable: false, isMap: false });
 
 test('an emptied field is left out, and so is a group without fields', () => {
   assert.deepEqual(changed({ a: 1, b: 2 }, ['a'], 3), { a: 3, b: 2 });

@@ -10,6 +10,7 @@ import { Button } from '../../parts/Button';
 import { Failure, Loading } from '../../parts/Notice';
 import { StateLine } from '../../parts/State';
 import { Time } from '../../parts/Time';
+import { Words } from '../../parts/Words';
 import { Plan, type Proposal } from '../../parts/plan/Plan';
 import { useNow } from '../../parts/Time';
 import { plain, stateOf } from '../../parts/state';
@@ -111,7 +112,7 @@ function Waits({ waits }: { waits: Schemas['Wait'][] }) {
           </span>
           {(wait.human ?? wait.remedy) && (
             <span>
-              <b>To do:</b> {wait.human ?? wait.remedy}
+              <b>To do:</b> <Words of={wait.human ?? wait.remedy ?? ''} />
             </span>
           )}
         </li>

@@ -6,6 +6,7 @@ import { addresses } from '../../filter/machines';
 import { Chips, Copy, Facts } from '../../parts/Facts';
 import { Failure, Loading } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
+import { Words } from '../../parts/Words';
 import { Time } from '../../parts/Time';
 import { bytes } from '../../parts/size';
 import { capital, plain, spaced } from '../../parts/state';
@@ -92,7 +93,9 @@ export function Conditions({ of }: { of: Schemas['Condition'][] }) {
                 </span>
               ))}
             </span>
-            <p className="muted">{plain(message)}</p>
+            <p className="muted">
+              <Words of={plain(message)} />
+            </p>
           </li>
         ))}
       </ul>

@@ -72,7 +72,7 @@ export function Tests() {
                 <td className="muted">
                   <Figures of={row} />
                 </td>
-                <td className="muted">
+                <td className={`${css.when} muted`}>
                   <Time at={row.at} />
                 </td>
               </tr>,
@@ -97,6 +97,7 @@ function Runs({ machine, of }: { machine: string; of: string }) {
   if (error) return <Failure error={error} again={() => void refetch()} />;
   if (!data) return <Loading inside />;
   const runs = runsOf(of, data.items);
+  const names = [...new Set(runs.flatMap(({ figures }) => Object.keys(figures ?? {})))].sort();
   return (
     <div className={css.part}>
       <div className={css.charts}>
@@ -105,29 +106,54 @@ function Runs({ machine, of }: { machine: string; of: string }) {
         ))}
       </div>
       <h2>{runs.length === 1 ? 'One run' : `${runs.length} runs`}</h2>
-      <ul className={css.list} aria-label={`Runs of ${of}`}>
-        {runs.map((run) => (
-          <li key={`${run.attempt} ${run.at}`} className={css.row}>
-            <span className={css.when}>
-              <Time at={run.at} />
-            </span>
-            <Verdict of={run} />
-            <span className="muted">
-              <Figures of={run} /> {run.seconds > 0 && `· ${figure(run.seconds)} s`}
-            </span>
-            {run.output && (
-              <details className={css.wide}>
-                <summary>Output</summary>
-                <pre className={`${parts.code} ${css.output}`} tabIndex={0}>
-                  {run.output}
-                </pre>
-              </details>
-            )}
-          </li>
-        ))}
-      </ul>
+      <table className={parts.grid} aria-label={`Runs of ${of}`}>
+        <thead>
+          <tr>
+            <th>ended</th>
+            <th>finding</th>
+            {names.map((name) => (
+              <th key={name}>{headOf(name)}</th>
+            ))}
+            <th>took</th>
+          </tr>
+        </thead>
+        <tbody>
+          {runs.map((run) => (
+            <tr key={`${run.attempt} ${run.at}`}>
+              <td className={css.when}>
+                <Time at={run.at} />
+              </td>
+              <td>
+                <Verdict of={run} />
+                {run.output && (
+                  <details>
+                    <summary className="muted">Output</summary>
+                    <pre className={`${parts.code} ${css.output}`} tabIndex={0}>
+                      {run.output}
+                    </pre>
+                  </details>
+                )}
+              </td>
+              {names.map((name) => (
+                <td key={name}>{valueOf(run, name)}</td>
+              ))}
+              <td className="muted">{figure(run.seconds)} s</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
     </div>
   );
+}
+
+const headOf = (name: string): string => {
+  const { title, unit } = titleOf(name);
+  return unit ? `${title}, ${unit}` : title;
+};
+
+function valueOf({ figures }: Row, name: string): string {
+  const value = (figures as Record<string, number> | undefined)?.[name];
+  return value === undefined ? '' : figure(value);
 }
 
 function Verdict({ of: { verdict, message } }: { of: Row }) {

@@ -1,8 +1,10 @@
 import { type FormEvent, type ReactNode, useId, useState } from 'react';
+import type { Schemas } from '../../api/client';
 import { useList } from '../../api/live';
 import { Button } from '../../parts/Button';
 import { Sheet } from '../../parts/Sheet';
 import { type Verb, type Wish, doingOf } from '../../parts/plan/proposal';
+import { ParameterFields, parametersOf } from '../objects/ParameterFields';
 import css from '../objects/Form.module.css';
 import parts from '../../parts/parts.module.css';
 
@@ -30,11 +32,8 @@ export function WishSheet({ verb, close, wish }: Props) {
     const form = new FormData(event.currentTarget);
     const text = (name: string) => String(form.get(name) ?? '').trim();
     if (verb === 'run_script') {
-      const pairs = lines(text('parameters')).map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1), line] as const);
-      const wrong = pairs.find(([, , line]) => line.indexOf('=') < 1);
-      if (wrong) return setFault(`${wrong[2]} is no NAME=VALUE`);
       if (!text('script')) return setFault('there is no script: declare a Script first');
-      return wish({ verb, script: text('script'), parameters: Object.fromEntries(pairs.map(([name, value]) => [name, value])) });
+      return wish({ verb, script: text('script'), parameters: parametersOf(form) });
     }
     if (verb === 'test') {
       const tests = form.getAll('tests').map(String);
@@ -75,23 +74,19 @@ export function WishSheet({ verb, close, wish }: Props) {
 
 function ScriptFields() {
   const { objects } = useList('Script', 'scripts');
+  const [chosen, choose] = useState<string>();
+  const script = objects.find(({ metadata }) => metadata.name === chosen) ?? objects[0];
   return (
     <>
       <div className={css.field}>
         <label htmlFor="wish-script">Script</label>
-        <select id="wish-script" name="script" data-first>
+        <select id="wish-script" name="script" data-first value={script?.metadata.name ?? ''} onChange={({ target }) => choose(target.value)}>
           {objects.map(({ metadata: { name } }) => (
             <option key={name}>{name}</option>
           ))}
         </select>
       </div>
-      <div className={css.field}>
-        <label htmlFor="wish-parameters">Parameters</label>
-        <textarea id="wish-parameters" name="parameters" aria-describedby="wish-parameters-says" />
-        <p id="wish-parameters-says" className={css.says}>
-          NAME=VALUE, one a line.
-        </p>
-      </div>
+      {script && <ParameterFields key={script.metadata.name} of={(script.spec.parameters ?? {}) as unknown as Record<string, Schemas['ScriptParameter']>} />}
     </>
   );
 }

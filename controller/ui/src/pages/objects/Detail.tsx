@@ -24,7 +24,11 @@ import parts from '../../parts/parts.module.css';
 import { ConfigurationOf } from './Configuration';
 import { Deliveries } from './Deliveries';
 import { RackServices } from './Rack';
+import { Receivers } from './Receivers';
 import { Rename } from './Rename';
+import { ScriptContent } from './ScriptContent';
+import { ScriptRun } from './ScriptRun';
+import { Secondaries } from './Secondaries';
 import { Addresses } from './Subnet';
 import { TokenActions } from './Token';
 import { Value } from './Value';
@@ -66,6 +70,7 @@ function Shown({ place: { kind, plural }, name }: { place: Place; name: string }
           {may && described?.declarable !== false && (
             <span className={css.actions}>
               {plural === 'api_tokens' && <TokenActions name={name} isIssued={Boolean(object.status.issued_at)} />}
+              {plural === 'scripts' && <ScriptRun script={object} />}
               {!NAMED.includes(plural) && <Rename kind={kind} plural={plural} name={name} />}
               <Button danger off={off} onClick={() => setProposal({ kind: 'delete', of: kind, plural, name })}>
                 Delete…
@@ -102,30 +107,37 @@ function Accept({ status }: { status: BasaltObject['status'] }) {
   return <DeclareButton plural="machines" title="Accept as machine…" name={String(name)} spec={spec} />;
 }
 
+/** Fields of the spec that have a part of the page. */
+const SHOWN: Record<string, string[]> = { scripts: ['content', 'parameters'] };
 /** Said elsewhere on the page. */
-const TOLD = ['conditions', 'effective', 'observed_generation', 'phase', 'axes', 'services', 'concerns'];
+const TOLD = ['conditions', 'effective', 'observed_generation', 'phase', 'axes', 'services', 'concerns', 'remote_syslog'];
 
 function Overview({ object, plural, described }: { object: BasaltObject; plural: string; described: Kind | undefined }) {
   const { metadata, spec, status } = object;
   const says = (of: 'spec' | 'status', name: string) => described?.[of].find((field) => field.name === name)?.says;
-  const refers = (name: string) => described?.spec.find((field) => field.name === name)?.refersTo;
+  const field = (name: string) => described?.spec.find((field) => field.name === name);
+  const declared = Object.entries(spec).filter(([name]) => !(SHOWN[plural] ?? []).includes(name));
   const named = (of: 'spec' | 'status', name: string) => spacedField(name, says(of, name));
   const told = Object.entries(status).filter(([name, value]) => !TOLD.includes(name) && !isEmpty(value as Json));
   return (
     <>
       {LIVING.includes(plural) && <NextSteps plural={plural} kind={object.kind} name={metadata.name} />}
       {plural === 'racks' && <RackServices rack={object} />}
+      {plural === 'scripts' && <ScriptContent script={object} />}
+      {plural === 'domains' && <Secondaries declared={(spec.secondaries ?? {}) as never} domain={metadata.name} />}
+      {plural === 'settings' && <Secondaries declared={(spec.dns_secondaries ?? {}) as never} />}
+      {plural === 'settings' && <Receivers declared={(spec.remote_syslog ?? {}) as never} state={(status.remote_syslog ?? {}) as never} />}
       {plural === 'subnets' && <Addresses subnet={metadata.name} cidr={String(spec.cidr)} />}
       <div className={css.columns}>
         <section className={css.part} aria-labelledby="spec">
           <h2 id="spec">Declared</h2>
-          {Object.keys(spec).length === 0 && <p className="muted">Nothing beyond its name.</p>}
+          {declared.length === 0 && <p className="muted">Nothing beyond its name.</p>}
           <dl className={parts.facts}>
-            {Object.entries(spec).map(([name, value]) => (
+            {declared.map(([name, value]) => (
               <div key={name} style={{ display: 'contents' }}>
                 <dt>{named('spec', name)}</dt>
                 <dd>
-                  <Reference kind={refers(name)} value={value} />
+                  <Reference kind={field(name)?.refersTo} value={value} named={field(name)?.isMap} />
                 </dd>
               </div>
             ))}
@@ -133,16 +145,18 @@ function Overview({ object, plural, described }: { object: BasaltObject; plural:
         </section>
         <section className={css.part} aria-labelledby="status">
           <h2 id="status">How it is</h2>
-          <dl className={parts.facts}>
-            {told.map(([name, value]) => (
-              <div key={name} style={{ display: 'contents' }}>
-                <dt>{named('status', name)}</dt>
-                <dd>
-                  <Value of={value as Json} />
-                </dd>
-              </div>
-            ))}
-          </dl>
+          {told.length > 0 && (
+            <dl className={parts.facts}>
+              {told.map(([name, value]) => (
+                <div key={name} style={{ display: 'contents' }}>
+                  <dt>{named('status', name)}</dt>
+                  <dd>
+                    <Value of={value as Json} />
+                  </dd>
+                </div>
+              ))}
+            </dl>
+          )}
           <Facts
             of={[
               ['Labels', Object.keys(metadata.labels ?? {}).length > 0 && <Chips of={Object.entries(metadata.labels ?? {}).map((pair) => pair.join('='))} />],
@@ -177,7 +191,7 @@ function isEmpty(value: Json | undefined): boolean {
 }
 
 /** The name of another object leads to it. */
-function Reference({ kind, value }: { kind: string | undefined; value: Json | undefined }) {
+function Reference({ kind, value, named }: { kind: string | undefined; value: Json | undefined; named?: boolean }) {
   const place = kind ? placeOfKind(kind) : undefined;
   if (place && typeof value === 'string') return <Link to={pageOf(place.plural, value)}>{value}</Link>;
   if (place && Array.isArray(value)) {
@@ -191,5 +205,5 @@ function Reference({ kind, value }: { kind: string | undefined; value: Json | un
       </>
     );
   }
-  return <Value of={value} />;
+  return <Value of={value} named={named} />;
 }

@@ -16,6 +16,7 @@ import { type Column, Table } from '../../parts/Table';
 import { spaced, stateOf } from '../../parts/state';
 import { DeclareButton } from '../DeclareButton';
 import { NoMatch } from '../NoMatch';
+import { JoinToken } from './JoinToken';
 import css from '../List.module.css';
 import parts from '../../parts/parts.module.css';
 
@@ -68,6 +69,7 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
     <>
       <div className={css.bar}>
         <FilterBox text={text} change={setText} rows={rows} all={objects} />
+        {plural === 'racks' && <JoinToken />}
         {described?.declarable && <DeclareButton plural={plural} />}
       </div>
       <p className={css.answer} role="status">
@@ -90,11 +92,18 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
   );
 }
 
+/** Kinds whose objects come by themselves. */
+const FOUND: Record<string, string> = {
+  discoveries: 'Undeclared machines stand here once they boot on a network that a rack serves, and so do DHCP servers that are not of Basalt.',
+  racks: 'A rack stands here once its controller has enrolled with a token.',
+};
+
 function Empty({ title, plural, described }: { title: string; plural: string; described: Kind | undefined }) {
   return (
     <Notice title={`There are no ${title.toLowerCase()}.`}>
-      <p className="muted">{described?.says}</p>
-      {described?.declarable && (
+      <p className="muted">{FOUND[plural] ?? described?.says}</p>
+      {plural === 'racks' && <JoinToken />}
+      {described?.declarable && !(plural in FOUND) && (
         <>
           <p>
             Declare one here, with <code>basalt apply -f FILE</code>, or with Terraform. <a href="/docs">The API</a> shows an example of each kind.

@@ -5,7 +5,7 @@ import type { Tone } from '../../parts/state';
 import css from '../machine/Machine.module.css';
 import parts from '../../parts/parts.module.css';
 
-const TONES: Record<string, Tone> = { running: 'ok', degraded: 'wait', stopped: 'bad' };
+export const TONES: Record<string, Tone> = { running: 'ok', degraded: 'wait', stopped: 'bad' };
 
 /** What a rack runs, and which part of its configuration it has applied. */
 export function RackServices({ rack }: { rack: BasaltObject }) {

@@ -6,14 +6,16 @@ import css from '../machine/Machine.module.css';
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/;
 
-/** Any value, readable. A secret is only said to be set. */
-export function Value({ of }: { of: Json | undefined }) {
+/** Any value, readable. A secret is only said to be set. Names that people chose (`named`) stay as they are written. */
+export function Value({ of, named = false }: { of: Json | undefined; named?: boolean }) {
   if (of === undefined || of === null) return <span className="faint">none</span>;
   if (typeof of === 'boolean') return <>{of ? 'yes' : 'no'}</>;
   if (typeof of === 'number') return <>{of}</>;
   if (typeof of === 'string') {
     if (TIME.test(of)) return <Time at={of} />;
-    return of.includes('\n') ? <pre className="mono">{of}</pre> : <Copy text={of} />;
+    if (of.includes('\n')) return <pre className="mono">{of}</pre>;
+    // Words are for reading; names, addresses and hashes are for copying.
+    return of.includes(' ') ? <>{of}</> : <Copy text={of} />;
   }
   if (Array.isArray(of)) {
     if (of.length === 0) return <span className="faint">none</span>;
@@ -32,7 +34,7 @@ export function Value({ of }: { of: Json | undefined }) {
     <ul className={css.list}>
       {Object.entries(of).map(([name, value]) => (
         <li key={name}>
-          <span className="muted">{/^[a-z_]+$/.test(name) ? spaced(name) : name}</span>{' '}
+          <span className="muted">{!named && /^[a-z_]+$/.test(name) ? spaced(name) : name}</span>{' '}
           {value !== null && typeof value === 'object' ? (
             <div className={css.indent}>
               <Value of={value} />

@@ -7,6 +7,7 @@ import { Button } from '../Button';
 import { Failure, Loading } from '../Notice';
 import { Sheet } from '../Sheet';
 import { Dot } from '../State';
+import { Words } from '../Words';
 import { plain } from '../state';
 import { type Outcome, type Proposal, type Tried, alikeOf, carryOut, doingOf, tryOut, verbOf, wordsOf } from './proposal';
 import css from './Plan.module.css';
@@ -241,7 +242,7 @@ function Change({ of: { of, name, action, plan } }: { of: Outcome }) {
       )}
       {plan?.waits.map((wait) => (
         <p key={wait.message} className="muted">
-          {plain(wait.message)}. {wait.human && `To do: ${wait.human}.`}
+          <Words of={plain(wait.message)} />. {wait.human && <Words of={`To do: ${wait.human}.`} />}
         </p>
       ))}
       {plan?.notes?.map((note) => (

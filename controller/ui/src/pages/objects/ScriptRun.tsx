@@ -1,0 +1,73 @@
+import { type FormEvent, useDeferredValue, useMemo, useState } from 'react';
+import { useList } from '../../api/live';
+import type { Schemas } from '../../api/client';
+import type { BasaltObject, Machine } from '../../api/object';
+import { useWrites } from '../../app/who';
+import { FilterBox } from '../../filter/FilterBox';
+import { matcher, parse } from '../../filter/language';
+import { MACHINES } from '../../filter/machines';
+import { Button } from '../../parts/Button';
+import { Sheet } from '../../parts/Sheet';
+import { Plan } from '../../parts/plan/Plan';
+import type { Wish } from '../../parts/plan/proposal';
+import { ParameterFields, parametersOf } from './ParameterFields';
+import css from './Form.module.css';
+import parts from '../../parts/parts.module.css';
+
+/** Runs a script on the machines that match a filter, after the plan for each of them. */
+export function ScriptRun({ script: { metadata, spec } }: { script: BasaltObject }) {
+  const { name } = metadata;
+  const { off } = useWrites();
+  const { objects } = useList<Machine>('Machine', 'machines');
+  const [open, setOpen] = useState(false);
+  const [text, setText] = useState('');
+  const [asked, setAsked] = useState<{ wish: Wish; machines: string[] }>();
+  const filter = useDeferredValue(text);
+  const matches = useMemo(() => (open && filter.trim() ? objects.filter(matcher(parse(filter), MACHINES)) : []), [open, objects, filter]);
+  const proposal = useMemo(() => asked && { kind: 'operation' as const, ...asked }, [asked]);
+  const end = () => {
+    setOpen(false);
+    setAsked(undefined);
+  };
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    if (matches.length === 0) return;
+    setAsked({
+      wish: { verb: 'run_script', script: name, parameters: parametersOf(new FormData(event.currentTarget)) },
+      machines: matches.map(({ metadata }) => metadata.name),
+    });
+  };
+  const count = `${matches.length} of ${objects.length} ${objects.length === 1 ? 'machine' : 'machines'}`;
+  return (
+    <>
+      <Button off={off || (objects.length === 0 && 'there is no machine')} onClick={() => setOpen(true)}>
+        Run…
+      </Button>
+      {open && !proposal && (
+        <Sheet
+          title={`Run ${name}`}
+          close={end}
+          foot={
+            <>
+              <button type="submit" form="run-script" className={`${parts.button} ${parts.primary}`} aria-disabled={matches.length === 0 ? true : undefined}>
+                Show the plan
+              </button>
+              <Button onClick={end}>Leave it</Button>
+            </>
+          }
+        >
+          <div>
+            <FilterBox text={text} change={setText} rows={MACHINES} all={objects} />
+          </div>
+          <p role="status" className="muted">
+            {text.trim() ? `On ${count}.` : 'The filter names the machines: name:web1, zone:row-1, tags:gpu'}
+          </p>
+          <form id="run-script" className={css.form} onSubmit={submit}>
+            <ParameterFields of={(spec.parameters ?? {}) as unknown as Record<string, Schemas['ScriptParameter']>} />
+          </form>
+        </Sheet>
+      )}
+      {proposal && <Plan proposal={proposal} close={end} />}
+    </>
+  );
+}
