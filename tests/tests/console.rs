@@ -349,8 +349,8 @@ async fn operations(region: &Region, machine: &str) {
 async fn tests(region: &Region, machine: &str) {
     let machine = region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
     let row =
-        |day: u64, script: &str, device: &str, verdict, figures: &[(&str, f64)], message: &str| TestResult {
-            attempt: Attempt::new(day),
+        |day: u32, script: &str, device: &str, verdict, figures: &[(&str, f64)], message: &str| TestResult {
+            attempt: Attempt::new(day.into()),
             script: script.into(),
             device: device.into(),
             verdict,
@@ -358,17 +358,11 @@ async fn tests(region: &Region, machine: &str) {
             message: message.into(),
             output: format!("{script} {device}: run {day}\n"),
             seconds: 42.0,
-            at: Timestamp::from_millisecond(
-                1_790_000_000_000 + i64::try_from(day).expect("few") * 86_400_000,
-            )
-            .expect("a time"),
+            at: Timestamp::from_millisecond(1_790_000_000_000 + i64::from(day) * 86_400_000).expect("a time"),
         };
     let mut rows = Vec::new();
     for day in 1..=8 {
-        let (read, written) = (
-            3200.0 - 280.0 * f64::from(u32::try_from(day).expect("few")),
-            20.0 * f64::from(u32::try_from(day).expect("few")),
-        );
+        let (read, written) = (3200.0 - 280.0 * f64::from(day), 20.0 * f64::from(day));
         let slow = if day == 8 { Verdict::Failed } else { Verdict::Passed };
         let says =
             if day == 8 { "reads 960 MB/s, and at least 1000 are expected" } else { "reads as it should" };

@@ -6,7 +6,8 @@ import type { BasaltObject } from './object';
 import { type Page, RowStore } from './store';
 import { MACHINE_FIELDS } from './stream';
 
-const PAGE = 1000;
+/** Rows of the first page, which are shown at once, and of each other page. */
+const [FIRST, PAGE] = [200, 1000];
 const stores = new Map<string, RowStore<BasaltObject>>();
 
 export function store(kind: string, plural: string): RowStore<BasaltObject> {
@@ -16,7 +17,7 @@ export function store(kind: string, plural: string): RowStore<BasaltObject> {
   const fields = plural === 'machines' ? `&fields=${MACHINE_FIELDS}` : '';
   const read = (after: string | undefined) =>
     ask<Page<BasaltObject>>(
-      `/api/v1/${plural}?limit=${PAGE}${fields}${after ? `&continue=${encodeURIComponent(after)}` : ''}`,
+      `/api/v1/${plural}?limit=${after ? PAGE : FIRST}${fields}${after ? `&continue=${encodeURIComponent(after)}` : ''}`,
     );
   const made = new RowStore<BasaltObject>(kind, read, (flush) => {
     // A hidden tab draws no frames.

@@ -19,7 +19,8 @@ export interface Page<T> {
   position: string;
 }
 
-export type Phase = 'loading' | 'ready' | 'failed';
+/** `partial`: some pages are shown, and the others are being read. */
+export type Phase = 'loading' | 'partial' | 'ready' | 'failed';
 
 /** Reads the page behind a place. */
 export type Read<T> = (after: string | undefined) => Promise<Page<T>>;
@@ -85,6 +86,12 @@ export class RowStore<T extends Named> {
           const at = position(page.position).number;
           for (const object of page.items) rows.set(object.metadata.uid, { object, at });
           after = page.continue;
+          // A reader sees the first rows of a long list while the others are read. A list that is read again stays whole until then.
+          if (after && this.phase !== 'ready' && rows.size > this.rows.size) {
+            this.rows = rows;
+            this.phase = 'partial';
+            this.flush();
+          }
         } while (after);
         if (this.toldFrom && first && isOlder(first, this.toldFrom)) {
           await new Promise((resolve) => setTimeout(resolve, AGAIN));

@@ -113,7 +113,7 @@ export function Machines() {
         <Views plural="machines" view={view} show={(kept) => change({ q: undefined, sort: undefined, cols: undefined, group: undefined, ...kept })} />
         <DeclareButton plural="machines" />
       </div>
-      <Answer matches={matches} all={objects} narrow={setText} />
+      <Answer matches={matches} all={objects} narrow={setText} isPartial={phase === 'partial'} />
       {matches.length === 0 ? (
         <NoMatch text={asked} rows={MACHINES} all={objects} change={setText} />
       ) : (
@@ -138,7 +138,7 @@ export function Machines() {
 }
 
 /** The answer to what brought the reader here, before the rows. */
-function Answer({ matches, all, narrow }: { matches: readonly Machine[]; all: readonly Machine[]; narrow: (text: string) => void }) {
+function Answer({ matches, all, narrow, isPartial }: { matches: readonly Machine[]; all: readonly Machine[]; narrow: (text: string) => void; isPartial: boolean }) {
   const counts = useMemo(() => {
     const counts: Record<Tone, number> = { ok: 0, busy: 0, wait: 0, bad: 0, off: 0 };
     for (const machine of matches) counts[known(machine).tone] += 1;
@@ -157,6 +157,7 @@ function Answer({ matches, all, narrow }: { matches: readonly Machine[]; all: re
   return (
     <p className={css.answer} role="status">
       <b>{every ? `${all.length} ${all.length === 1 ? 'machine' : 'machines'}` : `${matches.length} of ${all.length}`}</b>
+      {isPartial && <span className="muted"> so far; the others are being read</span>}
       {part(counts.wait, 'waits for a person', 'wait for a person', 'status:waiting')}
       {part(counts.bad, 'has failed', 'have failed', 'status:failed')}
       {part(counts.busy, 'works', 'work', 'status:working')}

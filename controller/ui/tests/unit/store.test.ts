@@ -28,14 +28,38 @@ function made(): { store: RowStore<Zone>; answer: (page: Page<Zone>) => Promise<
   };
 }
 
-test('a list comes page by page, and is shown when it is whole', async () => {
+test('a list comes page by page, and says so until it is whole', async () => {
   const { store, answer, shown } = made();
   void store.load();
   await answer({ items: [zone('a', 1)], continue: 'a', position: 'a:5' });
-  assert.equal(store.phase, 'loading');
+  assert.deepEqual([store.phase, shown()], ['partial', 'a1']);
   await answer({ items: [zone('b', 1)], position: 'a:6' });
   assert.equal(store.phase, 'ready');
   assert.equal(shown(), 'a1 b1');
+});
+
+test('events between two pages of a list that is shown already count', async () => {
+  const { store, answer, shown } = made();
+  void store.load();
+  await answer({ items: [zone('a', 1), zone('b', 1)], continue: 'b', position: 'a:5' });
+  store.hear(put(7, 'a', 2));
+  store.hear(gone(8, 'b'));
+  store.hear(put(9, 'c', 3));
+  assert.equal(shown(), 'a2 c3');
+  // The page was read before the event of a row in it.
+  await answer({ items: [zone('c', 1), zone('d', 1)], position: 'a:6' });
+  assert.equal(shown(), 'a2 c3 d1');
+});
+
+test('a list that is read again stays whole until then', async () => {
+  const { store, answer, shown } = made();
+  void store.load();
+  await answer({ items: [zone('a', 1)], position: 'a:5' });
+  void store.load();
+  await answer({ items: [zone('b', 1), zone('c', 1)], continue: 'c', position: 'a:9' });
+  assert.deepEqual([store.phase, shown()], ['ready', 'a1']);
+  await answer({ items: [zone('d', 1)], position: 'a:9' });
+  assert.equal(shown(), 'b1 c1 d1');
 });
 
 test('what is told while a list is read counts where it is newer than its page', async () => {
