@@ -44,6 +44,7 @@ pub mod results;
 pub mod root;
 pub mod runs;
 pub mod script;
+pub mod smbios;
 pub mod storage;
 pub mod supervise;
 pub mod task_scripts;

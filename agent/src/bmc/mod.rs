@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | `ipmitool` | sends commands through the kernel's device |
 //! | `found` | reads what the BMC is; changes nothing |
+//! | `host_interface` | the Redfish host interface that the firmware describes |
 //! | `account` | makes the account that the task asks for |
 //! | `password` | passwords in the shapes that vendors take |
 
 pub mod account;
 pub mod found;
+pub mod host_interface;
 mod ipmitool;
 mod password;
 

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use basalt_api::agent::MemoryModule;
 
 use crate::root::Root;
+use crate::smbios::{self, Structure, structures};
 
 /// The modules by their sockets. Empty sockets and modules without a size are left out.
 pub(super) fn modules(root: &Root) -> Vec<MemoryModule> {
-    root.bytes("sys/firmware/dmi/tables/DMI").map(|table| fitted(&table)).unwrap_or_default()
+    fitted(&smbios::table(root))
 }
 
 /// The sum over all modules.
@@ -18,7 +19,6 @@ pub(super) fn bytes(modules: &[MemoryModule]) -> Option<u64> {
 }
 
 const MEMORY_DEVICE: u8 = 17;
-const END_OF_TABLE: u8 = 127;
 /// Modules that are listed. Machines have no more sockets.
 const MAX_MODULES: usize = 256;
 
@@ -40,29 +40,16 @@ const TECHNOLOGIES: [(u8, &str); 13] = [
 ];
 
 /// A table that is cut off counts as far as it goes.
-fn fitted(mut table: &[u8]) -> Vec<MemoryModule> {
-    let (mut modules, mut slots) = (Vec::new(), BTreeSet::new());
-    while let [kind, length, ..] = *table {
-        let Some((structure, rest)) = table.split_at_checked(length.into()) else { break };
-        if kind == END_OF_TABLE || length < 4 || modules.len() >= MAX_MODULES {
-            break;
-        }
-        // Strings follow, up to two NULs.
-        let Some(end) = rest.windows(2).position(|pair| pair == [0, 0]) else { break };
-        let strings = rest.get(..end).unwrap_or_default();
-        if kind == MEMORY_DEVICE
-            && let Some(module) = module(structure, strings, &mut slots)
-        {
-            modules.push(module);
-        }
-        table = rest.get(end + 2..).unwrap_or_default();
-    }
-    modules
+fn fitted(table: &[u8]) -> Vec<MemoryModule> {
+    let mut slots = BTreeSet::new();
+    let devices = structures(table).filter(|structure| structure.kind == MEMORY_DEVICE);
+    devices.filter_map(|device| module(&device, &mut slots)).take(MAX_MODULES).collect()
 }
 
 /// Firmware of some boards gives one name to sockets of several banks.
-fn module(structure: &[u8], strings: &[u8], slots: &mut BTreeSet<String>) -> Option<MemoryModule> {
-    let text = |at: usize| string(strings, structure.get(at).copied().unwrap_or(0));
+fn module(of: &Structure<'_>, slots: &mut BTreeSet<String>) -> Option<MemoryModule> {
+    let structure = of.bytes;
+    let text = |at: usize| of.string(of.octet(at).unwrap_or(0));
     let size_bytes = device_bytes(structure)?;
     let (locator, bank) = (text(0x10), text(0x11));
     let numbered = (1..=MAX_MODULES).map(|number| format!("{bank} {locator} {number}").trim().to_owned());
@@ -81,13 +68,6 @@ fn module(structure: &[u8], strings: &[u8], slots: &mut BTreeSet<String>) -> Opt
         serial: text(0x18),
         part_number: text(0x1a),
     })
-}
-
-/// A string by its number, which counts from one (§6.1.3). Empty: there is none.
-fn string(strings: &[u8], number: u8) -> String {
-    let at = usize::from(number).checked_sub(1);
-    let found = at.and_then(|at| strings.split(|octet| *octet == 0).nth(at)).unwrap_or_default();
-    String::from_utf8_lossy(found).trim().to_owned()
 }
 
 /// Size of one device; nothing for an empty socket or an unknown size.

@@ -1,7 +1,8 @@
-//! DHCPv6 as the agent asks it: whatever servers answer, it goes on, and takes addresses of hosts alone.
+//! The firmware's table as the agent reads it; DHCPv6 as the agent asks it: whatever servers answer, it goes on, and takes addresses of hosts alone.
 
 use std::time::Duration;
 
+use basalt_agent::bmc::host_interface::host_interfaces;
 use basalt_agent::dhcp6::{Action, Client, Event, Identity};
 
 use crate::dhcp::option6;
@@ -75,5 +76,49 @@ pub(crate) fn seeds_dhcp6_client() -> Vec<Vec<u8>> {
     vec![
         sequence([&advertise[..], &reply, &reply, &forgotten, &reply]),
         sequence([&refused[..], &advertise, &message(7, &[&client, &server, &option6(13, &[0, 1])]), &reply]),
+    ]
+}
+
+/// A table of the firmware (SMBIOS): networks have prefixes that are possible, and names come from the table.
+pub fn smbios(data: &[u8]) {
+    for found in host_interfaces(data) {
+        for network in [found.host, found.service].into_iter().flatten() {
+            let most = if network.address.is_ipv4() { 32 } else { 128 };
+            assert!(network.prefix <= most && !network.address.is_unspecified(), "{network:?}");
+        }
+        assert!(found.hostname.len() <= 3 * data.len());
+    }
+}
+
+pub(crate) fn seeds_smbios() -> Vec<Vec<u8>> {
+    let address = |last: u8| [&[169, 254, 0, last][..], &[0; 12]].concat();
+    let mask = [&[0xff, 0xff, 0, 0][..], &[0; 12]].concat();
+    let record = [
+        &[0x11; 16][..],
+        &[1, 1],
+        &address(2),
+        &mask,
+        &[1, 1],
+        &address(17),
+        &mask,
+        &[0xbb, 1, 0, 0, 0, 0, 3],
+        b"bmc",
+    ]
+    .concat();
+    let structure = |specific: &[u8]| {
+        let length = |of: &[u8]| u8::try_from(of.len()).unwrap_or(0);
+        let mut bytes =
+            [&[42, 0, 0, 0, 0x40, length(specific)][..], specific, &[1, 4, length(&record)], &record]
+                .concat();
+        bytes[1] = length(&bytes);
+        [&bytes, &b"S-7\0\0"[..]].concat()
+    };
+    vec![
+        structure(&[4, 0x11, 0x6b, 4, 4, 1, 1, 2, 0, 0, 0, 0, 7, 1, 0, 0xff, 0xff]),
+        structure(&[2, 0x6b, 4, 4, 1, 8, 3, b'S', 0, b'-', 0, b'7', 0]),
+        structure(&[3, 0x86, 0x80, 0x21, 0x15, 0, 0, 0, 0]),
+        structure(&[
+            5, 0x18, 0x86, 0x80, 0x21, 0x15, 0, 0, 0, 0, 2, 0, 0, 0, 0, 9, 0, 0, 3, 8, 0, 0, 0xff, 0xff,
+        ]),
     ]
 }

@@ -15,7 +15,7 @@ mod redfish;
 mod sequence;
 mod syslog;
 
-pub use agent::dhcp6_client;
+pub use agent::{dhcp6_client, smbios};
 pub use boot::{bmc, bmc_client, router, tftp, tftp_client};
 pub use control::{concern, expression, objects, spool, terraform, tokens};
 pub use dhcp::{dhcp4, dhcp4_client, dhcp6, frame};
@@ -62,6 +62,7 @@ pub const TARGETS: &[Target] = &[
         edges: 400,
         peak_mib: PEAK_MIB,
     },
+    Target { name: "smbios", holds: smbios, seeds: agent::seeds_smbios, edges: 60, peak_mib: PEAK_MIB },
     Target { name: "frame", holds: frame, seeds: dhcp::seeds_frame, edges: 25, peak_mib: PEAK_MIB },
     Target { name: "dns", holds: dns, seeds: dns::seeds_dns, edges: 400, peak_mib: PEAK_MIB },
     Target {

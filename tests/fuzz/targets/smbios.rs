@@ -1,0 +1,4 @@
+//! See `basalt_fuzz::smbios`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| basalt_fuzz::smbios(data));
