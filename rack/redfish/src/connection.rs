@@ -5,10 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::HeaderValue;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -18,7 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use zeroize::Zeroizing;
+
+use crate::header::authority;
 
 /// A web server, and its TLS settings.
 #[derive(Clone, Debug)]
@@ -90,12 +88,6 @@ impl Endpoint {
     }
 }
 
-/// The header Host of this host and port.
-pub(crate) fn authority(host: &str, port: u16, default: u16) -> String {
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    if port == default { host } else { format!("{host}:{port}") }
-}
-
 async fn serve<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -146,25 +138,6 @@ pub async fn read(body: Incoming, most: usize) -> Result<Bytes, AnswerError> {
         None => AnswerError::Connection(causes(&*error)),
     })?;
     Ok(body.to_bytes())
-}
-
-/// The header Authorization of HTTP Basic authentication (RFC 7617).
-#[must_use]
-pub fn basic(username: &str, password: &str) -> Option<HeaderValue> {
-    let pair = Zeroizing::new(format!("{username}:{password}"));
-    secret(&Zeroizing::new(format!("Basic {}", STANDARD.encode(pair.as_bytes()))))
-}
-
-/// The header Authorization of a bearer token (RFC 6750 §2.1). None: the token has characters that a header cannot have.
-#[must_use]
-pub fn bearer(token: &str) -> Option<HeaderValue> {
-    secret(&Zeroizing::new(format!("Bearer {token}")))
-}
-
-fn secret(text: &str) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(text).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// An error and its causes in one line.

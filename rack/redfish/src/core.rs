@@ -94,6 +94,8 @@ pub enum Method {
     Patch,
     /// Starts an action.
     Post,
+    /// Removes a resource.
+    Delete,
 }
 
 impl Method {
@@ -104,6 +106,7 @@ impl Method {
             Self::Get => "GET",
             Self::Patch => "PATCH",
             Self::Post => "POST",
+            Self::Delete => "DELETE",
         }
     }
 }
@@ -122,7 +125,7 @@ pub struct Request {
 }
 
 impl Request {
-    fn get(path: String) -> Self {
+    pub(crate) fn get(path: String) -> Self {
         Self { method: Method::Get, path, body: None, if_match: None }
     }
 }
@@ -419,7 +422,7 @@ impl ClientCore {
 }
 
 /// Whether it can be sent back in a header.
-fn is_etag(text: &str) -> bool {
+pub(crate) fn is_etag(text: &str) -> bool {
     !text.is_empty() && text.len() <= 256 && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }
 

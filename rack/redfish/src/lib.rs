@@ -3,7 +3,8 @@
 //! [`ClientCore`] is the protocol without I/O: answers go in, requests come out, and no answer of a BMC causes a panic.
 //! Around it is a thin tokio shell, [`Session`], over HTTPS only.
 //!
-//! ```no_run
+#![cfg_attr(feature = "session", doc = "```no_run")]
+#![cfg_attr(not(feature = "session"), doc = "```ignore")]
 //! # async fn example(tls: std::sync::Arc<rustls::ClientConfig>) -> Result<(), Box<dyn std::error::Error>> {
 //! use basalt_redfish::{Account, Boot, Config, Device, Reset, Session};
 //! let account = Account::new("admin", "secret");
@@ -16,6 +17,9 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`core`] | which request follows which answer: service root, systems, the system, what is done to it |
+//! | [`service`] | the service as its own machine asks it: one request after the other, by any [`service::Exchange`] |
+//! | [`accounts`] | an account by AccountService |
+//! | [`manager`] | the BMC itself: firmware, address in the network, credential bootstrapping |
 //! | `resource` | what is read of resources (service root, ComputerSystem, ActionInfo) and of errors |
 //! | `choice` | tables: which ResetType and which boot override, of those that a BMC allows |
 //! | `reference` | what BMCs refer to, on themselves alone |
@@ -30,14 +34,21 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod accounts;
 mod choice;
+#[cfg(feature = "session")]
 pub mod connection;
 pub mod core;
 pub mod error;
+pub mod header;
+pub mod manager;
 mod reference;
 mod resource;
+pub mod service;
+#[cfg(feature = "session")]
 pub mod session;
 
 pub use crate::core::{Answer, Boot, ClientCore, Device, Method, Operation, Power, Request, Reset, Step};
 pub use error::{Failure, RedfishError, told};
+#[cfg(feature = "session")]
 pub use session::{Account, Config, Session, Timing};

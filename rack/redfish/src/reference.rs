@@ -16,7 +16,7 @@ pub(crate) struct Origin {
 impl Origin {
     /// The value of the header Host: the port is named if it is not 443.
     pub(crate) fn authority(&self) -> String {
-        crate::connection::authority(&self.host, self.port, 443)
+        crate::header::authority(&self.host, self.port, 443)
     }
 
     /// The path of a reference, if it is on this BMC (RFC 3986 §4.2). DSP0266 has absolute paths; some BMCs send whole

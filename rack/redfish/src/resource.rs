@@ -159,7 +159,7 @@ pub(crate) fn said(body: &[u8]) -> String {
     if messages.is_empty() { String::new() } else { format!(": {}", told(&messages.join("; "))) }
 }
 
-fn text(value: Option<&Value>) -> Option<String> {
+pub(crate) fn text(value: Option<&Value>) -> Option<String> {
     value.and_then(Value::as_str).map(str::to_owned)
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
 use tokio::sync::Semaphore;
@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 use crate::connection::{self, AnswerError, ConnectError, Endpoint};
 use crate::core::{Answer, Boot, ClientCore, Method, Operation, Power, Request, Reset, Step};
 use crate::error::{Failure, RedfishError};
+use crate::header;
 
 /// The longest answer accepted, in bytes; a ComputerSystem has some 20 KiB.
 const MAX_BODY: usize = 1 << 20;
@@ -41,7 +42,7 @@ impl Account {
 
     /// The header of HTTP Basic authentication (RFC 7617). DSP0266 §13.3.4 demands that every service supports it.
     fn authorization(&self) -> Result<HeaderValue, Failure> {
-        connection::basic(&self.username, &self.password)
+        header::basic(&self.username, &self.password)
             .ok_or_else(|| Failure::Unreachable("the account cannot be sent in a header".to_owned()))
     }
 }
@@ -234,18 +235,18 @@ impl Session {
         let mut builder = http::Request::builder()
             .method(request.method.as_str())
             .uri(&request.path)
-            .header(header::HOST, self.core.authority())
-            .header(header::ACCEPT, "application/json")
+            .header(http::header::HOST, self.core.authority())
+            .header(http::header::ACCEPT, "application/json")
             // Compressed answers have weak tags, which If-Match never holds for.
-            .header(header::ACCEPT_ENCODING, "identity")
+            .header(http::header::ACCEPT_ENCODING, "identity")
             .header(ODATA_VERSION, "4.0")
-            .header(header::AUTHORIZATION, self.authorization.clone());
+            .header(http::header::AUTHORIZATION, self.authorization.clone());
         if let Some(etag) = &request.if_match {
-            builder = builder.header(header::IF_MATCH, etag);
+            builder = builder.header(http::header::IF_MATCH, etag);
         }
         let mut body = Bytes::new();
         if let Some(value) = &request.body {
-            builder = builder.header(header::CONTENT_TYPE, "application/json");
+            builder = builder.header(http::header::CONTENT_TYPE, "application/json");
             body = Bytes::from(value.to_string());
         }
         let malformed = |error: http::Error| Failure::Malformed {
@@ -269,7 +270,8 @@ impl Owned {
         let text = |name: HeaderName| {
             answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
         };
-        let (status, location, etag) = (answer.status().as_u16(), text(header::LOCATION), text(header::ETAG));
+        let (status, location, etag) =
+            (answer.status().as_u16(), text(http::header::LOCATION), text(http::header::ETAG));
         let body = connection::read(answer.into_body(), MAX_BODY).await?;
         Ok(Self { status, location, etag, body })
     }

@@ -108,8 +108,8 @@ impl<'a> Webhook<'a> {
         let endpoint = Endpoint { host: bmc.address.clone(), at, port, tls };
         let authorization = match (bmc.username.as_str(), bmc.password.as_str()) {
             ("", "") => None,
-            ("", token) => Some(connection::bearer(token)),
-            (username, password) => Some(connection::basic(username, password)),
+            ("", token) => Some(basalt_redfish::header::bearer(token)),
+            (username, password) => Some(basalt_redfish::header::basic(username, password)),
         };
         let authorization = match authorization {
             Some(None) => {
