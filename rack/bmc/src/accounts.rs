@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use crate::bootstrap::Bootstrap;
 use crate::credentials::{MAX_PASSWORD, MAX_USERNAME, Password, Privilege, Username};
 use crate::crypto::same;
 use crate::message::CompletionCode;
@@ -35,7 +36,9 @@ impl Default for PasswordPolicy {
 }
 
 impl PasswordPolicy {
-    fn takes(&self, password: &[u8]) -> bool {
+    /// True if a password meets the rules.
+    #[must_use]
+    pub fn takes(&self, password: &[u8]) -> bool {
         let has = |class: fn(&u8) -> bool| password.iter().any(class);
         let mixed = has(u8::is_ascii_uppercase)
             && has(u8::is_ascii_lowercase)
@@ -108,6 +111,7 @@ pub struct Accounts {
     pub(crate) lan: Lan,
     policy: PasswordPolicy,
     lockout: Option<Lockout>,
+    pub(crate) bootstrap: Option<Bootstrap>,
 }
 
 impl Accounts {
@@ -126,7 +130,13 @@ impl Accounts {
                 ..Slot::default()
             };
         }
-        Self { slots: all, lan: Lan::default(), policy: PasswordPolicy::default(), lockout: None }
+        Self {
+            slots: all,
+            lan: Lan::default(),
+            policy: PasswordPolicy::default(),
+            lockout: None,
+            bootstrap: None,
+        }
     }
 
     /// The accounts with these LAN settings.
@@ -147,6 +157,13 @@ impl Accounts {
     #[must_use]
     pub fn with_lockout(mut self, lockout: Lockout) -> Self {
         self.lockout = Some(lockout);
+        self
+    }
+
+    /// With bootstrap accounts for the machine itself.
+    #[must_use]
+    pub fn with_bootstrap(mut self, bootstrap: Bootstrap) -> Self {
+        self.bootstrap = Some(bootstrap);
         self
     }
 

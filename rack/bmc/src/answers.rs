@@ -51,7 +51,7 @@ pub(crate) struct Served {
 }
 
 /// Every command a BMC serves.
-static COMMANDS: [Served; 24] = [
+static COMMANDS: [Served; 25] = [
     serve(command::GET_DEVICE_ID, Privilege::User, Action::DeviceId),
     serve(command::GET_SYSTEM_GUID, Privilege::User, Action::Guid),
     serve(command::GET_CHANNEL_AUTH_CAPABILITIES, Privilege::Callback, Action::Capabilities),
@@ -76,6 +76,7 @@ static COMMANDS: [Served; 24] = [
     manage(command::SET_USER_PASSWORD, Privilege::Administrator, Manage::SetUserPassword),
     manage(command::SET_LAN_PARAMETER, Privilege::Administrator, Manage::SetLan),
     manage(command::GET_LAN_PARAMETER, Privilege::Operator, Manage::GetLan),
+    manage(command::GET_BOOTSTRAP_ACCOUNT, Privilege::Administrator, Manage::GetBootstrapAccount),
 ];
 
 const fn manage(id: CommandId, privilege: Privilege, what: Manage) -> Served {

@@ -10,6 +10,8 @@ use crate::wire::Reader;
 const CHASSIS: u8 = 0x00;
 const APP: u8 = 0x06;
 const TRANSPORT: u8 = 0x0c;
+/// Groups that other bodies define (§5.1); the first octet of the data names the group.
+const GROUP_EXTENSION: u8 = 0x2c;
 
 macro_rules! commands {
     ($($constant:ident = $net_fn:ident / $command:literal, $name:literal;)*) => {
@@ -43,6 +45,7 @@ commands! {
     SET_USER_PASSWORD = APP / 0x47, "Set User Password";
     SET_LAN_PARAMETER = TRANSPORT / 0x01, "Set LAN Configuration Parameters";
     GET_LAN_PARAMETER = TRANSPORT / 0x02, "Get LAN Configuration Parameters";
+    GET_BOOTSTRAP_ACCOUNT = GROUP_EXTENSION / 0x02, "Get Bootstrap Account Credentials";
 }
 
 /// The power state of a chassis.

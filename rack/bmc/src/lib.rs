@@ -38,6 +38,7 @@
 
 pub mod accounts;
 mod answers;
+pub mod bootstrap;
 pub mod client;
 pub mod command;
 pub mod credentials;
@@ -58,6 +59,7 @@ mod window;
 mod wire;
 
 pub use accounts::{Accounts, Lan, Lockout, PasswordPolicy};
+pub use bootstrap::Bootstrap;
 pub use command::{BootDevice, BootOverride, DeviceId, PowerState, PowerVerb};
 pub use credentials::{CredentialError, Credentials, Password, Privilege, Username};
 pub use error::{BmcError, Failure};

@@ -29,6 +29,7 @@ pub(crate) enum Manage {
     SetUserPassword,
     SetLan,
     GetLan,
+    GetBootstrapAccount,
 }
 
 /// Carries out a command. `from` is the channel that it came from.
@@ -44,6 +45,11 @@ pub(crate) fn run(accounts: &mut Accounts, what: Manage, from: u8, data: &[u8]) 
         Manage::SetUserPassword => set_user_password(accounts, data),
         Manage::SetLan => set_lan(accounts, from, data),
         Manage::GetLan => lan(accounts, from, data),
+        // The account is the machine's own: sessions over LAN get none (DSP0270 §9.2).
+        Manage::GetBootstrapAccount => match &accounts.bootstrap {
+            Some(bootstrap) if from == SYSTEM_INTERFACE => return bootstrap.answer(data),
+            _ => Err(CompletionCode::INVALID_COMMAND),
+        },
     };
     done.map_or_else(refuse, ok)
 }
