@@ -43,6 +43,14 @@ pub const TOOL: Duration = Duration::from_secs(300);
 pub const BMC: Duration = Duration::from_secs(240);
 /// Between two tries of a command that a busy BMC refuses.
 pub const BMC_BUSY: Duration = Duration::from_millis(500);
+/// Connecting to the BMC's Redfish service. The service on a USB device begins when the host's end is up.
+pub const BMC_CONNECT: Duration = Duration::from_secs(20);
+/// A BMC that has answered may still store the account.
+pub const BMC_STORES: Duration = Duration::from_secs(3);
+/// Having a password written down by the rack. Afterwards there has to be time for the BMC.
+pub const BMC_PROMISE: Duration = Duration::from_secs(60);
+/// A lease from the BMC on its own host interface.
+pub const BMC_LEASE: Duration = Duration::from_secs(15);
 /// Making an initramfs: everything that any machine needs, compressed.
 pub const INITRAMFS: Duration = Duration::from_secs(1800);
 /// Unpacking an image.

@@ -7,7 +7,24 @@ use std::process::ExitCode;
 use basalt_api::kinds;
 use basalt_api::values::Cidr;
 
-use crate::{lease, resolv, say, tool};
+use crate::network::UDHCPC;
+use crate::tool::ToolError;
+use crate::{deadlines, lease, resolv, say, tool};
+
+/// Set for a DHCP client on the way to the BMC: routes and name servers of a BMC lead nowhere.
+const ADDRESS_ALONE: &str = "BASALT_ADDRESS_ALONE";
+
+/// Gives an interface an address by DHCP, and nothing else.
+///
+/// # Errors
+/// Nobody gives one.
+pub fn address_alone(interface: &str) -> Result<(), ToolError> {
+    let setting = format!("{ADDRESS_ALONE}=1");
+    let mut args = vec![setting.as_str(), "busybox"];
+    args.extend(UDHCPC);
+    args.extend(["-q", "-n", "-f", "-t", "5", "-T", "2", "-i", interface]);
+    tool::run_with("env", &args, b"", deadlines::BMC_LEASE).map(drop)
+}
 
 /// Applies `bound` and `renew`. Other events change nothing: a lease that is lost for a moment is no reason to cut
 /// the connection over which an installation comes in.
@@ -24,6 +41,9 @@ pub fn apply(event: &str) -> ExitCode {
     let prefix = var("mask").unwrap_or_else(|| "24".to_owned());
     let address = format!("{ip}/{prefix}");
     let mut result = tool::run("busybox", &["ip", "addr", "replace", &address, "dev", &interface]);
+    if var(ADDRESS_ALONE).is_some() {
+        return ended(&address, &interface, result);
+    }
     if let Some(router) = var("router").as_deref().and_then(|all| all.split(' ').next()) {
         let mut route = vec!["ip", "route", "replace", "default", "via", router, "dev", &interface];
         if is_on_link(&ip, &prefix, router) {
@@ -36,6 +56,10 @@ pub fn apply(event: &str) -> ExitCode {
         // Names are a convenience here: the rack is named by its address.
         let _ = resolv::set(Path::new(lease::RESOLV_CONF), false, &servers, &[]);
     }
+    ended(&address, &interface, result)
+}
+
+fn ended(address: &str, interface: &str, result: Result<String, ToolError>) -> ExitCode {
     match result {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,7 +4,7 @@
 //! bytes are checked against a hash that came by a trusted way, and they hold no secrets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +103,8 @@ pub struct Request<'a> {
     pub bearer: Option<&'a str>,
     /// Ask for the bytes from here on.
     pub from: u64,
+    /// Further headers.
+    pub headers: &'a [(&'a str, &'a str)],
     /// Content type and body.
     pub body: Option<(&'a str, &'a [u8])>,
 }
@@ -111,13 +113,19 @@ impl<'a> Request<'a> {
     /// A GET.
     #[must_use]
     pub fn get(path: &'a str) -> Self {
-        Self { method: "GET", path, bearer: None, from: 0, body: None }
+        Self::new("GET", path)
+    }
+
+    /// A request without a body.
+    #[must_use]
+    pub fn new(method: &'static str, path: &'a str) -> Self {
+        Self { method, path, bearer: None, from: 0, headers: &[], body: None }
     }
 
     /// A POST.
     #[must_use]
     pub fn post(path: &'a str, content_type: &'a str, body: &'a [u8]) -> Self {
-        Self { method: "POST", path, bearer: None, from: 0, body: Some((content_type, body)) }
+        Self { body: Some((content_type, body)), ..Self::new("POST", path) }
     }
 
     /// With a bearer key.
@@ -135,11 +143,15 @@ impl<'a> Request<'a> {
     }
 }
 
-/// One rack.
+/// One server: a rack, or the machine's own BMC.
 #[derive(Clone, Debug)]
 pub struct Client {
     host: String,
     port: u16,
+    /// The address to connect to. None: as the host name is resolved.
+    at: Option<SocketAddr>,
+    /// The name that TLS tells the server.
+    name: String,
     tls: Arc<ClientConfig>,
 }
 
@@ -169,7 +181,16 @@ impl Client {
         if host.is_empty() {
             return Err(bad());
         }
-        Ok(Self { host: host.to_owned(), port, tls })
+        Ok(Self { host: host.to_owned(), port, at: None, name: host.to_owned(), tls })
+    }
+
+    /// For the server at this address. `name` is told to it by TLS, if it is the name of a host.
+    #[must_use]
+    pub fn to(at: SocketAddr, name: &str, tls: Arc<ClientConfig>) -> Self {
+        let host = at.ip().to_string();
+        let is_name = ServerName::try_from(name).is_ok_and(|it| matches!(it, ServerName::DnsName(_)));
+        let name = if is_name { name.to_owned() } else { host.clone() };
+        Self { host, port: at.port(), at: Some(at), name, tls }
     }
 
     /// Sends a request and reads the head of its answer. A status of 400 and more is an error.
@@ -177,11 +198,37 @@ impl Client {
     /// # Errors
     /// No connection, no answer in time, an answer that is not HTTP, or a refusal.
     pub fn send(&self, security: Security, request: Request<'_>) -> Result<Response, HttpError> {
+        let response = self.exchange(security, request)?;
+        if response.status < 400 {
+            return Ok(response);
+        }
+        let (status, retry_after) = (response.status, response.retry_after);
+        let mut body = Vec::new();
+        // The refusal is what matters; a body that breaks off is shown as far as it came.
+        let _ = response.take(1024).read_to_end(&mut body);
+        Err(HttpError::Status {
+            method: request.method,
+            path: request.path.to_owned(),
+            status,
+            body: String::from_utf8_lossy(&body).trim().to_owned(),
+            retry_after,
+        })
+    }
+
+    /// Sends a request by TLS and reads the head of its answer, whatever its status is.
+    ///
+    /// # Errors
+    /// No connection, no answer in time, or an answer that is not HTTP.
+    pub fn ask(&self, request: Request<'_>) -> Result<Response, HttpError> {
+        self.exchange(Security::Tls, request)
+    }
+
+    fn exchange(&self, security: Security, request: Request<'_>) -> Result<Response, HttpError> {
         let stream = self.connect()?;
         let mut stream: Box<dyn Stream> = match security {
             Security::Clear => Box::new(stream),
             Security::Tls => {
-                let name = ServerName::try_from(self.host.clone())
+                let name = ServerName::try_from(self.name.clone())
                     .map_err(|_| HttpError::Address(format!("https://{}", self.authority())))?;
                 let connection = ClientConnection::new(self.tls.clone(), name)
                     .map_err(|error| request.broken(io::Error::other(error)))?;
@@ -200,6 +247,9 @@ impl Client {
         }
         if request.from > 0 {
             head.push_str(&format!("Range: bytes={}-\r\n", request.from));
+        }
+        for (name, value) in request.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
         }
         if let Some((content_type, body)) = request.body {
             head.push_str(&format!("Content-Type: {content_type}\r\nContent-Length: {}\r\n", body.len()));
@@ -220,7 +270,9 @@ impl Client {
     fn connect(&self) -> Result<TcpStream, HttpError> {
         let failed = |source| HttpError::Connect { address: self.authority(), source };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)? {
+        let resolved = || (self.host.as_str(), self.port).to_socket_addrs().map(Iterator::collect);
+        let addresses: Vec<SocketAddr> = self.at.map_or_else(resolved, |at| Ok(vec![at])).map_err(failed)?;
+        for address in addresses {
             match TcpStream::connect_timeout(&address, deadlines::CONNECT) {
                 Ok(stream) => {
                     stream.set_read_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
@@ -241,8 +293,13 @@ impl<T: Read + Write + Send> Stream for T {}
 
 /// An answer whose body is still to be read.
 pub struct Response {
-    /// Status code, below 400.
+    /// Status code. [`Client::send`] has it below 400.
     pub status: u16,
+    /// Where the answer says that the resource is (RFC 9110 §10.2.2).
+    pub location: Option<String>,
+    /// The tag of the resource's version (RFC 9110 §8.8.3).
+    pub etag: Option<String>,
+    retry_after: Option<Duration>,
     /// First byte of a partial answer (206), 0 of a whole one.
     pub from: u64,
     body: Body,
@@ -351,7 +408,7 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
             .and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok())
             .ok_or_else(|| request.malformed("no status line"))?;
         let mut framing = if matches!(status, 204 | 304) { Framing::Length(0) } else { Framing::Close };
-        let (mut from, mut retry_after) = (0, None);
+        let (mut from, mut retry_after, mut location, mut etag) = (0, None, None, None);
         for count in 0.. {
             let header = line(&mut stream).map_err(|error| request.broken(error))?;
             if header.is_empty() {
@@ -376,6 +433,8 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
                         .and_then(|range| range.split('-').next()?.parse().ok())
                         .ok_or_else(|| request.malformed("a range is not in bytes"))?;
                 }
+                "location" => location = Some(value.to_owned()),
+                "etag" => etag = Some(value.to_owned()),
                 // The other form, a date, is for servers that are down for longer.
                 "retry-after" => retry_after = value.parse().ok().map(Duration::from_secs),
                 _ => {}
@@ -384,19 +443,7 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
         if status < 200 {
             continue;
         }
-        let response = Response { status, from, body: Body { stream, framing } };
-        if status < 400 {
-            return Ok(response);
-        }
-        let mut body = Vec::new();
-        // The refusal is what matters; a body that breaks off is shown as far as it came.
-        let _ = response.take(1024).read_to_end(&mut body);
-        return Err(HttpError::Status {
-            method: request.method,
-            path: request.path.to_owned(),
-            status,
-            body: String::from_utf8_lossy(&body).trim().to_owned(),
-            retry_after,
-        });
+        let body = Body { stream, framing };
+        return Ok(Response { status, location, etag, retry_after, from, body });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use basalt_api::agent::{ClaimReply, ClaimRequest, Progress, Task, TaskResult};
+use basalt_api::agent::{BmcAccount, ClaimReply, ClaimRequest, Progress, Task, TaskResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -81,6 +81,17 @@ impl Session {
     /// No answer, or a refusal.
     pub fn log(&self, offset: u64, bytes: &[u8]) -> Result<(), RackError> {
         self.post_once(&format!("/agent/v1/log?offset={offset}"), "text/plain", bytes)
+    }
+
+    /// Has an account's sealed password written down, before the BMC is told it. The rack has it on its disk then.
+    ///
+    /// # Errors
+    /// A refusal, or no answer within [`deadlines::BMC_PROMISE`].
+    pub fn bmc(&self, account: &BmcAccount) -> Result<(), RackError> {
+        let body = encode("bmc", account)?;
+        let request = Request::post("/agent/v1/bmc", JSON, &body).bearer(&self.key);
+        send(&self.client, request, deadlines::BMC_PROMISE)?;
+        Ok(())
     }
 
     /// Delivers the result.

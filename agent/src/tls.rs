@@ -1,8 +1,10 @@
-//! TLS to the rack, whose key is pinned by the kernel command line.
+//! TLS to the rack, whose key is pinned by the kernel command line, and to the machine's own BMC.
 
 use std::sync::Arc;
 
-use basalt_api::pin::PinnedKey;
+use basalt_api::pin::{PinnedCertificate, PinnedKey};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, Error};
 
@@ -12,10 +14,26 @@ use rustls::{ClientConfig, Error};
 /// The provider lacks the default protocol versions: never, as built.
 pub fn pinned(spki: [u8; 32]) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider.clone())
+    with(provider.clone(), Arc::new(PinnedKey::new(spki, provider)))
+}
+
+/// A client configuration that accepts the first certificate that is shown, whoever signed it, and no other afterwards.
+///
+/// # Errors
+/// As [`pinned`].
+pub fn first_seen() -> Result<Arc<ClientConfig>, Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    with(provider.clone(), Arc::new(PinnedCertificate::new(None, provider)))
+}
+
+fn with(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<Arc<ClientConfig>, Error> {
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(PinnedKey::new(spki, provider)))
+        .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     Ok(Arc::new(config))
 }

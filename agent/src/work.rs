@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
-    BmcEnd, BmcSetup, ClaimReply, ClaimRequest, Outcome, Task, TaskAction, TaskResult, Then, bmc_purpose,
+    Bmc, BmcAccount, BmcEnd, BmcSetup, ClaimReply, ClaimRequest, Outcome, Task, TaskAction, TaskResult, Then,
+    bmc_purpose,
 };
 use rustix::system::{RebootCommand, reboot};
 
@@ -135,11 +136,19 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     let mut inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
     let mut kernel = bmc::Kernel::find(&system);
     inventory.bmc = kernel.as_mut().and_then(bmc::found::read);
+    let boot = network::find(&system, context.boot.boot_mac.as_deref());
+    let mut redfish = bmc::redfish::find(&system, boot.as_deref());
+    match &redfish {
+        Some(Ok(found)) => found.describe(inventory.bmc.get_or_insert_default()),
+        Some(Err(why)) => say!("{why}"),
+        None => {}
+    }
     let mut disks = Disks::new(system.clone());
     let (mut output, mut scripts, mut logs) = (None, Vec::new(), None);
     let account = task.bmc.as_ref().map(|wanted| {
         reporter.stage("bmc", 1, "making an account on the BMC");
-        set_up_bmc(context, kernel.as_mut(), wanted)
+        let ways = Ways { kernel: kernel.as_mut(), redfish: redfish.as_mut(), uuid: &inventory.dmi.uuid };
+        set_up_bmc(context, ways, wanted, &mut inventory.bmc)
     });
     let done = match &task.action {
         TaskAction::Inventory => {
@@ -181,21 +190,29 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     }
 }
 
+/// The ways from the machine to its BMC.
+struct Ways<'a> {
+    kernel: Option<&'a mut bmc::Kernel>,
+    redfish: Option<&'a mut Result<bmc::redfish::Found, String>>,
+    /// The UUID of the machine's firmware.
+    uuid: &'a str,
+}
+
 /// Makes the account on the BMC. A machine whose BMC takes none is known all the same.
-fn set_up_bmc(context: &Context<'_>, kernel: Option<&mut bmc::Kernel>, wanted: &BmcSetup) -> BmcEnd {
+fn set_up_bmc(context: &Context<'_>, ways: Ways<'_>, wanted: &BmcSetup, found: &mut Option<Bmc>) -> BmcEnd {
     let task = context.task;
-    let done = match (install::not_expired(context), kernel) {
-        (Err(failure), _) => Err(failure.message),
-        (Ok(()), None) => Err(
-            "the machine shows no BMC to its system (no /dev/ipmi0): turn on the BMC's interface to the host, or declare an account in bmc".to_owned(),
-        ),
-        (Ok(()), Some(kernel)) => {
-            bmc::account::set_up(kernel, wanted, &bmc_purpose(&task.machine_uid, task.attempt))
-        }
+    let purpose = bmc_purpose(&task.machine_uid, task.attempt);
+    let mut promise = |account: &BmcAccount| {
+        let written = context.session.bmc(account);
+        written.map_err(|error| format!("the password was not written down, and is not used: {error}"))
+    };
+    let done = match install::not_expired(context) {
+        Err(failure) => Err(failure.message),
+        Ok(()) => bmc::set_up(ways.kernel, ways.redfish, wanted, &purpose, ways.uuid, found, &mut promise),
     };
     match done {
         Ok(account) => {
-            say!("the BMC has user {:?} in slot {}", account.user, account.slot);
+            say!("the BMC has user {:?}, by {:?}", account.user, account.driver);
             BmcEnd::Made(account)
         }
         Err(message) => {

@@ -1,76 +1,19 @@
 //! Accounts on a BMC, made from inside and used from the network. The BMC is the lab's own, which `ipmitool` judges in its crate.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+mod inside;
+
 use std::sync::Arc;
 
 use basalt_agent::bmc::{Command, Interface, Refusal, account, found};
 use basalt_api::agent::{AddressSource, BmcAccount, BmcSetup, bmc_purpose};
 use basalt_api::sealing;
 use basalt_bmc::{
-    Accounts, BmcClient, BmcConfig, BmcServer, BootOverride, ChassisBackend, CompletionCode, Credentials,
-    Lan, PasswordPolicy, PowerState, PowerVerb, Privilege, ServerConfig, User,
+    Accounts, BmcClient, BmcConfig, BmcServer, Credentials, Lan, PasswordPolicy, Privilege, ServerConfig,
+    User,
 };
+use inside::{Inside, On};
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::Hpke;
-
-/// A chassis that is on.
-struct On;
-
-impl ChassisBackend for On {
-    async fn power_status(&self) -> PowerState {
-        PowerState::On
-    }
-    async fn control(&self, _: PowerVerb) -> Result<(), CompletionCode> {
-        Ok(())
-    }
-    async fn boot_override(&self) -> BootOverride {
-        BootOverride::NONE
-    }
-    async fn set_boot_override(&self, _: BootOverride) -> Result<(), CompletionCode> {
-        Ok(())
-    }
-}
-
-/// The way from inside, as QEMU's `ipmi-bmc-extern` takes it.
-struct Inside(UnixStream);
-
-impl Inside {
-    fn octet(&mut self) -> u8 {
-        let mut octet = [0];
-        self.0.read_exact(&mut octet).expect("the BMC answers");
-        octet[0]
-    }
-}
-
-impl Interface for Inside {
-    fn ask(&mut self, command: Command, data: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let mut message = [&[1, command.net_fn << 2, command.code], data].concat();
-        message.push(message.iter().fold(0u8, |sum, octet| sum.wrapping_add(*octet)).wrapping_neg());
-        let mut octets = Vec::new();
-        for octet in message {
-            match octet {
-                0xa0 | 0xa1 | 0xaa => octets.extend([0xaa, octet | 0x10]),
-                _ => octets.push(octet),
-            }
-        }
-        octets.push(0xa0);
-        self.0.write_all(&octets).expect("the BMC takes it");
-        let mut answer = Vec::new();
-        loop {
-            match self.octet() {
-                0xa0 => break,
-                0xa1 => answer.clear(),
-                0xaa => answer.push(self.octet() & !0x10),
-                octet => answer.push(octet),
-            }
-        }
-        match answer[3] {
-            0 => Ok(answer[4..answer.len() - 1].to_vec()),
-            code => Err(Refusal::Code(command, code)),
-        }
-    }
-}
 
 fn user(name: &str, password: &str) -> User {
     let Credentials { username: name, password } = Credentials::new(name, password).unwrap();
@@ -83,6 +26,8 @@ struct World {
     inside: Inside,
     private: Vec<u8>,
     wanted: BmcSetup,
+    /// Accounts that were written down, the latest last.
+    promised: Vec<BmcAccount>,
     _directory: tempfile::TempDir,
 }
 
@@ -97,15 +42,27 @@ impl World {
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let server = BmcServer::start_inside(address, listener, config, Arc::new(On)).await.unwrap();
-        let inside = Inside(UnixStream::connect(&path).unwrap());
+        let inside = Inside::connect(&path);
         let (public, private) = DH_KEM_X25519_HKDF_SHA256_AES_256.generate_key_pair().unwrap();
-        let wanted = BmcSetup { user: "basalt".to_owned(), key: hex::encode(public.0) };
-        Self { server, inside, private: private.secret_bytes().to_vec(), wanted, _directory: directory }
+        let wanted = BmcSetup { user: "basalt".to_owned(), driver: None, key: hex::encode(public.0) };
+        Self {
+            server,
+            inside,
+            private: private.secret_bytes().to_vec(),
+            wanted,
+            promised: Vec::new(),
+            _directory: directory,
+        }
     }
 
     fn set_up(&mut self) -> Result<BmcAccount, String> {
-        let Self { inside, wanted, .. } = self;
-        tokio::task::block_in_place(|| account::set_up(inside, wanted, &bmc_purpose("m1", 5)))
+        let Self { inside, wanted, promised, .. } = self;
+        let mut promise = |account: &BmcAccount| {
+            promised.push(account.clone());
+            Ok(())
+        };
+        let purpose = bmc_purpose("m1", 5);
+        tokio::task::block_in_place(|| account::set_up(inside, wanted, &purpose, &mut promise))
     }
 
     fn password(&self, account: &BmcAccount) -> String {
@@ -125,12 +82,12 @@ impl World {
 async fn an_account_that_was_made_inside_is_good_outside_and_others_stay() {
     let mut world = World::with(Accounts::new(10, vec![user("admin", "secret")])).await;
     let account = world.set_up().unwrap();
-    assert_eq!((account.user.as_str(), account.slot, account.channel), ("basalt", 3, 1));
+    assert_eq!((account.user.as_str(), account.slot, account.channel), ("basalt", Some(3), Some(1)));
     let first = world.password(&account);
     assert!(world.may("basalt", &first).await && world.may("admin", "secret").await);
 
     let again = world.set_up().unwrap();
-    assert_eq!(again.slot, 3, "it keeps its slot");
+    assert_eq!(again.slot, Some(3), "it keeps its slot");
     let second = world.password(&again);
     assert!(world.may("basalt", &second).await && !world.may("basalt", &first).await);
 }
@@ -197,8 +154,10 @@ impl Interface for Busy<'_> {
 async fn a_slot_whose_user_the_bmc_does_not_name_is_nobodys_to_take() {
     let mut world = World::with(Accounts::new(10, vec![user("admin", "secret")])).await;
     let World { inside, wanted, .. } = &mut world;
-    let why =
-        tokio::task::block_in_place(|| account::set_up(&mut Busy(inside), wanted, "purpose")).unwrap_err();
+    let why = tokio::task::block_in_place(|| {
+        account::set_up(&mut Busy(inside), wanted, "purpose", &mut |_| Ok(()))
+    })
+    .unwrap_err();
     assert!(why.contains("Get User Name: it is busy"), "{why}");
     assert!(world.may("admin", "secret").await);
 }
@@ -210,4 +169,21 @@ async fn a_lan_interface_that_takes_no_sessions_is_turned_on() {
     assert!(!world.may("admin", "secret").await);
     let account = world.set_up().unwrap();
     assert!(world.may("basalt", &world.password(&account)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_written_down_before_the_bmc_has_it() {
+    let policy = PasswordPolicy { min: 16, max: 20, mixed: false };
+    let mut world = World::with(Accounts::new(10, vec![user("admin", "secret")]).with_policy(policy)).await;
+    let made = world.set_up().unwrap();
+    let lengths: Vec<usize> = world.promised.iter().map(|it| world.password(it).len()).collect();
+    assert_eq!(lengths, [15, 20], "one that the BMC refused, and the one that it took");
+    assert_eq!(world.promised.last(), Some(&made));
+
+    let before = world.password(&made);
+    let World { inside, wanted, .. } = &mut world;
+    let mut refuse = |_: &BmcAccount| Err("no rack".to_owned());
+    let why = tokio::task::block_in_place(|| account::set_up(inside, wanted, "purpose", &mut refuse));
+    assert_eq!(why, Err("no rack".to_owned()));
+    assert!(world.may("basalt", &before).await, "the BMC was told no password that is not written down");
 }

@@ -84,6 +84,9 @@ impl Task {
 pub struct BmcSetup {
     /// The user's name, 1 to 16 bytes.
     pub user: String,
+    /// The one protocol that racks may speak to the BMC. Absent: Redfish, if the BMC gives the machine a bootstrap account, else IPMI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<BmcDriver>,
     /// The region's key that the password is sealed to: X25519, lower-case hex.
     pub key: String,
 }
@@ -112,12 +115,28 @@ pub enum BmcEnd {
 pub struct BmcAccount {
     /// The user's name.
     pub user: String,
-    /// Its number on the BMC.
-    pub slot: u8,
-    /// The LAN channel on which it may log in.
-    pub channel: u8,
+    /// The protocol by which it was made, and by which it may log in.
+    #[serde(default)]
+    pub driver: BmcDriver,
+    /// With IPMI: its number on the BMC, and the LAN channel on which it may log in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u8>,
+    /// See `slot`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<u8>,
     /// The password, sealed for [`bmc_purpose`], in lower-case hex.
     pub password: String,
+}
+
+/// A protocol of BMCs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BmcDriver {
+    /// IPMI 2.0.
+    #[default]
+    Ipmi,
+    /// Redfish (DMTF DSP0266).
+    Redfish,
 }
 
 /// The work of a [`Task`].
@@ -607,6 +626,10 @@ pub struct Inventory {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bmc {
+    /// The best protocol that it has answered by from inside.
+    pub driver: BmcDriver,
+    /// The machine's name among the systems of a Redfish service that has several.
+    pub system: Option<String>,
     /// Its maker, or `enterprise` and the maker's number (IANA).
     pub manufacturer: String,
     /// The maker's number of the product.

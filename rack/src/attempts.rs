@@ -174,6 +174,8 @@ pub struct Entry {
     /// The digest of the report token.
     report: Option<String>,
     progress: u64,
+    /// Passwords for its BMC that were written down.
+    accounts: u32,
     log_end: u64,
 }
 
@@ -445,6 +447,16 @@ impl Attempts {
         })
     }
 
+    /// Counts an account that is to be written down. False: the attempt has had `most`.
+    pub fn may_write_account(&self, id: &AttemptId, most: u32) -> bool {
+        self.with(|_, entries| {
+            let entry = entries.entry(id.clone()).or_default();
+            let may = entry.accounts < most;
+            entry.accounts += u32::from(may);
+            may
+        })
+    }
+
     /// Whether the boot that holds the attempt's claim took it over from an earlier one.
     pub fn is_claimed_again(&self, id: &AttemptId) -> bool {
         self.with(|_, entries| {
@@ -709,5 +721,6 @@ mod tests {
         assert_eq!(attempts.known_log_bytes(&id(), 0, 10), 0);
         assert_eq!(attempts.known_log_bytes(&id(), 0, 10), 10);
         assert_eq!(attempts.known_log_bytes(&id(), 5, 10), 5);
+        assert_eq!([1, 2, 3].map(|_| attempts.may_write_account(&id(), 2)), [true, true, false]);
     }
 }

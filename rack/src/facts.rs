@@ -4,9 +4,9 @@ use basalt_api::agent::TaskResult;
 use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::{
-    AgentClaim, AgentProgress, AgentResult, BootAlarm, BootMachine, BootRequestFact, BootTraceEntry,
-    BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact, PowerReading, PowerResult,
-    ReadinessFact, ServiceHealth, fact::Body,
+    AgentBmcAccount, AgentClaim, AgentProgress, AgentResult, BootAlarm, BootMachine, BootRequestFact,
+    BootTraceEntry, BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact, PowerReading,
+    PowerResult, ReadinessFact, ServiceHealth, fact::Body,
 };
 
 use crate::boot::{Armed, BootTable};
@@ -139,6 +139,7 @@ pub fn printable(fact: Fact) -> Fact {
                 names([stage]);
                 message(said);
             }
+            Body::BmcAccount(AgentBmcAccount { user, driver, sealed: _ }) => names([user, driver]),
             Body::Result(AgentResult { json, address }) => {
                 names([address]);
                 // The region raises an alarm if a result is not JSON.

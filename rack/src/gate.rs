@@ -59,6 +59,7 @@ impl Class {
             Body::Power(_)
             | Body::Reading(_)
             | Body::Result(_)
+            | Body::BmcAccount(_)
             | Body::Health(_)
             | Body::DhcpInForce(_)
             | Body::BootTrace(_) => return None,

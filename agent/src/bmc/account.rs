@@ -1,6 +1,6 @@
 //! The account that the region asks for. Other accounts on the BMC stay.
 
-use basalt_api::agent::{BmcAccount, BmcSetup};
+use basalt_api::agent::{BmcAccount, BmcDriver, BmcSetup};
 use basalt_api::sealing;
 
 use super::password::{self, SHAPES, Shape};
@@ -32,11 +32,17 @@ enum Operation {
     Test = 3,
 }
 
-/// Makes the account and answers it, with its password sealed to the region's key for `purpose`.
+/// Makes the account and answers it, with its password sealed to the region's key for `purpose`. `promise` writes each password down
+/// before the BMC is told it.
 ///
 /// # Errors
 /// The message says why there is no account, and how a person can mend it. A slot that was free is free again.
-pub fn set_up(bmc: &mut impl Interface, wanted: &BmcSetup, purpose: &str) -> Result<BmcAccount, String> {
+pub fn set_up(
+    bmc: &mut impl Interface,
+    wanted: &BmcSetup,
+    purpose: &str,
+    promise: &mut dyn FnMut(&BmcAccount) -> Result<(), String>,
+) -> Result<BmcAccount, String> {
     let name = wanted.user.as_str();
     if name.is_empty() || name.len() > SHORT {
         return Err(format!(
@@ -44,29 +50,37 @@ pub fn set_up(bmc: &mut impl Interface, wanted: &BmcSetup, purpose: &str) -> Res
         ));
     }
     let key = hex::decode(&wanted.key).map_err(|_| "the region's key is not hexadecimal".to_owned())?;
-    let sealed =
-        |text: &str| sealing::seal(&key, purpose, text.as_bytes()).map_err(|error| error.to_string());
-    // A password that cannot be told would be lost.
-    sealed("")?;
     let channel = found::lan_channel(bmc)
         .map_err(|silence| silence.to_string())?
         .ok_or("the BMC has no LAN channel: nobody could log in by network")?;
     let place = place(bmc, channel, name)?;
     open_lan(bmc, channel)?;
-    let made =
-        if place.is_new { fill(bmc, channel, place.slot, name) } else { renew(bmc, channel, place.slot) };
-    let password = match made {
-        Ok(password) => password,
-        Err(why) => {
-            if place.is_new {
-                give_back(bmc, place.slot);
-            }
-            return Err(why);
-        }
+    let account = |password: &str| -> Result<BmcAccount, String> {
+        let sealed = sealing::seal(&key, purpose, password.as_bytes()).map_err(|error| error.to_string())?;
+        let (user, driver, password) = (name.to_owned(), BmcDriver::Ipmi, hex::encode(sealed));
+        Ok(BmcAccount { user, driver, slot: Some(place.slot), channel: Some(channel), password })
     };
-    let password = hex::encode(sealed(&password)?);
-    Ok(BmcAccount { user: name.to_owned(), slot: place.slot, channel, password })
+    let mut told = None;
+    let mut tell = |password: &str| {
+        let account = account(password)?;
+        promise(&account)?;
+        told = Some(account);
+        Ok(())
+    };
+    let made = if place.is_new {
+        fill(bmc, channel, place.slot, name, &mut tell)
+    } else {
+        renew(bmc, channel, place.slot, &mut tell)
+    };
+    if made.is_err() && place.is_new {
+        give_back(bmc, place.slot);
+    }
+    made?;
+    told.ok_or_else(|| "the BMC has an account without a password".to_owned())
 }
+
+/// Writes a password down.
+type Promise<'a> = &'a mut dyn FnMut(&str) -> Result<(), String>;
 
 /// The account's place on the BMC.
 #[derive(Clone, Copy)]
@@ -106,19 +120,24 @@ fn place(bmc: &mut impl Interface, channel: u8, wanted: &str) -> Result<Place, S
 }
 
 /// A new user: name, password, rights. The user is let in at the end, since some BMCs enable no user without a password.
-fn fill(bmc: &mut impl Interface, channel: u8, slot: u8, name: &str) -> Result<String, String> {
+fn fill(
+    bmc: &mut impl Interface,
+    channel: u8,
+    slot: u8,
+    name: &str,
+    promise: Promise<'_>,
+) -> Result<(), String> {
     let mut octets = name.as_bytes().to_vec();
     octets.resize(SHORT, 0);
     tell(bmc, SET_USER_NAME, &[&[slot], octets.as_slice()].concat())?;
-    let password = take_password(bmc, slot)?;
-    let_in(bmc, channel, slot)?;
-    Ok(password)
+    take_password(bmc, slot, promise)?;
+    let_in(bmc, channel, slot)
 }
 
 /// Another password for a user. It is set at the end: nothing may fail after it, or nobody would know it.
-fn renew(bmc: &mut impl Interface, channel: u8, slot: u8) -> Result<String, String> {
+fn renew(bmc: &mut impl Interface, channel: u8, slot: u8, promise: Promise<'_>) -> Result<(), String> {
     let_in(bmc, channel, slot)?;
-    take_password(bmc, slot)
+    take_password(bmc, slot, promise)
 }
 
 /// Gives a user the privilege that power needs, and lets it log in.
@@ -137,12 +156,14 @@ fn let_in(bmc: &mut impl Interface, channel: u8, slot: u8) -> Result<(), String>
 }
 
 /// The first password that the BMC takes and keeps.
-fn take_password(bmc: &mut impl Interface, slot: u8) -> Result<String, String> {
+fn take_password(bmc: &mut impl Interface, slot: u8, promise: Promise<'_>) -> Result<(), String> {
     let mut last = String::new();
     for shape in SHAPES {
         let password = password::random(shape).map_err(|error| format!("no random bytes: {error}"))?;
+        // A password that is not written down would be lost with the machine.
+        promise(&password)?;
         match keeps(bmc, slot, &password) {
-            Ok(()) => return Ok(password),
+            Ok(()) => return Ok(()),
             Err(refusal) => last = refusal.to_string(),
         }
     }

@@ -5,18 +5,24 @@
 //! | `ipmitool` | sends commands through the kernel's device |
 //! | `found` | reads what the BMC is; changes nothing |
 //! | `host_interface` | the Redfish host interface that the firmware describes |
-//! | `account` | makes the account that the task asks for |
+//! | `host_network` | the network device of that interface, and its address |
+//! | `redfish` | the account by Redfish, with a bootstrap account |
+//! | `account` | makes the account that the task asks for, by IPMI |
 //! | `password` | passwords in the shapes that vendors take |
 
 pub mod account;
 pub mod found;
 pub mod host_interface;
+pub mod host_network;
 mod ipmitool;
 mod password;
+pub mod redfish;
 
 pub use ipmitool::Kernel;
 
 use std::fmt;
+
+use basalt_api::agent::{Bmc, BmcAccount, BmcDriver, BmcSetup};
 
 /// A command, by its place in the tables of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +50,10 @@ const GET_USER_NAME: Command = app(0x46, "Get User Name");
 const SET_USER_PASSWORD: Command = app(0x47, "Set User Password");
 const GET_LAN_PARAMETER: Command =
     Command { net_fn: 0x0c, code: 0x02, name: "Get LAN Configuration Parameters" };
+
+/// A command of the group that DSP0270 §9.2 defines.
+const GET_BOOTSTRAP_ACCOUNT: Command =
+    Command { net_fn: 0x2c, code: 0x02, name: "Get Bootstrap Account Credentials" };
 
 /// Why a command was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,3 +99,48 @@ pub trait Interface {
     /// A completion code other than 0, or silence.
     fn ask(&mut self, command: Command, data: &[u8]) -> Result<Vec<u8>, Refusal>;
 }
+
+/// Makes the account by the best way that there is: Redfish with a bootstrap account, then IPMI. `promise` writes each password down
+/// before the BMC is told it. `found` is what is known of the BMC.
+///
+/// # Errors
+/// The message says for each way why there is no account, and how a person can mend it.
+pub fn set_up(
+    mut kernel: Option<&mut impl Interface>,
+    redfish: Option<&mut Result<redfish::Found, String>>,
+    wanted: &BmcSetup,
+    purpose: &str,
+    uuid: &str,
+    found: &mut Option<Bmc>,
+    promise: &mut dyn FnMut(&BmcAccount) -> Result<(), String>,
+) -> Result<BmcAccount, String> {
+    let may = |driver| wanted.driver.is_none_or(|wanted| wanted == driver);
+    let mut reasons = Vec::new();
+    if may(BmcDriver::Redfish) {
+        match (redfish, kernel.as_deref_mut()) {
+            (Some(Ok(service)), Some(kernel)) => {
+                match service.set_up(kernel, wanted, purpose, uuid, found.get_or_insert_default(), promise) {
+                    Ok(account) => return Ok(account),
+                    Err(why) => reasons.push(format!("by Redfish: {why}")),
+                }
+            }
+            (Some(Ok(_)), None) => reasons.push(format!("by Redfish: {NO_DEVICE}")),
+            (Some(Err(why)), _) => reasons.push(format!("by Redfish: {why}")),
+            (None, _) if wanted.driver.is_some() => reasons.push(
+                "by Redfish: the firmware describes no Redfish host interface (SMBIOS type 42): turn it on in the BMC's settings, or declare an account in bmc".to_owned(),
+            ),
+            (None, _) => {}
+        }
+    }
+    if may(BmcDriver::Ipmi) {
+        let made = kernel.ok_or_else(|| NO_DEVICE.to_owned());
+        match made.and_then(|kernel| account::set_up(kernel, wanted, purpose, promise)) {
+            Ok(account) => return Ok(account),
+            Err(why) if reasons.is_empty() => reasons.push(why),
+            Err(why) => reasons.push(format!("by IPMI: {why}")),
+        }
+    }
+    Err(reasons.join("; "))
+}
+
+const NO_DEVICE: &str = "the machine shows no BMC to its system (no /dev/ipmi0): turn on the BMC's interface to the host, or declare an account in bmc";

@@ -11,7 +11,8 @@ const IPMI_PASSWORD: usize = 20;
 pub(super) fn bmc_rules(bmc: &Bmc, config: Option<BmcConfig>, rule: &mut Rule<'_>) {
     let driver = bmc.driver;
     // Commissioning finds the address, and makes the account.
-    let sets_up = driver == PowerDriver::Ipmi && config != Some(BmcConfig::Leave) && bmc.username.is_none();
+    let may_set_up = matches!(driver, PowerDriver::Ipmi | PowerDriver::Redfish);
+    let sets_up = may_set_up && config != Some(BmcConfig::Leave) && bmc.username.is_none();
     match driver {
         PowerDriver::Manual if bmc.address.is_some() => rule.broken(
             "/bmc/address",
@@ -26,16 +27,16 @@ pub(super) fn bmc_rules(bmc: &Bmc, config: Option<BmcConfig>, rule: &mut Rule<'_
         ),
         _ => {}
     }
-    if config == Some(BmcConfig::SetUp) && driver != PowerDriver::Ipmi {
+    if config == Some(BmcConfig::SetUp) && !may_set_up {
         rule.broken(
             "/commissioning/bmc",
-            format!("an account is made by IPMI, and driver = \"{driver}\" has none"),
-            "leave it out, or say driver = \"ipmi\"",
+            format!("an account is made by IPMI or Redfish, and driver = \"{driver}\" is neither"),
+            "leave it out, or say driver = \"ipmi\" or \"redfish\"",
         );
     }
     match driver {
         PowerDriver::Ipmi => ipmi_rules(bmc, sets_up, rule),
-        PowerDriver::Redfish => redfish_rules(bmc, rule),
+        PowerDriver::Redfish => redfish_rules(bmc, sets_up, rule),
         PowerDriver::Webhook => account_rules(bmc, rule),
         PowerDriver::Manual => {}
     }
@@ -107,13 +108,13 @@ fn ipmi_rules(bmc: &Bmc, sets_up: bool, rule: &mut Rule<'_>) {
     }
 }
 
-fn redfish_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
+fn redfish_rules(bmc: &Bmc, sets_up: bool, rule: &mut Rule<'_>) {
     // A password that is left out may be kept.
-    if bmc.username.is_none() {
+    if bmc.username.is_none() && !sets_up {
         rule.missing(
             "/bmc/username",
             "driver \"redfish\" needs an account of the BMC",
-            "an account with the role Operator, and its password",
+            "an account with the role Operator, and its password; or leave commissioning.bmc out, and one is made",
         );
     }
     account_rules(bmc, rule);

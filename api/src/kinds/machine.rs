@@ -118,13 +118,13 @@ pub struct Bmc {
     /// How it is spoken to.
     pub driver: PowerDriver,
     /// Its address or host name, which no other machine's has. Machines of one `webhook` service share its address, and each has a path `on` of
-    /// its own. Needed by `redfish` and `webhook`; and by `ipmi`, unless commissioning sets the BMC up. Absent: the address that was found from
+    /// its own. Needed by `webhook`; and by `ipmi` and `redfish`, unless commissioning sets the BMC up. Absent: the address that was found from
     /// inside. One from DHCP is followed by the BMC's MAC address.
     pub address: Option<Host>,
     /// Its port. Absent: 623 for `ipmi`, 443 for `redfish` and `webhook`, 80 for `webhook` with `plain`.
     #[field(min = 1, max = 65535)]
     pub port: Option<u16>,
-    /// The account. Needed by `redfish`; and by `ipmi`, which has names of 1 to 16 bytes, unless commissioning sets the BMC up. An account that
+    /// The account. Needed by `ipmi`, which has names of 1 to 16 bytes, and by `redfish`, unless commissioning sets the BMC up. An account that
     /// commissioning made is used in place of this one. `webhook` sends it by HTTP Basic authentication (RFC 7617).
     pub username: Option<String>,
     /// The account's password. IPMI has passwords of up to 20 bytes. `webhook` without `username` sends it as a bearer token (RFC 6750).
@@ -216,8 +216,8 @@ pub struct Commissioning {
     /// overrides it.
     #[field(default = FailedTestsPolicy::Block)]
     pub failed_tests: FailedTestsPolicy,
-    /// `set_up` makes an account on the BMC when the hardware is read. Absent: `set_up` where `bmc` has no account and no other driver than
-    /// `ipmi`, else `leave`. A change counts from the next commissioning on.
+    /// `set_up` makes an account on the BMC when the hardware is read: by Redfish if the BMC gives the machine a bootstrap account (DSP0270
+    /// §9), else by IPMI. `bmc.driver` says one of them. Absent: `set_up` where `bmc` has no account and no other driver than these, else `leave`. A change counts from the next commissioning on.
     pub bmc: Option<BmcConfig>,
     /// Whether the machine stays on when it is done.
     #[field(default = false)]

@@ -3,6 +3,7 @@
 use crate::object::{signed, timestamp, unsigned};
 use crate::seal::Place;
 use crate::{Store, StoreError};
+use basalt_api::agent::BmcDriver;
 use basalt_api::values::{Attempt, MachineId, Timestamp, Uid};
 use zeroize::Zeroizing;
 
@@ -10,6 +11,9 @@ use zeroize::Zeroizing;
 pub(crate) fn place(machine: Uid) -> Place<'static> {
     Place { object: machine, pointer: "bmc_account" }
 }
+
+/// The protocols of accounts, as they are stored.
+const DRIVERS: [(BmcDriver, &str); 2] = [(BmcDriver::Ipmi, "ipmi"), (BmcDriver::Redfish, "redfish")];
 
 /// The evidence that an account works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ pub struct BmcAccount {
     pub revision: u32,
     /// The user's name.
     pub username: String,
+    /// The protocol by which it may log in.
+    pub driver: BmcDriver,
     /// The machine's `bmc.rotate` when the account was created.
     pub rotate: u32,
     /// The evidence that it works.
@@ -55,6 +61,8 @@ pub struct NewBmcAccount<'a> {
     pub attempt: Attempt,
     /// The user's name.
     pub username: &'a str,
+    /// The protocol by which it may log in.
+    pub driver: BmcDriver,
     /// The password, in the clear.
     pub password: &'a [u8],
     /// `bmc.rotate` of the machine.
@@ -68,7 +76,7 @@ impl Store {
     /// Fails if the database cannot be reached.
     pub async fn bmc_account(&self, machine: MachineId) -> Result<Option<BmcAccount>, StoreError> {
         let row = sqlx::query!(
-            r#"select attempt, revision, username, rotate, state,
+            r#"select attempt, revision, username, rotate, state, driver,
                  (extract(epoch from made_at) * 1000000)::bigint as "made_us!"
                from bmc_account where machine = $1"#,
             machine.get()
@@ -80,6 +88,11 @@ impl Store {
             attempt: Attempt::new(unsigned(row.attempt)),
             revision: u32::try_from(row.revision).map_err(|_| corrupt())?,
             username: row.username,
+            driver: DRIVERS
+                .iter()
+                .find(|(_, word)| *word == row.driver)
+                .map(|(it, _)| *it)
+                .ok_or_else(corrupt)?,
             rotate: u32::try_from(row.rotate).map_err(|_| corrupt())?,
             state: state.map(|(state, _)| *state).ok_or_else(corrupt)?,
             made_at: timestamp(row.made_us)?,
@@ -106,19 +119,22 @@ impl Store {
         new: &NewBmcAccount<'_>,
     ) -> Result<(), StoreError> {
         let sealed = self.seal().seal(&place(machine.into()), new.password)?;
+        let driver =
+            DRIVERS.iter().find(|(driver, _)| *driver == new.driver).map_or("ipmi", |(_, word)| word);
         let mut tx = self.begin().await?;
         self.hold_seal(&mut tx).await?;
         let upsert = sqlx::query!(
-            "insert into bmc_account as a (machine, attempt, revision, username, sealed, rotate) values ($1, $2, 1, $3, $4, $5)
+            "insert into bmc_account as a (machine, attempt, revision, username, sealed, rotate, driver) values ($1, $2, 1, $3, $4, $5, $6)
              on conflict (machine) do update
              set attempt = excluded.attempt, revision = a.revision + 1, username = excluded.username,
-               sealed = excluded.sealed, rotate = excluded.rotate, state = 'made', made_at = clock_timestamp()
+               sealed = excluded.sealed, rotate = excluded.rotate, driver = excluded.driver, state = 'made', made_at = clock_timestamp()
              where a.attempt < excluded.attempt",
             machine.get(),
             signed(new.attempt.get()),
             new.username,
             sealed,
-            i64::from(new.rotate)
+            i64::from(new.rotate),
+            driver
         );
         upsert.execute(&mut *tx).await?;
         tx.commit().await?;

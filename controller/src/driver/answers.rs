@@ -359,6 +359,7 @@ fn in_words(fact: &Fact) -> String {
         }
         Some(Observed::Claim(it)) => format!("the agent took its task, from {}", it.address),
         Some(Observed::Progress(it)) => format!("{} % {}: {}", it.percent, it.stage, it.message),
+        Some(Observed::BmcAccount(it)) => format!("the agent sets user {:?} on the BMC", &*it.user),
         Some(Observed::Result(it)) => match it.outcome {
             basalt_api::agent::Outcome::Succeeded => "the task succeeded".to_owned(),
             basalt_api::agent::Outcome::Superseded { found_attempt } => {

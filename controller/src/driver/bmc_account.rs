@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use basalt_api::agent::{self, BmcAccount as BmcAccountMade, BmcEnd, BmcSetup, bmc_purpose};
+use basalt_api::agent::{self, BmcAccount as BmcAccountMade, BmcDriver, BmcEnd, BmcSetup, bmc_purpose};
 use basalt_api::kinds::{
     Bmc, BmcAccountStatus, BmcAddressSource, BmcConfig, DetectedBmc, MachineSpec, PowerDriver, SettingsSpec,
 };
@@ -22,11 +22,17 @@ const LONGEST_PASSWORD: usize = 20;
 /// An account was made, and nobody knows its password.
 const UNREADABLE: &str = "the password that the machine made cannot be read, since the region's seal key is another, or the result is damaged: `basalt recommission` makes another";
 
+/// An account was made, and no rack can reach it.
+const NO_ADDRESS: &str = "the BMC has no address in a management network: connect it, or give it an address by DHCP or in its settings, then `basalt recommission`; or declare bmc.address";
+
 /// True: commissioning makes an account on the machine's BMC.
 fn sets_up(spec: &MachineSpec) -> bool {
     match spec.commissioning.bmc {
         Some(config) => config == BmcConfig::SetUp,
-        None => spec.bmc.as_ref().is_none_or(|bmc| bmc.driver == PowerDriver::Ipmi && bmc.username.is_none()),
+        None => {
+            let may = |driver| matches!(driver, PowerDriver::Ipmi | PowerDriver::Redfish);
+            spec.bmc.as_ref().is_none_or(|bmc| may(bmc.driver) && bmc.username.is_none())
+        }
     }
 }
 
@@ -35,10 +41,14 @@ fn sets_up(spec: &MachineSpec) -> bool {
 pub struct DeclaredBmc {
     /// Commissioning makes an account.
     sets_up: bool,
+    /// `bmc.driver`, if an account is made by it.
+    driver: Option<BmcDriver>,
     /// `bmc.rotate`.
     rotate: u32,
     /// `bmc` has an account.
     has_account: bool,
+    /// `bmc` has an address.
+    has_address: bool,
 }
 
 impl DeclaredBmc {
@@ -48,7 +58,13 @@ impl DeclaredBmc {
         let bmc = spec.bmc.as_ref();
         Self {
             sets_up: sets_up(spec),
+            driver: bmc.and_then(|bmc| match bmc.driver {
+                PowerDriver::Ipmi => Some(BmcDriver::Ipmi),
+                PowerDriver::Redfish => Some(BmcDriver::Redfish),
+                PowerDriver::Webhook | PowerDriver::Manual => None,
+            }),
             rotate: bmc.map_or(0, |bmc| bmc.rotate),
+            has_address: bmc.is_some_and(|bmc| bmc.address.is_some()),
             has_account: bmc.is_some_and(|bmc| bmc.username.is_some()),
         }
     }
@@ -88,20 +104,30 @@ impl InUse {
             }
             _ => None,
         };
-        Ok(Self::of(spec, account, followed.or(address)))
+        let system = found.and_then(|found| found.system.as_deref());
+        Ok(Self::of(spec, account, followed.or(address), system))
     }
 
-    /// Decides it. `address` is where the BMC is, unless one is declared.
-    fn of(spec: &MachineSpec, account: Option<&BmcAccount>, address: Option<IpAddr>) -> Self {
+    /// Decides it. `address` is where the BMC is, unless one is declared; and `system`, the machine's name in its Redfish service.
+    fn of(
+        spec: &MachineSpec,
+        account: Option<&BmcAccount>,
+        address: Option<IpAddr>,
+        system: Option<&str>,
+    ) -> Self {
         let declared = || {
             let bmc = spec.bmc.clone();
-            let bmc = bmc.filter(|bmc| bmc.driver != PowerDriver::Ipmi || bmc.username.is_some());
+            let needs_account = |driver| matches!(driver, PowerDriver::Ipmi | PowerDriver::Redfish);
+            let bmc = bmc.filter(|bmc| !needs_account(bmc.driver) || bmc.username.is_some());
             Self { bmc, account: None }
         };
         let Some(account) = account.filter(|it| sets_up(spec) && it.state != BmcAccountState::Refused) else {
             return declared();
         };
-        let mut bmc = spec.bmc.clone().unwrap_or_else(|| Bmc::new(PowerDriver::Ipmi));
+        let mut bmc = spec.bmc.clone().unwrap_or_else(|| Bmc::new(driver(account.driver)));
+        if bmc.driver != driver(account.driver) {
+            return declared();
+        }
         bmc.address = bmc.address.or_else(|| address?.to_string().parse().ok());
         if bmc.address.is_none() {
             return declared();
@@ -110,7 +136,18 @@ impl InUse {
         bmc.password = None;
         // The account has the privilege that power needs, and no other.
         bmc.options.privilege = None;
+        if bmc.driver == PowerDriver::Redfish && bmc.options.system.is_none() {
+            bmc.options.system = system.map(str::to_owned);
+        }
         Self { bmc: Some(bmc), account: Some(account.attempt) }
+    }
+}
+
+/// The driver by which racks use an account.
+fn driver(of: BmcDriver) -> PowerDriver {
+    match of {
+        BmcDriver::Ipmi => PowerDriver::Ipmi,
+        BmcDriver::Redfish => PowerDriver::Redfish,
     }
 }
 
@@ -136,6 +173,7 @@ pub fn wanted(store: &Store, loaded: &Loaded, settings: &SettingsSpec, attempt: 
     let good = account.is_some_and(|account| {
         account.rotate == loaded.declared.rotate
             && account.state != BmcAccountState::Refused
+            && loaded.declared.driver.is_none_or(|driver| driver == account.driver)
             && !latest(loaded, account).is_some_and(|answer| answer.is_err_and(refuses))
     });
     if good || !loaded.declared.sets_up {
@@ -145,7 +183,7 @@ pub fn wanted(store: &Store, loaded: &Loaded, settings: &SettingsSpec, attempt: 
     let key = public(private.as_slice())?;
     // The user stays, so that no password of before is left on the BMC.
     let user = account.map_or(&settings.bmc_user, |account| &account.username);
-    Some(BmcSetup { user: user.clone(), key: hex::encode(key) })
+    Some(BmcSetup { user: user.clone(), driver: loaded.declared.driver, key: hex::encode(key) })
 }
 
 fn public(private: &[u8]) -> Option<Vec<u8>> {
@@ -176,17 +214,15 @@ fn refuses(failure: PowerFailure) -> bool {
 pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError> {
     let machine = loaded.input.uid;
     if let Some((attempt, BmcEnd::Made(made))) = end(loaded) {
-        match opened(&driver.store, loaded, attempt, &made) {
-            Ok(password) => {
-                let (username, rotate) = (made.user.as_str(), loaded.declared.rotate);
-                let new = NewBmcAccount { attempt, username, password: &password, rotate };
-                driver.store.put_bmc_account(machine, &new).await?;
-                return Ok(true);
-            }
-            Err(error) => {
-                tracing::debug!(%machine, %attempt, %error, "the password of the BMC cannot be read");
-            }
+        if keep(driver, loaded, attempt, &made).await? {
+            return Ok(true);
         }
+    }
+    if let Some((attempt, promised)) = promised(loaded)
+        && keep(driver, loaded, attempt, &promised).await?
+    {
+        tracing::warn!(%machine, %attempt, "the machine has not said whether its BMC took an account; racks try it");
+        return Ok(true);
     }
     let Some(account) = loaded.account.as_ref() else { return Ok(false) };
     let reserve = loaded.declared.has_account;
@@ -202,6 +238,53 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
     };
     driver.store.judge_bmc_account(machine, account.attempt, state).await?;
     Ok(true)
+}
+
+/// Keeps an account whose password can be read. False: nothing was changed.
+async fn keep(
+    driver: &Driver,
+    loaded: &Loaded,
+    attempt: Attempt,
+    made: &BmcAccountMade,
+) -> Result<bool, StoreError> {
+    let machine = loaded.input.uid;
+    match opened(&driver.store, loaded, attempt, made) {
+        Ok(password) => {
+            let (username, rotate) = (made.user.as_str(), loaded.declared.rotate);
+            let new = NewBmcAccount { attempt, username, driver: made.driver, password: &password, rotate };
+            driver.store.put_bmc_account(machine, &new).await?;
+            Ok(true)
+        }
+        Err(error) => {
+            tracing::debug!(%machine, %attempt, %error, "the password of the BMC cannot be read");
+            Ok(false)
+        }
+    }
+}
+
+/// The account that a machine was about to set when it died: its task had no end, and another task was armed. It is used if no other
+/// account can be: there is none, or the BMC refuses the one that is known.
+fn promised(loaded: &Loaded) -> Option<(Attempt, BmcAccountMade)> {
+    let facts = loaded.facts.iter().filter(|fact| fact.kind == "bmc_account");
+    let fact = facts.max_by_key(|fact| fact.id)?;
+    let attempt = fact.attempt?;
+    let is_over = loaded.tasks.keys().any(|armed| *armed > attempt);
+    let ended = loaded.facts.iter().any(|it| it.kind == "result" && it.attempt >= Some(attempt));
+    let needed = match &loaded.account {
+        Some(known) if known.attempt >= attempt => false,
+        Some(known) => latest(loaded, known).is_some_and(|answer| answer.is_err_and(refuses)),
+        None => !loaded.declared.has_account,
+    };
+    if !loaded.declared.sets_up || !is_over || ended || !needed {
+        return None;
+    }
+    match Observed::of(fact)? {
+        Observed::BmcAccount(it) => {
+            let (user, password) = (it.user.to_string(), it.sealed.to_string());
+            Some((attempt, BmcAccountMade { user, driver: it.driver, slot: None, channel: None, password }))
+        }
+        _ => None,
+    }
 }
 
 /// True: the failure concerns the account, or the way to the BMC.
@@ -228,7 +311,7 @@ fn opened(
     let password = sealing::open(private.as_slice(), &purpose, &sealed).map_err(|error| error.to_string())?;
     let is_one =
         (1..=LONGEST_PASSWORD).contains(&password.len()) && password.iter().all(u8::is_ascii_graphic);
-    is_one.then_some(password).ok_or_else(|| "it is no password that IPMI can carry".to_owned())
+    is_one.then_some(password).ok_or_else(|| "it is no password that a BMC takes".to_owned())
 }
 
 /// The end of the latest account that a task asked for, if it is later than the account that is known. No other result is read.
@@ -260,6 +343,7 @@ pub fn status(loaded: &Loaded) -> Option<DetectedBmc> {
     }
     let mut status = DetectedBmc::new(PowerDriver::Ipmi);
     if let Some(found) = found {
+        status.driver = driver(found.driver);
         let text = |text: &String| Some(text.clone()).filter(|it| !it.is_empty());
         status.address = found.address.as_ref().and_then(|it| it.parse().ok());
         status.address_source = found.address_source.map(|it| match it {
@@ -278,6 +362,7 @@ pub fn status(loaded: &Loaded) -> Option<DetectedBmc> {
         told.refused = account.state == BmcAccountState::Refused;
         told
     });
-    status.problem = problem;
+    let nowhere = account.is_some() && status.address.is_none() && !loaded.declared.has_address;
+    status.problem = problem.or_else(|| nowhere.then(|| NO_ADDRESS.to_owned()));
     Some(status)
 }

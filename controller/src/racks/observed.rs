@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use basalt_api::agent::TaskResult;
+use basalt_api::agent::{BmcDriver, TaskResult};
 use basalt_api::values::{Attempt, Mac, Timestamp, Uid, UntrustedMessage, UntrustedName};
 use basalt_db::{NewFact, StrangerSeen};
 use basalt_proto::rack_v1 as wire;
@@ -34,6 +34,8 @@ pub enum Observed {
     Claim(Claim),
     /// An agent reported its progress.
     Progress(Progress),
+    /// An account that an agent is about to set on its BMC.
+    BmcAccount(BmcAccount),
     /// The end of a task.
     Result(Box<TaskResult>),
     /// The state of a rack's service.
@@ -153,6 +155,16 @@ pub struct Progress {
     pub stage: UntrustedName,
     pub percent: u8,
     pub message: UntrustedMessage,
+}
+
+/// See [`wire::AgentBmcAccount`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct BmcAccount {
+    pub user: UntrustedName,
+    pub driver: BmcDriver,
+    /// In lower-case hex.
+    pub sealed: UntrustedMessage,
 }
 
 /// See [`wire::ServiceHealth`].
@@ -339,6 +351,11 @@ impl Observed {
                 stage: it.stage.into(),
                 percent: u8::try_from(it.percent.min(100)).unwrap_or(100),
                 message: it.message.into(),
+            }),
+            Body::BmcAccount(it) => Self::BmcAccount(BmcAccount {
+                user: it.user.into(),
+                driver: serde_json::from_value(Value::String(it.driver)).ok()?,
+                sealed: hex::encode(it.sealed).into(),
             }),
             Body::Result(it) => {
                 Self::Result(serde_json::from_value(TaskResult::from_outside(&it.json).ok()?).ok()?)

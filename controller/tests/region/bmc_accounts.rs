@@ -4,9 +4,11 @@ use crate::linked::Linked;
 use crate::site::{self, MAC, last, site, task, until};
 use crate::support::Lab;
 use basalt_api::agent::bmc_purpose;
-use basalt_api::agent::{self, AddressSource, BmcAccount, BmcEnd, Inventory, Outcome, Task, TaskResult};
+use basalt_api::agent::{
+    self, AddressSource, BmcAccount, BmcDriver, BmcEnd, Inventory, Outcome, Task, TaskResult,
+};
 use basalt_api::sealing;
-use basalt_proto::rack_v1::{Bmc, PowerConcern};
+use basalt_proto::rack_v1::{AgentBmcAccount, Bmc, Fact, PowerConcern, fact::Body};
 use serde_json::{Value, json};
 
 async fn declare(lab: &Lab, spec: &Value) {
@@ -28,21 +30,44 @@ async fn bmc_status(lab: &Lab) -> Value {
 
 /// The account that the task asks for, with this password.
 fn made(task: &Task, password: &str) -> BmcEnd {
+    BmcEnd::Made(account(task, BmcDriver::Ipmi, password))
+}
+
+fn account(task: &Task, driver: BmcDriver, password: &str) -> BmcAccount {
     let wanted = task.bmc.as_ref().expect("an account is wanted");
     let purpose = bmc_purpose(&task.machine_uid, task.attempt);
     let key = hex::decode(&wanted.key).expect("a key");
     let sealed = sealing::seal(&key, &purpose, password.as_bytes()).expect("it is sealed");
-    BmcEnd::Made(BmcAccount { user: wanted.user.clone(), slot: 3, channel: 1, password: hex::encode(sealed) })
+    let user = wanted.user.clone();
+    BmcAccount { user, driver, slot: None, channel: None, password: hex::encode(sealed) }
+}
+
+/// Writes down the password that the machine is about to set.
+async fn promises(rack: &Linked, task: &Task, password: &str) {
+    let BmcAccount { user, password, .. } = account(task, BmcDriver::Ipmi, password);
+    let sealed = hex::decode(password).expect("hex");
+    let body = Some(Body::BmcAccount(AgentBmcAccount { user, driver: "ipmi".to_owned(), sealed }));
+    let (machine_uid, attempt) = (task.machine_uid.clone(), task.attempt);
+    rack.brings(Fact { machine_uid, mac: MAC.to_owned(), attempt, body, ..Fact::default() }).await;
+}
+
+async fn operate(lab: &Lab, verb: &str) {
+    let body = json!({"verb": verb}).to_string();
+    lab.api.send("POST", "/api/v1/machines/web1/operations", &[], body).await;
 }
 
 /// Brings the task's result. The machine has a BMC at 10.77.0.101.
 async fn ends(rack: &Linked, task: &Task, bmc: Option<BmcEnd>) {
+    let address = Some("10.77.0.101".to_owned());
+    ends_with(rack, task, bmc, agent::Bmc { address, ..agent::Bmc::default() }).await;
+}
+
+async fn ends_with(rack: &Linked, task: &Task, bmc: Option<BmcEnd>, found: agent::Bmc) {
     let found = agent::Bmc {
         manufacturer: "Supermicro".to_owned(),
         channel: Some(1),
-        address: Some("10.77.0.101".to_owned()),
         address_source: Some(AddressSource::Static),
-        ..agent::Bmc::default()
+        ..found
     };
     let inventory = Inventory { bmc_present: true, bmc: Some(found), ..Inventory::default() };
     let result = TaskResult {
@@ -155,4 +180,91 @@ async fn who_declares_an_account_is_asked_for_none() {
         json!({"driver": "ipmi", "address": "10.77.0.101", "username": "admin", "password": "secret"});
     declare(&lab, &json!({"boot_macs": [MAC], "bmc": declared})).await;
     assert_eq!(task(&rack, 0).await.bmc, None);
+}
+
+#[tokio::test]
+async fn an_account_by_redfish_is_used_by_redfish() {
+    let (lab, _controller, rack) = site().await;
+    declare(&lab, &json!({"boot_macs": [MAC], "bmc": {"driver": "redfish"}})).await;
+    let task = task(&rack, 0).await;
+    assert_eq!(task.bmc.as_ref().expect("an account is wanted").driver, Some(BmcDriver::Redfish));
+    let found = agent::Bmc {
+        driver: BmcDriver::Redfish,
+        system: Some("node-3".to_owned()),
+        address: Some("10.77.0.101".to_owned()),
+        ..agent::Bmc::default()
+    };
+    let end = BmcEnd::Made(account(&task, BmcDriver::Redfish, "a-password-of-it"));
+    ends_with(&rack, &task, Some(end), found).await;
+    let told = bmc_of(&rack, "basalt").await;
+    assert_eq!((told.driver.as_str(), told.system.as_str()), ("redfish", "node-3"));
+    assert_eq!((told.address.as_str(), told.password.as_str()), ("10.77.0.101", "a-password-of-it"));
+    assert_eq!(bmc_status(&lab).await["driver"], "redfish");
+
+    declare(&lab, &json!({"boot_macs": [MAC], "bmc": {"driver": "ipmi"}})).await;
+    until("an account of Redfish is not used by IPMI", async || bmc(&rack).is_none().then_some(())).await;
+    operate(&lab, "recommission").await;
+    let other = self::task(&rack, task.attempt).await;
+    assert_eq!(other.bmc.expect("an account is wanted").driver, Some(BmcDriver::Ipmi));
+}
+
+#[tokio::test]
+async fn an_account_on_a_bmc_without_an_address_says_what_to_do() {
+    let (lab, _controller, rack) = site().await;
+    declare(&lab, &json!({"boot_macs": [MAC]})).await;
+    let task = task(&rack, 0).await;
+    ends_with(&rack, &task, Some(made(&task, "a-password-of-it")), agent::Bmc::default()).await;
+    let status = until("the reason is told", async || {
+        Some(bmc_status(&lab).await).filter(|it| it["problem"].is_string())
+    })
+    .await;
+    assert!(status["problem"].as_str().is_some_and(|it| it.contains("no address in a management network")));
+    assert_eq!((&status["address"], bmc(&rack)), (&Value::Null, None));
+}
+
+#[tokio::test]
+async fn a_password_of_a_machine_that_died_is_used() {
+    let (lab, _controller, rack) = site().await;
+    let bmc = json!({"driver": "ipmi", "address": "10.77.0.101"});
+    declare(&lab, &json!({"boot_macs": [MAC], "bmc": bmc})).await;
+    let first = task(&rack, 0).await;
+    promises(&rack, &first, "written-ahead").await;
+    assert_eq!(self::bmc(&rack), None, "the machine may still set it");
+    operate(&lab, "abort").await;
+    operate(&lab, "recommission").await;
+    let second = task(&rack, first.attempt).await;
+    let told = bmc_of(&rack, "basalt").await;
+    assert_eq!((told.account, told.password.as_str()), (first.attempt, "written-ahead"));
+
+    ends(&rack, &second, Some(made(&second, "the-second-one"))).await;
+    until("the account of the next task replaces it", async || {
+        self::bmc(&rack).filter(|it| it.password == "the-second-one")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_password_that_was_written_down_does_not_replace_one_that_is_good() {
+    let (lab, _controller, rack) = site().await;
+    declare(&lab, &json!({"boot_macs": [MAC]})).await;
+    let first = task(&rack, 0).await;
+    ends(&rack, &first, Some(made(&first, "the-first-one"))).await;
+    until("it is checked", async || {
+        Some(bmc_status(&lab).await).filter(|it| it["account"]["checked"] == true)
+    })
+    .await;
+    declare(&lab, &json!({"boot_macs": [MAC], "bmc": {"driver": "ipmi", "rotate": 1}})).await;
+    operate(&lab, "recommission").await;
+    let second = task(&rack, first.attempt).await;
+    promises(&rack, &second, "written-ahead").await;
+    operate(&lab, "abort").await;
+    operate(&lab, "recommission").await;
+    task(&rack, second.attempt).await;
+    assert_eq!(bmc(&rack).map(|it| it.password).as_deref(), Some("the-first-one"));
+    rack.bmcs_refuse_made_passwords();
+    let told = until("the BMC refuses the first one", async || {
+        bmc(&rack).filter(|it| it.password == "written-ahead")
+    })
+    .await;
+    assert_eq!(told.account, second.attempt);
 }

@@ -611,7 +611,7 @@ pub struct Fact {
     pub attempt: u64,
     #[prost(
         oneof = "fact::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24"
     )]
     pub body: ::core::option::Option<fact::Body>,
 }
@@ -646,6 +646,8 @@ pub mod fact {
         BootTrace(super::BootTraceFact),
         #[prost(message, tag = "23")]
         Reading(super::PowerReading),
+        #[prost(message, tag = "24")]
+        BmcAccount(super::AgentBmcAccount),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -827,6 +829,18 @@ pub struct AgentResult {
     /// the machine's
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
+}
+/// An account that the agent is about to set on its BMC. Only the region can read the password.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgentBmcAccount {
+    #[prost(string, tag = "1")]
+    pub user: ::prost::alloc::string::String,
+    /// "ipmi", "redfish"
+    #[prost(string, tag = "2")]
+    pub driver: ::prost::alloc::string::String,
+    /// the password, by HPKE to the key of the attempt
+    #[prost(bytes = "vec", tag = "3")]
+    pub sealed: ::prost::alloc::vec::Vec<u8>,
 }
 /// The installed system reported that it booted (NoCloud seed's report-only token).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -5,6 +5,7 @@
 //! | `POST claim` | a boot token | the claim, and its fact |
 //! | `GET task` | a session | |
 //! | `POST progress`, `log` | a session | |
+//! | `POST bmc` | a session | an account's sealed password |
 //! | `POST result` | a session | the result's fact, then the end of the attempt |
 //!
 //! The table in [`attempts`](crate::attempts) decides which claims and sessions are accepted. After an attempt has
@@ -18,10 +19,10 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use basalt_api::agent::{ClaimReply, ClaimRequest, Progress, TaskResult};
+use basalt_api::agent::{BmcAccount, BmcDriver, ClaimReply, ClaimRequest, Progress, TaskResult};
 use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
-use basalt_proto::rack_v1::{AgentClaim, AgentProgress, AgentResult, fact::Body};
+use basalt_proto::rack_v1::{AgentBmcAccount, AgentClaim, AgentProgress, AgentResult, fact::Body};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 
@@ -35,6 +36,10 @@ use crate::token::{BootToken, Session, boot_id_digest, report};
 const SMALL: usize = 16 << 10;
 /// The most bytes of a piece of log.
 const LOG: usize = 256 << 10;
+/// A sealed password of 20 bytes has 68.
+const SEALED: usize = 128;
+/// Passwords that a task may have written down. An agent tries four shapes by each of two protocols.
+const ACCOUNTS: u32 = 16;
 /// A result with its inventory.
 const RESULT: usize = 2 << 20;
 /// The most bytes of a result of an undeclared machine: any host on a machine network can send one.
@@ -48,6 +53,7 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/claim", post(claim).layer(DefaultBodyLimit::max(SMALL)))
         .route("/task", get(task))
         .route("/progress", post(progress).layer(DefaultBodyLimit::max(SMALL)))
+        .route("/bmc", post(bmc).layer(DefaultBodyLimit::max(SMALL)))
         .route("/log", post(log).layer(DefaultBodyLimit::max(LOG)))
         .route("/result", post(result).layer(DefaultBodyLimit::max(RESULT)))
         .layer(axum::middleware::from_fn(tls_only))
@@ -204,6 +210,39 @@ async fn log(
     let known = web.attempts.known_log_bytes(caller.id(), offset, body.len() as u64);
     let new = usize::try_from(known).ok().and_then(|known| body.get(known..)).unwrap_or_default();
     web.logs.agent(caller.about(), ends.peer.ip(), new);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Writes down a password that the BMC is about to be told: a machine that dies in between has not lost the only one.
+async fn bmc(
+    State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
+    headers: HeaderMap,
+    Json(account): Json<BmcAccount>,
+) -> Result<StatusCode, Problem> {
+    let invalid = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "invalid", detail);
+    let caller = Caller::identify(&web, &ends, &headers).await?;
+    let Caller::Live { id, about, .. } = &caller else { return Err(refused(Refusal::Finished)) };
+    if web.attempts.over(id) == Some(Over::Finished) {
+        return Err(refused(Refusal::Finished));
+    }
+    let sealed = hex::decode(&account.password).map_err(|error| invalid(error.to_string()))?;
+    if sealed.len() > SEALED {
+        return Err(invalid(format!(
+            "the sealed password has {} bytes, and may have {SEALED}",
+            sealed.len()
+        )));
+    }
+    if !web.attempts.may_write_account(id, ACCOUNTS) {
+        let detail = format!("the task has had {ACCOUNTS} passwords written down, and gets no more");
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many", detail));
+    }
+    let driver = match account.driver {
+        BmcDriver::Ipmi => "ipmi",
+        BmcDriver::Redfish => "redfish",
+    };
+    let body = AgentBmcAccount { user: account.user, driver: driver.to_owned(), sealed };
+    web.facts.record(about.saw(Body::BmcAccount(body))).await.map_err(|error| Problem::disk(&error))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
