@@ -41,7 +41,8 @@ impl World {
         config.accounts = accounts;
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
-        let server = BmcServer::start_inside(address, listener, config, Arc::new(On)).await.unwrap();
+        let server =
+            BmcServer::start_inside(address, listener, config, Arc::new(On::default())).await.unwrap();
         let inside = Inside::connect(&path);
         let (public, private) = DH_KEM_X25519_HKDF_SHA256_AES_256.generate_key_pair().unwrap();
         let wanted = BmcSetup { user: "basalt".to_owned(), driver: None, key: hex::encode(public.0) };

@@ -17,6 +17,7 @@ use basalt_bmc::{
     Accounts, BmcServer, Bootstrap, Credentials, Lockout, PasswordPolicy, Privilege, ServerConfig, User,
 };
 use basalt_played_bmc::{Config, RedfishBmc};
+use basalt_redfish::{Account, Boot, Config as SessionConfig, Device, Failure, Power, Reset, Session};
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::Hpke;
 
@@ -102,10 +103,10 @@ impl World {
         let socket = directory.path().join("bmc.sock");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
         let lan = "127.0.0.1:0".parse().unwrap();
-        let ipmi = BmcServer::start_inside(lan, listener, server, Arc::new(On)).await.unwrap();
+        let ipmi = BmcServer::start_inside(lan, listener, server, Arc::new(On::default())).await.unwrap();
         let config = Config { inside: Some(IpAddr::from(SERVICE)), ..config };
         let at = [SocketAddr::from((SERVICE, 0)), SocketAddr::from(([127, 0, 0, 1], 0))];
-        let redfish = RedfishBmc::start(&at, config, Arc::new(On)).await.unwrap();
+        let redfish = RedfishBmc::start(&at, config, Arc::new(On::default())).await.unwrap();
         let (public, private) = DH_KEM_X25519_HKDF_SHA256_AES_256.generate_key_pair().unwrap();
         let wanted = BmcSetup { user: "basalt".to_owned(), driver: None, key: hex::encode(public.0) };
         let world = Self {
@@ -151,6 +152,14 @@ impl World {
         })
     }
 
+    /// The rack's client at the BMC's other address, with the account.
+    async fn rack(&self, password: &str) -> Session {
+        let tls = basalt_agent::tls::first_seen().unwrap();
+        let account = Account::new("basalt", password);
+        let port = self.redfish.addresses()[1].port();
+        Session::open(SessionConfig::new("127.0.0.1", port, account, tls)).await.unwrap()
+    }
+
     fn password(&self, account: &BmcAccount) -> String {
         let sealed = hex::decode(&account.password).unwrap();
         let purpose = bmc_purpose(PURPOSE.0, PURPOSE.1);
@@ -177,6 +186,10 @@ async fn an_account_is_made_with_a_bootstrap_account() {
     let seen = world.redfish.seen();
     assert_eq!(seen.accounts["basalt"], "Operator");
     assert_eq!(seen.failures, 0);
+    let mut rack = world.rack(&world.password(&account)).await;
+    assert_eq!(rack.power().await, Ok(Power::On));
+    rack.reset(Reset::Cycle).await.unwrap();
+    rack.boot_once(Boot { device: Device::Network, uefi: false }).await.unwrap();
     assert!(!bootstrap.is_enabled(), "no more bootstrap accounts until the BMC is reset");
     let found = world.found.clone().unwrap();
     assert_eq!(
@@ -187,7 +200,10 @@ async fn an_account_is_made_with_a_bootstrap_account() {
 
     bootstrap.enable(true);
     let again = world.set_up().unwrap();
-    assert_ne!(world.password(&again), world.password(&account));
+    let mut rack = world.rack(&world.password(&again)).await;
+    assert_eq!(rack.power().await, Ok(Power::On));
+    let mut rack = world.rack(&world.password(&account)).await;
+    assert!(matches!(rack.power().await.unwrap_err().failure, Failure::WrongPassword { .. }));
     assert_eq!(world.redfish.seen().accounts.len(), 2, "the user keeps its account");
 }
 

@@ -8,7 +8,8 @@ use basalt_agent::bmc::{Command, Interface, Refusal};
 use basalt_bmc::{BootOverride, ChassisBackend, CompletionCode, PowerState, PowerVerb};
 
 /// A chassis that is on.
-pub struct On;
+#[derive(Default)]
+pub struct On(std::sync::Mutex<Option<BootOverride>>);
 
 impl ChassisBackend for On {
     async fn power_status(&self) -> PowerState {
@@ -18,9 +19,10 @@ impl ChassisBackend for On {
         Ok(())
     }
     async fn boot_override(&self) -> BootOverride {
-        BootOverride::NONE
+        self.0.lock().unwrap().unwrap_or(BootOverride::NONE)
     }
-    async fn set_boot_override(&self, _: BootOverride) -> Result<(), CompletionCode> {
+    async fn set_boot_override(&self, boot: BootOverride) -> Result<(), CompletionCode> {
+        *self.0.lock().unwrap() = Some(boot);
         Ok(())
     }
 }
