@@ -330,6 +330,20 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     let lines: Vec<_> = lines.iter().map(|it| (&*it.machine_uid, &*it.app, &*it.text)).collect();
     assert_eq!(lines, [("uid-1", "basalt-agent", "line"), ("uid-1", "basalt-agent", "next<U+001B>[1m")]);
 
+    // A password for the BMC is in the spool before the agent has its answer.
+    let account = |sealed: &str| format!(r#"{{"user":"basalt","driver":"redfish","password":"{sealed}"}}"#);
+    assert_eq!(agent.post("/agent/v1/bmc", session, account("0a1b")).await.status, 204);
+    let written = |fact: &Fact| matches!(&fact.body, Some(Body::BmcAccount(it)) if it.sealed == [0x0a, 0x1b]);
+    let told = rack.facts.read(100).await.unwrap().into_iter().find(written).expect("it is written down");
+    assert_eq!((told.attempt, told.machine_uid.as_str()), (17, "uid-1"));
+    assert_eq!(agent.post("/agent/v1/bmc", session, account("no hex")).await.code(), "invalid");
+    assert_eq!(agent.post("/agent/v1/bmc", session, account(&"00".repeat(129))).await.code(), "invalid");
+    assert_eq!(agent.post("/agent/v1/bmc", None, account("0a1b")).await.code(), "bad_session");
+    for _ in 1..16 {
+        assert_eq!(agent.post("/agent/v1/bmc", session, account("0a1b")).await.status, 204);
+    }
+    assert_eq!(agent.post("/agent/v1/bmc", session, account("0a1b")).await.code(), "too_many");
+
     // After the result the machine boots its disk, though the concern has not changed.
     let result = TaskResult {
         attempt: 17,
@@ -350,6 +364,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert_eq!((told.attempt, told.step_key.as_str(), told.machine_uid.as_str()), (17, "step-1", "uid-1"));
     assert!(plain.get(&script_path).await.text().contains("has finished its task and boots its disk"));
     assert_eq!(task(reply.session.clone()).await.code(), "finished");
+    assert_eq!(agent.post("/agent/v1/bmc", session, account("0a1b")).await.code(), "finished");
 
     // All of it was counted, and machines cannot read the metrics.
     let metrics = Client { from: Ipv4Addr::LOCALHOST.into(), rack: settings.metrics.unwrap(), spki: None };
