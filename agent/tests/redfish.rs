@@ -248,6 +248,34 @@ async fn rules_for_passwords_are_met_by_one_shape_or_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_bmc_that_takes_no_password_of_ours_says_what_it_wants() {
+    if !is_inside("a_bmc_that_takes_no_password_of_ours_says_what_it_wants") {
+        return;
+    }
+    let policy = PasswordPolicy { min: 30, max: 40, mixed: false };
+    let mut world = World::with(Config { policy, ..admin() }).await;
+    world.wanted.driver = Some(BmcDriver::Redfish);
+    let why = world.set_up().unwrap_err();
+    assert!(
+        why.contains("it says that it wants 30 to 40 characters") && why.contains("relax its rules"),
+        "{why}"
+    );
+    assert!(world.promised.is_empty() && !world.redfish.seen().accounts.contains_key("basalt"));
+}
+
+#[test]
+fn a_machine_that_shows_no_bmc_says_what_to_turn_on() {
+    let wanted = BmcSetup { user: "basalt".to_owned(), driver: None, key: String::new() };
+    let (mut found, kernel) = (None, None::<&mut Inside>);
+    let why = bmc::set_up(kernel, None, &wanted, "purpose", "", &mut found, &mut |_| Ok(())).unwrap_err();
+    assert!(
+        why.contains("no /dev/ipmi0") && why.contains("turn on the BMC's interface to the host"),
+        "{why}"
+    );
+    assert_eq!(found, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_the_bmc_cuts_off_leaves_no_account_and_no_lock() {
     if !is_inside("a_password_that_the_bmc_cuts_off_leaves_no_account_and_no_lock") {
         return;

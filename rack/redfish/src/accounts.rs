@@ -51,6 +51,16 @@ pub struct Lengths {
     pub max: u64,
 }
 
+impl std::fmt::Display for Lengths {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.min, self.max) {
+            (0, u64::MAX) => f.write_str("any length"),
+            (min, u64::MAX) => write!(f, "{min} characters or more"),
+            (min, max) => write!(f, "{min} to {max} characters"),
+        }
+    }
+}
+
 /// Why there is no account.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
@@ -67,8 +77,15 @@ pub enum AccountError {
     )]
     Taken(Vec<String>),
     /// No password was taken.
-    #[error("the BMC takes no password{0}: relax its rules for passwords, or declare an account in bmc")]
-    Passwords(String),
+    #[error(
+        "the BMC takes no password of Basalt's (it says that it wants {lengths}){said}: relax its rules for passwords, or declare an account in bmc"
+    )]
+    Passwords {
+        /// The lengths that the BMC says it takes.
+        lengths: Lengths,
+        /// The BMC's words to the last password, or nothing.
+        said: String,
+    },
     /// The new account cannot log in.
     #[error(
         "the BMC took the account of {user:?} and refuses it ({status}{said}): look at its rules for accounts"
@@ -135,7 +152,7 @@ pub fn set_up<E: Exchange>(
     let mut last = String::new();
     let mut next = |last: &str| {
         let next = passwords(lengths).map_err(AccountError::Caller)?;
-        next.ok_or_else(|| AccountError::Passwords(last.to_owned()))
+        next.ok_or_else(|| AccountError::Passwords { lengths, said: last.to_owned() })
     };
     let mut password = next(&last)?;
     let path = loop {
