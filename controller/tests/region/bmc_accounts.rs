@@ -199,7 +199,8 @@ async fn an_account_by_redfish_is_used_by_redfish() {
     let told = bmc_of(&rack, "basalt").await;
     assert_eq!((told.driver.as_str(), told.system.as_str()), ("redfish", "node-3"));
     assert_eq!((told.address.as_str(), told.password.as_str()), ("10.77.0.101", "a-password-of-it"));
-    assert_eq!(bmc_status(&lab).await["driver"], "redfish");
+    until("the status says so", async || Some(bmc_status(&lab).await).filter(|it| it["driver"] == "redfish"))
+        .await;
 
     declare(&lab, &json!({"boot_macs": [MAC], "bmc": {"driver": "ipmi"}})).await;
     until("an account of Redfish is not used by IPMI", async || bmc(&rack).is_none().then_some(())).await;
