@@ -103,7 +103,7 @@ pub struct Request<'a> {
     pub bearer: Option<&'a str>,
     /// Ask for the bytes from here on.
     pub from: u64,
-    /// Further headers.
+    /// Headers of a protocol on top of HTTP: name, value.
     pub headers: &'a [(&'a str, &'a str)],
     /// Content type and body.
     pub body: Option<(&'a str, &'a [u8])>,
@@ -295,7 +295,7 @@ impl<T: Read + Write + Send> Stream for T {}
 pub struct Response {
     /// Status code. [`Client::send`] has it below 400.
     pub status: u16,
-    /// Where the answer says that the resource is (RFC 9110 §10.2.2).
+    /// The header Location (RFC 9110 §10.2.2).
     pub location: Option<String>,
     /// The tag of the resource's version (RFC 9110 §8.8.3).
     pub etag: Option<String>,

@@ -115,7 +115,7 @@ pub enum BmcEnd {
 pub struct BmcAccount {
     /// The user's name.
     pub user: String,
-    /// The protocol by which it was made, and by which it may log in.
+    /// The protocol of the account: IPMI accounts are not used by Redfish, nor the reverse.
     #[serde(default)]
     pub driver: BmcDriver,
     /// With IPMI: its number on the BMC, and the LAN channel on which it may log in.
@@ -132,7 +132,7 @@ pub struct BmcAccount {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BmcDriver {
-    /// IPMI 2.0.
+    /// IPMI 2.0, over LAN by RMCP+.
     #[default]
     Ipmi,
     /// Redfish (DMTF DSP0266).

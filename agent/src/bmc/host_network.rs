@@ -91,7 +91,7 @@ pub fn configure(root: &Root, name: &str, interface: &HostInterface) -> Result<S
     })
 }
 
-/// The interface of a VLAN on top of another. One that is there already stays.
+/// The interface of a VLAN on top of another. An interface of an earlier run stays.
 fn tagged(name: &str, vlan: u32) -> Result<String, String> {
     if !VLANS.contains(&vlan) {
         return Err(format!(

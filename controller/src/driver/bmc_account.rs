@@ -262,8 +262,8 @@ async fn keep(
     }
 }
 
-/// The account that a machine was about to set when it died: its task had no end, and another task was armed. It is used if no other
-/// account can be: there is none, or the BMC refuses the one that is known.
+/// The account that a machine was about to set when it died: its task had no end, and another task was armed. The account is used only
+/// if no other works: none is known, or the BMC refuses the known account.
 fn promised(loaded: &Loaded) -> Option<(Attempt, BmcAccountMade)> {
     let facts = loaded.facts.iter().filter(|fact| fact.kind == "bmc_account");
     let fact = facts.max_by_key(|fact| fact.id)?;

@@ -98,7 +98,7 @@ mod tests {
         let bootstrap = Bootstrap::new(true);
         let given = bootstrap.answer(&[GROUP, KEEP]);
         assert_eq!((given.code, given.data.len(), given.data[0]), (CompletionCode::OK, 33, GROUP));
-        let text = |range| String::from_utf8(given.data[range].to_vec()).unwrap();
+        let text = |range: std::ops::Range<usize>| String::from_utf8(given.data[range].to_vec()).unwrap();
         let (user, password) = (text(1..17), text(17..33));
         assert!(bootstrap.takes(&user, &password) && !bootstrap.takes(&user, "another"));
         assert_eq!(bootstrap.answer(&[GROUP, 0]).code, CompletionCode::OK);

@@ -262,7 +262,7 @@ fn put<E: Exchange>(
     Ok(End::Password(": it names one property after the other".to_owned()))
 }
 
-/// Adds a property that the BMC misses, or leaves one out that it does not take. False: the reasons name no such property.
+/// Adds a property that the BMC misses, or removes a property that the BMC refuses. False: the reasons name no such property.
 fn mend(body: &mut Map<String, Value>, reasons: &[Objection]) -> bool {
     for reason in reasons {
         if reason.id == "PropertyMissing" {

@@ -30,7 +30,7 @@ pub struct Manager {
 /// An interface in the management network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lan {
-    /// Its address.
+    /// The address of the BMC there.
     pub address: IpAddr,
     /// A DHCP server gave it. None: the BMC does not say.
     pub is_dhcp: Option<bool>,

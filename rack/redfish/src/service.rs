@@ -62,26 +62,26 @@ pub trait Exchange {
 /// Why the service did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
-    /// No answer.
+    /// No answer came within the exchange's deadlines.
     #[error("the BMC does not answer {request}: {why}")]
     Silent {
-        /// The request.
+        /// Method and path of the request.
         request: String,
-        /// The reason.
+        /// The reason, in the words of the exchange.
         why: String,
     },
     /// An answer that is none of Redfish.
     #[error("the BMC's answer to {request} is no Redfish: {why}")]
     Malformed {
-        /// The request.
+        /// Method and path of the request.
         request: String,
-        /// The flaw.
+        /// The flaw of the answer.
         why: &'static str,
     },
-    /// A refusal.
+    /// An HTTP status that refuses the request.
     #[error("the BMC refuses {request}: {status}{said}")]
     Refused {
-        /// The request.
+        /// Method and path of the request.
         request: String,
         /// The HTTP status.
         status: u16,

@@ -72,7 +72,7 @@ pub struct RedfishBmc {
 }
 
 impl RedfishBmc {
-    /// Answers at these addresses (port 0: any free one), with a certificate that it has signed itself.
+    /// Answers at these addresses (port 0: any free one), with a self-signed certificate.
     ///
     /// # Errors
     /// An address cannot be bound, or the certificate cannot be made.

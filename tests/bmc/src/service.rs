@@ -24,7 +24,7 @@ const RESETS: [(&str, PowerVerb); 5] = [
     ("PowerCycle", PowerVerb::Cycle),
 ];
 
-/// A request.
+/// A request, with the parts that answers depend on.
 pub(crate) struct Asked {
     /// The address of the service that the client has connected to.
     pub(crate) at: IpAddr,
@@ -35,7 +35,7 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
-/// An answer.
+/// An answer, before it is encoded for HTTP.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
