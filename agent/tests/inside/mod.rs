@@ -9,7 +9,7 @@ use basalt_bmc::{BootOverride, ChassisBackend, CompletionCode, PowerState, Power
 
 /// A chassis that is on.
 #[derive(Default)]
-pub struct On(std::sync::Mutex<Option<BootOverride>>);
+pub(crate) struct On(std::sync::Mutex<Option<BootOverride>>);
 
 impl ChassisBackend for On {
     async fn power_status(&self) -> PowerState {
@@ -28,10 +28,10 @@ impl ChassisBackend for On {
 }
 
 /// The connection to it.
-pub struct Inside(UnixStream);
+pub(crate) struct Inside(UnixStream);
 
 impl Inside {
-    pub fn connect(socket: &Path) -> Self {
+    pub(crate) fn connect(socket: &Path) -> Self {
         Self(UnixStream::connect(socket).unwrap())
     }
 
