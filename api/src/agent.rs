@@ -13,9 +13,15 @@
 //! All but `claim` carry `Authorization: Bearer SESSION`. Blobs come from `GET /blobs/{sha256}` of the same rack.
 //! Unknown fields are ignored here, unlike in the REST API: an agent may be older or newer than its region.
 
+mod script;
+
 use std::collections::BTreeMap;
 
-use crate::kinds::{ScriptParallel, StorageConfig};
+pub use self::script::{
+    DeviceKind, OUTPUT_BYTES, PerDevice, RESULTS_VARIABLE, Script, ScriptEnd, TEST_OUTPUT_BYTES, TEST_ROWS,
+    TEST_STAGE, TestRow, Verdict,
+};
+use crate::kinds::StorageConfig;
 use crate::values::untrusted_json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -285,54 +291,6 @@ pub enum EraseLevel {
     Full,
 }
 
-/// Runs a script in the ephemeral environment, as root.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Script {
-    /// What it is called.
-    pub name: String,
-    /// From `#!` on.
-    pub content: String,
-    /// What it is given.
-    #[serde(default)]
-    pub arguments: Vec<String>,
-    /// It is stopped when it runs longer.
-    pub timeout_seconds: u64,
-    /// Whether a later boot runs it again: it changes nothing by itself.
-    #[serde(default)]
-    pub repeats: bool,
-    /// True: a test of the hardware. A failed test does not fail the task: its result is a row of the machine.
-    #[serde(default)]
-    pub test: bool,
-    /// [Filters](crate::hardware::Filter) of the hardware that it is for. A single match is enough. Empty: any hardware.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hardware: Vec<String>,
-    /// Set: it is run once for each device of a kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_device: Option<PerDevice>,
-    /// Other runs that may go on beside a run of it.
-    #[serde(default)]
-    pub parallel: ScriptParallel,
-}
-
-/// The devices that a script is run for, one run each.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PerDevice {
-    /// The parameter that gets the kernel name of the device: `--PARAMETER=NAME`, the last argument.
-    pub parameter: String,
-    /// The kind of devices that it is run for.
-    pub kind: DeviceKind,
-}
-
-/// A kind of devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceKind {
-    /// Disks.
-    Storage,
-    /// Physical network interfaces.
-    Interface,
-}
-
 /// The four files of cloud-init's NoCloud data source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoCloudSeed {
@@ -442,79 +400,6 @@ fn outputs(result: &mut Value) -> Vec<&mut Value> {
     }
     outputs
 }
-
-/// How a run of a task's script ended.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ScriptEnd {
-    /// What it is called.
-    pub name: String,
-    /// The device that it was run for, of [`Script::per_device`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-    /// Why it failed; absent: it went well.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
-    /// Why it was left out; absent: it ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skipped: Option<String>,
-    /// As [`Script::test`].
-    #[serde(default)]
-    pub test: bool,
-    /// The rows that a test wrote, at most [`TEST_ROWS`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<TestRow>,
-    /// The end of the output of a test, at most [`TEST_OUTPUT_BYTES`]. The log has the whole.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub output: String,
-    /// How long it ran.
-    #[serde(default)]
-    pub seconds: f64,
-}
-
-/// One finding of a test: a line of JSON in the file that `BASALT_RESULTS` names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TestRow {
-    /// The part of the hardware, like `sda` or `eth0`. Absent: the whole machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-    /// The finding about the device.
-    pub verdict: Verdict,
-    /// Measured values. The name ends with the unit: `read_mb_per_s`, `celsius_max`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub figures: BTreeMap<String, f64>,
-    /// One sentence for a person: the cause of a failure, or the work that was done.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
-}
-
-/// The finding of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The test was not for this hardware.
-    Skipped,
-    /// The hardware does its work.
-    Passed,
-    /// It works, and a person should look: a worn disk, a link slower than its adapter.
-    Degraded,
-    /// It does not.
-    Failed,
-}
-
-/// Environment variable that names the file for [`TestRow`]s.
-pub const RESULTS_VARIABLE: &str = "BASALT_RESULTS";
-
-/// [`Progress::stage`] while a test runs.
-pub const TEST_STAGE: &str = "test";
-
-/// Most rows of one run of a test.
-pub const TEST_ROWS: usize = 256;
-
-/// Most bytes of a test's output that a result has.
-pub const TEST_OUTPUT_BYTES: usize = 4 * 1024;
-
-/// Most that is kept of what a script said, in bytes.
-pub const OUTPUT_BYTES: usize = 16 * 1024;
 
 /// What became of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
