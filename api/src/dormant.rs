@@ -2,6 +2,8 @@
 //! (`#[field(dormant = "…")]`, `#[dormant = "…"]`); from there it gets into documentation, advisories and conditions.
 
 use crate::diff::{equal_values, present};
+#[cfg(feature = "comments")]
+use crate::kinds::script_comment;
 use crate::kinds::{KINDS, user_data};
 use crate::pointer;
 use crate::problem::{FieldCode, FieldError};
@@ -10,9 +12,12 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-/// The one field of which the value says whether anything acts on it, and its kind.
+/// The field whose value decides if anything acts on it, and its kind.
 const DEPLOYMENT: &str = "Deployment";
 const USER_DATA: &str = "user_data";
+/// Its content may have a comment with metadata.
+#[cfg(feature = "comments")]
+const SCRIPT: &str = "Script";
 
 /// What of `spec` nothing acts on yet, in the order of the description: only what is declared, and is not what absence stands
 /// for anyway. Of a kind on which nothing acts it is the whole spec. Pointers are into the spec; no values are told.
@@ -30,6 +35,13 @@ pub fn dormant(kind: &Kind, spec: &Value) -> Vec<FieldError> {
         && let Some(because) = user_data::idle(data)
     {
         found.push(FieldError::new(pointer::child("", USER_DATA), FieldCode::Dormant, because, ""));
+    }
+    #[cfg(feature = "comments")]
+    if kind.name == SCRIPT {
+        let told = script_comment::untold(spec).into_iter();
+        found.extend(
+            told.map(|(message, hint)| FieldError::new("/content", FieldCode::Dormant, message, hint)),
+        );
     }
     found
 }
@@ -49,6 +61,10 @@ pub fn may_be_dormant(kind: &Kind, spec: &str) -> bool {
         KINDS.iter().map(|kind| (kind.name, of(kind))).collect()
     });
     if kind.dormant.is_some() {
+        return true;
+    }
+    #[cfg(feature = "comments")]
+    if kind.name == SCRIPT && spec.contains(script_comment::MARK) {
         return true;
     }
     let Some(words) = WORDS.get(kind.name).filter(|words| !words.is_empty()) else { return false };

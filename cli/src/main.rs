@@ -28,6 +28,7 @@ mod rack;
 mod region;
 mod rename;
 mod results;
+mod script;
 mod session;
 #[cfg(test)]
 mod stand_in;
@@ -105,6 +106,8 @@ enum Command {
     Recommission(operate::Args),
     /// Run a script on a machine that nobody uses, in the ephemeral environment
     RunScript(operate::ScriptArgs),
+    /// Declare a script of a file, with what its comment says
+    Script(script::Args),
     /// Test a machine's hardware, in the ephemeral environment
     Test(operate::TestArgs),
     /// Show what tests of a machine's hardware found
@@ -159,6 +162,7 @@ async fn perform(command: Command, connection: &Connection) -> Result<(), Failed
         Command::Power(args) => operate::power(args, connection).await,
         Command::Recommission(args) => operate::run(Verb::Recommission, args, connection).await,
         Command::RunScript(args) => operate::script(args, connection).await,
+        Command::Script(args) => script::run(args),
         Command::Test(args) => operate::test(args, connection).await,
         Command::Results(args) => results::run(args, connection).await,
         Command::OverrideTests(args) => operate::override_tests(args, connection).await,

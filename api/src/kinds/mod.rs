@@ -23,6 +23,8 @@ mod route;
 #[cfg(any(test, feature = "sample-kind"))]
 mod sample;
 mod script;
+#[cfg(feature = "comments")]
+pub(crate) mod script_comment;
 mod selector;
 mod settings;
 mod source;
@@ -86,6 +88,8 @@ pub use script::{
     MAX_ARGUMENT_BYTES, Script, ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec,
     ScriptStatus, ScriptType,
 };
+#[cfg(feature = "comments")]
+pub use script_comment::ScriptComment;
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{
     DEADLINES, FleetBudget, Loader, LogSettings, OpenIdGroup, OpenIdSettings, ProxySettings, RemoteSyslog,

@@ -9,7 +9,7 @@
 
 mod addresses;
 mod columns;
-mod output;
+pub(crate) mod output;
 mod settings;
 
 pub(crate) use output::{table, yaml};

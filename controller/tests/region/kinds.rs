@@ -59,6 +59,27 @@ async fn what_nothing_acts_on_yet_says_so() {
 }
 
 #[tokio::test]
+async fn a_setting_in_the_comment_of_a_script_is_an_advisory_and_stands_in_ready() {
+    let lab = lab().await;
+    let comment = "# --- Start MAAS 1.0 script metadata ---\n# timeout: 00:20:00\n# --- End MAAS 1.0 script metadata ---\n";
+    let spec =
+        |timeout| json!({"type": "testing", "content": format!("#!/bin/sh\n{comment}"), "timeout": timeout});
+    let path = "/api/v1/scripts/surface";
+    let body = json!({"spec": spec("10m")}).to_string();
+    let tried = lab.api.put(&format!("{path}?dry_run=true"), &body).await.json();
+    let message = "the script's comment says timeout 20m: it is 10m, and the spec alone counts";
+    let hint = "declare timeout, or take it out of the comment";
+    let told = json!([{"pointer": "/spec/content", "code": "dormant", "message": message, "hint": hint}]);
+    assert_eq!(tried["advisories"], told);
+    lab.api.declare(path, &spec("10m").to_string()).await;
+    let ready = lab.api.get(path).await.json()["status"]["conditions"][0]["message"].to_string();
+    assert!(ready.contains(message), "{ready}");
+    let same = json!({"spec": spec("1200s")}).to_string();
+    let tried = lab.api.put(&format!("{path}?dry_run=true"), &same).await.json();
+    assert_eq!(tried["advisories"], json!([]));
+}
+
+#[tokio::test]
 async fn a_field_that_nothing_acts_on_yet_is_an_advisory_and_stands_in_ready() {
     let lab = lab().await;
     let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "boot_order": "disk_first", "ownership": {"os": "observed"},
