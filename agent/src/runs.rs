@@ -28,8 +28,8 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// The only run of a script.
     #[must_use]
-    pub const fn of(script: &'a Script) -> Self {
-        Self { script, device: None, skipped: None, shared_by: 1 }
+    pub fn of(script: &'a Script) -> Self {
+        Self { script, device: script.device.clone(), skipped: None, shared_by: 1 }
     }
 
     /// The name for people: of the script, and of the device.
@@ -159,6 +159,12 @@ mod tests {
         assert_eq!((skipped(&[]), skipped(&["system_version:*", "pci:8086:*"])), (None, None));
         let why = "no hardware of the machine matches pci:10de:*, system_product:*";
         assert_eq!(skipped(&["pci:10de:*", "system_product:*"]).as_deref(), Some(why));
+
+        let hardware = vec!["pci:10de:*".to_owned()];
+        let named = Script { device: Some("sdb".to_owned()), hardware, ..Script::default() };
+        let named = &[named];
+        let runs = of(named, &root);
+        assert_eq!((runs[0].device.as_deref(), runs[0].skipped.is_some()), (Some("sdb"), true));
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn refused(run: &Run<'_>, reason: &str) -> String {
 /// The outputs of runs for a person. Several runs share [`OUTPUT_BYTES`] equally, each below the name of the run.
 fn joined(outputs: &[(Run<'_>, String)]) -> String {
     let share = OUTPUT_BYTES / outputs.len().max(1);
-    let part = |(run, output): &(Run<'_>, String)| match run.device {
+    let part = |(run, output): &(Run<'_>, String)| match run.script.per_device {
         None => output.clone(),
         Some(_) => {
             let head = format!("--- {}\n", run.label());
@@ -140,7 +140,8 @@ fn joined(outputs: &[(Run<'_>, String)]) -> String {
 /// The failure of a script that was asked for on a machine that it is not for. None: it has a run.
 #[must_use]
 pub fn not_run(runs: &[Run<'_>]) -> Option<Failure> {
-    let run = runs.first().filter(|run| run.device.is_none())?;
+    // A device beyond the largest number is left out, and others have run.
+    let run = runs.first().filter(|run| run.device == run.script.device)?;
     Some(Failure::new(FailureCode::ScriptFailed, refused(run, run.skipped.as_ref()?)))
 }
 
@@ -290,9 +291,12 @@ mod tests {
 
     #[test]
     fn outputs_of_several_devices_share_the_room() {
-        let script = Script { name: "scan".to_owned(), ..Script::default() };
+        use basalt_api::agent::{DeviceKind, PerDevice};
+        let per_device = Some(PerDevice { parameter: "disk".to_owned(), kind: DeviceKind::Storage });
+        let script = Script { name: "scan".to_owned(), per_device, ..Script::default() };
         let on = |device: &str| Run { device: Some(device.to_owned()), ..Run::of(&script) };
-        assert_eq!(joined(&[(Run::of(&script), "one\n".to_owned())]), "one\n".to_owned());
+        let named = Script { per_device: None, device: Some("sda".to_owned()), ..script.clone() };
+        assert_eq!(joined(&[(Run::of(&named), "one\n".to_owned())]), "one\n".to_owned());
         assert_eq!(
             joined(&[(on("sda"), "one\n".to_owned()), (on("sdb"), "two\n".to_owned())]),
             "--- scan on sda\none\n--- scan on sdb\ntwo\n"

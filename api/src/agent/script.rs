@@ -29,6 +29,9 @@ pub struct Script {
     /// Set: it is run once for each device of a kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_device: Option<PerDevice>,
+    /// The kernel name of the device that was named for its run. Its result is about this device alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Other runs that may go on beside a run of it.
     #[serde(default)]
     pub parallel: ScriptParallel,

@@ -88,9 +88,16 @@ impl ScriptSpec {
             repeats: false,
             test: self.when == ScriptType::Testing,
             hardware: self.hardware.iter().cloned().collect(),
+            device: if per_device.is_none() { self.named_device(given) } else { None },
             per_device,
             parallel: self.parallel,
         })
+    }
+
+    /// The device that a person named: of several, the one of the first parameter.
+    fn named_device(&self, given: &BTreeMap<String, String>) -> Option<String> {
+        let mut takers = self.parameters.iter().filter(|(_, takes)| takes.kind().is_some());
+        takers.find_map(|(parameter, _)| given.get(parameter).cloned())
     }
 
     fn unknown(&self, name: &str, parameter: &str) -> FieldError {
@@ -112,12 +119,16 @@ impl ScriptSpec {
 impl ScriptParameter {
     /// The devices that the script is run for, where no value is given.
     fn devices(&self) -> Option<agent::DeviceKind> {
-        let kind = match self.holds {
-            ScriptParameterType::Storage => agent::DeviceKind::Storage,
-            ScriptParameterType::Interface => agent::DeviceKind::Interface,
-            _ => return None,
-        };
-        (self.default.is_none() && !self.required).then_some(kind)
+        self.kind().filter(|_| self.default.is_none() && !self.required)
+    }
+
+    /// The kind of device that it takes.
+    const fn kind(&self) -> Option<agent::DeviceKind> {
+        match self.holds {
+            ScriptParameterType::Storage => Some(agent::DeviceKind::Storage),
+            ScriptParameterType::Interface => Some(agent::DeviceKind::Interface),
+            _ => None,
+        }
     }
 
     /// What is wrong with a value, and what would be right.
@@ -371,6 +382,10 @@ mod tests {
         let given = ("--disk=sda --mode=a".to_owned(), None);
         assert_eq!(per_device(json!({"type": "storage"}), &[("disk", "sda")]), given);
         assert_eq!(per_device(json!({"type": "storage", "default": "sda"}), &[]), given);
+        let named = |more: Value, given: &[(&str, &str)]| run(&with(more), given).unwrap().device;
+        assert_eq!(named(json!({"type": "storage"}), &[("disk", "sda")]).as_deref(), Some("sda"));
+        assert_eq!(named(json!({"type": "storage", "default": "sda"}), &[]), None, "nobody named it");
+        assert_eq!(named(json!({}), &[("disk", "sda")]), None, "a text");
         let required = run(&with(json!({"type": "storage", "required": true})), &[]).unwrap_err();
         assert_eq!(required[0].message, "script probe cannot be run without disk");
     }

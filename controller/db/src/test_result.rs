@@ -33,6 +33,8 @@ pub struct TestResult {
     pub seconds: f64,
     /// When the result was stored.
     pub at: Timestamp,
+    /// True: the run was for a device that was named, and says nothing about others.
+    pub narrow: bool,
 }
 
 /// The latest run of a test.
@@ -92,13 +94,14 @@ impl Store {
             |of: fn(&TestResult) -> &str| rows.iter().map(of).map(ToOwned::to_owned).collect::<Vec<String>>();
         let seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
         let at: Vec<i64> = rows.iter().map(|row| row.at.as_microsecond()).collect();
+        let narrow: Vec<bool> = rows.iter().map(|row| row.narrow).collect();
         let insert = sqlx::query!(
-            "insert into test_result (machine, attempt, script, device, verdict, figures, message, output, seconds, at)
+            "insert into test_result (machine, attempt, script, device, verdict, figures, message, output, seconds, at, narrow)
              select $1, r.attempt, r.script, r.device, r.verdict, r.figures, r.message, r.output, r.seconds,
-               to_timestamp(r.at / 1000000.0)
+               to_timestamp(r.at / 1000000.0), r.narrow
              from unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::text[], $8::text[],
-                         $9::double precision[], $10::bigint[])
-               as r(attempt, script, device, verdict, figures, message, output, seconds, at)
+                         $9::double precision[], $10::bigint[], $11::boolean[])
+               as r(attempt, script, device, verdict, figures, message, output, seconds, at, narrow)
              on conflict do nothing",
             machine.get(),
             &attempts,
@@ -109,14 +112,19 @@ impl Store {
             &column(|row| &row.message),
             &column(|row| &row.output),
             &seconds,
-            &at
+            &at,
+            &narrow
         );
         let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
+        // Findings that stand stay, however many runs for other devices came after them.
         sqlx::query!(
             "delete from test_result t using (
-               select script, attempt, dense_rank() over (partition by script order by attempt desc) as age
+               select script, device, attempt, dense_rank() over (partition by script order by attempt desc) as age,
+                 row_number() over (partition by script, device order by attempt desc) as newer,
+                 max(attempt) filter (where not narrow) over (partition by script) as whole
                from test_result where machine = $1) old
-             where t.machine = $1 and t.script = old.script and t.attempt = old.attempt and old.age > $2",
+             where t.machine = $1 and t.script = old.script and t.device = old.device and t.attempt = old.attempt
+               and old.age > $2 and (old.newer > 1 or old.attempt < old.whole)",
             machine.get(),
             KEPT_RUNS
         )
@@ -126,15 +134,22 @@ impl Store {
         Ok(is_new)
     }
 
-    /// The latest run of each test of a machine.
+    /// The latest run of each test of a machine, by the findings that stand: those of the latest run for all devices, and of each run
+    /// for a named device after it. Of several about one device the latest stands.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.
     pub async fn latest_test_runs(&self, machine: MachineId) -> Result<Vec<TestRun>, StoreError> {
         let rows = sqlx::query!(
-            r#"select distinct on (script) script, attempt, (extract(epoch from at) * 1000000)::bigint as "at_us!",
-                 verdict = 'skipped' as "skipped!"
-               from test_result where machine = $1 order by script, attempt desc, verdict = 'skipped'"#,
+            r#"select script, max(attempt) as "attempt!", (extract(epoch from max(at)) * 1000000)::bigint as "at_us!",
+                 bool_and(verdict = 'skipped') as "skipped!"
+               from (select distinct on (script, device) script, attempt, at, verdict
+                     from test_result t
+                     where machine = $1 and attempt >= coalesce(
+                       (select max(attempt) from test_result l
+                        where l.machine = $1 and l.script = t.script and not l.narrow), 0)
+                     order by script, device, attempt desc) standing
+               group by script order by script"#,
             machine.get()
         );
         let mut runs = Vec::new();
@@ -155,13 +170,16 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<TestResult>, StoreError> {
         let rows = sqlx::query!(
-            r#"select t.attempt, t.script, t.device, t.verdict, t.message, t.seconds,
-                 (extract(epoch from t.at) * 1000000)::bigint as "at_us!"
-               from (select distinct on (script) script, attempt from test_result where machine = $1
-                     order by script, attempt desc) l
-                 join test_result t on t.machine = $1 and t.script = l.script and t.attempt = l.attempt
-               where t.verdict in ('degraded', 'failed')
-               order by t.verdict <> 'failed', t.script, t.device limit $2"#,
+            r#"select attempt, script, device, verdict, message, seconds, narrow,
+                 (extract(epoch from at) * 1000000)::bigint as "at_us!"
+               from (select distinct on (script, device) *
+                     from test_result t
+                     where machine = $1 and attempt >= coalesce(
+                       (select max(attempt) from test_result l
+                        where l.machine = $1 and l.script = t.script and not l.narrow), 0)
+                     order by script, device, attempt desc) standing
+               where verdict in ('degraded', 'failed')
+               order by verdict <> 'failed', script, device limit $2"#,
             machine.get(),
             limit
         );
@@ -177,6 +195,7 @@ impl Store {
                 output: String::new(),
                 seconds: row.seconds,
                 at: timestamp(row.at_us)?,
+                narrow: row.narrow,
             });
         }
         Ok(results)
@@ -193,11 +212,13 @@ impl Store {
     ) -> Result<Vec<TestResult>, StoreError> {
         let rows = sqlx::query!(
             r#"select attempt, script, device, verdict, figures as "figures: Json<BTreeMap<String, f64>>", message, output,
-                 seconds, (extract(epoch from at) * 1000000)::bigint as "at_us!"
+                 seconds, (extract(epoch from at) * 1000000)::bigint as "at_us!", narrow
                from test_result t
                where machine = $1 and ($2::text is null or script = $2)
-                 and (not $3 or attempt = (select max(attempt) from test_result l
-                                           where l.machine = $1 and l.script = t.script))
+                 and (not $3 or not exists (
+                   select from test_result l
+                   where l.machine = $1 and l.script = t.script and l.attempt > t.attempt
+                     and (l.device = t.device or not l.narrow)))
                order by attempt desc, script, device limit $4"#,
             machine.get(),
             query.script,
@@ -216,6 +237,7 @@ impl Store {
                 output: row.output,
                 seconds: row.seconds,
                 at: timestamp(row.at_us)?,
+                narrow: row.narrow,
             });
         }
         Ok(results)

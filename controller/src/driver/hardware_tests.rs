@@ -21,7 +21,7 @@ const NAMED: usize = 10;
 /// Longest name of a device, in bytes: a part of a key.
 const DEVICE_BYTES: usize = 200;
 
-/// The latest run of each test of a machine.
+/// The findings of a machine's tests that stand.
 #[derive(Clone, Debug, Default)]
 pub struct HardwareTests {
     runs: Vec<TestRun>,
@@ -114,12 +114,12 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
         let Some(attempt) = fact.attempt else { continue };
         // Results are large: only those of tasks with tests whose rows are missing are read.
         let tests = loaded.tasks.get(&attempt).map(tests_of).unwrap_or_default();
-        if tests.iter().all(|test| known.get(test.as_str()).is_some_and(|known| *known >= attempt)) {
+        if tests.iter().all(|test| known.get(test.name.as_str()).is_some_and(|known| *known >= attempt)) {
             continue;
         }
         let Some(Observed::Result(result)) = Observed::of(fact) else { continue };
         for test in &tests {
-            let ends: Vec<&ScriptEnd> = result.scripts.iter().filter(|end| end.name == *test).collect();
+            let ends: Vec<&ScriptEnd> = result.scripts.iter().filter(|end| end.name == test.name).collect();
             rows.extend(rows_of(attempt, test, &ends, fact.stored_at));
         }
     }
@@ -129,11 +129,23 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
     driver.store.put_test_results(loaded.input.uid, &rows).await
 }
 
-/// The names of a task's tests.
-fn tests_of(task: &serde_json::Value) -> Vec<String> {
+/// A test of a task.
+struct Test {
+    /// Its Script.
+    name: String,
+    /// True: it was run for a device that was named.
+    narrow: bool,
+}
+
+/// The tests of a task.
+fn tests_of(task: &serde_json::Value) -> Vec<Test> {
     let scripts = task.get("scripts").and_then(serde_json::Value::as_array);
     let tests = scripts.into_iter().flatten().filter(|script| script.get("test") == Some(&true.into()));
-    tests.filter_map(|script| script.get("name")?.as_str().map(ToOwned::to_owned)).collect()
+    let test = |script: &serde_json::Value| {
+        let name = script.get("name")?.as_str()?.to_owned();
+        Some(Test { name, narrow: script.get("device").is_some_and(serde_json::Value::is_string) })
+    };
+    tests.filter_map(test).collect()
 }
 
 /// The last [`TEST_OUTPUT_BYTES`] of an output.
@@ -144,7 +156,7 @@ fn last_bytes(output: &str) -> String {
 
 /// The rows of a test, one a device: of several findings, the worst verdict and all messages. A finding without a device is about the
 /// one that the test was run for. A run that wrote none, or ended badly without a row that says so, gets a row of its end.
-fn rows_of(attempt: Attempt, script: &str, ends: &[&ScriptEnd], at: Timestamp) -> Vec<TestResult> {
+fn rows_of(attempt: Attempt, test: &Test, ends: &[&ScriptEnd], at: Timestamp) -> Vec<TestResult> {
     let mut rows: BTreeMap<String, TestResult> = BTreeMap::new();
     for end in ends {
         for row in findings_of(end) {
@@ -155,7 +167,7 @@ fn rows_of(attempt: Attempt, script: &str, ends: &[&ScriptEnd], at: Timestamp) -
                 Entry::Vacant(place) => {
                     place.insert(TestResult {
                         attempt,
-                        script: script.to_owned(),
+                        script: test.name.clone(),
                         device,
                         verdict: row.verdict,
                         figures: row.figures,
@@ -163,6 +175,7 @@ fn rows_of(attempt: Attempt, script: &str, ends: &[&ScriptEnd], at: Timestamp) -
                         output: last_bytes(&end.output),
                         seconds: end.seconds,
                         at,
+                        narrow: test.narrow,
                     });
                 }
                 Entry::Occupied(mut known) => {
@@ -218,12 +231,16 @@ mod tests {
         }
     }
 
+    fn disks() -> Test {
+        Test { name: "disks".to_owned(), narrow: false }
+    }
+
     fn found(end: &ScriptEnd) -> Vec<(String, Verdict, String)> {
         found_of(&[end])
     }
 
     fn found_of(ends: &[&ScriptEnd]) -> Vec<(String, Verdict, String)> {
-        let rows = rows_of(Attempt::new(7), "disks", ends, Timestamp::UNIX_EPOCH);
+        let rows = rows_of(Attempt::new(7), &disks(), ends, Timestamp::UNIX_EPOCH);
         rows.into_iter().map(|row| (row.device, row.verdict, row.message)).collect()
     }
 
@@ -292,7 +309,7 @@ mod tests {
         tests.runs.push(run(false));
         assert_eq!(tests.status().unwrap().verdict, TestVerdict::Passed);
         let end = end(None, &[("sda", Verdict::Degraded), ("sdb", Verdict::Failed)]);
-        tests.bad = rows_of(Attempt::new(7), "disks", &[&end], at(9));
+        tests.bad = rows_of(Attempt::new(7), &disks(), &[&end], at(9));
         let status = tests.status().unwrap();
         assert_eq!((status.verdict, status.at), (TestVerdict::Failed, at(9)));
         assert_eq!(

@@ -218,6 +218,60 @@ async fn a_test_that_is_run_for_each_disk_has_rows_of_each() {
     let second = task(&rack, first.attempt).await;
     assert_eq!(second.scripts[0].per_device, None);
     assert_eq!(second.scripts[0].arguments, ["--disk=sdb"]);
+    assert_eq!(second.scripts[0].device.as_deref(), Some("sdb"));
+}
+
+/// Device and verdict of each row that a query answers.
+async fn verdicts(lab: &Lab, query: &str) -> Vec<String> {
+    let word = |row: &Value, field: &str| row[field].as_str().unwrap_or_default().to_owned();
+    rows(lab, query).await.iter().map(|row| word(row, "device") + " " + &word(row, "verdict")).collect()
+}
+
+#[tokio::test]
+async fn a_run_for_a_named_disk_takes_the_place_of_its_finding_alone() {
+    let (lab, _controller, rack) = site().await;
+    let parameters = json!({"disk": {"type": "storage"}});
+    let scan = json!({"type": "testing", "content": "#!/bin/sh\n", "parameters": parameters});
+    lab.api.declare("/api/v1/scripts/scan", &scan.to_string()).await;
+    let machine = json!({"boot_macs": [MAC], "commissioning": {"bmc": "leave", "testing": ["scan"]}});
+    lab.api.declare("/api/v1/machines/web1", &machine.to_string()).await;
+    let on = |device: &str, failure: Option<&str>| ScriptEnd {
+        device: Some(device.to_owned()),
+        failure: failure.map(ToOwned::to_owned),
+        ..end("scan", Vec::new())
+    };
+    let first = task(&rack, 0).await;
+    ends(&rack, &first, vec![on("sda", Some("sda is worn")), on("sdb", Some("sdb is gone"))]).await;
+    phase(&lab, "Failed testing").await;
+
+    let named = async |before: &Task, disk: &str, end: ScriptEnd| {
+        let asked = json!({"verb": "test", "tests": ["scan"], "parameters": {"disk": disk}});
+        assert_eq!(asks(&lab, asked).await.0, 202);
+        let task = task(&rack, before.attempt).await;
+        ends(&rack, &task, vec![end]).await;
+        task
+    };
+    // The other disk failed before, and nothing was found out about it since.
+    let second = named(&first, "sdb", on("sdb", None)).await;
+    until("sdb has passed", async || {
+        (verdicts(&lab, "?latest=true").await == ["sdb passed", "sda failed"]).then_some(())
+    })
+    .await;
+    let status = phase(&lab, "Failed testing").await;
+    assert_eq!(status["tests"]["failed"], json!(["scan sda: sda is worn"]));
+    let third = named(&second, "sda", on("sda", None)).await;
+    phase(&lab, "Ready").await;
+    assert_eq!(verdicts(&lab, "?latest=true").await, ["sda passed", "sdb passed"]);
+    assert_eq!(verdicts(&lab, "").await.len(), 4);
+
+    // A run for all disks counts as a whole: a disk that it does not name is no longer there.
+    let fourth = named(&third, "sdb", on("sdb", Some("it is gone"))).await;
+    phase(&lab, "Failed testing").await;
+    assert_eq!(asks(&lab, json!({"verb": "test"})).await.0, 202);
+    let fifth = task(&rack, fourth.attempt).await;
+    ends(&rack, &fifth, vec![on("sda", None)]).await;
+    phase(&lab, "Ready").await;
+    assert_eq!(verdicts(&lab, "?latest=true").await, ["sda passed"]);
 }
 
 #[tokio::test]
