@@ -53,6 +53,8 @@ pub const BMC_PROMISE: Duration = Duration::from_secs(60);
 pub const BMC_LEASE: Duration = Duration::from_secs(15);
 /// Making an initramfs: everything that any machine needs, compressed.
 pub const INITRAMFS: Duration = Duration::from_secs(1800);
+/// Processes that a script of a deployment left in the new system, after they were killed: a disk may hold them up.
+pub const LEFT_BEHIND: Duration = Duration::from_secs(10);
 /// Unpacking an image.
 pub const UNPACK: Duration = Duration::from_secs(3600);
 /// How long a reason stays on the console before the machine reboots.

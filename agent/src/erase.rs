@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::install::not_expired;
 use crate::report::Reporter;
 use crate::root::Root;
+use crate::script::Place;
 use crate::work::Context;
 use crate::{say, task_scripts, tool};
 
@@ -37,7 +38,7 @@ pub fn run(
         Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
     };
     let system = Root::system();
-    task_scripts::run(context, &system, reporter, ends)?;
+    task_scripts::run(context, &system, &Place::here(), reporter, ends)?;
     let open: Vec<&Observed> =
         observed.iter().filter(|disk| rules::finished(context.task, disk).is_none()).collect();
     for (index, observed) in open.iter().enumerate() {

@@ -110,25 +110,43 @@ impl Reporter {
 pub struct Shared<'a> {
     reporter: Mutex<&'a mut Reporter>,
     runs: usize,
+    /// The part of the task that they are, in percent.
+    progress: (u8, u8),
     ended: AtomicUsize,
 }
 
 impl<'a> Shared<'a> {
-    /// The progress of so many runs.
+    /// The progress of so many runs, which are a part of the task.
     #[must_use]
-    pub const fn new(reporter: &'a mut Reporter, runs: usize) -> Self {
-        Self { reporter: Mutex::new(reporter), runs, ended: AtomicUsize::new(0) }
+    pub const fn new(reporter: &'a mut Reporter, runs: usize, progress: (u8, u8)) -> Self {
+        Self { reporter: Mutex::new(reporter), runs, progress, ended: AtomicUsize::new(0) }
     }
 
-    /// As [`Reporter::within`], of one run. The percentage of several runs counts those that have ended.
-    pub fn within(&self, percent: u8, message: impl FnOnce() -> String) -> bool {
+    /// As [`Reporter::within`], of one run, of which a part from 0 to 1 is done. The percentage of several runs counts those that have
+    /// ended.
+    pub fn within(&self, part: f64, message: impl FnOnce() -> String) -> bool {
         let ended = self.ended.load(Ordering::Relaxed);
         let mut reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
         if self.runs <= 1 {
-            return reporter.within(percent, message);
+            return reporter.within(self.percent(part), message);
         }
-        let percent = u8::try_from(2 + 97 * ended / self.runs).unwrap_or(99);
-        reporter.within(percent, || format!("{ended} of {} runs have ended; {}", self.runs, message()))
+        let ended_part = f64::from(u32::try_from(ended).unwrap_or(u32::MAX))
+            / f64::from(u32::try_from(self.runs).unwrap_or(u32::MAX));
+        reporter.within(self.percent(ended_part), || {
+            format!("{ended} of {} runs have ended; {}", self.runs, message())
+        })
+    }
+
+    fn percent(&self, part: f64) -> u8 {
+        let (from, to) = (f64::from(self.progress.0), f64::from(self.progress.1));
+        let percent = (from + (to - from) * part).clamp(from, to);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between two numbers of a byte"
+        )]
+        let percent = percent as u8;
+        percent
     }
 
     /// A run has ended.

@@ -33,6 +33,10 @@ const NAMED: usize = 3;
 /// Held while a script is written and started. A process that starts meanwhile would inherit the file open for writing, and the
 /// kernel starts no such file (ETXTBSY).
 static STARTS: Mutex<()> = Mutex::new(());
+/// Starts a script in the directory `$0`, of a system that the agent has changed its root to.
+const ENTER: &str = "cd \"$0\" && exec ./script \"$@\"";
+/// The search path of programs in an installed system. That of the agent is of the ephemeral environment.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The file of the script in the directory of its run.
 const SCRIPT: &str = "script";
 /// The file for the rows of a test, beside the script.
@@ -65,20 +69,60 @@ pub struct Ended {
     pub seconds: f64,
 }
 
-/// Carries out runs to their ends, at the same time: [`AT_ONCE`] at most. The ends are in the order of the runs.
-pub fn run_all(task: &Task, runs: &[Run<'_>], reporter: &mut Reporter) -> Vec<Ended> {
-    let Some(first) = runs.first() else { return Vec::new() };
-    let (stage, what) = if first.script.test { (TEST_STAGE, "test") } else { ("run_script", "script") };
-    reporter.stage(stage, 2, &format!("running {what} {}", labels(runs)));
-    run_all_in(Path::new(DIRECTORY), task, runs, reporter)
+/// The system that runs go on in.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The root of the system, if it is another one than the agent's.
+    root: Option<PathBuf>,
+    /// The directory of the runs, as the agent sees it.
+    directory: PathBuf,
+    /// The part of the task's progress that they are, in percent.
+    progress: (u8, u8),
 }
 
-fn run_all_in(directory: &Path, task: &Task, runs: &[Run<'_>], reporter: &mut Reporter) -> Vec<Ended> {
-    let shared = Shared::new(reporter, runs.len());
+impl Place {
+    /// The ephemeral environment.
+    #[must_use]
+    pub fn here() -> Self {
+        Self { root: None, directory: DIRECTORY.into(), progress: (2, 99) }
+    }
+
+    /// The system below `root`, whose `/run` is in memory. Its runs are `progress` of the task.
+    #[must_use]
+    pub fn inside(root: &Path, progress: (u8, u8)) -> Self {
+        let directory = root.join(DIRECTORY.trim_start_matches('/'));
+        Self { root: Some(root.to_owned()), directory, progress }
+    }
+
+    /// The command that starts the script of a run.
+    fn command(&self, directory: &Path, run: &Run<'_>) -> Command {
+        let Some(root) = &self.root else {
+            let mut command = Command::new(directory.join(SCRIPT));
+            command.args(run.arguments()).current_dir(directory);
+            return command;
+        };
+        let inside = Path::new("/").join(directory.strip_prefix(root).unwrap_or(directory));
+        let mut command = Command::new("chroot");
+        command.arg(root).args(["/bin/sh", "-c", ENTER]).arg(inside).args(run.arguments());
+        command.env("HOME", "/root").env("PATH", SYSTEM_PATH).env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    }
+}
+
+/// Carries out runs to their ends, at the same time: [`AT_ONCE`] at most. The ends are in the order of the runs.
+pub fn run_all(place: &Place, task: &Task, runs: &[Run<'_>], reporter: &mut Reporter) -> Vec<Ended> {
+    let Some(first) = runs.first() else { return Vec::new() };
+    let (stage, what) = if first.script.test { (TEST_STAGE, "test") } else { ("run_script", "script") };
+    reporter.stage(stage, place.progress.0, &format!("running {what} {}", labels(runs)));
+    run_all_in(place, task, runs, reporter)
+}
+
+fn run_all_in(place: &Place, task: &Task, runs: &[Run<'_>], reporter: &mut Reporter) -> Vec<Ended> {
+    let shared = Shared::new(reporter, runs.len(), place.progress);
     let (next, ends) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || {
         while let Some((index, run)) = runs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            let ended = run_in(&directory.join(index.to_string()), task, run, &shared);
+            let ended = run_in(place, &place.directory.join(index.to_string()), task, run, &shared);
             shared.ended();
             ends.lock().unwrap_or_else(PoisonError::into_inner).insert(index, ended);
         }
@@ -100,10 +144,10 @@ fn labels(runs: &[Run<'_>]) -> String {
 }
 
 /// Carries out a run in a directory of its own.
-fn run_in(directory: &Path, task: &Task, run: &Run<'_>, shared: &Shared<'_>) -> Ended {
+fn run_in(place: &Place, directory: &Path, task: &Task, run: &Run<'_>, shared: &Shared<'_>) -> Ended {
     let began = Instant::now();
     let mut said = Said::with_limit((LOG_BYTES / run.shared_by).max(LEAST_LOG_BYTES));
-    let done = attend(directory, task, run, &mut said, shared);
+    let done = attend(place, directory, task, run, &mut said, shared);
     let limit = (TEST_ROWS / run.shared_by).max(LEAST_ROWS);
     let rows = if run.script.test { results::read(&directory.join(RESULTS), limit) } else { Vec::new() };
     // Nothing else is removed: a script may have mounted a disk there.
@@ -116,6 +160,7 @@ fn run_in(directory: &Path, task: &Task, run: &Run<'_>, shared: &Shared<'_>) -> 
 
 /// Starts a script, logs its output, and waits for its end.
 fn attend(
+    place: &Place,
     directory: &Path,
     task: &Task,
     run: &Run<'_>,
@@ -125,7 +170,7 @@ fn attend(
     let failed = |what: String| Failure::new(FailureCode::ScriptFailed, what);
     let (script, name) = (run.script, &run.label());
     let starts = STARTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = write(directory, script).map_err(|error| {
+    write(directory, script).map_err(|error| {
         failed(format!("script {name} cannot be written to {}: {error}", directory.display()))
     })?;
     let began = Instant::now();
@@ -134,10 +179,8 @@ fn attend(
         io::pipe().map_err(|error| failed(format!("no pipe for script {name}: {error}")))?;
     let error_writer =
         writer.try_clone().map_err(|error| failed(format!("no pipe for script {name}: {error}")))?;
-    let mut command = Command::new(&path);
+    let mut command = place.command(directory, run);
     command
-        .args(run.arguments())
-        .current_dir(directory)
         .env("LC_ALL", "C.UTF-8")
         .env("BASALT_MACHINE_UID", &task.machine_uid)
         .env("BASALT_ATTEMPT", task.attempt.to_string())
@@ -176,7 +219,7 @@ fn attend(
             let last = said.last().map(|line| format!(": {line}")).unwrap_or_default();
             format!("script {name} has run for {} s{last}", began.elapsed().as_secs())
         };
-        if (news || told.elapsed() >= SILENT) && shared.within(percent(began.elapsed(), limit), in_words) {
+        if (news || told.elapsed() >= SILENT) && shared.within(part(began.elapsed(), limit), in_words) {
             (news, told) = (false, Instant::now());
         }
         if ended.is_none() {
@@ -204,7 +247,7 @@ fn attend(
 }
 
 /// Puts the script where the kernel can start it, beside an empty file for its results.
-fn write(directory: &Path, script: &Script) -> io::Result<PathBuf> {
+fn write(directory: &Path, script: &Script) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let results = directory.join(RESULTS);
     let _ = fs::remove_file(&results);
@@ -214,8 +257,7 @@ fn write(directory: &Path, script: &Script) -> io::Result<PathBuf> {
     let path = directory.join(SCRIPT);
     let _ = fs::remove_file(&path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o700).open(&path)?;
-    file.write_all(script.content.as_bytes())?;
-    Ok(path)
+    file.write_all(script.content.as_bytes())
 }
 
 /// What is said into the pipe, a line at a time; the sender waits for whoever takes them.
@@ -239,13 +281,9 @@ fn lines_of(pipe: io::PipeReader) -> Receiver<String> {
     receiver
 }
 
-/// Of the time that it may take: a script does not say how far it is.
-fn percent(elapsed: Duration, limit: Duration) -> u8 {
-    let part = elapsed.as_secs_f64() / limit.as_secs_f64().max(1.0);
-    // Truncation is meant.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 2 and 99")]
-    let percent = (2.0 + 97.0 * part).clamp(2.0, 99.0) as u8;
-    percent
+/// The part of its time that a script has run, 0 to 1: it does not say how far it is.
+fn part(elapsed: Duration, limit: Duration) -> f64 {
+    elapsed.as_secs_f64() / limit.as_secs_f64().max(1.0)
 }
 
 /// The end of what a script said.
@@ -326,8 +364,13 @@ mod tests {
         }
     }
 
+    fn below(directory: &Path) -> Place {
+        Place { directory: directory.to_owned(), ..Place::here() }
+    }
+
     fn alone(directory: &Path, run: &Run<'_>) -> Ended {
-        run_all_in(directory, &task(run.script), std::slice::from_ref(run), &mut Reporter::silent()).remove(0)
+        run_all_in(&below(directory), &task(run.script), std::slice::from_ref(run), &mut Reporter::silent())
+            .remove(0)
     }
 
     /// Runs it in a directory of its own.
@@ -419,7 +462,7 @@ mod tests {
         let runs: Vec<Run<'_>> =
             devices.iter().map(|device| Run { device: Some(device.clone()), ..Run::of(&script) }).collect();
         let directory = tempfile::tempdir().unwrap();
-        let ends = run_all_in(directory.path(), &task(&script), &runs, &mut Reporter::silent());
+        let ends = run_all_in(&below(directory.path()), &task(&script), &runs, &mut Reporter::silent());
         for (ended, device) in ends.iter().zip(&devices) {
             assert!(ended.done.is_ok(), "{:?}", ended.done);
             assert_eq!(ended.output, format!("--n={device}\n"));
@@ -439,7 +482,7 @@ mod tests {
         let script = script(&content, &[], 60);
         let runs = vec![Run::of(&script); AT_ONCE + 8];
         let directory = tempfile::tempdir().unwrap();
-        let ends = run_all_in(directory.path(), &task(&script), &runs, &mut Reporter::silent());
+        let ends = run_all_in(&below(directory.path()), &task(&script), &runs, &mut Reporter::silent());
         let seen: Vec<usize> = ends.iter().map(|ended| ended.output.trim().parse().unwrap()).collect();
         assert_eq!(seen.len(), AT_ONCE + 8);
         assert!(seen.iter().all(|count| *count <= AT_ONCE), "{seen:?}");

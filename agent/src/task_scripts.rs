@@ -9,6 +9,7 @@ use crate::install::not_expired;
 use crate::report::Reporter;
 use crate::root::Root;
 use crate::runs::{self, Run};
+use crate::script::Place;
 use crate::work::Context;
 use crate::{say, script};
 
@@ -37,7 +38,7 @@ pub fn run_alone(
     if let Some(found) = rules::outranked(context.task, &disks.observe_all()?) {
         return Ok(Some(found));
     }
-    run(context, root, reporter, ends).map(|()| None)
+    run(context, root, &Place::here(), reporter, ends).map(|()| None)
 }
 
 /// Runs them.
@@ -47,11 +48,13 @@ pub fn run_alone(
 pub fn run(
     context: &Context<'_>,
     root: &Root,
+    place: &Place,
     reporter: &mut Reporter,
     ends: &mut Vec<ScriptEnd>,
 ) -> Result<(), Failure> {
     for group in runs::groups(runs::of(&context.task.scripts, root)) {
-        ends.extend(ends_of(group, context.again, |runs| script::run_all(context.task, runs, reporter)));
+        let run_all = |runs: &[Run<'_>]| script::run_all(place, context.task, runs, reporter);
+        ends.extend(ends_of(group, context.again, run_all));
     }
     judge(ends)
 }
@@ -110,7 +113,7 @@ pub fn run_asked(
         let (skipped, runs): (Vec<Run<'_>>, Vec<Run<'_>>) =
             group.into_iter().partition(|run| run.skipped.is_some());
         failures.extend(skipped.iter().filter_map(|run| Some(refused(run, run.skipped.as_ref()?))));
-        let ended = script::run_all(context.task, &runs, reporter);
+        let ended = script::run_all(&Place::here(), context.task, &runs, reporter);
         for (run, ended) in runs.into_iter().zip(ended) {
             failures.extend(ended.done.err().map(|failure| failure.message));
             outputs.push((run, ended.output));

@@ -157,7 +157,9 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
                 later.map_or(Outcome::Succeeded, |found_attempt| Outcome::Superseded { found_attempt })
             })
         }
-        TaskAction::Install(install) => install::run(context, install, &mut disks, &mut reporter, &mut logs),
+        TaskAction::Install(install) => {
+            install::run(context, install, &mut disks, &mut reporter, &mut logs, &mut scripts)
+        }
         TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter, &mut scripts),
         TaskAction::Script(script) => {
             let (said, done) = task_scripts::run_asked(context, &system, script, &mut reporter);

@@ -64,8 +64,8 @@ pub struct Task {
     pub not_after_unix_ms: i64,
     /// The machine's uid, written into disk markers.
     pub machine_uid: String,
-    /// Scripts that are run, in this order, after the hardware was read and before any disk is touched. All are run; the task
-    /// fails when one of them does.
+    /// Scripts that are run, in this order. All are run; the task fails when one of them does. Those of an install run in the new
+    /// system, when all else is written; the others run after the hardware was read and before any disk is touched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<Script>,
     /// The account that is made on the BMC, with an inventory.

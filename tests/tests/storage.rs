@@ -14,8 +14,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
-    BlobRef, DiskSelector, Install, NEEDS_STORAGE, NoCloudSeed, Outcome, Task, TaskAction, TaskResult, Then,
-    Wipe,
+    BlobRef, DiskSelector, Install, NEEDS_STORAGE, NoCloudSeed, Outcome, Script, Task, TaskAction,
+    TaskResult, Then, Wipe,
 };
 use basalt_api::kinds::StorageConfig;
 use basalt_proto::rack_v1::boot_machine::Action;
@@ -50,6 +50,8 @@ write_files:
     swapon --noheadings --raw --show=NAME | sed 's/^/swap /'
     lsblk --noheadings --raw --output LABEL,FSTYPE | sort -u | sed 's/^/label /'
     systemctl --failed --no-legend --plain | sed 's/^/failed /'
+    sed 's/^/script /' /etc/seeded
+    ls /run/basalt-script 2>/dev/null | sed 's/^/left /'
     echo PROBE ENDS
 - path: /etc/systemd/system/probe.service
   content: |
@@ -64,6 +66,15 @@ write_files:
 runcmd:
 - systemctl enable --now --no-block probe.service
 ";
+
+/// A script of the deployment. It says what it finds in the new system, and leaves a process behind, which would keep the disk mounted.
+const SCRIPT: &str = r#"#!/bin/bash
+set -eu
+echo "seeding $(cat /etc/hostname) as $(id -u), with $*"
+echo "$(. /etc/os-release; echo $ID) $1 $(pwd) $(findmnt -n -o FSTYPE /run)" > /etc/seeded
+touch left-in-memory
+setsid sleep 10000 < /dev/null > /dev/null 2>&1 &
+"#;
 
 /// A file of what `make images` made: its path, hash and size.
 fn image(name: &str, role: &str) -> (PathBuf, String, u64) {
@@ -219,6 +230,10 @@ impl World {
             result.outcome,
             result.timings
         );
+        let ends = result.scripts.iter().map(|end| (end.name.as_str(), end.failure.as_deref()));
+        assert_eq!(ends.collect::<Vec<_>>(), [("seed", None)]);
+        let serial = self.serial();
+        assert!(serial.contains("seed: seeding m1 as 0, with --role=db one"), "{serial}");
         result.outcome
     }
 
@@ -228,7 +243,14 @@ impl World {
             attempt,
             not_after_unix_ms: i64::MAX,
             machine_uid: UID.into(),
-            scripts: Vec::new(),
+            scripts: vec![Script {
+                name: "seed".to_owned(),
+                content: SCRIPT.to_owned(),
+                arguments: vec!["--role=db one".to_owned()],
+                timeout_seconds: 300,
+                repeats: true,
+                ..Script::default()
+            }],
             bmc: None,
             action,
             then: Then::PowerOff,
@@ -307,7 +329,7 @@ impl World {
         self.until_off(machine).await;
         let said = self.probed();
         let said = said.unwrap_or_else(|| panic!("it did not come up with {disks:?}: {}", self.serial()));
-        let words = ["mount ", "raid ", "swap ", "label ", "failed "];
+        let words = ["mount ", "raid ", "swap ", "label ", "failed ", "script ", "left "];
         let lines =
             said.lines().map(str::trim).filter(|line| words.iter().any(|word| line.starts_with(word)));
         let lines: Vec<String> = lines.map(str::to_owned).collect();
@@ -321,8 +343,13 @@ fn says(said: &[String], expected: &[&str]) {
     for line in expected {
         assert!(said.iter().any(|it| it == line), "{line:?} is not in {said:#?}");
     }
-    let failed: Vec<_> = said.iter().filter(|line| line.starts_with("failed ")).collect();
-    assert!(failed.is_empty(), "{failed:?}");
+    let bad: Vec<_> = said.iter().filter(|it| it.starts_with("failed ") || it.starts_with("left ")).collect();
+    assert!(bad.is_empty(), "{bad:?}");
+    let seeded = "script debian --role=db one /run/basalt-script/0 tmpfs";
+    assert!(
+        said.iter().any(|it| it == seeded),
+        "the script of the deployment ran before the first boot: {said:#?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

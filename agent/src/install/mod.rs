@@ -8,6 +8,7 @@ mod configure;
 mod logs;
 mod menu;
 mod packages;
+mod scripts;
 mod system;
 mod target;
 mod unpack;
@@ -15,7 +16,7 @@ mod unpack;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use basalt_api::agent::{FailureCode, Install, LogSetup, MarkerState, Outcome};
+use basalt_api::agent::{FailureCode, Install, LogSetup, MarkerState, Outcome, ScriptEnd};
 
 use crate::deadlines;
 use crate::disk::rules::{self, Verdict};
@@ -29,16 +30,17 @@ use crate::work::Context;
 
 use target::{Mounted, TARGET};
 
-/// Installs. How the new system sends its log is put into `logs`.
+/// Installs. How the new system sends its log is put into `logs`, and the ends of its scripts into `ends`.
 ///
 /// # Errors
-/// The task has expired, disks are missing or too small, one is not Basalt's to overwrite, or a step failed.
+/// The task has expired, disks are missing or too small, one is not Basalt's to overwrite, or a step or a script failed.
 pub fn run(
     context: &Context<'_>,
     install: &Install,
     disks: &mut Disks,
     reporter: &mut Reporter,
     logs: &mut Option<LogSetup>,
+    ends: &mut Vec<ScriptEnd>,
 ) -> Result<Outcome, Failure> {
     not_expired(context)?;
     reporter.stage("check", 2, "choosing the disks and reading the markers of all disks");
@@ -73,6 +75,8 @@ pub fn run(
     reporter.stage("bootloader", 80, "installing GRUB");
     bootloader::install(&plan.boot.esps, inventory::firmware(&Root::system()))?;
     system::update_initramfs(&plan)?;
+    // A script may add a kernel, which the menu then has.
+    scripts::run(context, reporter, ends)?;
     menu.write(Path::new(TARGET), &plan.boot)?;
     reporter.stage("finish", 95, &format!("writing everything back to {list}"));
     mounted.unmount()?;

@@ -69,6 +69,19 @@ impl Inside {
         }
         Ok(inside)
     }
+
+    /// Binds them, and mounts a `/run` in memory: nothing that scripts leave there is on the disk.
+    ///
+    /// # Errors
+    /// The kernel refuses a mount.
+    pub(super) fn bind_with_run() -> Result<Self, Failure> {
+        let mut inside = Self::bind()?;
+        let target = format!("{TARGET}/run");
+        mount("tmpfs", &target, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
+            .map_err(Failure::disk(format!("mounting {target}")))?;
+        inside.0.push(target);
+        Ok(inside)
+    }
 }
 
 impl Drop for Inside {

@@ -53,6 +53,10 @@ pub struct DeploymentSpec {
     /// Which data on the machine's disks may be destroyed.
     #[field(none, default = Wipe::IfOurs)]
     pub wipe: Wipe,
+    /// Scripts of type `deployment` that are run in the new system at the end of an install, before its first boot, in the order of
+    /// their names. A change counts from the next install on; the system that runs stays as it is.
+    #[field(none)]
+    pub scripts: BTreeSet<Ref<Script>>,
     /// When the deployment counts as done.
     #[field(none, default)]
     pub readiness: ReadinessCheck,

@@ -62,6 +62,9 @@ pub struct MachineInput {
     /// Tests of its hardware that failed.
     #[serde(default, skip_serializing_if = "FailedTests::are_none")]
     pub failed_tests: FailedTests,
+    /// Scripts that are run in the new system at the end of an install.
+    #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
+    pub install: TaskScripts,
     /// The scripts that run before the disks are erased.
     #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
     pub release: TaskScripts,

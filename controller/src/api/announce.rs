@@ -69,6 +69,9 @@ pub(super) async fn choices<'a>(
     }
 }
 
+/// A note about a change of [`basalt_api::kinds::DeploymentSpec::scripts`].
+const SCRIPTS_CHANGED: &str = "scripts run at the end of an install: this change counts from the next one on, and a system that runs stays as it is";
+
 /// The plans that follow from the writes of one dry run, in their order. Each has its wanted spec.
 pub(super) async fn of_writes(
     app: &App,
@@ -91,6 +94,10 @@ pub(super) async fn of_writes(
         if sets_aside && stored.object.kind == Rack::KIND.name {
             plan.summary = format!("Rack {:?} serves nobody from then on.", stored.object.name);
             add_departure(app, rights, &stored.object, &mut plan).await?;
+        }
+        let is_deployment = stored.object.kind == Deployment::KIND.name && stored.generation_before.is_some();
+        if is_deployment && stored.changes.iter().any(|change| change.pointer.starts_with("/scripts")) {
+            plan.notes.push(SCRIPTS_CHANGED.to_owned());
         }
         reports.push(PlanReport {
             changes: stored.changes.clone(),

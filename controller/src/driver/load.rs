@@ -420,6 +420,7 @@ impl Estate {
             claim,
             inspection: scripts.inspection.planned(),
             failed_tests: tests.failed(),
+            install: scripts.install.planned(),
             release: scripts.release.planned(),
             budget,
             facts,

@@ -1,4 +1,4 @@
-//! The scripts that a machine's commissioning and its deployment's release run, as they are declared now.
+//! The scripts of a machine's commissioning, and of its deployment's install and release, as they are declared now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,8 @@ use basalt_engine::plan::TaskKind;
 pub struct Scripts {
     /// Those of commissioning, then those of testing.
     pub inspection: Runs,
+    /// Those of an install.
+    pub install: Runs,
     /// Those of a release.
     pub release: Runs,
 }
@@ -39,6 +41,9 @@ impl Scripts {
         all.inspection.add(store, &of.scripts, ScriptType::Commissioning, "commissioning.scripts").await?;
         all.inspection.add(store, &of.testing, ScriptType::Testing, "commissioning.testing").await?;
         if let Some(deployment) = deployment {
+            all.install
+                .add(store, &deployment.scripts, ScriptType::Deployment, "scripts of a deployment")
+                .await?;
             let declared = &deployment.release.scripts;
             all.release.add(store, declared, ScriptType::Release, "release.scripts").await?;
         }
@@ -51,7 +56,8 @@ impl Scripts {
         match task {
             TaskKind::Inventory => &self.inspection.scripts,
             TaskKind::Erase(_) => &self.release.scripts,
-            TaskKind::Install | TaskKind::Script | TaskKind::Rescue => &[],
+            TaskKind::Install => &self.install.scripts,
+            TaskKind::Script | TaskKind::Rescue => &[],
         }
     }
 }

@@ -204,6 +204,7 @@ impl Work<'_> {
         let hardware = &self.life.chassis().hardware;
         self.on_disk(&name, || hardware.write_system(&system))?;
         self.on_disk(&name, || hardware.make_bootable())?;
+        self.task_scripts()?;
         self.stage(Stage::Finish, 95, "writing everything back to the disk")?;
         self.finish(&name, disk, MarkerState::Installed)?;
         Ok(Outcome::Succeeded)

@@ -12,6 +12,7 @@ impl Walk<'_> {
     fn scripts_armed_by(&self, arm: StepId) -> Option<&TaskScripts> {
         match arm {
             StepId::ArmInventory => Some(&self.input.inspection),
+            StepId::ArmInstall => Some(&self.input.install),
             StepId::ArmErase => Some(&self.input.release),
             _ => None,
         }

@@ -85,6 +85,46 @@ fn a_script_that_cannot_be_run_is_told_before_the_machine_is_booted() {
 }
 
 #[test]
+fn an_install_whose_script_fails_is_not_tried_again_until_a_person_says_so() {
+    let mut world = World::new().with_scripts();
+    assert!(world.run(3, ready), "{:?}", world.plan());
+    world.hardware.faults.insert(Fault::ScriptFails);
+    world.deploy(|_| {});
+    assert!(world.run(3, stalled), "{:?}", world.plan());
+    let plan = world.plan();
+    let wait = waits_for(&plan, "ScriptFailed").expect("it says why");
+    assert!(wait.message.contains("script burn-in ended with exit status: 1"), "{}", wait.message);
+    assert!(!world.run(48, |world, _| armed(world, StepId::ArmInstall) > 1), "it is not tried by itself");
+
+    world.hardware.faults.clear();
+    world.ask(Verb::Recommission);
+    assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
+    assert_eq!(armed(&world, StepId::ArmInstall), 2);
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_script_of_a_deployment_that_cannot_be_run_is_told_before_anything_is_written() {
+    let mut world = World::new();
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    let why = "script seed is of type testing, and scripts of a deployment takes those of type deployment";
+    world.input.install = TaskScripts { names: Vec::new(), unusable: Some(why.to_owned()) };
+    world.deploy(|_| {});
+    assert!(world.run(2, stalled), "{:?}", world.plan());
+    let plan = world.plan();
+    let wait = waits_for(&plan, "ScriptUnusable").expect("it says why");
+    assert!(wait.message.contains("is of type testing") && wait.human.is_some(), "{wait:?}");
+    assert_eq!(armed(&world, StepId::ArmInstall), 0);
+    world.input.install = TaskScripts::default();
+    assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
+    // The scripts of a running system's deployment may be any: nothing runs them.
+    let why = Some("there is no Script \"seed\"".to_owned());
+    world.input.install = TaskScripts { names: Vec::new(), unusable: why };
+    assert!(!world.run(48, |_, plan| !plan.report.deployed), "{:?}", world.plan());
+    assert_eq!(armed(&world, StepId::ArmInstall), 1);
+}
+
+#[test]
 fn a_release_whose_script_fails_holds_the_machine_or_abandons_it() {
     for on_failure in [OnFailure::Hold, OnFailure::Abandon] {
         let mut world = World::new().with_scripts();

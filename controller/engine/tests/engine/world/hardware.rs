@@ -318,10 +318,12 @@ impl Hardware {
 
     fn finish(&mut self, now: Timestamp, attempt: Attempt, tasks: &Tasks, facts: &mut Vec<Fact>) {
         let task = tasks.get(&attempt).map(|t| t.0);
-        let scripts = self.scripted && matches!(task, Some(TaskKind::Inventory | TaskKind::Erase(_)));
+        let is_install = task == Some(TaskKind::Install);
+        let scripts =
+            self.scripted && (is_install || matches!(task, Some(TaskKind::Inventory | TaskKind::Erase(_))));
         if scripts && self.has(Fault::ScriptFails) {
             let message = "script burn-in ended with exit status: 1".to_owned();
-            let outcome = Outcome::Failed { code: FailureCode::ScriptFailed, message, wrote: false };
+            let outcome = Outcome::Failed { code: FailureCode::ScriptFailed, message, wrote: is_install };
             facts.push(Fact::Result(attempt, outcome));
             return self.set_power(now, self.stays_on.contains(&attempt));
         }

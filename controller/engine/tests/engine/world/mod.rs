@@ -134,6 +134,7 @@ impl World {
                 power_wish: None,
                 unwiped: false,
                 inspection: TaskScripts::default(),
+                install: TaskScripts::default(),
                 release: TaskScripts::default(),
                 failed_tests: FailedTests::default(),
                 claim: None,
@@ -167,7 +168,8 @@ impl World {
     /// Gives commissioning and releases scripts from now on.
     pub(crate) fn with_scripts(mut self) -> Self {
         let scripts = TaskScripts { names: vec!["burn-in".to_owned()], unusable: None };
-        (self.input.inspection, self.input.release) = (scripts.clone(), scripts);
+        (self.input.inspection, self.input.release) = (scripts.clone(), scripts.clone());
+        self.input.install = scripts;
         self.hardware.scripted = true;
         self
     }
