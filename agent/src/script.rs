@@ -281,7 +281,7 @@ fn lines_of(pipe: io::PipeReader) -> Receiver<String> {
     receiver
 }
 
-/// The part of its time that a script has run, 0 to 1: it does not say how far it is.
+/// The elapsed part of a script's timeout, 0 to 1. Scripts do not report their progress.
 fn part(elapsed: Duration, limit: Duration) -> f64 {
     elapsed.as_secs_f64() / limit.as_secs_f64().max(1.0)
 }

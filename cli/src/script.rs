@@ -20,9 +20,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Print the declaration of a Script; fields are those of its comment with metadata, if it has one. No region is asked
+    /// Print the declaration of a Script, with the settings of its comment with metadata. No region is asked
     From {
-        /// The script
+        /// The file with the script
         file: PathBuf,
         /// The Script's name; otherwise the name in the comment, or of the file
         #[arg(long)]

@@ -67,7 +67,7 @@ runcmd:
 - systemctl enable --now --no-block probe.service
 ";
 
-/// A script of the deployment. It says what it finds in the new system, and leaves a process behind, which would keep the disk mounted.
+/// A script of the deployment. It describes the new system, and leaves a process that would keep the disk mounted.
 const SCRIPT: &str = r#"#!/bin/bash
 set -eu
 echo "seeding $(cat /etc/hostname) as $(id -u), with $*"

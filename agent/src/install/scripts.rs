@@ -18,7 +18,7 @@ use crate::{deadlines, say, task_scripts};
 /// The part of an install that its scripts are, in percent.
 const PROGRESS: (u8, u8) = (85, 94);
 
-/// Runs the scripts of an install. Nothing that they started goes on afterwards: it would keep the disk mounted.
+/// Runs the scripts of an install. Ends the processes that they left, which would keep the disk mounted.
 ///
 /// # Errors
 /// A script failed. The image has no `/run` or no `/bin/sh`. The kernel refuses a mount.

@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 /// Runs a script in the ephemeral environment, as root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
-    /// What it is called.
+    /// Name of the Script.
     pub name: String,
     /// From `#!` on.
     pub content: String,
-    /// What it is given.
+    /// Arguments: `--NAME=VALUE`.
     #[serde(default)]
     pub arguments: Vec<String>,
     /// It is stopped when it runs longer.
     pub timeout_seconds: u64,
-    /// Whether a later boot runs it again: it changes nothing by itself.
+    /// True: a later boot runs it again.
     #[serde(default)]
     pub repeats: bool,
     /// True: a test of the hardware. A failed test does not fail the task: its result is a row of the machine.
@@ -50,7 +50,7 @@ pub struct PerDevice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
-    /// Disks.
+    /// Disks that a system can be installed to.
     Storage,
     /// Physical network interfaces.
     Interface,
@@ -59,7 +59,7 @@ pub enum DeviceKind {
 /// How a run of a task's script ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScriptEnd {
-    /// What it is called.
+    /// Name of the Script.
     pub name: String,
     /// The device that it was run for, of [`Script::per_device`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! The comment with metadata that scripts of MAAS carry, as fields of a Script.
 //!
-//! Nothing acts on the comment: the spec of the Script is the only source. [`untold`] compares both, so that a plan names each setting
-//! that the comment has and the spec does not.
+//! Nothing acts on the comment: the spec of the Script is the only source. [`untold`] compares both. A plan names each setting of the comment
+//! that the spec does not have.
 //!
 //! | key of the comment | here |
 //! | --- | --- |
@@ -177,7 +177,7 @@ impl ScriptComment {
     }
 }
 
-/// Sentences about the comment of a script: the settings that it says and the spec does not, and those that have no counterpart.
+/// Compares the comment of a script with its spec. Each difference is a sentence and a hint; so is each key without a counterpart.
 pub(crate) fn untold(spec: &Value) -> Vec<(String, String)> {
     let content = spec.get("content").and_then(Value::as_str).unwrap_or_default();
     let comment = match ScriptComment::of(content) {

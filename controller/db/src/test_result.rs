@@ -135,7 +135,7 @@ impl Store {
     }
 
     /// The latest run of each test of a machine, by the findings that stand: those of the latest run for all devices, and of each run
-    /// for a named device after it. Of several about one device the latest stands.
+    /// for a named device after it. If several runs looked at a device, the finding of the latest stands.
     ///
     /// # Errors
     /// Fails if the database cannot be reached.

@@ -131,7 +131,7 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
 
 /// A test of a task.
 struct Test {
-    /// Its Script.
+    /// Name of the Script.
     name: String,
     /// True: it was run for a device that was named.
     narrow: bool,
