@@ -80,6 +80,29 @@ async fn a_setting_in_the_comment_of_a_script_is_an_advisory_and_stands_in_ready
 }
 
 #[tokio::test]
+async fn a_change_of_the_scripts_of_a_deployment_counts_from_its_next_install_on() {
+    let lab = lab().await;
+    let image = json!({"os": "debian", "release": "12", "architecture": "amd64",
+        "files": {"root_tarball": {"sha256": "0".repeat(64)}}});
+    lab.api.declare("/api/v1/images/debian", &image.to_string()).await;
+    let script = json!({"type": "deployment", "content": "#!/bin/sh\n"});
+    lab.api.declare("/api/v1/scripts/seed", &script.to_string()).await;
+    let path = "/api/v1/deployments/db";
+    let spec = |scripts: &[&str]| json!({"image": "debian", "selector": {}, "scripts": scripts});
+    let tried = async |spec: serde_json::Value| {
+        let body = json!({ "spec": spec }).to_string();
+        lab.api.put(&format!("{path}?dry_run=true"), &body).await.json()["plan"].clone()
+    };
+    assert_eq!(tried(spec(&["seed"])).await.get("notes"), None, "nothing is installed yet");
+    lab.api.declare(path, &spec(&[]).to_string()).await;
+    let plan = tried(spec(&["seed"])).await;
+    assert_eq!(plan["effect"], "none", "{plan}");
+    let note = "scripts run at the end of an install: this change counts from the next one on, and a system that runs stays as it is";
+    assert_eq!(plan["notes"], json!([note]));
+    assert_eq!(tried(spec(&[])).await.get("notes"), None);
+}
+
+#[tokio::test]
 async fn a_field_that_nothing_acts_on_yet_is_an_advisory_and_stands_in_ready() {
     let lab = lab().await;
     let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "boot_order": "disk_first", "ownership": {"os": "observed"},

@@ -93,12 +93,22 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     deployment["release"] = json!({ "erase": "none", "scripts": ["leave-rack"] });
     assert_eq!(fleet.refused("deployments", "web", deployment.clone()).await, ["/spec/release/scripts"]);
     deployment["release"] = json!({ "scripts": ["leave-rack"] });
+    deployment["scripts"] = json!(["leave-rack"]);
+    fleet.declare("deployments", "web", deployment.clone()).await;
+    let says = ["script leave-rack is of type release", "takes those of type deployment"];
+    fleet.waits_saying("deployments", "web", &says).await;
+    fleet.declare("scripts", "seed", json!({ "type": "deployment", "content": "#!/bin/sh\n" })).await;
+    deployment["scripts"] = json!(["seed"]);
+    fleet.declare("deployments", "web", deployment.clone()).await;
+    fleet.ready("deployments", "web").await;
+    assert_eq!(ran(&machine), 6, "the new system was seeded");
+    deployment["scripts"] = json!([]);
     fleet.declare("deployments", "web", deployment).await;
     fleet.ready("deployments", "web").await;
-    assert_eq!(ran(&machine), 5, "a deployment runs none");
+    assert_eq!(machine.count(|it| matches!(it, Event::Installed { .. })), 1, "it stays as it is");
     fleet.delete("deployments", "web").await;
     fleet.ready("machines", "sim1").await;
-    assert_eq!((ran(&machine), machine.count(|it| matches!(it, Event::Erased { .. }))), (6, 1));
+    assert_eq!((ran(&machine), machine.count(|it| matches!(it, Event::Erased { .. }))), (7, 1));
 
     // The same script as a test: its failure is a finding, and the commissioning is good.
     fleet.declare("scripts", "fails", json!({ "type": "testing", "content": "#!/bin/sh\n" })).await;
@@ -113,5 +123,5 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     let accepts = OperationRequest { reason, ..Verb::OverrideTests.into() };
     fleet.ask("sim1", &accepts).await;
     fleet.ready("machines", "sim1").await;
-    assert_eq!(ran(&machine), 7);
+    assert_eq!(ran(&machine), 8);
 }
