@@ -90,7 +90,7 @@ fn subcategory(subject: Subject<'_>) -> &'static str {
         Subject::Ephemeral(_) => return "Access",
         Subject::Resource(of) | Subject::DataSource(of) | Subject::ListResource(of) => of,
     };
-    let kind = Kind::find(of).or_else(|| Kind::find(of.strip_prefix("basalt_")?)).expect("a kind");
+    let kind = kind(of).expect("a kind");
     let found = SUBCATEGORIES.iter().find(|(_, kinds)| kinds.contains(&kind.name));
     match kind.name {
         "Sample" => "",
@@ -98,8 +98,26 @@ fn subcategory(subject: Subject<'_>) -> &'static str {
     }
 }
 
+/// The kind of a resource, or of a data source of one or many objects.
+fn kind(of: &str) -> Option<&'static Kind> {
+    Kind::find(of).or_else(|| Kind::find(of.strip_prefix("basalt_")?))
+}
+
+/// Says of a kind on which nothing acts that it is so.
+fn not_yet(subject: Subject<'_>) -> Option<String> {
+    let (Subject::Resource(of) | Subject::DataSource(of) | Subject::ListResource(of)) = subject else {
+        return None;
+    };
+    let kind = kind(of)?;
+    let because = kind.dormant?;
+    Some(format!(
+        "Nothing acts on a declared {} yet: {because}. The region stores it and shows it, and that is all.",
+        kind.name
+    ))
+}
+
 fn example(subject: Subject<'_>) -> Example {
-    Example { subcategory: subcategory(subject).to_owned(), ..usage(subject) }
+    Example { subcategory: subcategory(subject).to_owned(), not_yet: not_yet(subject), ..usage(subject) }
 }
 
 /// How each function is used.

@@ -49,6 +49,8 @@ pub struct Example {
     pub import: Vec<String>,
     /// Under what the registry lists it; empty for the rest.
     pub subcategory: String,
+    /// The reason for which nothing acts on the subject yet. It gets a heading of its own, before the example.
+    pub not_yet: Option<String>,
 }
 
 /// The pages, by file. `name` is the prefix of the types: `pets` of `pets_cat`.
@@ -129,6 +131,9 @@ impl Page {
     }
 
     fn usage(mut self, example: &Example) -> Self {
+        if let Some(not_yet) = &example.not_yet {
+            self.line(format_args!("\n## Not yet\n\n{not_yet}"));
+        }
         if let Some(usage) = &example.usage {
             self.line(format_args!("\n## Example Usage\n\n```terraform\n{}\n```", usage.trim_end()));
         }
@@ -306,6 +311,7 @@ mod tests {
             usage: Some("resource \"pet\" \"x\" {}\n".to_owned()),
             import: vec!["rex".to_owned()],
             subcategory: "Pets".to_owned(),
+            not_yet: Some("Nobody feeds it.".to_owned()),
         };
         let page = Page::new("pet Resource - pets", "pet (Resource)", &schema.description, &example)
             .usage(&example)
@@ -324,6 +330,10 @@ description: |-
 A pet.
 
 Or two.
+
+## Not yet
+
+Nobody feeds it.
 
 ## Example Usage
 
