@@ -9,10 +9,10 @@ use basalt_db::{Address, AddressWish, Addressed, Store, StoreError};
 use basalt_engine::Plan;
 use basalt_engine::facts::Facts;
 use basalt_engine::input::{Claim, MachineInput};
-use basalt_engine::render::Assigned;
+use basalt_engine::render::{Assigned, Route};
 
 use super::converge::Driver;
-use super::estate::{self, Net};
+use super::estate::{self, Net, RouteSeen};
 use super::load::{Estate, Loaded};
 use super::ntp;
 
@@ -91,6 +91,7 @@ impl Addressing {
                 dns_servers: estate::name_servers(net, nets, racks, None),
                 ntp_servers: ntp::of_systems(net, estate),
                 mtu: (net.vlan.mtu != 1500).then_some(net.vlan.mtu),
+                routes: estate.routes.iter().filter(|it| it.source == net.uid).filter_map(route).collect(),
             };
             Some((wanted.one.purpose, assigned))
         });
@@ -116,6 +117,13 @@ impl Addressing {
         }
         Ok(refusals)
     }
+}
+
+/// A static route, as an installed system has it. Metric 0 means no metric. `None`: the router is of the other family.
+fn route(seen: &RouteSeen) -> Option<Route> {
+    let metric = (seen.metric > 0).then_some(seen.metric);
+    let route = Route { to: seen.destination, via: seen.gateway, on_link: false, metric };
+    (route.to.network().is_ipv4() == route.via.is_ipv4()).then_some(route)
 }
 
 async fn refusal(

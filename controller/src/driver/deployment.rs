@@ -326,6 +326,7 @@ mod tests {
                     dns_servers: Vec::new(),
                     ntp_servers: Vec::new(),
                     mtu: None,
+                    routes: Vec::new(),
                 };
                 ((*name).to_owned(), assigned)
             });

@@ -21,7 +21,7 @@ const WAKES: &[(&str, &[&str])] = &[
     ("IpRange", &["Rack", "Subnet", "Domain"]),
     ("IpAddress", &["Rack", "Domain"]),
     ("StaticRoute", &["Rack"]),
-    ("Device", &["Discovery", "Subnet", "Domain"]),
+    ("Device", &["Rack", "Discovery", "Subnet", "Domain"]),
     ("Domain", &["Rack", "Subnet"]),
     ("Image", &["Rack", "Machine"]),
     ("Rack", &["Machine", "Discovery"]),

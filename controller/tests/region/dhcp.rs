@@ -4,7 +4,7 @@
 use crate::kinds::observe;
 use crate::support::{Lab, driven_lab};
 use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
-use basalt_db::{Key, NewFact};
+use basalt_db::{ConcernAck, Key, NewFact};
 use basalt_proto::rack_v1::{
     BootAnswers, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet,
     KnownConcern, ProxyConcern, RawOption, Reservation, Route, TimeConcern,
@@ -401,6 +401,91 @@ async fn clients_are_told_the_options_and_routes_that_are_declared() {
     assert_eq!(whole.client_options, [own]);
     lab.api.delete("/api/v1/static_routes/office").await;
     rack.told(&lab, |concern| first(concern).routes.contains(&route("10.0.0.0/8", "10.77.0.8"))).await;
+}
+
+#[tokio::test]
+async fn clients_are_told_the_packet_size_the_lease_time_and_the_router_of_their_network() {
+    let lab = served().await;
+    let rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let vlan = r#"{"fabric":"default","vid":0,"mtu":9000,"dhcp":{"enabled":true,"lease_time":"2h"}}"#;
+    lab.api.declare("/api/v1/vlans/default.0", vlan).await;
+    let told = rack.told(&lab, |it| it.subnets.first().is_some_and(|it| it.mtu == 9000)).await;
+    assert_eq!((told.subnets[0].lease_seconds, told.subnets[0].gateway.as_str()), (7200, "10.77.0.1"));
+    let amd64 = r#"{"vlan":"default.0","cidr":"10.77.0.0/24","boot":{"architectures":["amd64"]}}"#;
+    lab.api.declare("/api/v1/subnets/lab", amd64).await;
+    let told = rack.told(&lab, |it| it.subnets.first().is_some_and(|it| it.gateway.is_empty())).await;
+    assert_eq!(told.subnets[0].architectures, ["amd64"]);
+}
+
+#[tokio::test]
+async fn a_rack_shows_what_it_said_of_itself_and_what_it_holds() {
+    let lab = served().await;
+    let rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let spki = "0a".repeat(32);
+    let hello = Hello {
+        version: "9.8".into(),
+        addresses: vec!["10.77.0.2/24".into()],
+        spki_sha256: spki.as_str().into(),
+        ..Hello::default()
+    };
+    rack.introduce_as(&lab, hello).await;
+    let told = rack.told(&lab, has(&["10.77.0.100-10.77.0.199"])).await;
+    assert!(!told.subnets.is_empty());
+    let store = lab.region.store();
+    let concerns = store.concerns(rack.uid).await.expect("concerns");
+    let dhcp = concerns.iter().find(|it| it.name == "dhcp").expect("it was told");
+    let ack = |concern: &str, outcome: &str, message: &str| ConcernAck {
+        concern: concern.to_owned(),
+        generation: dhcp.generation,
+        outcome: outcome.to_owned(),
+        message: message.to_owned(),
+    };
+    let acks = [ack("dhcp", "applied", ""), ack("dns", "failed", "no zone is read")];
+    for ack in &acks {
+        store.put_concern_ack(rack.uid, ack).await.expect("it is stored");
+    }
+    let mut woken = store.woken();
+    let shown = async {
+        loop {
+            let status = lab.api.get("/api/v1/racks/r1").await.json()["status"].clone();
+            if status["version"] == "9.8" && status["concerns"]["dns"]["error"] == "no zone is read" {
+                return status;
+            }
+            woken.changed().await.expect("the store lives");
+        }
+    };
+    let status = tokio::time::timeout(PATIENCE, shown).await.expect("the rack shows it");
+    assert_eq!((&status["addresses"], &status["vlans"]), (&json!(["10.77.0.2"]), &json!(["default.0"])));
+    assert_eq!(status["spki_sha256"], json!(spki));
+    let of = &status["concerns"]["dhcp"];
+    let sha256 = of["sha256"].as_str().map(str::len);
+    assert_eq!((of["applied"].as_u64(), sha256), (Some(dhcp.generation.get()), Some(64)), "{of}");
+}
+
+#[tokio::test]
+async fn a_device_with_one_mac_gets_its_address_by_dhcp() {
+    let lab = served().await;
+    let rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let device = |macs: &[&str]| {
+        json!({"macs": macs, "addresses": ["10.77.0.8", "10.77.0.9", "10.88.0.8"]}).to_string()
+    };
+    let reserved = |are: &'static [(&str, &str)]| {
+        move |concern: &DhcpConcern| {
+            let reserved = concern.subnets.iter().flat_map(|it| &it.reservations);
+            reserved.map(|it| (it.mac.as_str(), it.address.as_str())).eq(are.iter().copied())
+        }
+    };
+    lab.api.declare("/api/v1/devices/switch", &device(&["52:54:00:00:00:0a"])).await;
+    rack.told(&lab, reserved(&[("52:54:00:00:00:0a", "10.77.0.8")])).await;
+    // An IpAddress keeps another one for it.
+    let kept = r#"{"subnet":"lab","address":"10.77.0.30","mac":"52:54:00:00:00:0a"}"#;
+    lab.api.declare("/api/v1/ip_addresses/kept", kept).await;
+    rack.told(&lab, reserved(&[("52:54:00:00:00:0a", "10.77.0.30")])).await;
+    lab.api.delete("/api/v1/ip_addresses/kept").await;
+    rack.told(&lab, reserved(&[("52:54:00:00:00:0a", "10.77.0.8")])).await;
+    // Nothing says which of two interfaces has the address.
+    lab.api.declare("/api/v1/devices/switch", &device(&["52:54:00:00:00:0a", "52:54:00:00:00:0b"])).await;
+    rack.told(&lab, reserved(&[])).await;
 }
 
 #[tokio::test]

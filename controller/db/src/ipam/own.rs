@@ -84,8 +84,11 @@ macro_rules! select_addresses {
             r#"select subnet as "subnet!", host(address) as "address!", owner as "owner!", purpose as "purpose!",
                  mac::text as mac, duid, hostname, declared as "declared!", borrowed as "borrowed!"
                from (
-                 select subnet, address, owner, purpose, mac, duid, hostname, class = 'static' as declared,
-                   false as borrowed from address "# + $which + r#"
+                 select a.subnet, a.address, a.owner, a.purpose, coalesce(a.mac, d.mac) as mac, a.duid, a.hostname,
+                   a.class = 'static' as declared, false as borrowed from address a
+                 left join lateral (
+                   select (array_agg(h.mac))[1] as mac from mac_holder h where h.holder = a.owner having count(*) = 1) d
+                   on not exists (select from address i where i.subnet = a.subnet and i.mac = d.mac) "# + $which + r#"
                  union all
                  select u.subnet, u.address, u.owner, u.purpose, null, null, null, false, true from address_use u
                  join address a on a.subnet = u.subnet and a.address = u.address and a.class = 'static' "# + $and_used + r#") x

@@ -7,7 +7,7 @@ pub mod nocloud;
 pub mod task;
 
 pub use kernel::kernel_options;
-pub use network::{Addresses, Assigned, Fixed, Network, NetworkError};
+pub use network::{Addresses, Assigned, Fixed, Network, NetworkError, Route};
 pub use task::{ComposeError, Context, ReportTo, compose};
 
 /// A YAML scalar. A JSON string is one, with any content.

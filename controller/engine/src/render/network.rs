@@ -26,6 +26,9 @@ pub struct Assigned {
     pub ntp_servers: Vec<String>,
     /// The VLAN's MTU, if it is not the default.
     pub mtu: Option<u32>,
+    /// The subnet's static routes, one to each network.
+    #[serde(default)]
+    pub routes: Vec<Route>,
 }
 
 impl Assigned {
@@ -101,7 +104,7 @@ pub enum MadeOf {
 }
 
 /// A static route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// The destination network.
     pub to: Cidr,
@@ -256,7 +259,7 @@ impl Network {
                 mtu: mtu(config, &link, &given, &mtus),
                 dns_servers,
                 search: domains,
-                routes: routes(config, link.name, &networks(&given)),
+                routes: routes(config, link.name, &given, &mut routed),
             });
         }
         Ok(Self { interfaces })
@@ -333,6 +336,7 @@ fn dns(given: &[Given<'_>]) -> Vec<IpAddr> {
 struct Routed {
     ipv4: bool,
     ipv6: bool,
+    networks: BTreeSet<String>,
 }
 
 impl Routed {
@@ -342,7 +346,8 @@ impl Routed {
             let mut routes = config.routes.values();
             routes.any(|route| route.destination.prefix_len() == 0 && route.gateway.is_ipv4() == ipv4)
         };
-        Self { ipv4: declares(true), ipv6: declares(false) }
+        let networks = config.routes.values().map(|route| route.destination.to_string()).collect();
+        Self { ipv4: declares(true), ipv6: declares(false), networks }
     }
 
     /// True if this gateway becomes the default route of its IP version.
@@ -394,16 +399,22 @@ fn built(
     })
 }
 
-/// The routes through an interface with addresses in these networks.
-fn routes(config: &NetworkConfig, name: &str, networks: &[Cidr]) -> Vec<Route> {
+/// The routes that leave by an interface: the declared ones, and then those of its subnets. A declared route takes the place of a subnet's to the
+/// same network. Of two interfaces in one subnet the first has its routes.
+fn routes(config: &NetworkConfig, name: &str, given: &[Given<'_>], routed: &mut Routed) -> Vec<Route> {
+    let networks = networks(given);
     let of = config.routes.values().filter(|route| route.interface == name);
-    let route = of.map(|route| Route {
+    let declared = of.map(|route| Route {
         to: route.destination,
         via: route.gateway,
-        on_link: route.on_link || is_on_link(networks, route.gateway),
+        on_link: route.on_link || is_on_link(&networks, route.gateway),
         metric: route.metric,
     });
-    route.collect()
+    let of_subnets = given.iter().flat_map(|(_, given)| &given.routes);
+    let of_subnets = of_subnets.filter(|route| routed.networks.insert(route.to.to_string()));
+    let of_subnets =
+        of_subnets.map(|route| Route { on_link: is_on_link(&networks, route.via), ..route.clone() });
+    declared.chain(of_subnets).collect()
 }
 
 fn made_of(nic: &Nic) -> MadeOf {

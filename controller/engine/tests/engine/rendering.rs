@@ -4,14 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use basalt_api::agent::{Disk, Install, Inventory, NEEDS_STORAGE, Nic, Packages, Repository, TaskAction};
-use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig, RouteConfig, StorageLayout};
+use basalt_api::agent::{
+    Disk, Erase, EraseLevel, Install, Inventory, NEEDS_STORAGE, Nic, Packages, Repository, TaskAction, Then,
+    Wipe,
+};
+use basalt_api::kinds::{
+    self, Addressing, InterfaceConfig, NetworkConfig, RouteConfig, StorageConfig, StorageLayout,
+};
 use basalt_api::values::{Attempt, ByteSize};
 use basalt_engine::facts::InventorySeen;
 use basalt_engine::plan::{EraseTask, TaskKind};
-use basalt_engine::render::{Assigned, ComposeError, Context, Network, ReportTo, compose, netplan};
+use basalt_engine::render::{Assigned, ComposeError, Context, Network, ReportTo, Route, compose, netplan};
 
-use crate::world::{World, at};
+use crate::world::{World, at, ready};
 
 fn inventory() -> Inventory {
     let nic = |name: &str, mac: &str, boot| Nic {
@@ -69,6 +74,7 @@ fn of_both_families(purposes: &[&str]) -> BTreeMap<String, Assigned> {
             dns_servers: vec![dns.parse().unwrap(), "2001:db8::53".parse().unwrap()],
             ntp_servers: Vec::new(),
             mtu: None,
+            routes: Vec::new(),
         };
         ((*purpose).to_owned(), given)
     };
@@ -83,6 +89,7 @@ fn assigned() -> BTreeMap<String, Assigned> {
         dns_servers: vec!["10.77.0.2".parse().unwrap()],
         ntp_servers: vec!["10.77.0.2".to_owned(), "ntp.example.com".to_owned()],
         mtu: Some(9000),
+        routes: Vec::new(),
     };
     BTreeMap::from([("enp1s0".to_owned(), given)])
 }
@@ -155,6 +162,179 @@ fn an_interface_of_both_families_has_the_gateways_and_dns_servers_of_both() {
         assert_eq!(units.lines().filter(|it| *it == line).count(), 2, "{line}\n{units}");
     }
     for line in ["Gateway=10.77.0.1", "Gateway=2001:db8:77::1", "DHCP=yes", "IPv6AcceptRA=yes"] {
+        assert_eq!(units.lines().filter(|it| *it == line).count(), 1, "{line}\n{units}");
+    }
+}
+
+/// What netplan says of one interface, and nothing of what it is made of.
+fn addressed(text: &str, name: &str) -> Vec<String> {
+    let of = text.lines().skip_while(|line| line.trim() != format!("{name:?}:")).skip(1);
+    let of = of.take_while(|line| line.starts_with("      ")).map(str::trim);
+    let made = [
+        "match:",
+        "macaddress:",
+        "set-name:",
+        "interfaces:",
+        "parameters:",
+        "mode:",
+        "mii-",
+        "stp:",
+        "id:",
+        "link:",
+    ];
+    of.filter(|line| !made.iter().any(|word| line.starts_with(word))).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_sort_of_interface_gets_its_addresses_in_each_way() {
+    let ways: [(serde_json::Value, &[&str]); 10] = [
+        (
+            serde_json::json!({"addressing": "auto", "subnet": "lab"}),
+            &["dhcp4: false", "addresses: [\"10.77.0.20/24\"]"],
+        ),
+        (
+            serde_json::json!({"addressing": "static", "address": "10.77.0.20"}),
+            &["dhcp4: false", "addresses: [\"10.77.0.20/24\"]"],
+        ),
+        (serde_json::json!({"addressing": "dhcp"}), &["dhcp4: true", "dhcp-identifier: mac"]),
+        (serde_json::json!({"addressing": "dhcp6"}), &["dhcp4: false", "dhcp6: true"]),
+        (serde_json::json!({"addressing": "slaac"}), &["dhcp4: false", "accept-ra: true"]),
+        (serde_json::json!({"addressing": "link_up"}), &["dhcp4: false", "link-local: []", "optional: true"]),
+        (
+            serde_json::json!({"addressing": "dhcp", "accept_ra": false}),
+            &["dhcp4: true", "dhcp-identifier: mac", "accept-ra: false"],
+        ),
+        (
+            serde_json::json!({"addressing": "dhcp", "mtu": 1400}),
+            &["dhcp4: true", "dhcp-identifier: mac", "mtu: 1400"],
+        ),
+        (
+            serde_json::json!({"addressing": "dhcp", "addresses": {"one": {"addressing": "static", "address": "10.77.0.20"}}}),
+            &["dhcp4: true", "dhcp-identifier: mac", "addresses: [\"10.77.0.20/24\"]"],
+        ),
+        (
+            serde_json::json!({"addressing": "dhcp6", "addresses": {"one": {"addressing": "dhcp"}}}),
+            &["dhcp4: true", "dhcp-identifier: mac", "dhcp6: true"],
+        ),
+    ];
+    for (way, expected) in &ways {
+        for (section, name, made_of) in [
+            ("interfaces", "eth2", serde_json::json!({})),
+            ("bonds", "it", serde_json::json!({"members": ["enp2s0"]})),
+            ("bridges", "it", serde_json::json!({"members": ["enp2s0"]})),
+            ("vlans", "it", serde_json::json!({"parent": "enp2s0", "vid": 7})),
+        ] {
+            let mut link = way.clone();
+            link.as_object_mut().unwrap().extend(made_of.as_object().unwrap().clone());
+            let mut network = serde_json::json!({"interfaces": {"enp2s0": {"addressing": "link_up"}}});
+            network[section][name] = link;
+            let config: NetworkConfig = serde_json::from_value(network).unwrap();
+            let purposes = [name.to_owned(), format!("{name}/one")];
+            let given = purposes.map(|purpose| given(&purpose, "10.77.0.20", 24, None));
+            let network = Network::resolve(Some(&config), &inventory(), &BTreeMap::from(given)).unwrap();
+            let text = netplan::netplan(&network);
+            let mut said = addressed(&text, name);
+            // A bridge and a VLAN in a subnet of the default MTU are told it.
+            said.retain(|line| line != "mtu: 1500");
+            assert_eq!(said, *expected, "{section} {way}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn networkd_takes_each_mode_of_a_bond_with_what_belongs_to_it() {
+    let units = |bond: serde_json::Value| {
+        let mut bond = bond;
+        bond["members"] = serde_json::json!(["eth2"]);
+        bond["addressing"] = serde_json::json!("dhcp");
+        let network =
+            serde_json::json!({"interfaces": {"eth2": {"addressing": "link_up"}}, "bonds": {"bond0": bond}});
+        let config: NetworkConfig = serde_json::from_value(network).unwrap();
+        generated(&Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap())
+    };
+    let has = |bond: serde_json::Value, line: &str| {
+        let said = units(bond.clone());
+        assert!(said.lines().any(|it| it == line), "{bond}: {line}\n{said}");
+    };
+    let modes =
+        ["active-backup", "balance-rr", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"];
+    for mode in modes {
+        has(serde_json::json!({"mode": mode, "link_check_ms": 200}), &format!("Mode={mode}"));
+        has(serde_json::json!({"mode": mode, "link_check_ms": 200}), "MIIMonitorSec=200ms");
+    }
+    for rate in ["slow", "fast"] {
+        let line = format!("LACPTransmitRate={rate}");
+        has(serde_json::json!({"mode": "802.3ad", "lacp_rate": rate}), &line);
+    }
+    for policy in ["layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4"] {
+        let line = format!("TransmitHashPolicy={policy}");
+        has(serde_json::json!({"mode": "balance-xor", "hash_policy": policy}), &line);
+    }
+}
+
+#[test]
+fn declared_dns_servers_take_the_place_of_the_subnets() {
+    let network = |more: serde_json::Value| {
+        let mut network = serde_json::json!({"interfaces": {"enp1s0": {"subnet": "lab"}}});
+        network.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let config: NetworkConfig = serde_json::from_value(network).unwrap();
+        netplan::netplan(&Network::resolve(Some(&config), &inventory(), &assigned()).unwrap())
+    };
+    assert!(network(serde_json::json!({})).contains("addresses: [\"10.77.0.2\"]"));
+    let said = network(serde_json::json!({"dns_servers": ["192.0.2.53"]}));
+    assert!(said.contains("addresses: [\"192.0.2.53\"]") && !said.contains("\"10.77.0.2\""), "{said}");
+    assert!(!network(serde_json::json!({"dns_servers": []})).contains("nameservers"));
+}
+
+#[test]
+fn an_installed_system_has_the_static_routes_of_its_subnets_in_both_families() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {
+            "enp1s0": {"subnet": "lab", "addresses": {"six": {"subnet": "lab6"}}},
+            "enp2s0": {"subnet": "lab"},
+        },
+        "routes": {"own": {"interface": "enp1s0", "destination": "192.0.2.0/24", "gateway": "10.77.0.9"}},
+    }))
+    .unwrap();
+    let route = |to: &str, via: &str, metric| Route {
+        to: to.parse().unwrap(),
+        via: via.parse().unwrap(),
+        on_link: false,
+        metric,
+    };
+    let four = vec![
+        route("10.0.0.0/8", "10.77.0.7", Some(5)),
+        route("192.0.2.0/24", "10.77.0.7", None),
+        route("198.51.100.0/24", "169.254.0.1", None),
+    ];
+    let six = vec![route("2001:db8:9::/48", "2001:db8:77::7", None)];
+    let mut given = of_both_families(&["enp1s0", "enp1s0/six", "enp2s0"]);
+    for (purpose, routes) in [("enp1s0", &four), ("enp1s0/six", &six), ("enp2s0", &four)] {
+        let given = given.get_mut(purpose).unwrap();
+        (given.routes, given.gateway) = (routes.clone(), None);
+    }
+    let network = Network::resolve(Some(&config), &inventory(), &given).unwrap();
+    let of = |name: &str| {
+        let it = network.interfaces.iter().find(|it| it.name == name).unwrap();
+        let words = |it: &Route| format!("{} {} {} {:?}", it.to, it.via, it.on_link, it.metric);
+        it.routes.iter().map(words).collect::<Vec<_>>()
+    };
+    let expected = [
+        "192.0.2.0/24 10.77.0.9 false None",
+        "10.0.0.0/8 10.77.0.7 false Some(5)",
+        "198.51.100.0/24 169.254.0.1 true None",
+        "2001:db8:9::/48 2001:db8:77::7 false None",
+    ];
+    assert_eq!(
+        of("enp1s0"),
+        expected,
+        "a declared route takes the place of the subnet's to the same network"
+    );
+    assert_eq!(of("enp2s0"), [""; 0], "one interface of a subnet has its routes");
+    let units = generated(&network);
+    for line in
+        ["Destination=10.0.0.0/8", "Metric=5", "Destination=2001:db8:9::/48", "Gateway=2001:db8:77::7"]
+    {
         assert_eq!(units.lines().filter(|it| *it == line).count(), 1, "{line}\n{units}");
     }
 }
@@ -232,6 +412,7 @@ fn given(purpose: &str, address: &str, prefix_len: u8, gateway: Option<&str>) ->
         dns_servers: Vec::new(),
         ntp_servers: Vec::new(),
         mtu: None,
+        routes: Vec::new(),
     };
     (purpose.to_owned(), given)
 }
@@ -423,6 +604,48 @@ fn user_data_is_passed_on_byte_for_byte_and_its_absence_is_an_empty_config() {
     assert_eq!(composed(&world), "#cloud-config\npackages: [nginx]\n");
     world.respec(|spec| spec.user_data = None);
     assert_eq!(composed(&world), "#cloud-config\n{}\n");
+}
+
+#[test]
+fn a_task_says_what_may_be_wiped_and_how_disks_are_erased() {
+    for (declared, asked) in [(kinds::Wipe::IfOurs, Wipe::IfOurs), (kinds::Wipe::Always, Wipe::Always)] {
+        let mut world = deployed();
+        world.respec(|spec| spec.wipe = declared);
+        assert_eq!(composed(&world).wipe, asked);
+        for (method, level) in [(EraseTask::Quick, EraseLevel::Quick), (EraseTask::Full, EraseLevel::Full)] {
+            let task = compose(&world.input, TaskKind::Erase(method), &context()).unwrap();
+            assert_eq!(task.action, TaskAction::Erase(Erase { level, wipe: asked }));
+        }
+    }
+}
+
+#[test]
+fn kernel_options_of_image_machine_and_deployment_are_those_of_the_installed_system() {
+    let mut world = deployed();
+    world.remachine(|spec| spec.kernel_options = Some("isolcpus=2".to_owned()));
+    world.input.claim.as_mut().unwrap().image.as_mut().unwrap().kernel_options = "rootwait".to_owned();
+    assert_eq!(composed(&world).kernel_options, "rootwait isolcpus=2 quiet");
+}
+
+#[test]
+fn a_machine_stays_on_after_its_inventory_where_it_says_so() {
+    let mut world = World::new();
+    let then = |world: &World| compose(&world.input, TaskKind::Inventory, &context()).unwrap().then;
+    assert_eq!(then(&world), Then::PowerOff);
+    world.remachine(|spec| spec.commissioning.keep_power = true);
+    assert_eq!(then(&world), Then::Reboot);
+    assert!(world.run(2, ready) && world.hardware.on, "{:?}", world.plan());
+}
+
+#[test]
+fn a_deployment_without_storage_has_the_machine_s() {
+    let mut world = deployed();
+    world.respec(|spec| spec.storage = StorageConfig::default());
+    let storage = StorageConfig { disk: Some("vda".to_owned()), ..StorageConfig::default() };
+    world.remachine(|spec| spec.storage = Some(storage));
+    assert_eq!(composed(&world).disk.name.as_deref(), Some("vda"));
+    world.respec(|spec| spec.storage.disk = Some("S1".to_owned()));
+    assert_eq!(composed(&world).disk.name.as_deref(), Some("S1"));
 }
 
 #[test]
