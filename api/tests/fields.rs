@@ -23,10 +23,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Fields that only people read, and programs filter by.
-const FOR_PEOPLE: &[&str] = &["description", "UserSpec.email"];
+const FOR_PEOPLE: &[&str] = &[
+    "description",
+    "TagSpec.comment",
+    "UserSpec.email",
+    "DeviceSpec.parent",
+    "DeviceSpec.zone",
+    "ImageSpec.os",
+    "ImageSpec.release",
+];
 
 /// How many rows of each table no test shows. It only shrinks.
-const UNTESTED: [usize; 2] = [149, 143];
+const UNTESTED: [usize; 2] = [3, 8];
 
 /// Structs that are flattened into several schemas.
 const FLATTENED: [&Schema; 2] = [BuiltConfig::SCHEMA, CommonStatus::SCHEMA];

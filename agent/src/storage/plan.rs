@@ -435,6 +435,22 @@ mod tests {
     }
 
     #[test]
+    fn each_level_of_a_raid_is_made_of_its_members() {
+        for (level, members) in [("raid0", 2), ("raid1", 2), ("raid5", 3), ("raid6", 4), ("raid10", 4)] {
+            let names = ["b", "c", "d", "e"];
+            let disks = names.map(|name| (name.to_owned(), json!({})));
+            let mut disks = serde_json::Map::from_iter(disks);
+            disks.insert("a".to_owned(), json!({}));
+            let storage = json!({"layout": "custom", "disks": disks, "partitions": {"root": {"disk": "a"}},
+                "raids": {"bulk": {"level": level, "members": names[..members]}},
+                "filesystems": {"root": {"device": "root", "mount": "/"}, "srv": {"device": "bulk", "mount": "/srv"}}});
+            let said = text(storage, &[("a", "sda"), ("b", "sdb"), ("c", "sdc"), ("d", "sdd"), ("e", "sde")]);
+            let wanted = format!("--level={} --raid-devices={members} ", &level["raid".len()..]);
+            assert!(said.contains(&wanted), "{wanted}\n{said}");
+        }
+    }
+
+    #[test]
     fn custom_is_everything() {
         let storage = json!({"layout": "custom",
             "disks": {"a": {}, "b": {}, "c": {}, "d": {}},

@@ -90,7 +90,7 @@ pub struct ReadinessCheck {
     #[field(default = Readiness::Booted, dormant(tcp = "no rack connects to a port; in the end a person is asked"))]
     pub check: Readiness,
     /// The port that must accept a connection, where `check` is `tcp`.
-    #[field(min = 1, max = 65535)]
+    #[field(min = 1, max = 65535, dormant = "no rack connects to a port")]
     pub port: Option<u16>,
     /// How long the installed system may take for it.
     #[field(default = "15m")]
@@ -137,9 +137,10 @@ pub struct Release {
 pub enum EraseMethod {
     /// Not at all. They are still wiped before anybody else gets the machine.
     None,
-    /// Partition tables and the first and last megabytes, and a discard of the rest.
+    /// The first and the last 2 MiB of each disk, and the first 2 MiB of each partition, are overwritten with zeroes. Other data stays on
+    /// the disk, and can be read with tools.
     Quick,
-    /// Every sector is overwritten.
+    /// Every byte is overwritten with zeroes, or discarded where the disk promises zeroes.
     Full,
 }
 

@@ -18,11 +18,12 @@ kind! {
 pub struct DeviceSpec {
     /// MAC addresses of its interfaces.
     pub macs: BTreeSet<Mac>,
-    /// Its addresses. Nobody is given one of them.
+    /// Its addresses. Nobody else is given one of them. A device with a single MAC gets its first address of each subnet by DHCP, unless an
+    /// IpAddress keeps another one for that MAC.
     pub addresses: BTreeSet<IpAddr>,
-    /// The machine it is a part of, or runs on.
+    /// The machine it is a part of, or runs on, for people.
     pub parent: Option<Ref<Machine>>,
-    /// Where it stands.
+    /// Where it stands, for people.
     pub zone: Option<Ref<Zone>>,
     /// The domain that it has a name in.
     pub domain: Option<Ref<Domain>>,
@@ -31,15 +32,12 @@ pub struct DeviceSpec {
     pub description: Option<String>,
 }
 
-/// Where the device is.
+/// How the device is.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DeviceStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Addresses it was seen with.
-    #[field(volatile)]
-    pub addresses: BTreeSet<IpAddr>,
 }
 
 fn device_rules(spec: &DeviceSpec, rule: &mut Rule<'_>) {
@@ -82,7 +80,7 @@ pub struct DiscoveryStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// The sort of thing. As yet the region notes `unknown_mac` and `rogue_dhcp` alone.
+    /// The sort of thing.
     #[field(volatile)]
     pub sort: Option<DiscoverySort>,
     /// The MAC address; for a machine, that of the interface that it booted from.
@@ -100,9 +98,6 @@ pub struct DiscoveryStatus {
     /// Its addresses.
     #[field(volatile)]
     pub addresses: BTreeSet<IpAddr>,
-    /// The name it gives itself.
-    #[field(volatile)]
-    pub hostname: Option<String>,
     /// The VLAN it was seen on.
     #[field(volatile)]
     pub vlan: Option<Ref<Vlan>>,
@@ -139,8 +134,6 @@ pub struct ProposedMachine {
 pub enum DiscoverySort {
     /// A MAC address that asked to boot, and that no machine has.
     UnknownMac,
-    /// A host that was heard.
-    Neighbour,
     /// A DHCP server that is none of Basalt's.
     RogueDhcp,
 }

@@ -1,6 +1,6 @@
 //! Image: an operating system to install, or the environment that machines run while they are worked on.
 
-use super::{Architecture, CommonStatus, ImageSource, Rack, kind};
+use super::{Architecture, CommonStatus, ImageSource, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
 use crate::values::Sha256;
@@ -16,10 +16,10 @@ kind! {
 /// An image, by its files.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ImageSpec {
-    /// Distribution, as in `ID` of os-release(5): `debian`.
+    /// Distribution, as in `ID` of os-release(5), for people: `debian`.
     #[field(immutable)]
     pub os: String,
-    /// Release, as in `VERSION_CODENAME` or `VERSION_ID`: `bookworm`.
+    /// Release, as in `VERSION_CODENAME` or `VERSION_ID`, for people: `bookworm`.
     #[field(immutable)]
     pub release: String,
     /// Processor architecture it runs on.
@@ -93,9 +93,6 @@ pub struct ImageStatus {
     /// Files whose blob has not been uploaded.
     #[field(volatile)]
     pub missing: BTreeSet<FileRole>,
-    /// Racks that hold all of its files.
-    #[field(volatile)]
-    pub racks: BTreeSet<Ref<Rack>>,
 }
 
 fn image_rules(spec: &ImageSpec, rule: &mut Rule<'_>) {

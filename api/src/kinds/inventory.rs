@@ -444,6 +444,7 @@ fn known(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn neighbours_are_known_by_their_names_or_else_by_their_chassis() {
@@ -464,6 +465,58 @@ mod tests {
         assert_eq!((leaf.addresses.len(), leaf.vlans["7"].as_str()), (1, "office"));
         let many: Vec<_> = (0..100).map(|number| heard("", &number.to_string(), "1")).collect();
         assert_eq!(neighbours(&many).len(), MAX_NEIGHBOURS);
+    }
+
+    #[test]
+    fn everything_that_an_agent_found_is_in_the_inventory() {
+        let machine = "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e";
+        let neighbour = json!({"protocol": "cdp", "chassis_id": "leaf", "port_id": "Eth7", "port_description": "to rack 3",
+            "system_name": "leaf-1", "system_description": "IOS 15.2", "platform": "WS-C3750", "capabilities": ["bridge", "router"],
+            "addresses": ["192.0.2.7"], "native_vlan": 7, "vlans": {"7": "office"}, "aggregate": 12, "max_frame": 9216});
+        let found: agent::Inventory = serde_json::from_value(json!({
+            "architecture": "aarch64", "firmware": "uefi", "memory_bytes": 68_719_476_736_u64, "tpm": "2.0", "secure_boot": true,
+            "bmc_present": true,
+            "cpu": {"model": "Invented", "sockets": 2, "cores": 32, "threads": 64, "numa_nodes": 4, "microcode": "0xd0"},
+            "memory_modules": [{"slot": "DIMM A1", "size_bytes": 34_359_738_368_u64, "technology": "DDR5", "speed_mts": 4800,
+                "manufacturer": "Acme", "part_number": "M321", "serial": "77"}],
+            "dmi": {"manufacturer": "Dell Inc.", "product": "R650", "serial": "5BR", "uuid": "u-1", "bios_version": "1.7"},
+            "nics": [
+                {"name": "eth0", "mac": "52:54:00:00:00:01", "hardware": 1, "speed_mbps": 25_000, "link": true, "boot": true,
+                    "driver": "ice", "numa_node": 1, "neighbours": [neighbour]},
+                {"name": "ib0", "mac": "80:00:02", "hardware": 32, "speed_mbps": 100_000, "link": true, "driver": "mlx5_core"},
+            ],
+            "disks": [{"name": "sda", "size_bytes": 4096, "block_bytes": 512, "model": "QEMU", "serial": "S1", "ids": ["wwn-1"],
+                "paths": ["pci-1"], "transport": "sata", "rotational": true}],
+            "pci": [{"address": "0000:3b:00.0", "vendor": "10de", "device": "20b5", "class": "030200", "driver": "nvidia", "numa_node": 1}],
+        }))
+        .unwrap();
+        let marker = agent::DiskMarker {
+            machine_uid: machine.to_owned(),
+            attempt: 7,
+            state: agent::MarkerState::Erased,
+        };
+        let inventory = Inventory::from_agent(&found, &BTreeMap::from([("sda".to_owned(), marker)]));
+        let neighbour = json!({"protocol": "cdp", "chassis_id": "leaf", "port_id": "Eth7", "port_description": "to rack 3",
+            "system_name": "leaf-1", "system_description": "IOS 15.2", "platform": "WS-C3750", "capabilities": ["bridge", "router"],
+            "addresses": ["192.0.2.7"], "native_vlan": 7, "vlans": {"7": "office"}, "aggregate": 12, "max_frame": 9216});
+        let expected = json!({
+            "architecture": "arm64", "firmware": "uefi", "memory_bytes": 68_719_476_736_u64, "tpm": "2.0", "secure_boot": true,
+            "bmc_present": true,
+            "cpu": {"model": "Invented", "sockets": 2, "cores": 32, "threads": 64, "numa_nodes": 4, "microcode": "0xd0"},
+            "memory_modules": {"DIMM A1": {"size_bytes": 34_359_738_368_u64, "technology": "DDR5", "speed_mts": 4800,
+                "manufacturer": "Acme", "part_number": "M321", "serial": "77"}},
+            "dmi": {"manufacturer": "Dell Inc.", "product": "R650", "serial": "5BR", "uuid": "u-1", "bios_version": "1.7"},
+            "interfaces": {"eth0": {"mac": "52:54:00:00:00:01", "speed_mbps": 25_000, "link": true, "booted": true, "driver": "ice",
+                "numa_node": 1, "neighbours": {"leaf-1": neighbour}}},
+            "other_interfaces": {"ib0": {"technology": "infiniband", "hardware_address": "80:00:02", "speed_mbps": 100_000,
+                "link": true, "driver": "mlx5_core"}},
+            "disks": {"sda": {"size_bytes": 4096, "block_bytes": 512, "model": "QEMU", "serial": "S1", "ids": ["wwn-1"],
+                "paths": ["pci-1"], "transport": "sata", "rotational": true,
+                "marker": {"machine": machine, "attempt": 7, "state": "erased"}}},
+            "pci": {"0000:3b:00.0": {"vendor": "10de", "device": "20b5", "class": "030200", "driver": "nvidia", "numa_node": 1}},
+            "gpus": {"0000:3b:00.0": {"vendor": "nvidia", "model": "20b5"}},
+        });
+        assert_eq!(serde_json::to_value(&inventory).unwrap(), expected);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{Duration, Host, Mac, Secret, Sha256, Tag, Timestamp};
+use crate::values::{Host, Mac, Secret, Sha256, Tag, Timestamp};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -99,7 +99,7 @@ pub struct MachineOwnership {
 
 impl From<&MachineOwnership> for Ownership {
     fn from(of: &MachineOwnership) -> Self {
-        Self { power: of.power, boot: of.boot, ..Self::default() }
+        Self { power: of.power, boot: of.boot }
     }
 }
 
@@ -441,8 +441,6 @@ pub struct BootProgress {
     pub at: Timestamp,
     /// The rack that saw it.
     pub rack: Option<Ref<Rack>>,
-    /// Time since power on.
-    pub elapsed: Option<Duration>,
 }
 
 fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {

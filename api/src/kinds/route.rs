@@ -8,7 +8,8 @@ use basalt_api_derive::Model;
 use std::net::IpAddr;
 
 kind! {
-    /// A route that machines of a subnet get beside their default one.
+    /// A route that machines of a subnet get beside their default one. DHCPv4 tells it to clients (RFC 3442), and systems are installed with it
+    /// where Basalt gives them addresses of the subnet. DHCPv6 has no routes.
     StaticRoute, "static_routes", "basalt_static_route", Label, declarable: true, StaticRouteSpec, StaticRouteStatus,
     static_route_rules
 }
@@ -25,7 +26,8 @@ pub struct StaticRouteSpec {
     /// The router's address: in the source subnet, or link-local. A source of one address (`/32`, `/128`) may
     /// have any neighbour on the link as its router.
     pub gateway: IpAddr,
-    /// Of two routes to the same network, the one with the lower metric is taken.
+    /// Of two routes to the same network, the one with the lower metric is taken. An installed system has it with this metric; 0 means the
+    /// system's own.
     #[field(default = 0)]
     pub metric: u32,
     /// What it is for, for people.

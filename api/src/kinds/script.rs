@@ -5,7 +5,7 @@ use crate::agent;
 use crate::hardware::{Filter, MAX_FILTERS};
 use crate::problem::{FieldCode, FieldError};
 use crate::validate::Rule;
-use crate::values::{Duration, Timestamp, Url};
+use crate::values::{Duration, Url};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ kind! {
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ScriptSpec {
     /// When it is run.
-    #[field(name = "type")]
+    #[field(name = "type", dormant(deployment = "an installed system runs what its user_data say"))]
     pub when: ScriptType,
     /// The script, from `#!` on.
     #[field(text)]
@@ -245,21 +245,12 @@ pub enum ScriptParameterType {
     Runtime,
 }
 
-/// How the script did.
+/// How the script is. Its runs are among the operations and the test results of machines.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ScriptStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// When it last ran.
-    #[field(volatile)]
-    pub last_run_at: Option<Timestamp>,
-    /// How often it went well.
-    #[field(volatile)]
-    pub passed: Option<u64>,
-    /// How often it did not.
-    #[field(volatile)]
-    pub failed: Option<u64>,
 }
 
 /// The kernel looks at no more of a script's first line.
@@ -388,6 +379,19 @@ mod tests {
         assert_eq!(named(json!({}), &[("disk", "sda")]), None, "a text");
         let required = run(&with(json!({"type": "storage", "required": true})), &[]).unwrap_err();
         assert_eq!(required[0].message, "script probe cannot be run without disk");
+    }
+
+    #[test]
+    fn a_run_has_the_content_and_the_time_of_its_script_and_values_within_bounds() {
+        let run_of = run(&json!({"content": "#!/bin/sh\necho x\n", "timeout": "5m"}), &[]).unwrap();
+        assert_eq!((run_of.content.as_str(), run_of.timeout_seconds), ("#!/bin/sh\necho x\n", 300));
+        let seconds = json!({"parameters": {"seconds": {"type": "runtime", "min": 5, "max": 60}}});
+        let with = |value: &str| run(&seconds, &[("seconds", value)]).map(|run| run.arguments.join(" "));
+        assert_eq!(with("5").unwrap(), "--seconds=5");
+        for outside in ["4", "61"] {
+            let hint = with(outside).unwrap_err().remove(0).hint;
+            assert_eq!(hint.as_deref(), Some("whole seconds, 5 or more, 60 at most"), "{outside}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct SpaceStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// VLANs in it. Not counted yet.
+    /// VLANs in it.
     #[field(volatile)]
     pub vlans: Option<u64>,
 }

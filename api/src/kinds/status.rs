@@ -160,7 +160,7 @@ pub enum Sync {
     Unknown,
 }
 
-/// Who is in charge of each concern of a machine.
+/// Who is in charge of a machine, by the concerns where that makes a difference.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Ownership {
     /// Its power.
@@ -169,12 +169,6 @@ pub struct Ownership {
     /// What it boots.
     #[field(default = OwnershipMode::Managed)]
     pub boot: OwnershipMode,
-    /// Its addresses.
-    #[field(default = OwnershipMode::Managed)]
-    pub network: OwnershipMode,
-    /// Its operating system and disks.
-    #[field(default = OwnershipMode::Managed)]
-    pub os: OwnershipMode,
 }
 
 /// Who is in charge.

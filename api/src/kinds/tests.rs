@@ -287,3 +287,26 @@ fn secondaries_have_addresses_of_their_own_and_secrets_of_tsig_keygen() {
     let of_all = crate::validate(settings, &json!({"dns_secondaries": {"a": with("192.0.2.1", "hunter2")}}));
     assert_eq!(of_all[0].pointer, "/dns_secondaries/a/key");
 }
+
+#[test]
+fn a_deployment_that_would_leave_the_disks_alone_is_refused() {
+    let kind = crate::Kind::find("Deployment").unwrap();
+    let errors = |ephemeral: bool| {
+        let spec = json!({"image": "debian", "machine": "m", "ephemeral": ephemeral});
+        let errors = crate::validate(kind, &spec);
+        errors.iter().map(|it| it.pointer.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((errors(false), errors(true)), (vec![], vec!["/ephemeral".to_owned()]));
+}
+
+#[test]
+fn an_image_to_install_has_one_of_the_forms_of_a_system() {
+    let kind = crate::Kind::find("Image").unwrap();
+    let is_taken = |role: &str| {
+        let files = json!({ (role): {"sha256": "0".repeat(64)} });
+        let spec = json!({"os": "debian", "release": "12", "architecture": "arm64", "files": files});
+        crate::validate(kind, &spec).is_empty()
+    };
+    let taken = ["root_tarball", "squashfs", "disk_image", "kernel", "initrd"].map(is_taken);
+    assert_eq!(taken, [true, true, true, false, false]);
+}

@@ -28,7 +28,7 @@ use crate::wire::MERGE_PATCH;
 use serde_json::{Map, Value, json};
 
 /// The version of what the document promises. A promise is broken only together with this number: see `compatibility`.
-const VERSION: &str = "0.5";
+const VERSION: &str = "0.6";
 
 /// Which kinds an endpoint exists for.
 enum For {

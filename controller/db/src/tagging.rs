@@ -234,6 +234,22 @@ impl Store {
         Ok(uses)
     }
 
+    /// How many VLANs each of these spaces has. A space without VLANs is missing.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn space_use(&self, spaces: &[Uid]) -> Result<BTreeMap<Uid, u64>, StoreError> {
+        let spaces: Vec<_> = spaces.iter().map(|uid| uid.get()).collect();
+        let rows = sqlx::query!(
+            "select r.to_uid, count(distinct r.from_uid) as vlans
+             from object_ref r join object o on o.uid = r.from_uid
+             where r.to_uid = any($1) and o.kind = 'Vlan' group by r.to_uid",
+            &spaces
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        Ok(rows.into_iter().map(|row| (row.to_uid.into(), count(row.vlans))).collect())
+    }
+
     /// The number of machines in each zone, or in each pool. A machine that names none is in `default`.
     ///
     /// # Errors

@@ -149,6 +149,20 @@ mod tests {
     }
 
     #[test]
+    fn a_window_begins_on_the_days_that_it_names() {
+        // The 23rd of November 2026 is a Monday.
+        let days = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+        for (number, day) in days.into_iter().enumerate() {
+            let window = serde_json::json!({"days": [day], "hour": 12, "length": "1h"});
+            let window: Window = serde_json::from_value(window).unwrap();
+            for other in 0..7 {
+                let noon = at(&format!("2026-11-{}T12:30:00Z", 23 + other));
+                assert_eq!(is_open(&window, noon), other == number, "{day} on day {other}");
+            }
+        }
+    }
+
+    #[test]
     fn what_exceeds_the_budget_says_what_runs_and_until_when() {
         let budget = Budget { unread: Some("the spec of Settings".to_owned()), ..Budget::default() };
         for exceeded in [

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Adds the counts to the status of objects whose kind has some.
 pub(super) async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> {
     let uids = |kind: &str| objects.iter().filter(|o| o.kind == kind).map(|o| o.uid).collect::<Vec<_>>();
-    let (subnets, ranges) = (uids("Subnet"), uids("IpRange"));
+    let (subnets, ranges, spaces) = (uids("Subnet"), uids("IpRange"), uids("Space"));
     let subnets = match subnets.is_empty() {
         true => BTreeMap::new(),
         false => app.store().subnet_use(&subnets).await?,
@@ -22,6 +22,13 @@ pub(super) async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> 
         true => BTreeMap::new(),
         false => app.store().range_use(&ranges).await?,
     };
+    if !spaces.is_empty() {
+        let vlans = app.store().space_use(&spaces).await?;
+        for object in objects.iter_mut().filter(|object| object.kind == "Space") {
+            let vlans = vlans.get(&object.uid).copied().unwrap_or_default();
+            object.status = with(&object.status, [("vlans", json!(vlans))])?;
+        }
+    }
     fill_groups(app, rights, objects).await?;
     for object in objects {
         if let Some(of) = subnets.get(&object.uid) {

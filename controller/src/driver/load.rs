@@ -651,3 +651,23 @@ fn markers(facts: &[Fact]) -> BTreeMap<String, DiskMarker> {
         _ => BTreeMap::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::proxy::tests::estate;
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn each_deadline_that_is_declared_takes_the_place_of_the_usual_one() {
+        let usual = Policy::default();
+        let mut estate = estate(Vec::new(), Vec::new());
+        let declared = DEADLINES.iter().map(|row| (row.name, "7h")).collect::<BTreeMap<_, _>>();
+        let settings = serde_json::json!({ "deadlines": declared });
+        estate.settings = Arc::new(serde_json::from_value(settings).unwrap());
+        for row in DEADLINES {
+            assert_ne!(usual.deadline(row.id), Duration::from_secs(7 * 3600), "{}", row.name);
+            assert_eq!(estate.policy(&usual).deadline(row.id), Duration::from_secs(7 * 3600), "{}", row.name);
+        }
+    }
+}

@@ -484,13 +484,17 @@ fn progress(loaded: &Loaded) -> Option<BootProgress> {
     }
     let request = facts.boot_requests.get(&attempt);
     let progress = facts.progress.get(&attempt);
-    let (stage, at) = match (progress, facts.claims.get(&attempt), request) {
+    let seen = loaded.facts.iter().filter(|fact| {
+        fact.attempt == Some(attempt) && ["boot_request", "claim", "progress"].contains(&fact.kind.as_str())
+    });
+    let rack = seen.max_by_key(|fact| fact.id).and_then(|fact| fact.source.parse().ok());
+    let (step, at) = match (progress, facts.claims.get(&attempt), request) {
         (Some(progress), _, _) => (progress.stage.clone(), progress.at),
         (None, Some(claim), _) => ("agent".to_owned(), claim.at),
         (None, None, Some(request)) => (request.service.clone(), request.last_at),
         (None, None, None) => return None,
     };
-    Some(BootProgress::new(stage, at))
+    Some(BootProgress { rack: rack.map(basalt_api::Ref::new), ..BootProgress::new(step, at) })
 }
 
 /// The disk that a system was installed on.

@@ -52,6 +52,12 @@ mod tests {
     fn a_repository_has_the_component_main_unless_it_names_others() {
         let mut spec = PackageRepositorySpec::new("http://deb.example.com/lab".parse().unwrap());
         let told = |spec: &PackageRepositorySpec| repository("lab".to_owned(), spec.clone());
+        spec.key = Some("-----BEGIN PGP PUBLIC KEY BLOCK-----".to_owned());
+        assert_eq!(told(&spec).key, spec.key);
+        spec.key = None;
+        spec.architectures = [Architecture::Arm64].into();
+        assert_eq!(told(&spec).architectures, ["arm64"]);
+        spec.architectures.clear();
         let plain = Repository {
             name: "lab".to_owned(),
             url: "http://deb.example.com/lab".to_owned(),

@@ -106,6 +106,23 @@ async fn what_is_in_a_subnet_that_cannot_be_is_refused_with_it() {
 }
 
 #[tokio::test]
+async fn a_space_says_how_many_vlans_it_has() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    let count = async || lab.api.get("/api/v1/spaces/inside").await.json()["status"]["vlans"].clone();
+    lab.api.declare("/api/v1/spaces/inside", "{}").await;
+    assert_eq!(count().await, json!(0));
+    for vid in [0, 7] {
+        let vlan = json!({"fabric": "default", "vid": vid, "space": "inside"}).to_string();
+        lab.api.declare(&format!("/api/v1/vlans/default.{vid}"), &vlan).await;
+    }
+    assert_eq!(count().await, json!(2));
+    lab.api.declare("/api/v1/vlans/default.0", r#"{"fabric":"default","vid":0}"#).await;
+    let list = lab.api.get("/api/v1/spaces").await.json();
+    assert_eq!(list["items"][0]["status"]["vlans"], 1);
+}
+
+#[tokio::test]
 async fn subnets_and_ranges_say_how_full_they_are() {
     let lab = lab().await;
     network(&lab.api).await;

@@ -65,6 +65,9 @@ async fn ends(rack: &Linked, task: &Task, bmc: Option<BmcEnd>) {
 async fn ends_with(rack: &Linked, task: &Task, bmc: Option<BmcEnd>, found: agent::Bmc) {
     let found = agent::Bmc {
         manufacturer: "Supermicro".to_owned(),
+        product_id: 2404,
+        firmware: "1.74".to_owned(),
+        mac: Some("52:54:00:00:00:bc".to_owned()),
         channel: Some(1),
         address_source: Some(AddressSource::Static),
         ..found
@@ -87,13 +90,14 @@ async fn ends_with(rack: &Linked, task: &Task, bmc: Option<BmcEnd>, found: agent
 #[tokio::test]
 async fn a_machine_without_a_declared_bmc_makes_its_account_and_racks_use_it() {
     let (lab, _controller, rack) = site().await;
+    lab.api.declare("/api/v1/settings/default", r#"{"bmc_user":"region"}"#).await;
     declare(&lab, &json!({"boot_macs": [MAC]})).await;
     let task = task(&rack, 0).await;
-    assert_eq!(task.bmc.as_ref().expect("an account is wanted").user, "basalt");
+    assert_eq!(task.bmc.as_ref().expect("an account is wanted").user, "region");
     assert!(rack.told().commands.is_empty(), "nobody can log in yet");
     ends(&rack, &task, Some(made(&task, "a-password-of-it"))).await;
 
-    let told = bmc_of(&rack, "basalt").await;
+    let told = bmc_of(&rack, "region").await;
     assert_eq!((told.address.as_str(), told.password.as_str()), ("10.77.0.101", "a-password-of-it"));
     assert_eq!(told.account, task.attempt);
     let status = until("a rack has used the account", async || {
@@ -102,6 +106,14 @@ async fn a_machine_without_a_declared_bmc_makes_its_account_and_racks_use_it() {
     .await;
     assert!(rack.told().commands.iter().all(|command| command.bmc_account == task.attempt));
     assert_eq!((&status["vendor"], &status["account"]["revision"]), (&json!("Supermicro"), &json!(1)));
+    assert_eq!(
+        (&status["account"]["username"], status["account"]["made_at"].is_string()),
+        (&json!("region"), true)
+    );
+    let found = ["driver", "address", "address_source", "mac", "channel", "product_id", "firmware"];
+    let found = found.map(|field| status[field].clone());
+    let expected = json!(["ipmi", "10.77.0.101", "static", "52:54:00:00:00:bc", 1, 2404, "1.74"]);
+    assert_eq!(json!(found), expected, "{status}");
     assert!(!status.to_string().contains("a-password-of-it"));
 }
 

@@ -41,9 +41,10 @@ async fn a_rack_is_told_the_requests_and_the_patterns() {
 
     let most = json!({"on": "/3/on", "off": "/3/off", "status": "/3", "cycle": "/3/cycle", "soft_off": "/3/shutdown", "says_on": "up",
         "says_off": "down", "plain": true});
-    lab.api.declare("/api/v1/machines/m", &machine(json!({"webhook": most, "username": "admin"}))).await;
+    let spec = machine(json!({"webhook": most, "username": "admin", "port": 8080}));
+    lab.api.declare("/api/v1/machines/m", &spec).await;
     let bmc: Bmc = told(&rack, is_of(2)).await.bmcs.swap_remove(0);
-    assert_eq!((bmc.username.as_str(), bmc.trust), ("admin", None));
+    assert_eq!((bmc.username.as_str(), bmc.port, bmc.trust), ("admin", 8080, None));
     let expected = BmcWebhook {
         on: "/3/on".into(),
         off: "/3/off".into(),
@@ -55,4 +56,28 @@ async fn a_rack_is_told_the_requests_and_the_patterns() {
         plain: true,
     };
     assert_eq!(bmc.webhook, Some(expected));
+}
+
+#[tokio::test]
+async fn a_rack_is_told_the_cipher_suite_and_the_privilege_of_a_session() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    let cases = [
+        (json!({}), (0, "")),
+        (json!({"cipher_suite": 3, "privilege": "administrator"}), (3, "administrator")),
+        (json!({"cipher_suite": 17, "privilege": "operator"}), (17, "operator")),
+    ];
+    for (generation, (options, expected)) in (1..).zip(cases) {
+        let bmc = json!({"driver": "ipmi", "address": "10.77.0.101", "username": "admin", "password": "secret", "options": options});
+        let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "commissioning": {"skip": true}, "power": "off", "bmc": bmc});
+        lab.api.declare("/api/v1/machines/m", &spec.to_string()).await;
+        let bmc: Bmc = told(&rack, is_of(generation)).await.bmcs.swap_remove(0);
+        assert_eq!(
+            (bmc.driver.as_str(), bmc.cipher_suite, bmc.privilege.as_str()),
+            ("ipmi", expected.0, expected.1)
+        );
+    }
 }

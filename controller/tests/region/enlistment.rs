@@ -4,7 +4,7 @@ use crate::linked::Linked;
 use crate::site::{network, until};
 use crate::support::Lab;
 use basalt_api::agent::{Dmi, Inventory, Neighbour, Nic, Outcome, Task, TaskAction, TaskResult, Then};
-use basalt_proto::rack_v1::{AgentResult, BootConcern, Enlist, Fact, fact};
+use basalt_proto::rack_v1::{AgentResult, BootConcern, BootRequestFact, Enlist, Fact, boot_machine, fact};
 use prost::Message;
 use serde_json::{Value, json};
 
@@ -89,6 +89,8 @@ async fn what_was_found_is_a_discovery_and_the_machine_that_is_declared_takes_it
     })
     .await;
     assert_eq!(machine["status"]["inventory"]["dmi"]["serial"], "5BR47J2");
+    assert!(machine["status"]["commissioned_at"].is_string(), "{}", machine["status"]);
+    assert_eq!(status["proposal"]["architecture"], "amd64");
     assert_eq!(machine["status"]["axes"]["lifecycle"], "ready", "{}", machine["status"]);
     until("the Discovery is gone", async || list(&lab, "discoveries").await.is_empty().then_some(())).await;
 }
@@ -176,16 +178,26 @@ async fn settings_and_vlan_say_whom_a_rack_may_look_into() {
         (&["10.77.0.0/24".to_owned()][..], "amd64")
     );
     assert_eq!((enlist.at_once, enlist.tasks.len()), (16, 1), "there is no image for arm64");
-    let settings = json!({"enlistment": {"at_once": 2, "ignore": ["52:54:01"]}});
+    let vlan = lab.api.get("/api/v1/vlans/lab.0").await.json();
+    assert_eq!(vlan["status"]["serving"], json!(["r1"]));
+    let settings = json!({"enlistment": {"at_once": 2, "ignore": ["52:54:01"], "allow": ["52:54"]}});
     lab.api.declare("/api/v1/settings/default", &settings.to_string()).await;
     until("the rack is told the bounds", async || {
         let enlist = self::enlist(&rack)?;
-        (enlist.at_once == 2 && enlist.ignore == ["52:54:01"]).then_some(())
+        let bounds = (enlist.at_once, enlist.ignore, enlist.allow);
+        (bounds == (2, vec!["52:54:01".to_owned()], vec!["52:54".to_owned()])).then_some(())
     })
     .await;
     let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": "off"});
     lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
     until("the rack may inspect nobody", async || self::enlist(&rack).is_none().then_some(())).await;
+    lab.api.declare("/api/v1/settings/default", r#"{"enlist":"off"}"#).await;
+    let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": "discover"});
+    lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
+    until("the VLAN comes before the Settings", async || self::enlist(&rack)).await;
+    let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}});
+    lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
+    until("the Settings say that nobody is", async || self::enlist(&rack).is_none().then_some(())).await;
 }
 
 #[tokio::test]
@@ -204,4 +216,61 @@ async fn a_machine_whose_commissioning_has_scripts_is_booted_for_these() {
     })
     .await;
     assert_eq!((&status["inventory"], &status["axes"]["lifecycle"]), (&Value::Null, &json!("commissioning")));
+}
+
+#[tokio::test]
+async fn a_machine_that_is_created_and_commissioned_boots_once_more() {
+    for of_vlan in [true, false] {
+        let (lab, _controller, rack) = network().await;
+        let word = "create_and_commission";
+        let vlan =
+            json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": of_vlan.then_some(word)});
+        lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
+        let of_settings = json!({"enlist": if of_vlan { "discover" } else { word }});
+        lab.api.declare("/api/v1/settings/default", &of_settings.to_string()).await;
+        found(&rack, &[A], "5BR47J2").await;
+        until("the Machine is commissioned", async || {
+            let machine = list(&lab, "machines").await.pop()?;
+            (machine["status"]["axes"]["lifecycle"] == "commissioning").then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn machines_boot_the_ephemeral_image_with_the_options_of_settings_tags_and_their_own() {
+    let (lab, _controller, rack) = network().await;
+    lab.api.declare("/api/v1/settings/default", r#"{"kernel_options":"region=1"}"#).await;
+    lab.api.declare("/api/v1/tags/gpu", r#"{"kernel_options":"tag=1"}"#).await;
+    let machine = json!({"boot_macs": [A], "tags": ["gpu"], "kernel_options": "own=1"});
+    lab.api.declare("/api/v1/machines/web1", &machine.to_string()).await;
+    let boot = until("it is told what to boot", async || {
+        let told = rack.told().concerns;
+        let version = told.iter().rfind(|version| version.concern == "boot")?;
+        let concern = BootConcern::decode(version.body.as_slice()).expect("a concern");
+        match concern.machines.into_iter().next()?.action? {
+            boot_machine::Action::Ephemeral(boot) => Some(boot),
+            _ => None,
+        }
+    })
+    .await;
+    assert!(boot.kernel_options.contains("region=1 tag=1 own=1"), "{}", boot.kernel_options);
+    let image = list(&lab, "images").await.remove(0)["spec"]["files"].clone();
+    let told = [&boot.kernel_sha256, &boot.initrd_sha256, &boot.squashfs_sha256];
+    let declared = ["kernel", "initrd", "squashfs"].map(|role| image[role]["sha256"].as_str().unwrap());
+    assert_eq!(told.map(String::as_str), declared);
+    let body =
+        fact::Body::BootRequest(BootRequestFact { service: "tftp".to_owned(), ..BootRequestFact::default() });
+    let machine_uid = lab.api.get("/api/v1/machines/web1").await.json()["metadata"]["uid"].clone();
+    let machine_uid = machine_uid.as_str().unwrap().to_owned();
+    let fact =
+        Fact { machine_uid, mac: A.to_owned(), attempt: boot.attempt, body: Some(body), ..Fact::default() };
+    rack.brings(fact).await;
+    let progress = until("the boot has begun", async || {
+        let machine = lab.api.get("/api/v1/machines/web1").await.json();
+        Some(machine["status"]["boot"].clone()).filter(Value::is_object)
+    })
+    .await;
+    assert_eq!((&progress["step"], &progress["rack"]), (&json!("tftp"), &json!("r1")));
+    assert!(progress["at"].is_string(), "{progress}");
 }

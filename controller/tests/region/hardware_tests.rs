@@ -287,6 +287,8 @@ async fn an_override_needs_a_reason_and_is_audited() {
     assert_eq!(status, 202, "{accepted}");
     let tests = phase(&lab, "Ready").await["tests"].clone();
     assert_eq!((&tests["verdict"], &tests["overridden"]["reason"]), (&json!("failed"), &json!(reason)));
+    let (by, at) = (&tests["overridden"]["by"], &tests["overridden"]["at"]);
+    assert!(by.is_string() && at.is_string() && tests["at"].is_string(), "{tests}");
     let audit = lab.api.get("/api/v1/audit?object=Machine/web1").await;
     assert!(audit.text().contains(reason), "{}", audit.text());
     let (status, problem) = asks(&lab, json!({"verb": "override_tests", "reason": reason})).await;

@@ -92,7 +92,7 @@ async fn a_machine_has_an_address_until_its_lease_ends() {
     let mac = "52:54:00:00:00:01";
     let machine = format!(r#"{{"boot_macs":["{mac}"],"commissioning":{{"skip":true}}}}"#);
     lab.api.declare("/api/v1/machines/m", &machine).await;
-    let nics = vec![Nic { name: "enp1s0".to_owned(), mac: mac.to_owned(), ..Nic::default() }];
+    let nics = vec![Nic { name: "enp1s0".to_owned(), mac: mac.to_owned(), boot: true, ..Nic::default() }];
     report_inventory(&lab, "m", 1, Inventory { nics, ..Inventory::default() }).await;
     let until = async |wanted: Value| {
         let began = Instant::now();
@@ -107,6 +107,8 @@ async fn a_machine_has_an_address_until_its_lease_ends() {
     leased(&lab, "r1", mac, "m", Duration::from_secs(3)).await;
     until(json!({"enp1s0": "10.77.0.100"})).await;
     until(Value::Null).await;
+    let status = lab.api.get("/api/v1/machines/m").await.json()["status"].clone();
+    assert_eq!(status["last_leased"], json!({"enp1s0": "10.77.0.100"}), "it shows the network all the same");
 }
 
 #[tokio::test]
@@ -172,4 +174,53 @@ async fn a_rack_hears_what_another_leases_while_it_runs_and_all_of_it_when_it_co
     let again = Linked::come(&lab, rpc, "r1", "10.77.0.2/24").await;
     let own = told(&again, |lease| lease.address == "10.77.0.101").await;
     assert_eq!(own.by(), Grantor::Self_, "it may have lost its lease file");
+}
+
+#[tokio::test]
+async fn a_selector_knows_the_networks_of_a_machine_by_its_addresses() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let vlan = lab.api.get("/api/v1/subnets/lab").await.json()["spec"]["vlan"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/vlans/{vlan}");
+    let mut spec = lab.api.get(&path).await.json()["spec"].clone();
+    let fabric = spec["fabric"].as_str().unwrap().to_owned();
+    lab.api.declare(&format!("/api/v1/fabrics/{fabric}"), r#"{"class":"10g"}"#).await;
+    lab.api.declare("/api/v1/spaces/inside", "{}").await;
+    lab.api.declare("/api/v1/spaces/outside", "{}").await;
+    spec["space"] = json!("inside");
+    lab.api.declare(&path, &spec.to_string()).await;
+    let image = crate::allocation::image()["spec"].to_string();
+    lab.api.declare("/api/v1/images/debian", &image).await;
+    let _rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    let mac = "52:54:00:00:00:01";
+    let machine = format!(r#"{{"boot_macs":["{mac}"],"commissioning":{{"skip":true}}}}"#);
+    lab.api.declare("/api/v1/machines/m", &machine).await;
+    let nics = vec![Nic { name: "enp1s0".to_owned(), mac: mac.to_owned(), ..Nic::default() }];
+    report_inventory(&lab, "m", 1, Inventory { nics, ..Inventory::default() }).await;
+    leased(&lab, "r1", mac, "m", Duration::from_secs(3600)).await;
+    crate::allocation::once("it has its address", async || {
+        let status = lab.api.get("/api/v1/machines/m").await.json()["status"].clone();
+        status["addresses"].is_object().then_some(())
+    })
+    .await;
+    let subnet = lab.api.get("/api/v1/subnets/lab").await.json()["status"]["by_purpose"].clone();
+    assert_eq!((&subnet["racks"], &subnet["dynamic"]), (&json!(1), &json!(100)), "{subnet}");
+    let would_get = async |wish: Value| {
+        let spec = json!({"image": "debian", "selector": {"interfaces": {"it": wish}}});
+        let body = json!({ "spec": spec }).to_string();
+        let tried = lab.api.put("/api/v1/deployments/d?dry_run=true", &body).await.json();
+        assert!(tried["plan"].is_object(), "{tried}");
+        !tried["plan"].to_string().contains("waiting for a machine that matches")
+    };
+    for (field, right, wrong) in
+        [("fabric_class", "10g", "1g"), ("space", "inside", "outside"), ("subnet", "lab", "")]
+    {
+        assert!(would_get(json!({ (field): right })).await, "{field}");
+        if !wrong.is_empty() {
+            assert!(!would_get(json!({ (field): wrong })).await, "{field}");
+        }
+    }
+    assert!(would_get(json!({"vlan": vlan, "fabric": fabric})).await);
 }

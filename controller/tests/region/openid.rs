@@ -96,6 +96,18 @@ async fn who_logs_in_first_becomes_a_user_with_the_roles_of_its_groups_anew_at_e
 }
 
 #[tokio::test]
+async fn settings_say_which_claims_have_the_name_and_the_groups() {
+    let world = World::new().await;
+    let openid = json!({"issuer": world.issuer.url(), "client_id": "basalt", "name_claim": "nick", "groups_claim": "teams",
+        "groups": {"ops": {"roles": ["operator"]}}});
+    world.lab.api.declare("/api/v1/settings/default", &json!({"openid": openid}).to_string()).await;
+    let claims = json!({"preferred_username": "other", "nick": "ada", "groups": ["golf"], "teams": ["ops"]});
+    let ada = world.comes_in("42", claims).await;
+    assert_eq!(may(&ada).await, (200, 201));
+    assert_eq!(ada.get("/api/v1/whoami").await.json()["actor"], "user ada");
+}
+
+#[tokio::test]
 async fn nobody_comes_in_who_has_no_role_and_nothing_is_written() {
     let world = World::new().await;
     for claims in [

@@ -182,3 +182,21 @@ async fn a_change_is_looked_at_with_what_it_is_about_and_not_with_the_whole_flee
         MACHINES * TAGS
     );
 }
+
+#[tokio::test]
+async fn a_pool_says_how_many_machines_it_has_and_how_many_are_free() {
+    let lab = driven_lab().await;
+    declare(&lab, &json!({"metadata": {"name": "a"}, "spec": {}}), "zones").await;
+    declare(&lab, &json!({"metadata": {"name": "web"}, "spec": {}}), "pools").await;
+    for name in ["m1", "m2"] {
+        let mut machine = machine(name, "a");
+        machine["spec"]["pool"] = json!("web");
+        declare(&lab, &machine, "machines").await;
+    }
+    let pool = shows(&lab, "/api/v1/pools/web", "ready", json!(2)).await;
+    assert_eq!(pool["machines"], 2);
+    declare(&lab, &image(), "images").await;
+    lab.api.declare("/api/v1/deployments/d", r#"{"image":"debian","machine":"m1"}"#).await;
+    let pool = shows(&lab, "/api/v1/pools/web", "ready", json!(1)).await;
+    assert_eq!(pool["machines"], 2);
+}

@@ -97,6 +97,7 @@ async fn what_happens_is_delivered_signed_and_as_a_viewer_reads_it() {
 
     let status = status(&lab.api, "chat", |status| status["delivered"] == 8).await;
     assert_eq!((&status["waiting"], &status["failed"]), (&json!(0), &json!(0)));
+    assert!(status["last_delivered_at"].is_string(), "{status}");
     assert_eq!(status["conditions"][0]["reason"], "Delivering");
     let listed = deliveries(&lab.api, "chat", "?state=delivered&limit=3").await;
     assert_eq!(
@@ -137,6 +138,45 @@ async fn only_what_is_asked_for_is_noted() {
     assert_eq!(deliveries(&lab.api, "chat", "").await.len(), 2);
     lab.api.delete("/api/v1/webhooks/chat").await;
     assert_eq!(lab.api.get("/api/v1/webhooks/chat/deliveries").await.status, 404);
+}
+
+#[tokio::test]
+async fn each_event_is_delivered_to_who_asks_for_it_alone() {
+    let mut lab = crate::support::driven_lab().await;
+    let options = Options {
+        networks: vec![LOOPBACK.parse().unwrap()],
+        timeout: Duration::from_secs(10),
+        patience: Duration::from_secs(3600),
+        divisor: 100,
+    };
+    lab.region.deliver(options).unwrap();
+    let receiver = Receiver::start(|_| Behaviour::Accept).await;
+    let events = ["created", "changed", "ready", "stalled", "deleted"];
+    for event in events {
+        let url = format!("{}?{event}", receiver.url());
+        declare(&lab.api, event, &url, json!({"events": [event]})).await;
+    }
+    // Nobody uploads its file: it stalls.
+    let image = crate::allocation::image()["spec"].clone();
+    lab.api.declare("/api/v1/images/debian", &image.to_string()).await;
+    let file = json!({"root_tarball": {"sha256": "0".repeat(64)}});
+    let stalled = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": file});
+    lab.api.declare("/api/v1/images/other", &stalled.to_string()).await;
+    lab.api.declare("/api/v1/zones/a", "{}").await;
+    lab.api.declare("/api/v1/zones/a", r#"{"description":"two"}"#).await;
+    lab.api.delete("/api/v1/zones/a").await;
+    let wanted =
+        ["Zone a created", "Zone a changed", "Zone a ready", "Image other stalled", "Zone a deleted"];
+    for (event, what) in events.iter().zip(wanted) {
+        let came = |came: &[Arrival]| came.iter().any(|it| it.what() == what);
+        receiver.until(what, came).await;
+        assert!(what.ends_with(event));
+    }
+    for event in events {
+        for delivery in deliveries(&lab.api, event, "").await {
+            assert_eq!(delivery["event"], event, "{delivery}");
+        }
+    }
 }
 
 #[tokio::test]

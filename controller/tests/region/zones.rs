@@ -281,3 +281,16 @@ async fn clients_are_told_the_racks_that_answer_dns_unless_their_subnet_names_ot
     lab.api.declare("/api/v1/subnets/lab", &subnet(r#","allow_dns":false"#)).await;
     until(&[]).await;
 }
+
+#[tokio::test]
+async fn a_device_has_its_name_in_its_own_domain_and_racks_in_the_one_that_settings_name() {
+    let (lab, _controller, rack) = furnished().await;
+    lab.api.declare("/api/v1/domains/hall.example", "{}").await;
+    let device = r#"{"addresses":["10.77.0.3"],"domain":"hall.example"}"#;
+    lab.api.declare("/api/v1/devices/switch", device).await;
+    until(&rack, "hall.example", &["@ 300 NS ns.basalt.internal.", "switch 300 A 10.77.0.3"]).await;
+    let settings = r#"{"default_domain":"lab.example","internal_domain":"own.example"}"#;
+    lab.api.declare("/api/v1/settings/default", settings).await;
+    let racks = ["@ 15 NS ns.own.example.", "lab.rack 15 A 10.77.0.2", "ns 15 A 10.77.0.2"];
+    until(&rack, "own.example", &racks).await;
+}

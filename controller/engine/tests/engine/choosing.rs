@@ -206,6 +206,103 @@ fn gpus_are_counted_by_vendor_and_model() {
 }
 
 #[test]
+fn each_condition_of_a_selector_leaves_out_the_machine_that_does_not_meet_it() {
+    let mut machine = candidate(1, 8, "a");
+    let inventory = machine.inventory.as_mut().unwrap();
+    let mut disk = Disk::new(4_000_000_000);
+    disk.transport = Some("nvme".to_owned());
+    inventory.disks.insert("nvme0n1".to_owned(), disk);
+    inventory.interfaces.insert("eth0".to_owned(), Interface::new("52:54:00:00:00:01".parse().unwrap()));
+    inventory.gpus.insert("3b".to_owned(), Gpu::new("nvidia".to_owned(), "20b5".to_owned()));
+    let on = Attached {
+        subnet: "lab".to_owned(),
+        vlan: "lab.0".to_owned(),
+        fabric: "lab".to_owned(),
+        fabric_class: None,
+        space: Some("inside".to_owned()),
+    };
+    machine.attached.insert("eth0".to_owned(), vec![on]);
+    let cases = serde_json::json!([
+        [{"architecture": "amd64"}, {"architecture": "arm64"}],
+        [{"name": "m?"}, {"name": "n*"}],
+        [{"zone": "a"}, {"zone": "b"}],
+        [{"not_zone": ["b"]}, {"not_zone": ["a"]}],
+        [{"pool": "default"}, {"pool": "web"}],
+        [{"tags": ["ssd"]}, {"tags": ["gpu"]}],
+        [{"not_tags": ["gpu"]}, {"not_tags": ["ssd"]}],
+        [{"min_cores": 8}, {"min_cores": 9}],
+        [{"min_memory": "8GiB"}, {"min_memory": "9GiB"}],
+        [{"min_disk": "4GB"}, {"min_disk": "5GB"}],
+        [{"disks": {"a": {"transport": "nvme"}}}, {"disks": {"a": {"transport": "sata"}}}],
+        [{"interfaces": {"a": {"subnet": "lab"}}}, {"interfaces": {"a": {"subnet": "other"}}}],
+        [{"interfaces": {"a": {"vlan": "lab.0"}}}, {"interfaces": {"a": {"vlan": "lab.1"}}}],
+        [{"interfaces": {"a": {"fabric": "lab"}}}, {"interfaces": {"a": {"fabric": "other"}}}],
+        [{"interfaces": {"a": {"space": "inside"}}}, {"interfaces": {"a": {"space": "outside"}}}],
+        [{"gpus": {"model": "20b5"}}, {"gpus": {"model": "20b6"}}],
+    ]);
+    for case in cases.as_array().unwrap() {
+        let does = |of: usize| {
+            let selector: Selector = serde_json::from_value(case[of].clone()).unwrap();
+            chosen(&selector, std::slice::from_ref(&machine)).is_some()
+        };
+        assert_eq!((does(0), does(1)), (true, false), "{case}");
+    }
+    machine.architecture = Architecture::Arm64;
+    let arm = Selector { architecture: Some(Architecture::Arm64), ..Selector::default() };
+    assert!(chosen(&arm, std::slice::from_ref(&machine)).is_some());
+}
+
+#[test]
+fn each_preference_chooses_between_machines_that_are_equal_else() {
+    // The first one is taken where nothing is preferred.
+    let first = candidate(1, 8, "a");
+    let mut second = candidate(2, 8, "b");
+    second.pool = "web".to_owned();
+    second.tags = ["gpu".to_owned()].into();
+    let inventory = second.inventory.as_mut().unwrap();
+    (inventory.cpu.cores, inventory.memory_bytes) = (9, 9 << 30);
+    let machines = [first, second];
+    let prefers = |preference: serde_json::Value| {
+        let selector = serde_json::json!({"preferences": {"it": preference}});
+        chosen(&serde_json::from_value(selector).unwrap(), &machines)
+    };
+    assert_eq!(prefers(serde_json::json!({})).as_deref(), Some("m1"));
+    for preference in [
+        serde_json::json!({"zone": "b"}),
+        serde_json::json!({"pool": "web"}),
+        serde_json::json!({"tags": ["gpu"]}),
+        serde_json::json!({"not_tags": ["ssd"]}),
+        serde_json::json!({"min_cores": 9}),
+        serde_json::json!({"min_memory": "9GiB"}),
+    ] {
+        assert_eq!(prefers(preference.clone()).as_deref(), Some("m2"), "{preference}");
+    }
+}
+
+#[test]
+fn deployments_of_one_spread_group_count_whatever_else_they_ask_for() {
+    let machines = [candidate(1, 8, "a"), candidate(2, 8, "b")];
+    let of = |group: Option<&str>, min_cores| Selector {
+        spread_by: Some(SpreadBy::Zone),
+        spread_group: group.map(str::to_owned),
+        min_cores: Some(min_cores),
+        ..Selector::default()
+    };
+    let next = |group| {
+        let placed = [Placed { selector: of(group, 1), machine: machines[0].uid }];
+        let choices = allocate(&[wish(1, &of(group, 2))], &placed, &machines);
+        choices.into_values().next().unwrap()
+    };
+    let zone = |choice| match choice {
+        Choice::Chosen { why, .. } => why,
+        Choice::None(_) => panic!("there are machines"),
+    };
+    let (grouped, alone) = (zone(next(Some("web"))), zone(next(None)));
+    assert!(grouped.contains("zone b holds 0 of its group"), "{grouped}");
+    assert!(alone.contains("zone a holds 0 of its group"), "another selector is another group: {alone}");
+}
+
+#[test]
 fn who_could_take_anything_does_not_starve_a_picky_one() {
     let machines = [candidate(1, 8, "a"), candidate(2, 16, "a")];
     let anything = wish(1, &Selector::default());

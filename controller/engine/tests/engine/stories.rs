@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use basalt_api::agent::{Disk, Firmware};
 use basalt_api::kinds::{
-    Condition, ConditionStatus, EraseMethod, Health, Lifecycle, OwnershipMode, PowerPolicy, PowerState,
-    Redeploy, StorageConfig,
+    Bmc, Condition, ConditionStatus, EraseMethod, Health, Lifecycle, OwnershipMode, PowerDriver, PowerPolicy,
+    PowerState, Readiness, Redeploy, StorageConfig,
 };
 use basalt_api::wire::Verb;
-use basalt_engine::facts::{PowerReading, PowerUnread};
+use basalt_engine::facts::{Level, PowerReading, PowerUnread, Progressed, Reported};
 use basalt_engine::failures::PowerFailure;
+use basalt_engine::machine::carry_since;
 use basalt_engine::steps::{EffectKind, STEPS, StepId};
 
 use crate::world::hardware::Fault;
@@ -448,6 +449,97 @@ fn a_release_waits_for_the_end_of_an_install() {
     assert!(world.run(3, ready), "{:?}", world.plan());
     assert_eq!(world.violations, Vec::<String>::new());
     assert_eq!(world.hardware.data_of, None, "erased");
+}
+
+#[test]
+fn a_deployment_is_done_when_what_it_asks_for_was_seen() {
+    for (check, level, done) in [
+        (Readiness::Installed, None, true),
+        (Readiness::Booted, None, false),
+        (Readiness::Booted, Some(Level::Booted), true),
+        (Readiness::CloudInit, Some(Level::Booted), false),
+        (Readiness::CloudInit, Some(Level::CloudInit), true),
+    ] {
+        let mut world = World::new();
+        assert!(world.run(2, ready));
+        world.hardware.faults.insert(Fault::SystemSilent);
+        world.deploy(|spec| spec.readiness.check = check);
+        let ended = |world: &World| {
+            let attempt = world.hardware.system?;
+            world.input.facts.results.contains_key(&attempt).then_some(attempt)
+        };
+        assert!(world.run(3, |world, _| ended(world).is_some()), "{check:?}: {:?}", world.plan().waits);
+        let attempt = ended(&world).unwrap();
+        if let Some(level) = level {
+            let seen = Reported { at: world.now, level, address: "10.77.0.9".to_owned() };
+            world.input.facts.readiness.insert(attempt, seen);
+        }
+        assert_eq!(world.plan().report.deployed, done, "{check:?} {level:?}: {:?}", world.plan().waits);
+    }
+}
+
+#[test]
+fn a_system_has_the_time_that_its_deployment_gives_it() {
+    let deadline = |timeout: &str| {
+        let mut world = World::new();
+        assert!(world.run(2, ready));
+        world.hardware.faults.insert(Fault::SystemSilent);
+        world.deploy(|spec| spec.readiness.timeout = timeout.parse().unwrap());
+        assert!(world.run(3, |_, plan| plan.waits.iter().any(|it| it.code == "Readiness")));
+        let plan = world.plan();
+        let wait = plan.waits.iter().find(|it| it.code == "Readiness").unwrap();
+        wait.deadline.unwrap().duration_since(world.now).as_secs()
+    };
+    let (short, long) = (deadline("15m"), deadline("2h"));
+    assert!(short <= 900 && (7200 - 900..=7200).contains(&long) && long - short >= 6000, "{short} {long}");
+}
+
+#[test]
+fn a_machine_without_a_bmc_that_can_be_asked_is_left_to_a_person() {
+    let mut world = World::new();
+    world.remachine(|spec| spec.bmc = Some(Bmc::new(PowerDriver::Manual)));
+    assert!(
+        world.run(1, |_, plan| plan.waits.iter().any(|it| it.code == "ManualPower")),
+        "{:?}",
+        world.plan()
+    );
+}
+
+#[test]
+fn axes_and_conditions_say_what_is_waited_for_since_when_and_until_when() {
+    let mut world = World::new();
+    assert!(world.run(1, |_, plan| plan.waits.iter().any(|it| it.code == "BootRequest")));
+    let mut plan = world.plan();
+    let wait = plan.waits[0].clone();
+    assert_eq!(plan.report.axes.operation_detail.as_deref(), Some(wait.message.as_str()));
+    let conditions = &mut plan.report.conditions;
+    let progressing = conditions.iter().find(|it| it.kind == Condition::PROGRESSING).unwrap();
+    assert_eq!((progressing.deadline, wait.deadline.is_some()), (wait.deadline, true));
+    let before = conditions.clone();
+    let later = world.now.checked_add(Duration::from_secs(60)).unwrap();
+    let changed = conditions.iter_mut().find(|it| it.kind == Condition::STALLED).unwrap();
+    changed.status = ConditionStatus::True;
+    carry_since(&before, conditions, later);
+    for (was, is) in before.iter().zip(conditions.iter()) {
+        let expected = if was.status == is.status { was.since } else { later };
+        assert_eq!(is.since, expected, "{}", is.kind);
+    }
+}
+
+#[test]
+fn a_task_that_runs_says_how_far_it_is() {
+    let mut world = World::new();
+    assert!(world.run(1, |_, plan| plan.waits.iter().any(|it| it.code == "TaskRuns")));
+    let attempt = world.input.records.iter().rev().find_map(|it| it.attempt).unwrap();
+    let seen = Progressed {
+        at: world.now,
+        stage: "disks".to_owned(),
+        percent: 40,
+        message: "reads disks".to_owned(),
+    };
+    world.input.facts.progress.insert(attempt, seen);
+    let report = world.plan().report;
+    assert_eq!((report.activity.as_deref(), report.percent), (Some("reads disks"), Some(40)));
 }
 
 #[test]

@@ -131,6 +131,29 @@ mod tests {
     }
 
     #[test]
+    fn each_condition_of_a_rule_must_hold_and_it_says_zone_pool_and_tags() {
+        let with = |condition: serde_json::Value| {
+            let mut rule = serde_json::json!({"zone": "row-1", "pool": "new", "tags": ["new"]});
+            rule.as_object_mut().unwrap().extend(condition.as_object().unwrap().clone());
+            let rules = [("it".to_owned(), serde_json::from_value(rule).unwrap())].into();
+            let made = made(&inventory("Dell Inc.", "1a"), &Enlistment { rules, ..Enlistment::default() });
+            let tags: Vec<String> = made.tags.iter().map(ToString::to_string).collect();
+            (made.zone.map(|it| it.to_string()), made.pool.map(|it| it.to_string()), tags.join(" "))
+        };
+        let given = (Some("row-1".to_owned()), Some("new".to_owned()), "new".to_owned());
+        let nothing = (None, None, String::new());
+        for (field, right, wrong) in [
+            ("rack", "r1", "r2"),
+            ("vlan", "lab.0", "lab.7"),
+            ("vendor", "Dell*", "HP*"),
+            ("product", "R6?0", "R7?0"),
+        ] {
+            assert_eq!(with(serde_json::json!({ (field): right })), given, "{field}");
+            assert_eq!(with(serde_json::json!({ (field): wrong })), nothing, "{field}");
+        }
+    }
+
+    #[test]
     fn all_interfaces_may_boot_it_and_the_first_rule_that_holds_says_where_it_belongs() {
         let rule = |vendor: &str, zone: &str| EnlistRule {
             vendor: Some(vendor.into()),

@@ -60,6 +60,16 @@ async fn one_address_of_an_interface_changes_and_the_others_stay() {
     assert_eq!(status["addresses"], json!({"enp1s0": "10.77.0.2"}));
     let further = json!({"enp1s0/named": "10.77.5.5", "enp1s0/six": "2001:db8:77::1"});
     assert_eq!(status["further_addresses"], further);
+    assert_eq!((&status["phase"], &status["stage"]), (&json!("Deployed"), &json!("done")));
+    let axes = &status["axes"];
+    let words = ["lifecycle", "operation", "sync"].map(|axis| axes[axis].clone());
+    assert_eq!(words, ["deployed", "idle", "in_sync"], "{axes}");
+    assert_eq!((&status["hostname"], &status["machine"]), (&json!("m0"), &json!("m0")));
+    assert_eq!(status["image_digest"].as_str().map(str::len), Some(64));
+    assert!(status["address"].is_string(), "{status}");
+    let times = ["allocated_at", "install_started_at", "installed_at", "ready_at"];
+    let times = times.map(|time| status["timings"][time].as_str().expect("a time").to_owned());
+    assert!(times.is_sorted(), "{times:?}");
     let machine = world.find("Machine", "m0").await.expect("it is there").status;
     let machine: Value = serde_json::from_str(machine.get()).expect("JSON");
     let all = json!({"enp1s0": "10.77.0.2", "enp1s0/named": "10.77.5.5", "enp1s0/six": "2001:db8:77::1"});
