@@ -23,7 +23,7 @@ pub struct DeviceSpec {
     pub addresses: BTreeSet<IpAddr>,
     /// The machine it is a part of, or runs on, for people.
     pub parent: Option<Ref<Machine>>,
-    /// Where it stands, for people.
+    /// Its place, for people.
     pub zone: Option<Ref<Zone>>,
     /// The domain that it has a name in.
     pub domain: Option<Ref<Domain>>,

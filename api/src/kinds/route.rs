@@ -26,7 +26,7 @@ pub struct StaticRouteSpec {
     /// The router's address: in the source subnet, or link-local. A source of one address (`/32`, `/128`) may
     /// have any neighbour on the link as its router.
     pub gateway: IpAddr,
-    /// Of two routes to the same network, the one with the lower metric is taken. An installed system has it with this metric; 0 means the
+    /// The lower metric wins between two routes to the same network. An installed system has it with this metric; 0 means the
     /// system's own.
     #[field(default = 0)]
     pub metric: u32,

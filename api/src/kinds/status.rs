@@ -160,7 +160,7 @@ pub enum Sync {
     Unknown,
 }
 
-/// Who is in charge of a machine, by the concerns where that makes a difference.
+/// Ownership of a machine, by the concerns that Basalt can leave to somebody else.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Ownership {
     /// Its power.

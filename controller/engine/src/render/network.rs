@@ -400,7 +400,7 @@ fn built(
 }
 
 /// The routes that leave by an interface: the declared ones, and then those of its subnets. A declared route takes the place of a subnet's to the
-/// same network. Of two interfaces in one subnet the first has its routes.
+/// same network. The first interface of a subnet has its routes.
 fn routes(config: &NetworkConfig, name: &str, given: &[Given<'_>], routed: &mut Routed) -> Vec<Route> {
     let networks = networks(given);
     let of = config.routes.values().filter(|route| route.interface == name);

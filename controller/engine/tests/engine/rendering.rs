@@ -166,7 +166,7 @@ fn an_interface_of_both_families_has_the_gateways_and_dns_servers_of_both() {
     }
 }
 
-/// What netplan says of one interface, and nothing of what it is made of.
+/// The lines of netplan about the addresses of one interface.
 fn addressed(text: &str, name: &str) -> Vec<String> {
     let of = text.lines().skip_while(|line| line.trim() != format!("{name:?}:")).skip(1);
     let of = of.take_while(|line| line.starts_with("      ")).map(str::trim);
