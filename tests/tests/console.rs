@@ -307,6 +307,7 @@ async fn operations(region: &Region, machine: &str) {
         test: false,
         hardware: Vec::new(),
         per_device: None,
+        device: None,
         parallel: ScriptParallel::default(),
     };
     let said: String = (0..40)
@@ -353,6 +354,7 @@ async fn tests(region: &Region, machine: &str) {
             attempt: Attempt::new(day.into()),
             script: script.into(),
             device: device.into(),
+            narrow: false,
             verdict,
             figures: figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             message: message.into(),

@@ -18,7 +18,7 @@ kind! {
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ScriptSpec {
     /// When it is run.
-    #[field(name = "type", dormant(deployment = "an installed system runs what its user_data say"))]
+    #[field(name = "type")]
     pub when: ScriptType,
     /// The script, from `#!` on.
     #[field(text)]

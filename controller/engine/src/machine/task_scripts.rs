@@ -1,5 +1,5 @@
-//! Scripts of tasks: those of commissioning and testing belong to an inventory, those of a release to an erase. The exact rules
-//! and their reasons are in docs/decisions/067-scripts-of-tasks.md.
+//! Scripts of tasks: those of commissioning and testing belong to an inventory, those of a deployment to its install, and those of a release to an
+//! erase. The rules and their reasons are in docs/decisions/067-scripts-of-tasks.md and 109-scripts-complete.md.
 
 use super::attempt::TaskSteps;
 use super::walk::Walk;

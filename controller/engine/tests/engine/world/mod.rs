@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Gives commissioning and releases scripts from now on.
+    /// Gives commissioning, installs and releases scripts from now on.
     pub(crate) fn with_scripts(mut self) -> Self {
         let scripts = TaskScripts { names: vec!["burn-in".to_owned()], unusable: None };
         (self.input.inspection, self.input.release) = (scripts.clone(), scripts.clone());
