@@ -17,6 +17,8 @@
 //!
 //! A test that stores a field and reads it back is no evidence: whoever adds a row opens the test and looks.
 
+#![expect(clippy::print_stdout, reason = "what is left to do is read by people")]
+
 use basalt_api::kinds::{BuiltConfig, CommonStatus};
 use basalt_api::{Const, KINDS, Model, Presence, Schema, Type};
 use std::collections::{BTreeMap, BTreeSet};

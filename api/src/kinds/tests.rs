@@ -290,7 +290,7 @@ fn secondaries_have_addresses_of_their_own_and_secrets_of_tsig_keygen() {
 
 #[test]
 fn a_deployment_that_would_leave_the_disks_alone_is_refused() {
-    let kind = crate::Kind::find("Deployment").unwrap();
+    let kind = Kind::find("Deployment").unwrap();
     let errors = |ephemeral: bool| {
         let spec = json!({"image": "debian", "machine": "m", "ephemeral": ephemeral});
         let errors = crate::validate(kind, &spec);
@@ -301,7 +301,7 @@ fn a_deployment_that_would_leave_the_disks_alone_is_refused() {
 
 #[test]
 fn an_image_to_install_has_one_of_the_forms_of_a_system() {
-    let kind = crate::Kind::find("Image").unwrap();
+    let kind = Kind::find("Image").unwrap();
     let is_taken = |role: &str| {
         let files = json!({ (role): {"sha256": "0".repeat(64)} });
         let spec = json!({"os": "debian", "release": "12", "architecture": "arm64", "files": files});

@@ -213,10 +213,10 @@ fn refuses(failure: PowerFailure) -> bool {
 /// Fails if the database cannot be reached.
 pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError> {
     let machine = loaded.input.uid;
-    if let Some((attempt, BmcEnd::Made(made))) = end(loaded) {
-        if keep(driver, loaded, attempt, &made).await? {
-            return Ok(true);
-        }
+    if let Some((attempt, BmcEnd::Made(made))) = end(loaded)
+        && keep(driver, loaded, attempt, &made).await?
+    {
+        return Ok(true);
     }
     if let Some((attempt, promised)) = promised(loaded)
         && keep(driver, loaded, attempt, &promised).await?
