@@ -109,7 +109,8 @@ fn keys() -> [Keys; 2] {
     let mut seen = BTreeSet::new();
     [true, false].map(|is_spec| {
         let mut walk = Walk { seen: &mut seen, keys: Keys::new(), words: is_spec };
-        for kind in KINDS {
+        // Other crates' tests turn on a kind that no region has.
+        for kind in KINDS.iter().filter(|kind| kind.name != "Sample") {
             let schema = if is_spec { kind.spec } else { kind.status };
             walk.schema(schema, kind.dormant.is_some());
         }

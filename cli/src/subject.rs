@@ -219,7 +219,7 @@ mod tests {
     ];
 
     /// Commands whose words are no objects: files, a user, a shell.
-    const NO_OBJECTS: &[&str] = &["lint", "login", "image push", "completion"];
+    const NO_OBJECTS: &[&str] = &["lint", "login", "image push", "completion", "script from"];
 
     /// Runs a command at a region that has nothing, and gives the requests that it got.
     async fn requests(words: &[&str]) -> Vec<String> {
