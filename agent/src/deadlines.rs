@@ -43,6 +43,10 @@ pub const TOOL: Duration = Duration::from_secs(300);
 pub const BMC: Duration = Duration::from_secs(240);
 /// Between two tries of a command that a busy BMC refuses.
 pub const BMC_BUSY: Duration = Duration::from_millis(500);
+/// Finding the BMC's Redfish service, on all interfaces that the firmware describes together.
+pub const BMC_FIND: Duration = Duration::from_secs(40);
+/// Making an account by Redfish. The rest of [`BMC`] is left for IPMI.
+pub const BMC_REDFISH: Duration = Duration::from_secs(100);
 /// Connecting to the BMC's Redfish service. The service on a USB device begins when the host's end is up.
 pub const BMC_CONNECT: Duration = Duration::from_secs(20);
 /// A BMC that has answered may still store the account.

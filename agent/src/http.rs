@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -18,6 +18,8 @@ use crate::deadlines;
 const MAX_LINE: u64 = 16 * 1024;
 /// Most header lines.
 const MAX_HEADERS: usize = 128;
+/// Answers of the class 1xx before the one that counts (RFC 9110 §15.2).
+const MAX_INTERIM: usize = 8;
 /// Longest body that is read as a whole.
 const MAX_BODY: u64 = 16 * 1024 * 1024;
 
@@ -153,6 +155,7 @@ pub struct Client {
     /// The name that TLS tells the server.
     name: String,
     tls: Arc<ClientConfig>,
+    end: Option<Instant>,
 }
 
 /// How to speak to the rack's port.
@@ -181,7 +184,7 @@ impl Client {
         if host.is_empty() {
             return Err(bad());
         }
-        Ok(Self { host: host.to_owned(), port, at: None, name: host.to_owned(), tls })
+        Ok(Self { host: host.to_owned(), port, at: None, name: host.to_owned(), tls, end: None })
     }
 
     /// For the server at this address. `name` is told to it by TLS, if it is the name of a host.
@@ -190,7 +193,12 @@ impl Client {
         let host = at.ip().to_string();
         let is_name = ServerName::try_from(name).is_ok_and(|it| matches!(it, ServerName::DnsName(_)));
         let name = if is_name { name.to_owned() } else { host.clone() };
-        Self { host, port: at.port(), at: Some(at), name, tls }
+        Self { host, port: at.port(), at: Some(at), name, tls, end: None }
+    }
+
+    /// Ends all requests at this time, also those that are answered byte by byte.
+    pub fn until(&mut self, end: Instant) {
+        self.end = Some(end);
     }
 
     /// Sends a request and reads the head of its answer. A status of 400 and more is an error.
@@ -224,7 +232,7 @@ impl Client {
     }
 
     fn exchange(&self, security: Security, request: Request<'_>) -> Result<Response, HttpError> {
-        let stream = self.connect()?;
+        let stream = Ending { stream: self.connect()?, end: self.end };
         let mut stream: Box<dyn Stream> = match security {
             Security::Clear => Box::new(stream),
             Security::Tls => {
@@ -275,8 +283,6 @@ impl Client {
         for address in addresses {
             match TcpStream::connect_timeout(&address, deadlines::CONNECT) {
                 Ok(stream) => {
-                    stream.set_read_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
-                    stream.set_write_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
                     // Requests are written at once; nothing is gained by waiting for more.
                     stream.set_nodelay(true).map_err(failed)?;
                     return Ok(stream);
@@ -285,6 +291,42 @@ impl Client {
             }
         }
         Err(failed(last))
+    }
+}
+
+/// A connection that ends at a time.
+struct Ending {
+    stream: TcpStream,
+    end: Option<Instant>,
+}
+
+impl Ending {
+    /// How long the next read or write may take.
+    fn patience(&self) -> io::Result<Option<Duration>> {
+        let Some(end) = self.end else { return Ok(Some(deadlines::SILENCE)) };
+        let left = end.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(io::Error::new(io::ErrorKind::TimedOut, "the time for all requests is over")),
+            false => Ok(Some(left.min(deadlines::SILENCE))),
+        }
+    }
+}
+
+impl Read for Ending {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.patience()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Ending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.patience()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 
@@ -401,7 +443,7 @@ fn line(stream: &mut impl BufRead) -> io::Result<String> {
 }
 
 fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Result<Response, HttpError> {
-    loop {
+    for _ in 0..MAX_INTERIM {
         let status = line(&mut stream).map_err(|error| request.broken(error))?;
         let status = status
             .strip_prefix("HTTP/1.")
@@ -446,4 +488,5 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
         let body = Body { stream, framing };
         return Ok(Response { status, location, etag, retry_after, from, body });
     }
+    Err(request.malformed("interim answers without an end"))
 }

@@ -147,6 +147,9 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     let (mut output, mut scripts, mut logs) = (None, Vec::new(), None);
     let account = task.bmc.as_ref().map(|wanted| {
         reporter.stage("bmc", 1, "making an account on the BMC");
+        if let Some(kernel) = kernel.as_mut() {
+            kernel.begin();
+        }
         let ways = Ways { kernel: kernel.as_mut(), redfish: redfish.as_mut(), uuid: &inventory.dmi.uuid };
         set_up_bmc(context, ways, wanted, &mut inventory.bmc)
     });

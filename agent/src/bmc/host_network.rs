@@ -82,6 +82,12 @@ pub fn configure(root: &Root, name: &str, interface: &HostInterface) -> Result<S
         Source::Dhcp => dhcp_event::address_alone(&name).map_err(failed)?,
         Source::LinkLocal => {}
     }
+    if !matches!(service.address, IpAddr::V6(it) if it.is_unicast_link_local()) {
+        // The bootstrap account must not leave by another interface, whatever networks that one has.
+        let (family, length) = if service.address.is_ipv4() { ("-4", 32) } else { ("-6", 128) };
+        let alone = format!("{}/{length}", service.address);
+        tool::run("busybox", &["ip", family, "route", "replace", &alone, "dev", &name]).map_err(failed)?;
+    }
     let index = root.number(format!("sys/class/net/{name}/ifindex")).unwrap_or(0);
     Ok(match service.address {
         IpAddr::V6(address) if address.is_unicast_link_local() => {
@@ -110,7 +116,7 @@ fn tagged(name: &str, vlan: u32) -> Result<String, String> {
 
 fn source(interface: &HostInterface, service: Network, mac: &str) -> Result<Source, String> {
     Ok(match (interface.assignment, interface.host, service.address) {
-        (Assignment::Static, Some(host), _) => Source::Fixed(host),
+        (Assignment::Static, Some(host), _) => Source::Fixed(Network { prefix: known_prefix(host), ..host }),
         (Assignment::Static, None, _) => {
             return Err(
                 "the firmware says that the host's address is fixed, and names none (SMBIOS type 42): update the firmware"
@@ -123,12 +129,21 @@ fn source(interface: &HostInterface, service: Network, mac: &str) -> Result<Sour
     })
 }
 
+/// The length of a network's prefix. Some firmware leaves the mask empty.
+fn known_prefix(network: Network) -> u8 {
+    match (network.prefix, network.address) {
+        (0, IpAddr::V4(_)) => 16,
+        (0, IpAddr::V6(_)) => 64,
+        (prefix, _) => prefix,
+    }
+}
+
 /// An address in the network of the service, by the machine's own MAC address. There are two hosts in that network.
 fn beside(service: Network, mac: &str) -> Network {
     let own = u128::from_str_radix(&mac.replace(':', ""), 16).unwrap_or(0);
     let (bits, prefix) = match service.address {
-        IpAddr::V4(it) => (u128::from(u32::from(it)), if service.prefix == 0 { 16 } else { service.prefix }),
-        IpAddr::V6(it) => (u128::from(it), if service.prefix == 0 { 64 } else { service.prefix }),
+        IpAddr::V4(it) => (u128::from(u32::from(it)), known_prefix(service)),
+        IpAddr::V6(it) => (u128::from(it), known_prefix(service)),
     };
     let width: u8 = if service.address.is_ipv4() { 32 } else { 128 };
     let free = width.saturating_sub(prefix).min(32);

@@ -20,6 +20,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Begins the time for commands anew.
+    pub fn begin(&mut self) {
+        self.end = Instant::now() + deadlines::BMC;
+    }
+
     /// The device, if the kernel has one.
     #[must_use]
     pub fn find(root: &Root) -> Option<Self> {

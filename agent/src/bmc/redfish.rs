@@ -45,17 +45,21 @@ pub struct Found {
 pub fn find(root: &Root, boot: Option<&str>) -> Option<Result<Found, String>> {
     let table = smbios::table(root);
     let all: Vec<HostInterface> = host_interfaces(&table).collect();
+    let end = Instant::now() + deadlines::BMC_FIND;
     let mut last = None;
     for interface in all {
-        match reach(root, boot, interface) {
+        match reach(root, boot, interface, end) {
             Ok(found) => return Some(Ok(found)),
             Err(why) => last = Some(Err(why)),
+        }
+        if Instant::now() >= end {
+            break;
         }
     }
     last
 }
 
-fn reach(root: &Root, boot: Option<&str>, interface: HostInterface) -> Result<Found, String> {
+fn reach(root: &Root, boot: Option<&str>, interface: HostInterface, end: Instant) -> Result<Found, String> {
     let name = host_network::find(root, &interface.device).ok_or_else(|| {
         format!(
             "the firmware describes a Redfish host interface, and the kernel has no such network device ({:?}): turn it on in the BMC's settings",
@@ -68,7 +72,7 @@ fn reach(root: &Root, boot: Option<&str>, interface: HostInterface) -> Result<Fo
         ));
     }
     let at = host_network::configure(root, &name, &interface)?;
-    let exchange = HostService::new(at, &interface.hostname)?;
+    let exchange = HostService::new(at, &interface.hostname, end)?;
     let mut service = Service::new(exchange, &at.ip().to_string(), at.port());
     let root = service.root().map_err(|error| format!("{error} (Redfish host interface {name}, {at})"))?;
     say!("Redfish {} at {at} by {name}; its certificate is not verified", root.version);
@@ -104,8 +108,12 @@ impl Found {
         let key = hex::decode(&wanted.key).map_err(|_| "the region's key is not hexadecimal".to_owned())?;
         let login = bootstrap(inside)?;
         self.service.log_in(login);
-        let manager = manager::read(&mut self.service, &self.root, self.at.ip());
-        let manager = manager.map_err(|error| error.to_string())?;
+        self.service.exchange().until(Instant::now() + deadlines::BMC_REDFISH);
+        // The account counts. Facts about the BMC are worth less.
+        let manager = manager::read(&mut self.service, &self.root, self.at.ip()).unwrap_or_else(|error| {
+            say!("the BMC does not describe itself: {error}");
+            manager::Manager::default()
+        });
         let mut made = None;
         let mut shapes = SHAPES.iter();
         let passwords = |lengths: Lengths| -> Result<Option<String>, String> {
@@ -183,9 +191,17 @@ struct HostService {
 }
 
 impl HostService {
-    fn new(at: SocketAddr, hostname: &str) -> Result<Self, String> {
+    fn new(at: SocketAddr, hostname: &str, end: Instant) -> Result<Self, String> {
         let tls = tls::first_seen().map_err(|error| error.to_string())?;
-        Ok(Self { client: Client::to(at, hostname, tls), end: Instant::now() + deadlines::BMC })
+        let mut service = Self { client: Client::to(at, hostname, tls), end };
+        service.until(end);
+        Ok(service)
+    }
+
+    /// Ends all requests at this time.
+    fn until(&mut self, end: Instant) {
+        self.end = end;
+        self.client.until(end);
     }
 
     fn send(&self, request: &Request, login: Option<&Login>) -> Result<Reply, http::HttpError> {

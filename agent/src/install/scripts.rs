@@ -73,7 +73,7 @@ fn name_servers(target: &Path, from: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the processes whose root is the new system, and waits until they are gone.
+/// Ends the processes whose root is in the new system, and waits until they are gone.
 fn end_processes(target: &Path) {
     let gone = || {
         let left = processes(Path::new("/proc"), target);
@@ -87,11 +87,11 @@ fn end_processes(target: &Path) {
     }
 }
 
-/// The processes that have this root.
+/// The processes whose root is this directory, or one below it.
 fn processes(proc: &Path, root: &Path) -> Vec<Pid> {
     let of_entry = |path: PathBuf| {
         let pid = path.file_name()?.to_str()?.parse().ok()?;
-        let is_inside = fs::read_link(path.join("root")).is_ok_and(|it| it == root);
+        let is_inside = fs::read_link(path.join("root")).is_ok_and(|it| it.starts_with(root));
         is_inside.then(|| Pid::from_raw(pid)).flatten()
     };
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();

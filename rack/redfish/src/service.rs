@@ -123,6 +123,11 @@ impl<E: Exchange> Service<E> {
         Self { exchange, origin, login: None, requests: 0 }
     }
 
+    /// The way to the service.
+    pub fn exchange(&mut self) -> &mut E {
+        &mut self.exchange
+    }
+
     /// Asks with this account from now on.
     pub fn log_in(&mut self, login: Login) {
         self.login = Some(login);
