@@ -144,6 +144,7 @@ pub fn examples() -> Vec<Example> {
                 "parameters": {"mode": {"type": "choice", "required": true, "default": "a", "min": 0, "max": 9,
                     "choices": ["a", "b"], "description": "how"}}}),
         ),
+        ("Script", "seed", json!({"type": "deployment", "content": "#!/bin/sh\n"})),
         (
             "PackageRepository",
             "extra",
@@ -209,7 +210,7 @@ pub fn examples() -> Vec<Example> {
                 "network": network,
                 "storage": {"layout": "flat", "disk": "sda", "root_size": "8GiB"}, "ephemeral": false, "wipe": "if_ours",
                 "readiness": {"check": "tcp", "port": 22, "timeout": "15m"}, "redeploy": "refuse",
-                "release": {"erase": "quick", "scripts": ["disks"], "on_failure": "hold"}, "deletion_protection": false,
+                "scripts": ["seed"], "release": {"erase": "quick", "scripts": ["disks"], "on_failure": "hold"}, "deletion_protection": false,
                 "description": "the web server"}),
         ),
         (

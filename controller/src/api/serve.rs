@@ -294,10 +294,13 @@ impl Flow {
 
     /// Completes when no request was in progress for a while.
     async fn idle(&self, patience: Duration) {
-        let mut quiet = 0;
+        let (mut quiet, mut last) = (0, 0);
         while quiet < 2 {
             tokio::time::sleep(patience / 2).await;
-            quiet = if self.under_way.load(Ordering::Relaxed) == 0 { quiet + 1 } else { 0 };
+            // A request may have come and gone between two looks.
+            let begun = self.numbers.load(Ordering::Relaxed);
+            let is_quiet = self.under_way.load(Ordering::Relaxed) == 0 && begun == last;
+            (quiet, last) = (if is_quiet { quiet + 1 } else { 0 }, begun);
         }
     }
 

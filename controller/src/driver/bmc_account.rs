@@ -262,20 +262,24 @@ async fn keep(
     }
 }
 
-/// The account that a machine was about to set when it died: its task had no end, and another task was armed. The account is used only
-/// if no other works: none is known, or the BMC refuses the known account.
+/// The account that a machine was about to set when it died, or when the BMC did not confirm it: the task did not say that it is made, and
+/// ended, or another task was armed. The account is used only if no other works: none is known, or the BMC refuses the known account.
 fn promised(loaded: &Loaded) -> Option<(Attempt, BmcAccountMade)> {
     let facts = loaded.facts.iter().filter(|fact| fact.kind == "bmc_account");
     let fact = facts.max_by_key(|fact| fact.id)?;
     let attempt = fact.attempt?;
-    let is_over = loaded.tasks.keys().any(|armed| *armed > attempt);
-    let ended = loaded.facts.iter().any(|it| it.kind == "result" && it.attempt >= Some(attempt));
+    let end = end(loaded).filter(|(ended, _)| *ended >= attempt);
+    let is_over = end.is_some() || loaded.tasks.keys().any(|armed| *armed > attempt);
+    let (is_made, has_failed) = end.map_or((false, false), |(_, end)| {
+        (matches!(end, BmcEnd::Made(_)), matches!(end, BmcEnd::Failed { .. }))
+    });
     let needed = match &loaded.account {
         Some(known) if known.attempt >= attempt => false,
         Some(known) => latest(loaded, known).is_some_and(|answer| answer.is_err_and(refuses)),
-        None => !loaded.declared.has_account,
+        // The words of the failure say more than an account that the BMC has perhaps never had.
+        None => !loaded.declared.has_account && !has_failed,
     };
-    if !loaded.declared.sets_up || !is_over || ended || !needed {
+    if !loaded.declared.sets_up || !is_over || is_made || !needed {
         return None;
     }
     match Observed::of(fact)? {
@@ -343,7 +347,7 @@ pub fn status(loaded: &Loaded) -> Option<DetectedBmc> {
     }
     let mut status = DetectedBmc::new(PowerDriver::Ipmi);
     if let Some(found) = found {
-        status.driver = driver(found.driver);
+        status.driver = driver(account.map_or(found.driver, |account| account.driver));
         let text = |text: &String| Some(text.clone()).filter(|it| !it.is_empty());
         status.address = found.address.as_ref().and_then(|it| it.parse().ok());
         status.address_source = found.address_source.map(|it| match it {

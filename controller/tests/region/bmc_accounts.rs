@@ -281,3 +281,26 @@ async fn a_password_that_was_written_down_does_not_replace_one_that_is_good() {
     .await;
     assert_eq!(told.account, second.attempt);
 }
+
+#[tokio::test]
+async fn a_password_that_a_bmc_did_not_confirm_is_used_if_the_bmc_refuses_the_one_before() {
+    let (lab, _controller, rack) = site().await;
+    declare(&lab, &json!({"boot_macs": [MAC]})).await;
+    let first = task(&rack, 0).await;
+    ends(&rack, &first, Some(made(&first, "the-first-one"))).await;
+    until("it is checked", async || {
+        Some(bmc_status(&lab).await).filter(|it| it["account"]["checked"] == true)
+    })
+    .await;
+    declare(&lab, &json!({"boot_macs": [MAC], "bmc": {"driver": "ipmi", "rotate": 1}})).await;
+    operate(&lab, "recommission").await;
+    let second = task(&rack, first.attempt).await;
+    promises(&rack, &second, "taken-and-not-told").await;
+    ends(&rack, &second, Some(BmcEnd::Failed { message: "the BMC does not answer".to_owned() })).await;
+    assert_eq!(bmc(&rack).map(|it| it.password).as_deref(), Some("the-first-one"));
+    rack.bmcs_refuse_made_passwords();
+    until("the BMC refuses the first one", async || {
+        bmc(&rack).filter(|it| it.password == "taken-and-not-told")
+    })
+    .await;
+}

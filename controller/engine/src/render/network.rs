@@ -240,7 +240,7 @@ impl Network {
         let called = names(config, inventory)?;
         let mut interfaces = Vec::new();
         let mtus = config.mtus(&|one| subnet(one, assigned));
-        let mut routed = Routed::of(config);
+        let mut routed = Routed::of(config, assigned);
         for link in config.links() {
             let given = given(&link, assigned)?;
             let addresses =
@@ -332,22 +332,29 @@ fn dns(given: &[Given<'_>]) -> Vec<IpAddr> {
     servers
 }
 
-/// The IP versions that have a default route already.
+/// The routes that a system has already.
 struct Routed {
+    /// True: there is a default route of IPv4.
     ipv4: bool,
+    /// True: there is a default route of IPv6.
     ipv6: bool,
+    /// The networks of declared routes, and those that the system is in itself.
     networks: BTreeSet<String>,
+    /// The networks of the subnets' routes, with their metrics.
+    of_subnets: BTreeSet<(String, Option<u32>)>,
 }
 
 impl Routed {
-    /// The declared default routes. They replace the subnets' gateways.
-    fn of(config: &NetworkConfig) -> Self {
+    /// The declared routes, which replace those of subnets, and the networks of the assigned addresses.
+    fn of(config: &NetworkConfig, assigned: &BTreeMap<String, Assigned>) -> Self {
         let declares = |ipv4: bool| {
             let mut routes = config.routes.values();
             routes.any(|route| route.destination.prefix_len() == 0 && route.gateway.is_ipv4() == ipv4)
         };
-        let networks = config.routes.values().map(|route| route.destination.to_string()).collect();
-        Self { ipv4: declares(true), ipv6: declares(false), networks }
+        let declared = config.routes.values().map(|route| route.destination);
+        let networks = declared.chain(assigned.values().filter_map(Assigned::network));
+        let networks = networks.map(|network| network.to_string()).collect();
+        Self { ipv4: declares(true), ipv6: declares(false), networks, of_subnets: BTreeSet::new() }
     }
 
     /// True if this gateway becomes the default route of its IP version.
@@ -400,7 +407,8 @@ fn built(
 }
 
 /// The routes that leave by an interface: the declared ones, and then those of its subnets. A declared route takes the place of a subnet's to the
-/// same network. The first interface of a subnet has its routes.
+/// same network. The first interface of a subnet has its routes. There is no route to a network that the system is in: its neighbours there would
+/// be asked through a router.
 fn routes(config: &NetworkConfig, name: &str, given: &[Given<'_>], routed: &mut Routed) -> Vec<Route> {
     let networks = networks(given);
     let of = config.routes.values().filter(|route| route.interface == name);
@@ -411,7 +419,10 @@ fn routes(config: &NetworkConfig, name: &str, given: &[Given<'_>], routed: &mut 
         metric: route.metric,
     });
     let of_subnets = given.iter().flat_map(|(_, given)| &given.routes);
-    let of_subnets = of_subnets.filter(|route| routed.networks.insert(route.to.to_string()));
+    let of_subnets = of_subnets.filter(|route| {
+        let to = route.to.to_string();
+        !routed.networks.contains(&to) && routed.of_subnets.insert((to, route.metric))
+    });
     let of_subnets =
         of_subnets.map(|route| Route { on_link: is_on_link(&networks, route.via), ..route.clone() });
     declared.chain(of_subnets).collect()

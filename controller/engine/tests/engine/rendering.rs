@@ -306,10 +306,13 @@ fn an_installed_system_has_the_static_routes_of_its_subnets_in_both_families() {
         route("10.0.0.0/8", "10.77.0.7", Some(5)),
         route("192.0.2.0/24", "10.77.0.7", None),
         route("198.51.100.0/24", "169.254.0.1", None),
+        // The system is in this network itself.
+        route("2001:db8:77::/64", "10.77.0.7", None),
     ];
+    let spare = vec![route("10.0.0.0/8", "10.77.0.8", Some(9)), route("10.0.0.0/8", "10.77.0.7", Some(5))];
     let six = vec![route("2001:db8:9::/48", "2001:db8:77::7", None)];
     let mut given = of_both_families(&["enp1s0", "enp1s0/six", "enp2s0"]);
-    for (purpose, routes) in [("enp1s0", &four), ("enp1s0/six", &six), ("enp2s0", &four)] {
+    for (purpose, routes) in [("enp1s0", &four), ("enp1s0/six", &six), ("enp2s0", &spare)] {
         let given = given.get_mut(purpose).unwrap();
         (given.routes, given.gateway) = (routes.clone(), None);
     }
@@ -330,11 +333,13 @@ fn an_installed_system_has_the_static_routes_of_its_subnets_in_both_families() {
         expected,
         "a declared route takes the place of the subnet's to the same network"
     );
-    assert_eq!(of("enp2s0"), [""; 0], "one interface of a subnet has its routes");
+    assert_eq!(
+        of("enp2s0"),
+        ["10.0.0.0/8 10.77.0.8 false Some(9)"],
+        "the spare route of the second subnet, by its metric"
+    );
     let units = generated(&network);
-    for line in
-        ["Destination=10.0.0.0/8", "Metric=5", "Destination=2001:db8:9::/48", "Gateway=2001:db8:77::7"]
-    {
+    for line in ["Metric=5", "Metric=9", "Destination=2001:db8:9::/48", "Gateway=2001:db8:77::7"] {
         assert_eq!(units.lines().filter(|it| *it == line).count(), 1, "{line}\n{units}");
     }
 }

@@ -1,5 +1,6 @@
 //! A zone as it is written, and the objects that its records come from. Pure.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use basalt_api::kinds::{DnsRecordSpec, Rdns, RecordData, RecordType};
@@ -39,17 +40,52 @@ impl Content {
     /// Leaves out records of objects that the reader does not see, and records whose objects are gone.
     pub(super) fn hide(&mut self) {
         let records = std::mem::take(&mut self.document.records);
-        let shown = records.into_iter().filter(|record| self.is_shown(record)).collect();
+        let visible = self.visible();
+        let shown = records.into_iter().filter(|record| self.is_shown(record, &visible)).collect();
         self.document.records = shown;
     }
 
-    fn is_shown(&self, record: &DnsRecord) -> bool {
-        let of_hosts = match self.sources {
-            Sources::Domain { .. } => matches!(record.rtype.as_str(), "A" | "AAAA"),
-            Sources::Reverse { .. } => record.rtype == "PTR",
-            Sources::Internal | Sources::Catalog => false,
+    /// Keys of the records that the reader may see. A zone has as many records as there are hosts, so each is looked up once.
+    fn visible(&self) -> BTreeSet<Key> {
+        match &self.sources {
+            Sources::Domain { names, declared } => {
+                let hosts = names.iter().filter(|it| it.is_visible).map(|it| key(&it.name, it.address));
+                let declared = declared.iter().filter_map(|(_, spec)| {
+                    let address: IpAddr = spec.data.trim().parse().ok()?;
+                    Some(key(&format!("{}.{}", spec.owner_name.as_str(), self.origin), address))
+                });
+                hosts.chain(declared).collect()
+            }
+            Sources::Reverse { names, .. } => {
+                let visible = names.iter().filter(|it| it.is_visible);
+                visible.map(|it| key(&it.name, reverse::pointer(it.address))).collect()
+            }
+            Sources::Internal | Sources::Catalog => BTreeSet::new(),
+        }
+    }
+
+    fn is_shown(&self, record: &DnsRecord, visible: &BTreeSet<Key>) -> bool {
+        match &self.sources {
+            Sources::Domain { .. } if matches!(record.rtype.as_str(), "A" | "AAAA") => {
+                let address = record.data.parse::<IpAddr>();
+                let owner = format!("{}.{}", record.owner, self.origin);
+                address.is_ok_and(|address| visible.contains(&key(&owner, address)))
+            }
+            Sources::Reverse { zone, .. } if record.rtype == "PTR" => {
+                let target = record.data.trim_end_matches('.');
+                visible.contains(&key(target, self.pointer(&record.owner, zone)))
+            }
+            Sources::Domain { .. } | Sources::Reverse { .. } | Sources::Internal | Sources::Catalog => true,
+        }
+    }
+
+    /// The name of an address that a record of a zone of addresses is about. A zone of RFC 2317 has one label more than the names of its addresses.
+    fn pointer(&self, owner: &str, zone: &ReverseZone) -> String {
+        let around = match zone.is_classless {
+            true => self.origin.split_once('.').map_or("", |(_, around)| around),
+            false => &self.origin,
         };
-        !of_hosts || !self.of_record(&record.owner, &record.rtype, &record.data).is_empty()
+        format!("{owner}.{around}")
     }
 
     /// The owners of its records, below its origin.
@@ -80,11 +116,7 @@ impl Content {
         let mut from = Vec::new();
         match &self.sources {
             Sources::Domain { names, declared } => {
-                let is_it = |(_, spec): &&(String, DnsRecordSpec)| {
-                    spec.owner_name.as_str().eq_ignore_ascii_case(owner)
-                        && spec.rtype.to_string() == rtype
-                        && is_data(spec.rtype, &spec.data, data)
-                };
+                let is_it = |(_, spec): &&(String, DnsRecordSpec)| is_declared(spec, owner, rtype, data);
                 from.extend(declared.iter().filter(is_it).map(|(name, _)| source("DnsRecord", name)));
                 let whole = format!("{owner}.{}", self.origin);
                 let address: Option<IpAddr> = data.parse().ok();
@@ -92,12 +124,7 @@ impl Content {
                 from.extend(names.iter().filter(gives).filter(|it| it.is_visible).map(of_host));
             }
             Sources::Reverse { names, zone } => {
-                // A zone of RFC 2317 has one label more than the names of its addresses.
-                let around = match zone.is_classless {
-                    true => self.origin.split_once('.').map_or("", |(_, around)| around),
-                    false => &self.origin,
-                };
-                let (pointer, target) = (format!("{owner}.{around}"), data.trim_end_matches('.'));
+                let (pointer, target) = (self.pointer(owner, zone), data.trim_end_matches('.'));
                 let gives = |it: &&basalt_db::NameSource| {
                     it.name.eq_ignore_ascii_case(target) && reverse::pointer(it.address) == pointer
                 };
@@ -127,6 +154,20 @@ impl Content {
             from,
         }
     }
+}
+
+/// The name of a host, and its address or the name of its address, in lower case.
+type Key = (String, String);
+
+fn key(host: &str, address: impl ToString) -> Key {
+    (host.to_ascii_lowercase(), address.to_string().to_ascii_lowercase())
+}
+
+/// True if a DnsRecord declares a record.
+fn is_declared(spec: &DnsRecordSpec, owner: &str, rtype: &str, data: &str) -> bool {
+    spec.owner_name.as_str().eq_ignore_ascii_case(owner)
+        && spec.rtype.to_string() == rtype
+        && is_data(spec.rtype, &spec.data, data)
 }
 
 /// True if a declared text is the data of a record. Both are compared as racks write them.
