@@ -1,4 +1,4 @@
-//! Machine: a physical machine, its BMC, and what is to be done with it while nobody has deployed it.
+//! Machine: a physical machine, its BMC, and the work that Basalt does with a machine without a deployment.
 
 use super::bmc_webhook::BmcWebhook;
 use super::dhcp_options;
@@ -15,81 +15,84 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 kind! {
-    /// A physical machine. Declaring one has Basalt take it in: power it on, read its hardware, and keep it ready for
-    /// deployments.
+    /// A physical machine. Basalt takes a declared machine in: it powers the machine on, reads its hardware, and keeps it ready
+    /// for deployments.
     Machine, "machines", "basalt_machine", Label, declarable: true, MachineSpec, MachineStatus, machine_rules
 }
 
 /// A physical machine, as declared.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct MachineSpec {
-    /// Processor architecture.
+    /// Processor architecture of the machine.
     #[field(default = Architecture::Amd64)]
     pub architecture: Architecture,
-    /// The failure domain it stands in. Absent: it counts as in `default`, whether there is such a zone or not.
+    /// The failure domain of the machine. Absent: the machine counts as in `default`, even if there is no such zone.
     #[field(server_chosen)]
     pub zone: Option<Ref<Zone>>,
-    /// The pool it belongs to. Absent: it counts as in `default`, whether there is such a pool or not.
+    /// The pool of the machine. Absent: the machine counts as in `default`, even if there is no such pool.
     #[field(server_chosen)]
     pub pool: Option<Ref<Pool>>,
     /// Words that selectors can ask for.
     pub tags: BTreeSet<Tag>,
-    /// The domain that it has a name in.
+    /// The DNS domain in which the machine has a name. Absent: `default_domain` of Settings.
     pub domain: Option<Ref<Domain>>,
-    /// MAC addresses it may boot from; by these it is recognised on the network.
+    /// MAC addresses of the interfaces that the machine may boot from. Basalt recognises the machine on the network by them.
     pub boot_macs: BTreeSet<Mac>,
-    /// Its management controller. Absent: a person presses its buttons, as with driver `manual`.
+    /// The management controller (BMC) of the machine. Absent: Basalt asks a person to switch the machine, as with driver
+    /// `manual`, until commissioning has made an account on a BMC that it found.
     pub bmc: Option<Bmc>,
-    /// Who is in charge of it, concern by concern: a running machine can be declared observed, and taken over bit by bit.
+    /// The concerns that Basalt manages or only observes. A running machine can be declared as observed, and be taken over one
+    /// concern at a time.
     #[field(default)]
     pub ownership: MachineOwnership,
-    /// What its firmware tries first.
+    /// The boot device that the firmware tries first.
     #[field(reboot, server_chosen, dormant = "its BMC is asked for one network boot whenever one is needed")]
     pub boot_order: Option<BootOrder>,
-    /// Kernel parameters for every system that boots on it.
+    /// Kernel parameters for every system that boots on the machine.
     #[field(reboot)]
     pub kernel_options: Option<String>,
-    /// DHCPv4 options for its interfaces, as those of a Vlan.
+    /// DHCPv4 options for the interfaces of the machine, in the form of `dhcp.options` of a Vlan.
     pub dhcp_options: BTreeMap<String, String>,
-    /// How its hardware is read.
+    /// How Basalt reads the hardware of the machine.
     #[field(default)]
     pub commissioning: Commissioning,
-    /// The network of deployments on it that declare none. A system keeps the one that it was installed with: a change counts
-    /// from the next installation on.
+    /// The network of deployments on this machine that declare none. An installed system keeps the network that it was installed
+    /// with: a change takes effect at the next installation.
     #[field(none)]
     pub network: Option<NetworkConfig>,
-    /// The disks of deployments on it whose own `storage` says nothing else than its defaults. A change counts from the next
-    /// installation on.
+    /// The disks of deployments on this machine whose own `storage` has only default values. A change takes effect at the next
+    /// installation.
     #[field(none)]
     pub storage: Option<StorageConfig>,
-    /// Whether it is to be on while no deployment says so.
+    /// The wanted power state of the machine while no other work decides it.
     #[field(default = PowerPolicy::Auto)]
     pub power: PowerPolicy,
-    /// What Basalt is to do with it.
+    /// The work that Basalt does with the machine.
     #[field(default = MachineMode::Managed)]
     pub mode: MachineMode,
-    /// Nothing is done to a locked machine, and its deployment cannot be destroyed.
+    /// True: Basalt does nothing to the machine, and its deployment cannot be destroyed.
     #[field(default = false)]
     pub locked: bool,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// Who is in charge of a machine, concern by concern.
+/// The concerns of a machine, each of them managed or only observed.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct MachineOwnership {
-    /// Its power. `observed`: its BMC is sent no command, and a person is asked where it is to be booted.
+    /// The power of the machine. `observed`: Basalt sends its BMC no command, and asks a person when the machine has to be
+    /// booted.
     #[field(default = OwnershipMode::Managed)]
     pub power: OwnershipMode,
-    /// What it boots. `observed`: whatever it asks the network for, it is sent to its own disk; nothing is begun that needs
-    /// it to boot anything else.
+    /// The system that the machine boots. `observed`: each of its network boots is sent to its own disk, and Basalt begins no
+    /// work that needs another boot.
     #[field(default = OwnershipMode::Managed)]
     pub boot: OwnershipMode,
-    /// Its addresses.
+    /// The IP addresses of the machine.
     #[field(default = OwnershipMode::Managed, dormant(observed = "racks lease it addresses like any other machine"))]
     pub network: OwnershipMode,
-    /// Its operating system and disks.
+    /// The operating system and the disks of the machine.
     #[field(
         default = OwnershipMode::Managed,
         dormant(observed = "a deployment may be installed on it; boot = \"observed\" prevents that")
@@ -106,289 +109,300 @@ impl From<&MachineOwnership> for Ownership {
 /// Processor architecture, as Debian names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Architecture {
-    /// x86-64.
+    /// 64-bit x86 (x86-64).
     Amd64,
-    /// AArch64.
+    /// 64-bit Arm (AArch64).
     Arm64,
 }
 
-/// A machine's management controller.
+/// The management controller of a machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Bmc {
-    /// How it is spoken to.
+    /// The protocol by which Basalt reaches the BMC.
     pub driver: PowerDriver,
-    /// Its address or host name, which no other machine's has. Machines of one `webhook` service share its address, and each has a path `on` of
-    /// its own. Needed by `webhook`; and by `ipmi` and `redfish`, unless commissioning sets the BMC up. Absent: the address that was found from
-    /// inside. One from DHCP is followed by the BMC's MAC address.
+    /// The address or host name of the BMC. No other machine may have the same one. Machines of one `webhook` service share the
+    /// address, and each has its own path `on`. Required by `webhook`; also by `ipmi` and `redfish`, unless commissioning sets
+    /// the BMC up. Absent: the address that was found from inside the machine. If DHCP gave that address, Basalt finds later
+    /// addresses by the BMC's MAC address.
     pub address: Option<Host>,
-    /// Its port. Absent: 623 for `ipmi`, 443 for `redfish` and `webhook`, 80 for `webhook` with `plain`.
+    /// The port of the BMC. Absent: 623 for `ipmi`, 443 for `redfish` and `webhook`, 80 for `webhook` with `plain`.
     #[field(min = 1, max = 65535)]
     pub port: Option<u16>,
-    /// The account. Needed by `ipmi`, which has names of 1 to 16 bytes, and by `redfish`, unless commissioning sets the BMC up. An account that
-    /// commissioning made is used in place of this one. `webhook` sends it by HTTP Basic authentication (RFC 7617).
+    /// The name of the account. Required by `ipmi`, where it has 1 to 16 bytes, and by `redfish`, unless commissioning sets the
+    /// BMC up. If commissioning has made an account, that account is used in place of this one. `webhook` sends the name by HTTP
+    /// Basic authentication (RFC 7617).
     pub username: Option<String>,
-    /// The account's password. IPMI has passwords of up to 20 bytes. `webhook` without `username` sends it as a bearer token (RFC 6750).
+    /// The password of the account. With `ipmi` it has at most 20 bytes. `webhook` without `username` sends it as a bearer token
+    /// (RFC 6750).
     #[field(sent_to(driver, address, port, tls, webhook))]
     pub password: Option<Secret>,
-    /// Another number here has the next commissioning make another password for the account that it made.
+    /// A number that you change to get a new password: after a change, the next commissioning makes another password for the
+    /// account that it made before.
     #[field(default = 0)]
     pub rotate: u32,
-    /// What this BMC needs that others do not.
+    /// Settings that only some BMCs need.
     #[field(default)]
     pub options: BmcOptions,
-    /// The requests that switch the machine. Needed by driver `webhook`; the others have none.
+    /// The requests that switch the machine. Required by driver `webhook`; the other drivers have none.
     pub webhook: Option<BmcWebhook>,
-    /// The certificate that is believed, with `redfish` and `webhook`; IPMI has none. Absent: the first that the rack sees, from then on;
-    /// `status.power.certificate` shows it.
+    /// The certificate that racks accept, with `redfish` and `webhook`; IPMI has no certificate. Absent: the first certificate
+    /// that the rack sees, and from then on only that one; `status.power.certificate` shows it.
     pub tls: Option<BmcTls>,
 }
 
-/// Which certificate of a BMC is taken. Without `ca` and `fingerprint`: one that an authority signed which the rack's host
-/// trusts, for the address.
+/// The certificate of a BMC that racks accept. Without `ca` and `fingerprint`: a certificate for the address of the BMC that is
+/// signed by an authority that the rack's host trusts.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BmcTls {
-    /// Whether it is checked at all. `false`: whoever answers is sent the password.
+    /// True: racks check the certificate. `false`: racks send the password to any server that answers at the address.
     #[field(default = true)]
     pub verify: bool,
-    /// The authority that signs it, in PEM; the certificate has to be for the address, and valid. Absent: those that the rack's host trusts.
+    /// The authority that signs the certificate, in PEM. The certificate must be valid, and must be for the address of the BMC.
+    /// Absent: the authorities that the rack's host trusts.
     #[field(text)]
     pub ca: Option<String>,
-    /// SHA-256 of the one certificate that is taken, whoever signed it. It replaces what the rack knew the BMC by.
+    /// SHA-256 of the one certificate that racks accept, regardless of its signer. It replaces the certificate by which the rack
+    /// knew the BMC.
     pub fingerprint: Option<Sha256>,
 }
 
-/// How a BMC is spoken to.
+/// The protocol by which Basalt reaches a BMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum PowerDriver {
     /// IPMI 2.0 over LAN (RMCP+).
     Ipmi,
     /// Redfish (DMTF DSP0266) over HTTPS.
     Redfish,
-    /// Requests to a web service over HTTPS or HTTP, like that of a power outlet. It cannot choose the boot device: firmware must try the network
-    /// first.
+    /// Requests to a web service over HTTPS or HTTP, such as the service of a power outlet. This driver cannot choose the boot
+    /// device: the firmware must try the network first.
     Webhook,
-    /// Not at all: Basalt asks a person and waits.
+    /// No protocol: Basalt asks a person, and waits.
     Manual,
 }
 
-/// What a BMC needs that others do not.
+/// Settings that only some BMCs need.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BmcOptions {
-    /// With `ipmi`: RMCP+ cipher suite (IPMI 2.0 table 22-20): 3 or 17. Absent: 17 if the BMC takes it, else 3.
+    /// With `ipmi`: the RMCP+ cipher suite (IPMI 2.0 table 22-20), 3 or 17. Absent: 17 if the BMC accepts it, else 3.
     pub cipher_suite: Option<u8>,
-    /// With `ipmi`: the privilege level to ask for. Absent: `operator`, which is all that power and boot device need.
+    /// With `ipmi`: the privilege level of sessions. Absent: `operator`, which is enough for power and the boot device.
     pub privilege: Option<BmcPrivilege>,
-    /// With `redfish`: which of the BMC's systems the machine is, by the last part of its path below `/redfish/v1/Systems`.
-    /// Absent: the only one.
+    /// With `redfish`: the system of the BMC that is this machine, by the last part of its path below `/redfish/v1/Systems`.
+    /// Absent: the only system.
     pub system: Option<String>,
 }
 
-/// A privilege level of IPMI (IPMI 2.0 §6.8) that may move power.
+/// A privilege level of IPMI (IPMI 2.0 §6.8) that may switch power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BmcPrivilege {
-    /// May move power and choose the boot device.
+    /// The session may switch power and choose the boot device.
     Operator,
-    /// May change the BMC itself.
+    /// The session may also change the BMC itself.
     Administrator,
 }
 
-/// What firmware tries first.
+/// The boot device that firmware tries first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BootOrder {
-    /// The disk; the BMC orders a network boot when one is needed.
+    /// The disk. When a network boot is needed, the BMC orders it.
     DiskFirst,
-    /// The network; the rack sends the machine on to its disk.
+    /// The network. The rack sends the machine on to its disk.
     NetworkFirst,
 }
 
-/// How a machine's hardware is read.
+/// How Basalt reads the hardware of a machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Commissioning {
-    /// Declare the machine ready without booting it; nothing is known of its hardware then.
+    /// True: the machine becomes ready without a boot, and its hardware stays unknown.
     #[field(default = false)]
     pub skip: bool,
-    /// Scripts of type `commissioning` that are run once its hardware has been read, in the order of their names. It becomes ready
-    /// when all of them have gone well. A change counts from the next commissioning on.
+    /// Scripts of type `commissioning` that run after the hardware was read, in the order of their names. The machine becomes
+    /// ready when all of them have succeeded. A change takes effect at the next commissioning.
     pub scripts: BTreeSet<Ref<Script>>,
-    /// Scripts of type `testing` that are run after those. Each stores rows with its findings.
+    /// Scripts of type `testing` that run after `scripts`. Each stores rows with its findings.
     pub testing: BTreeSet<Ref<Script>>,
     /// `block` keeps a machine whose hardware failed a test from every deployment, until a later run of that test passes or a person
     /// overrides it.
     #[field(default = FailedTestsPolicy::Block)]
     pub failed_tests: FailedTestsPolicy,
-    /// `set_up` makes an account on the BMC when the hardware is read: by Redfish if the BMC gives the machine a bootstrap account (DSP0270
-    /// §9), else by IPMI. `bmc.driver` says one of them. Absent: `set_up` where `bmc` has no account and no other driver than these, else `leave`. A change counts from the next commissioning on.
+    /// `set_up` makes an account on the BMC when the hardware is read: by Redfish if the BMC gives the machine a bootstrap
+    /// account (DSP0270 §9), else by IPMI. `bmc.driver` limits this to one of the two protocols. Absent: `set_up` if the machine
+    /// has no `bmc`, or a `bmc` with driver `ipmi` or `redfish` and without `username`; else `leave`. A change takes effect at
+    /// the next commissioning.
     pub bmc: Option<BmcConfig>,
-    /// Whether the machine stays on when it is done.
+    /// True: the machine stays on when commissioning has ended.
     #[field(default = false)]
     pub keep_power: bool,
 }
 
-/// The effect of a failed test of the hardware.
+/// The effect of a failed hardware test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum FailedTestsPolicy {
     /// The machine is not ready.
     Block,
-    /// Its status says so, and nothing else happens.
+    /// The status of the machine shows the failed test, and nothing else happens.
     Ignore,
 }
 
 /// The part of commissioning that concerns the BMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BmcConfig {
-    /// An account for Basalt is made on it from inside, with a random password, and sessions over LAN are turned on. Other accounts stay.
-    /// Nothing is done while an account that was made so is good.
+    /// Commissioning makes an account for Basalt on the BMC from inside the machine, with a random password, and turns on
+    /// sessions over LAN. Other accounts stay. Nothing is done while an account that was made in this way works.
     SetUp,
-    /// Nothing is changed on it.
+    /// Commissioning changes nothing on the BMC.
     Leave,
 }
 
-/// Whether a machine is to be on.
+/// The wanted power state of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum PowerPolicy {
-    /// On while Basalt works on the machine or a deployment has it, off otherwise. If somebody else switches the machine, nothing is done, and
-    /// the condition `PowerDiffers` says so.
+    /// On while Basalt works on the machine or a deployment has it, off otherwise. If somebody else switches the machine, Basalt
+    /// does nothing, and the condition `PowerDiffers` reports it.
     Auto,
-    /// On. Switched on again when it is found off.
+    /// On. Basalt switches the machine on again when it is found off.
     On,
-    /// Off. Switched off again when it is found on.
+    /// Off. Basalt switches the machine off again when it is found on.
     Off,
 }
 
-/// What Basalt is to do with a machine.
+/// The work that Basalt does with a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum MachineMode {
-    /// Commission it, deploy it, release it.
+    /// Basalt commissions, deploys and releases the machine.
     Managed,
-    /// Nothing: somebody works on it. `basalt rescue` boots it into an environment for that, in every mode.
+    /// Basalt does nothing: a person works on the machine. In every mode, `basalt rescue` boots a machine into an environment for
+    /// such work.
     Rescue,
-    /// Nothing: it is set aside until it is mended.
+    /// Basalt does nothing: the machine is set aside until it is repaired.
     Broken,
-    /// Nothing, for good.
+    /// Basalt does nothing: the machine is out of service for good.
     Retired,
 }
 
 /// A physical machine, as observed.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct MachineStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// How it is.
+    /// The state of the machine, as independent axes.
     #[field(volatile, default)]
     pub axes: Axes,
-    /// The one word for people, computed from `axes` when it is read.
+    /// One word for people that sums up `axes`. It is computed when the object is read.
     #[field(volatile)]
     pub phase: Option<String>,
-    /// The deployment that owns it.
+    /// The deployment that has the machine.
     #[field(volatile)]
     pub deployment: Option<Ref<Deployment>>,
-    /// Its tags: those of its spec, those that other tools gave it, and the automatic ones.
+    /// All tags of the machine: the tags of its spec, the tags that other tools gave it, and the automatic ones.
     #[field(volatile)]
     pub tags: BTreeSet<Tag>,
-    /// Of these, the ones it has because the expression of a tag holds for it.
+    /// The tags among these that the machine has because the expression of a Tag is true for it.
     #[field(volatile)]
     pub automatic_tags: BTreeSet<Tag>,
-    /// What it is made of.
+    /// The hardware of the machine, as it was last read.
     pub inventory: Option<Inventory>,
-    /// Its power, as last seen.
+    /// The power of the machine, as it was last seen.
     #[field(volatile)]
     pub power: Option<PowerStatus>,
-    /// Addresses of the system that runs on it, by interface; further ones by `INTERFACE/NAME`. A leased
-    /// address is among them while its lease runs.
+    /// Addresses of the system that runs on the machine, by interface; further addresses by `INTERFACE/NAME`. A leased address is
+    /// listed while its lease runs.
     #[field(volatile)]
     pub addresses: BTreeMap<String, IpAddr>,
-    /// The address that an interface leased last, even after the lease has ended: it shows the network of the interface. Empty while a
-    /// deployment has the machine.
+    /// The last leased address of each interface, even after its lease has ended. It shows the network of the interface. Empty
+    /// while a deployment has the machine.
     #[field(volatile)]
     pub last_leased: BTreeMap<String, IpAddr>,
-    /// The BMC that was found from inside.
+    /// The BMC that was found from inside the machine.
     pub bmc: Option<DetectedBmc>,
     /// The latest run of each test of its hardware.
     #[field(volatile)]
     pub tests: Option<HardwareTests>,
-    /// How far its present boot has come.
+    /// The progress of the present boot.
     #[field(volatile)]
     pub boot: Option<BootProgress>,
-    /// When its hardware was last read.
+    /// The time at which the hardware was last read.
     #[field(volatile)]
     pub commissioned_at: Option<Timestamp>,
 }
 
-/// A machine's power.
+/// The power of a machine, as its BMC reports it.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PowerStatus {
-    /// The power, by the BMC. `unknown`: it did not answer the last reading, or refused it.
+    /// The power state. `unknown`: the BMC did not answer the last reading, or refused it.
     pub state: PowerState,
-    /// When it said so. A state that stays the same is confirmed at least once an hour while `power_reading` of Settings is not `0s`.
+    /// The time at which the BMC reported it. A state that stays the same is confirmed at least once an hour while
+    /// `power_reading` of Settings is not `0s`.
     pub observed_at: Timestamp,
-    /// The rack that asked.
+    /// The rack that read the power.
     pub rack: Option<Ref<Rack>>,
-    /// Why it could not be asked.
+    /// The reason why the power could not be read.
     pub error: Option<String>,
-    /// SHA-256 of the certificate that the BMC is known by, where it is by one: `bmc.tls.fingerprint` can declare it.
+    /// SHA-256 of the certificate by which the rack knows the BMC. `bmc.tls.fingerprint` can declare it. Absent: the BMC is not
+    /// known by a certificate.
     pub certificate: Option<Sha256>,
 }
 
-/// What a BMC says of power.
+/// A power state, as a BMC reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum PowerState {
-    /// On.
+    /// The machine is on.
     On,
-    /// Off.
+    /// The machine is off.
     Off,
-    /// No answer, or none that can be trusted.
+    /// The BMC gave no answer, or an answer that cannot be trusted.
     Unknown,
 }
 
-/// A BMC found from inside its machine.
+/// A BMC that was found from inside its machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DetectedBmc {
-    /// How it is spoken to.
+    /// The best protocol by which the BMC has answered from inside the machine.
     pub driver: PowerDriver,
-    /// Its LAN address.
+    /// The LAN address of the BMC.
     pub address: Option<IpAddr>,
     /// The source of that address.
     pub address_source: Option<BmcAddressSource>,
-    /// Its own MAC address.
+    /// The MAC address of the BMC.
     pub mac: Option<Mac>,
     /// The channel that is its LAN interface (IPMI 2.0 §6.3).
     pub channel: Option<u8>,
-    /// The maker of the BMC.
+    /// The manufacturer of the BMC.
     pub vendor: Option<String>,
-    /// The maker's number of the product.
+    /// The manufacturer's number for the product.
     #[field(default = 0)]
     pub product_id: u16,
-    /// Firmware revision.
+    /// Revision of the BMC's firmware.
     pub firmware: Option<String>,
-    /// The account that commissioning has made on it.
+    /// The account that commissioning has made on the BMC.
     pub account: Option<BmcAccountStatus>,
-    /// Why commissioning has made no account on it, and what to do.
+    /// The reason why commissioning has made no account on the BMC, and the remedy.
     pub problem: Option<String>,
 }
 
 /// The source of a BMC's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BmcAddressSource {
-    /// It was set by hand.
+    /// A person set the address.
     Static,
-    /// A DHCP server gave it.
+    /// A DHCP server gave the address.
     Dhcp,
 }
 
 /// An account that commissioning has made on a BMC.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BmcAccountStatus {
-    /// The user's name.
+    /// The name of the user.
     pub username: String,
-    /// Counts the passwords that were made for the machine, from 1.
+    /// The number of passwords that were made for the machine, counted from 1.
     pub revision: u32,
-    /// When it was made.
+    /// The time at which the present password was made.
     pub made_at: Timestamp,
-    /// A rack has used it. Before that, the BMC has checked it from inside alone.
+    /// True: a rack has used the account. Before that, the account was checked only from inside the machine.
     #[field(default = false)]
     pub checked: bool,
-    /// Racks could not use it, and the account that is declared in `bmc` is used.
+    /// True: racks could not use the account. The account that `bmc` declares is used instead.
     #[field(default = false)]
     pub refused: bool,
 }
@@ -396,15 +410,15 @@ pub struct BmcAccountStatus {
 /// The latest run of each test of a machine's hardware.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct HardwareTests {
-    /// The worst finding.
+    /// The worst finding of all tests.
     pub verdict: TestVerdict,
-    /// Failed: test, device, cause. `basalt results` shows all.
+    /// Tests that failed: test, device and cause of each. `basalt results` shows all.
     pub failed: Vec<String>,
-    /// Needs care: test, device, cause.
+    /// Tests that found hardware that needs care: test, device and cause of each.
     pub degraded: Vec<String>,
-    /// When the latest of them ended.
+    /// The time at which the latest of these tests ended.
     pub at: Timestamp,
-    /// A person has overridden what failed.
+    /// The decision of a person that the failed tests do not count.
     pub overridden: Option<TestsOverride>,
 }
 
@@ -415,31 +429,31 @@ pub enum TestVerdict {
     Skipped,
     /// The hardware does its work.
     Passed,
-    /// It works, and a person should look at it.
+    /// The hardware works, and a person should look at it.
     Degraded,
-    /// It does not.
+    /// The hardware does not do its work.
     Failed,
 }
 
-/// A person's word that failed tests do not count.
+/// The decision of a person that failed tests do not count.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct TestsOverride {
-    /// Tests that ended before do not count.
+    /// The time of the decision. Tests that ended before it do not count.
     pub at: Timestamp,
-    /// The person's account.
+    /// The account of the person.
     pub by: Option<String>,
     /// The reason that was given.
     pub reason: String,
 }
 
-/// How far a boot has come.
+/// The progress of a boot.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BootProgress {
-    /// The last thing seen: `dhcp`, `loader`, `script`, `kernel`, `initrd`, `root`, `agent`, `system`.
+    /// The last step that was seen: `dhcp`, `loader`, `script`, `kernel`, `initrd`, `root`, `agent`, `system`.
     pub step: String,
-    /// When it was seen.
+    /// The time at which the step was seen.
     pub at: Timestamp,
-    /// The rack that saw it.
+    /// The rack that saw the step.
     pub rack: Option<Ref<Rack>>,
 }
 

@@ -1,4 +1,4 @@
-//! Fabric, Vlan, Subnet and IpRange: the network as it is cabled and addressed.
+//! Fabric, Vlan, Subnet and IpRange: the cabling and the addresses of the network.
 
 use super::{Architecture, CommonStatus, EnlistMode, Loader, Rack, Space, dhcp_options, kind};
 use crate::model::Ref;
@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 kind! {
-    /// Switches that carry the same VLANs: one layer-2 world.
+    /// Switches that carry the same VLANs: one layer-2 network.
     Fabric, "fabrics", "basalt_fabric", Label, declarable: true, FabricSpec, FabricStatus, no_rules
 }
 
-/// One layer-2 world.
+/// A layer-2 network.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct FabricSpec {
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
     /// A word that selectors can ask for, like `10g`.
@@ -24,10 +24,10 @@ pub struct FabricSpec {
     pub class: Option<String>,
 }
 
-/// What hangs on the fabric.
+/// The state of the fabric.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct FabricStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
 }
@@ -37,30 +37,30 @@ kind! {
     Vlan, "vlans", "basalt_vlan", FabricVid, declarable: true, VlanSpec, VlanStatus, vlan_rules
 }
 
-/// One broadcast domain.
+/// A broadcast domain.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct VlanSpec {
-    /// The fabric that carries it.
+    /// The fabric that carries the VLAN.
     #[field(immutable)]
     pub fabric: Ref<Fabric>,
-    /// Its number (IEEE 802.1Q), 1 to 4094, or 0 for the untagged network.
+    /// The VLAN id (IEEE 802.1Q), 1 to 4094, or 0 for the untagged network.
     #[field(immutable, min = 0, max = 4094)]
     pub vid: u16,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
-    /// Largest packet in bytes, as DHCP announces it and installed systems set it.
+    /// The largest packet in bytes (MTU), as DHCP announces it and installed systems set it.
     #[field(default = 1500, min = 552, max = 65535)]
     pub mtu: u32,
-    /// The routing world it belongs to: addresses of one space reach each other.
+    /// The space of the VLAN: addresses of one space reach each other.
     pub space: Option<Ref<Space>>,
-    /// The loader that x86-64 UEFI machines here get. Absent: as Settings say.
+    /// The boot loader for x86-64 UEFI machines on this VLAN. Absent: as Settings say.
     #[field(server_chosen)]
     pub loader: Option<Loader>,
-    /// How undeclared machines are treated that boot here. Absent: as Settings say.
+    /// The treatment of undeclared machines that boot on this VLAN. Absent: as Settings say.
     #[field(none, server_chosen)]
     pub enlist: Option<EnlistMode>,
-    /// Whether and how racks answer DHCP here.
+    /// DHCP of the racks on this VLAN.
     #[field(default)]
     pub dhcp: VlanDhcp,
 }
@@ -68,25 +68,26 @@ pub struct VlanSpec {
 /// DHCP on a VLAN.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct VlanDhcp {
-    /// Whether racks answer DHCP on this VLAN. Machines boot from the network only where they do.
+    /// True: racks answer DHCP on this VLAN. Machines boot from the network only where racks do so.
     #[field(default = false)]
     pub enabled: bool,
-    /// How long a lease lasts: `1m` to `31d`.
+    /// The length of a lease: `1m` to `31d`.
     #[field(default = "10m")]
     pub lease_time: Duration,
-    /// Racks that answer, each of which takes part in its addresses: attached to the VLAN, or behind relays. Empty: every rack that
-    /// serves an interface of the VLAN.
+    /// Racks that answer DHCP here, directly or behind relays. They share the addresses among them. Empty: every rack that serves
+    /// an interface of the VLAN.
     pub racks: BTreeSet<Ref<Rack>>,
-    /// DHCP servers elsewhere that racks pass requests on to, instead of answering them.
+    /// Other DHCP servers that racks pass requests on to, instead of answering.
     #[field(dormant = "racks relay nothing")]
     pub relay_to: BTreeSet<IpAddr>,
-    /// DHCPv4 options beyond those that racks send by themselves, by their number (RFC 2132): IPv4 addresses with commas between them,
-    /// bytes as `hex:…`, or a text. Of one number a machine's comes before its subnet's, and that before this.
+    /// DHCPv4 options that racks do not send by themselves, by their number (RFC 2132). A value is IPv4 addresses with commas
+    /// between them, bytes as `hex:…`, or a text. For the same number, the option of a machine takes precedence over the option
+    /// of its subnet, and that over the option here.
     pub options: BTreeMap<String, String>,
 }
 
-/// The shortest and the longest lease: clients would renew all the time, or hold addresses that a rack without its lease file has
-/// forgotten.
+/// The shortest and the longest lease. With shorter leases, clients would renew all the time. With longer ones, a rack that has
+/// lost its lease file would not know for too long which addresses clients hold.
 const LEASES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(31 * 86_400)];
 
 fn vlan_rules(spec: &VlanSpec, rule: &mut Rule<'_>) {
@@ -108,10 +109,10 @@ fn vlan_rules(spec: &VlanSpec, rule: &mut Rule<'_>) {
     }
 }
 
-/// How the VLAN is served.
+/// The state of the VLAN.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct VlanStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
     /// Racks that answer DHCP here now.
@@ -132,120 +133,121 @@ pub struct SubnetSpec {
     /// The network, like `10.77.0.0/24`.
     #[field(immutable)]
     pub cidr: Cidr,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
-    /// The router's address: in the network, or link-local. The gateway of a network of one address (`/32`, `/128`) is any neighbour on the link.
-    /// Absent: the network has no way out.
+    /// The router's address: in the network, or link-local. A network of one address (`/32`, `/128`) may have any neighbour on
+    /// the link as its gateway. Absent: the network has no way out.
     pub gateway: Option<IpAddr>,
-    /// DNS servers for machines here, in order. DHCP tells those that are of its family. Empty: none. Absent: the racks that answer DNS here,
-    /// if `allow_dns` is true.
+    /// DNS servers for machines here, in order. DHCP announces the servers that are of its address family. Empty: none. Absent:
+    /// the racks that answer DNS here, if `allow_dns` is true.
     pub dns_servers: Option<Vec<IpAddr>>,
-    /// NTP servers for machines here, in order. DHCP tells those that are addresses of its family, and no names. Empty: none. Absent:
-    /// the racks that serve the subnet.
+    /// NTP servers for machines here, in order. DHCP announces the servers that are addresses of its family, and no names. Empty:
+    /// none. Absent: the racks that serve the subnet.
     pub ntp_servers: Option<Vec<Host>>,
-    /// Whether Basalt gives out every address that is in no range. False: only those of `dynamic` ranges, and what is asked
-    /// for by name.
+    /// True: Basalt gives out every address that is in no range. False: Basalt gives out only addresses of `dynamic` ranges, and
+    /// addresses that are asked for by name.
     #[field(default = true)]
     pub managed: bool,
-    /// Whether machines here may ask the racks' DNS servers.
+    /// True: machines here may ask the DNS servers of the racks.
     #[field(default = true)]
     pub allow_dns: bool,
-    /// Machines here may use the racks' caching proxy. If a rack with an address here serves the proxy, systems are installed with its URL for
-    /// apt and dnf.
+    /// True: machines here may use the caching proxy of the racks. If a rack with an address here serves the proxy, systems are
+    /// installed with its URL for apt and dnf.
     #[field(default = true)]
     pub allow_proxy: bool,
-    /// Which names its addresses have.
+    /// The names of the subnet's addresses in reverse DNS.
     #[field(default = Rdns::Enabled)]
     pub rdns: Rdns,
-    /// How machines here boot from the network.
+    /// Network boot of machines here.
     #[field(default)]
     pub boot: SubnetBoot,
-    /// Domains in which DHCP clients here look up short names, in order (RFC 3397, RFC 3646); 255 bytes together at most.
+    /// Domains in which DHCP clients here look up short names, in order (RFC 3397, RFC 3646). Together they have at most 255
+    /// bytes.
     pub search_domains: Vec<Hostname>,
-    /// DHCPv4 options for clients here, as those of a Vlan.
+    /// DHCPv4 options for clients here, in the form of `dhcp.options` of a Vlan.
     pub dhcp_options: BTreeMap<String, String>,
 }
 
-/// Which names addresses of a subnet have (RFC 1035 §3.5, RFC 3596 §2.5).
+/// The names of a subnet's addresses in reverse DNS (RFC 1035 §3.5, RFC 3596 §2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Rdns {
-    /// None.
+    /// The addresses have no names.
     Disabled,
-    /// Those of the machines, in the zone of the octets or nibbles that the network is within.
+    /// The addresses have the names of the machines, in the zone of the octets or nibbles that the network is within.
     Enabled,
-    /// The same, and for IPv4 networks smaller than /24 a zone of their own (RFC 2317).
+    /// As `enabled`. IPv4 networks smaller than /24 also get a zone of their own (RFC 2317).
     Rfc2317,
 }
 
 /// Network boot on a subnet.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SubnetBoot {
-    /// Who tells machines what to boot.
+    /// The server that tells machines what to boot.
     #[field(default = BootMode::Dhcp)]
     pub mode: BootMode,
-    /// Architectures that are booted here. Empty: all.
+    /// Architectures whose machines boot from the network here. Empty: all.
     pub architectures: BTreeSet<Architecture>,
 }
 
-/// Who tells machines what to boot.
+/// The server that tells machines what to boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BootMode {
-    /// The rack's own DHCP answers.
+    /// The DHCP answers of the rack contain it.
     Dhcp,
-    /// Another DHCP server gives addresses; the rack adds boot answers only (proxyDHCP, PXE 2.1 §2.2).
+    /// Another DHCP server gives addresses. The rack adds only the boot answers (proxyDHCP, PXE 2.1 §2.2).
     Proxy,
-    /// Nobody: racks give addresses only.
+    /// No server: racks give only addresses.
     None,
 }
 
-/// How full the subnet is.
+/// The use of the subnet's addresses.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SubnetStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Addresses taken: leased, or somebody's.
+    /// Number of addresses that are taken: leased, or assigned.
     #[field(volatile)]
     pub used: Option<u64>,
-    /// Addresses in no range that are nobody's; at most 2^53 - 1 is said.
+    /// Number of addresses in no range that are assigned to nobody, 2^53 - 1 at most.
     #[field(volatile)]
     pub free: Option<u64>,
-    /// What the others are for.
+    /// Number of the other addresses, by purpose.
     #[field(volatile)]
     pub by_purpose: Option<SubnetPurposes>,
 }
 
-/// Numbers of addresses of a subnet; at most 2^53 - 1 is said.
+/// Numbers of addresses of a subnet, by purpose; each is 2^53 - 1 at most.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct SubnetPurposes {
-    /// The gateway, where it is in the network: 0 or 1.
+    /// The gateway, if it is in the network: 0 or 1.
     #[field(default = 0)]
     pub gateways: u64,
-    /// Of IpAddresses and Devices.
+    /// Addresses of IpAddresses and Devices.
     #[field(default = 0)]
     pub ip_addresses: u64,
-    /// Of deployments' interfaces.
+    /// Addresses of interfaces of deployments.
     #[field(default = 0)]
     pub deployments: u64,
-    /// Racks' own, that are nobody else's.
+    /// Addresses of racks that are assigned to nobody else.
     #[field(default = 0)]
     pub racks: u64,
-    /// Leased from `dynamic` ranges, to machines that Basalt knows.
+    /// Addresses leased from `dynamic` ranges to machines that Basalt knows.
     #[field(default = 0)]
     pub leases: u64,
-    /// In `dynamic` ranges, leased or not.
+    /// Addresses in `dynamic` ranges, leased or not.
     #[field(default = 0)]
     pub dynamic: u64,
-    /// In `reserved` ranges, somebody's or not.
+    /// Addresses in `reserved` ranges, assigned or not.
     #[field(default = 0)]
     pub reserved: u64,
 }
 
-/// Bytes of domains that clients search: one option of DHCPv4 has no more.
+/// Most bytes of all search domains: the length of one DHCPv4 option.
 const MOST_OF_DOMAINS: usize = 255;
 
-/// Why hosts of a network cannot use a gateway, and what would be right.
+/// The reason why hosts of a network cannot use a gateway, and a hint with the right form.
 fn unreachable(cidr: Cidr, gateway: IpAddr) -> (String, String) {
     let in_network = format!("an address of {cidr} that a router can have");
     if gateway.is_ipv4() != cidr.network().is_ipv4() {
@@ -279,7 +281,7 @@ fn subnet_rules(spec: &SubnetSpec, rule: &mut Rule<'_>) {
             "leave them out of an IPv6 subnet",
         );
     }
-    // As RFC 3397 writes them, but for what names share.
+    // The length in the encoding of RFC 3397, without compression of the parts that names share.
     let domains: usize = spec.search_domains.iter().map(|domain| domain.as_str().len() + 2).sum();
     if domains > MOST_OF_DOMAINS {
         rule.broken(
@@ -311,41 +313,41 @@ kind! {
 /// A range of addresses, both ends included.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct IpRangeSpec {
-    /// The subnet it lies in.
+    /// The subnet that contains the range.
     #[field(immutable)]
     pub subnet: Ref<Subnet>,
-    /// First address.
+    /// The first address of the range.
     pub start: IpAddr,
-    /// Last address.
+    /// The last address of the range.
     pub end: IpAddr,
-    /// What the addresses are for.
+    /// The use of the addresses.
     #[field(default = RangePurpose::Dynamic)]
     pub purpose: RangePurpose,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What a range's addresses are for.
+/// The use of a range's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum RangePurpose {
-    /// Leased by DHCP to whoever asks. No address of it is anybody's.
+    /// DHCP leases the addresses to any client. None of them is assigned to an object.
     Dynamic,
-    /// Not given out by itself: only who names an address of it has it.
+    /// Basalt gives out no address by itself. An object has an address of the range only if it names that address.
     Reserved,
 }
 
-/// How full the range is.
+/// The use of the range's addresses.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct IpRangeStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Addresses of it that are leased, or in a `reserved` range somebody's.
+    /// Number of addresses that are leased, or in a `reserved` range assigned.
     #[field(volatile)]
     pub used: Option<u64>,
-    /// Of an IPv4 `dynamic` range, which rack leases which part, as `10.77.0.100-10.77.0.149`. Racks share a range evenly, and
-    /// lease from their own parts alone.
+    /// The parts of an IPv4 `dynamic` range, as `10.77.0.100-10.77.0.149`, with the rack that leases each. Racks share a range
+    /// evenly, and each leases only from its own parts.
     #[field(volatile)]
     pub blocks: BTreeMap<String, RangeBlock>,
 }
@@ -353,25 +355,26 @@ pub struct IpRangeStatus {
 /// A part of a range that one rack leases.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RangeBlock {
-    /// The rack. Absent: it was deleted, and what it may have leased has not ended.
+    /// The rack. Absent: the rack was deleted, and leases that it may have given have not ended.
     pub rack: Option<Ref<Rack>>,
-    /// How the rack has it.
+    /// The rack's use of the part.
     #[field(default = BlockState::Leased)]
     pub state: BlockState,
-    /// How many addresses it has.
+    /// Number of addresses in the part.
     #[field(default = 0)]
     pub addresses: u64,
-    /// How many of them are leased, to machines that Basalt knows.
+    /// Number of these addresses that are leased to machines that Basalt knows.
     #[field(default = 0)]
     pub used: u64,
 }
 
-/// How a rack has a part of a range.
+/// A rack's use of a part of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BlockState {
-    /// It leases from it.
+    /// The rack leases addresses of the part.
     Leased,
-    /// It is to lease from it no more. Nobody else does before it has said so and its last lease there has ended.
+    /// The rack must lease no more addresses of the part. Other racks wait until the rack has confirmed this and its last lease
+    /// there has ended.
     TakenBack,
 }
 

@@ -1,20 +1,20 @@
-//! What every kind reports: conditions and, for what has a life of its own, the axes; and the one word computed from
-//! them.
+//! The common part of every status: conditions. Machines and deployments also have axes, and one word computed from
+//! the axes.
 
 use crate::values::{Generation, Timestamp};
 use basalt_api_derive::Model;
 use serde_json::{Map, Value};
 
-/// The fields that every status begins with.
+/// The fields at the beginning of every status.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct CommonStatus {
     /// The generation of the spec that this status is about.
     #[field(volatile, default = 0)]
     pub observed_generation: Generation,
-    /// What fields mean that the spec leaves out, under the names they have there: the defaults of this version.
+    /// The default values of this version for fields that the spec leaves out, by the names of the fields.
     #[field(volatile)]
     pub effective: Option<Map<String, Value>>,
-    /// Ready, Progressing and Stalled, and whatever else the kind tells.
+    /// The conditions Ready, Progressing and Stalled, and others that the kind reports.
     #[field(volatile)]
     pub conditions: Vec<Condition>,
 }
@@ -30,157 +30,158 @@ impl CommonStatus {
 /// One statement about an object, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct Condition {
-    /// What is stated: `Ready`, `Progressing`, `Stalled`, …
+    /// The type of the condition: `Ready`, `Progressing`, `Stalled`, …
     #[field(name = "type")]
     pub kind: String,
-    /// Whether it holds.
+    /// The truth value of the condition.
     pub status: ConditionStatus,
-    /// Why, as one CamelCase word for programs.
+    /// The reason, as one CamelCase word for programs.
     pub reason: String,
-    /// Why, as a sentence for people.
+    /// The reason, as a sentence for people.
     pub message: String,
-    /// Since when `status` is what it is.
+    /// The time since which `status` has its value.
     pub since: Timestamp,
-    /// When a wait behind it gives up, if there is one.
+    /// The time at which the wait behind the condition gives up. Absent: there is no such wait.
     pub deadline: Option<Timestamp>,
 }
 
 impl Condition {
     /// The object is as its spec says.
     pub const READY: &'static str = "Ready";
-    /// Basalt is at work on the object.
+    /// Basalt works on the object.
     pub const PROGRESSING: &'static str = "Progressing";
     /// Nothing more will happen by itself: the reason says what a person must do. Ends a client's wait.
     pub const STALLED: &'static str = "Stalled";
-    /// The power of a machine is not as it ought to be. Unknown: it cannot be read. Absent: it is as it ought to be, or nothing is
-    /// expected of it now.
+    /// The power of a machine is not as wanted. Unknown: the power cannot be read. Absent: the power is as wanted, or no power
+    /// state is expected now.
     pub const POWER_DIFFERS: &'static str = "PowerDiffers";
 }
 
-/// Whether a condition holds.
+/// The truth value of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// It cannot be told.
+    /// Nobody can tell if the condition holds.
     Unknown,
 }
 
-/// The five independent answers to "how is it?". No code decides from the word computed of them.
+/// The state of a machine or deployment, as five independent axes. The word `phase` is computed from them for people, and no code
+/// decides from it.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Axes {
-    /// Where it is in its life.
+    /// The stage in the life of the object.
     #[field(default = Lifecycle::New)]
     pub lifecycle: Lifecycle,
-    /// What is being done to it.
+    /// The state of the present work on the object.
     #[field(default = Operation::Idle)]
     pub operation: Operation,
-    /// The step that runs, or what is waited for.
+    /// The step that runs, or the event that is waited for.
     pub operation_detail: Option<String>,
-    /// How well it is.
+    /// The health of the object.
     #[field(default = Health::Unknown)]
     pub health: Health,
-    /// Whether it is as its spec says.
+    /// Agreement of the object with its spec.
     #[field(default = Sync::Unknown)]
     pub sync: Sync,
-    /// Who is in charge, concern by concern.
+    /// The concerns that Basalt manages or only observes.
     #[field(default)]
     pub ownership: Ownership,
 }
 
-/// Where a machine or deployment is in its life.
+/// The stage in the life of a machine or deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Lifecycle {
-    /// Known, not yet looked at.
+    /// The machine is known, and its hardware was not read yet.
     New,
-    /// Its hardware is being read.
+    /// The hardware is being read.
     Commissioning,
-    /// Its hardware is being tested.
+    /// The hardware is being tested.
     Testing,
-    /// Free to be deployed.
+    /// The machine is free to be deployed.
     Ready,
-    /// Claimed by a deployment.
+    /// A deployment has claimed the machine.
     Allocated,
-    /// Being installed.
+    /// The system is being installed.
     Deploying,
-    /// Runs what its deployment declares.
+    /// The machine runs the system that its deployment declares.
     Deployed,
-    /// Being given back.
+    /// The machine is being given back.
     Releasing,
-    /// Its disks are being erased.
+    /// The disks are being erased.
     Erasing,
-    /// Somebody works on it: its mode says so, or it is in the rescue environment.
+    /// A person works on the machine: its mode is `rescue`, or it has booted the rescue environment.
     Rescue,
-    /// Set aside by a person or by the region.
+    /// A person or the region has set the machine aside.
     Broken,
-    /// Out of service for good.
+    /// The machine is out of service for good.
     Retired,
 }
 
-/// What is being done.
+/// The state of the work on a machine or deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Operation {
-    /// Nothing, and nothing is due.
+    /// No work runs, and none is due.
     Idle,
     /// A step runs.
     Running,
-    /// Something is waited for, until a deadline.
+    /// The work waits for an event, until a deadline.
     Waiting,
     /// A person must act.
     Held,
-    /// The fleet budget says later.
+    /// The fleet budget postpones the work.
     Delayed,
     /// The last attempt failed.
     Failed,
 }
 
-/// How well it is.
+/// The health of a machine or deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Health {
-    /// Nothing wrong is known.
+    /// No fault is known.
     Ok,
-    /// It works, but something needs care.
+    /// The object works, and needs care.
     Degraded,
-    /// It does not do its work.
+    /// The object does not do its work.
     Critical,
     /// Nothing recent is known.
     Unknown,
 }
 
-/// Whether it is as its spec says.
+/// Agreement of an object with its spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Sync {
-    /// As declared.
+    /// The object is as declared.
     InSync,
-    /// Not as declared.
+    /// The object differs from its spec.
     Drifted,
-    /// The facts are too old to tell.
+    /// The facts are too old for a comparison.
     Unknown,
 }
 
 /// Ownership of a machine, by the concerns that Basalt can leave to somebody else.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Ownership {
-    /// Its power.
+    /// The power of the machine.
     #[field(default = OwnershipMode::Managed)]
     pub power: OwnershipMode,
-    /// What it boots.
+    /// The system that the machine boots.
     #[field(default = OwnershipMode::Managed)]
     pub boot: OwnershipMode,
 }
 
-/// Who is in charge.
+/// The part that Basalt takes in a concern of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum OwnershipMode {
-    /// Basalt makes it as declared.
+    /// Basalt brings the machine into the declared state.
     Managed,
-    /// Basalt looks, and changes nothing.
+    /// Basalt reads the state, and changes nothing.
     Observed,
 }
 
-/// The one word a person reads, like `Deploying` or `Failed deploying`. For display only: code decides from the axes.
+/// One word for people that sums up the axes, like `Deploying` or `Failed deploying`. For display only: code decides from the axes.
 #[must_use]
 pub fn phase(axes: &Axes) -> &'static str {
     use Lifecycle as L;
