@@ -10,51 +10,51 @@ use std::collections::BTreeSet;
 /// Paths of the API that are not about a kind, and that a token's scopes can name.
 const OTHER_SCOPES: [&str; 5] = ["addresses", "audit", "blobs", "join_tokens", "metrics"];
 
-/// Fewest characters of a password: shorter ones are guessed.
+/// Fewest characters of a password: shorter ones can be guessed.
 const PASSWORD_CHARACTERS: usize = 10;
 
 /// Most characters of a subject (OpenID Connect Core 1.0 §2).
 const SUBJECT_CHARACTERS: usize = 255;
-/// Bytes that an address of mail has at most (RFC 5321 §4.5.3.1.3).
+/// Most bytes of an e-mail address (RFC 5321 §4.5.3.1.3).
 const EMAIL_BYTES: usize = 254;
 
-/// Most bytes of a password: hashing is work.
+/// Most bytes of a password: each byte costs time in the hash.
 const PASSWORD_BYTES: usize = 1024;
 
 kind! {
-    /// What its holders may do, everywhere or in some pools.
+    /// A set of rights, everywhere or in some pools.
     Role, "roles", "basalt_role", Label, declarable: true, RoleSpec, RoleStatus, crate::validate::no_rules
 }
 
-/// What holders of the role may do.
+/// The rights that a role gives.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RoleSpec {
-    /// What it allows.
+    /// The rights that the role gives.
     pub base: RoleBase,
-    /// The pools whose machines and deployments it is for; other machines and deployments are not seen, and what is of no
-    /// pool is only looked at. Absent: everything. Empty: no machine and no deployment.
+    /// The pools to which the role is limited. Machines and deployments of other pools are not shown. Objects that are in no pool
+    /// can only be read. Absent: no limit. Empty: no machine and no deployment.
     #[field(none)]
     pub pools: Option<BTreeSet<Ref<Pool>>>,
-    /// What it is for, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What a role allows. Each allows what those before it do.
+/// A level of rights. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum RoleBase {
-    /// To look, and to try out.
+    /// The right to read, and to try changes in a dry run.
     Viewer,
-    /// To change.
+    /// The right to change objects.
     Operator,
-    /// To change who may change.
+    /// The right to change who may change objects.
     Admin,
 }
 
-/// How the role is.
+/// The state of the role.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RoleStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
 }
@@ -64,41 +64,42 @@ kind! {
     User, "users", "basalt_user", Label, declarable: true, UserSpec, UserStatus, user_rules
 }
 
-/// A person's account.
+/// The account of a person.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct UserSpec {
-    /// The password: 10 characters or more. Only its argon2id hash is kept. A new one ends the user's sessions. Absent: nobody logs
-    /// in as this user.
+    /// The password: 10 characters or more. The region keeps only its argon2id hash. A new password ends the user's sessions.
+    /// Absent: nobody logs in as this user with a password.
     #[field(sent_nowhere)]
     pub password: Option<Secret>,
-    /// Who logs in as this user by OpenID Connect. Absent: nobody does.
+    /// The identity that logs in as this user by OpenID Connect. Absent: nobody does.
     pub openid: Option<OpenIdIdentity>,
-    /// What the user may do: everything that any of the roles allows.
+    /// The roles of the user, who may do everything that any of them allows.
     pub roles: BTreeSet<Ref<Role>>,
-    /// Refuse the user's password, sessions and tokens.
+    /// True: the region refuses the user's password, sessions and tokens.
     #[field(default = false)]
     pub disabled: bool,
-    /// Where people write to the user. Nothing is sent there.
+    /// The user's e-mail address, for people. Nothing is sent there.
     #[field(none)]
     pub email: Option<String>,
-    /// Who it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// Who somebody is to an issuer (OpenID Connect Core 1.0 §2): only both together name one person.
+/// The identity of a person at an OpenID Connect issuer (OpenID Connect Core 1.0 §2). Only issuer and subject together identify a
+/// person.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct OpenIdIdentity {
     /// The issuer, as Settings name it.
     pub issuer: Url,
-    /// As whom it knows them: its claim `sub`.
+    /// The person's identifier at the issuer: the claim `sub`.
     pub subject: String,
 }
 
-/// How the user is.
+/// The state of the user.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct UserStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
 }
@@ -126,7 +127,7 @@ fn user_rules(spec: &UserSpec, rule: &mut Rule<'_>) {
     }
 }
 
-/// Whether it may be one (RFC 5321 §4.1.2, §4.5.3.1): a local part and a domain, without blanks.
+/// True if the text has the form of an e-mail address (RFC 5321 §4.1.2, §4.5.3.1): a local part and a domain, without blanks.
 fn is_address_of_mail(text: &str) -> bool {
     text.len() <= EMAIL_BYTES
         && text.chars().all(|c| !c.is_whitespace() && !c.is_control())
@@ -134,43 +135,44 @@ fn is_address_of_mail(text: &str) -> bool {
 }
 
 kind! {
-    /// A program's key to the API. Declaring it says what it is good for; its text is made, and shown once, by
-    /// `basalt token issue NAME`.
+    /// A program's key to the API. Its spec declares the rights of the token. `basalt token issue NAME` makes the text of the
+    /// token, and shows it once.
     ApiToken, "api_tokens", "basalt_api_token", Label, declarable: true, ApiTokenSpec, ApiTokenStatus, api_token_rules
 }
 
-/// What a token is good for.
+/// The rights of a token.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ApiTokenSpec {
-    /// The user for whom it speaks. Either this or `role`.
+    /// The user whose rights the token has. Either this or `role`.
     #[field(immutable)]
     pub user: Option<Ref<User>>,
-    /// The role that it has, by its name; `viewer`, `operator` and `admin` are what a role has as its `base`. Either this or `user`.
+    /// The name of the role whose rights the token has. `viewer`, `operator` and `admin` are values of a role's `base`, not names
+    /// of roles. Either this or `user`.
     #[field(immutable)]
     pub role: Option<Ref<Role>>,
-    /// What of that it is good for: kinds, like `machines`, or `machines:read` for looking alone; `*:read` is every kind. With
-    /// scopes it cannot apply many documents at once. Absent: everything.
+    /// The kinds to which these rights are limited, like `machines`, or `machines:read` for reading only; `*:read` is reading of
+    /// every kind. A token with scopes cannot apply many documents at once. Absent: no limit.
     pub scopes: Option<BTreeSet<String>>,
-    /// When it ends. Absent: not by itself.
+    /// The time at which the token ends. Absent: it does not end by itself.
     pub expires_at: Option<Timestamp>,
-    /// Refuse it.
+    /// True: the region refuses the token.
     #[field(default = false)]
     pub disabled: bool,
-    /// What it is for, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// How the token is.
+/// The state of the token.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ApiTokenStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// When its present text was made; absent while it has none.
+    /// The time at which the present text was made. Absent: the token has no text.
     #[field(volatile)]
     pub issued_at: Option<Timestamp>,
-    /// When that was used last, within a minute.
+    /// The time of the last use of that text, to within a minute.
     #[field(volatile)]
     pub last_used: Option<Timestamp>,
 }
@@ -182,7 +184,7 @@ fn api_token_rules(spec: &ApiTokenSpec, rule: &mut Rule<'_>) {
         (Some(_), Some(_)) => rule.broken("/role", "the token has a user and a role", hint),
         _ => {}
     }
-    // Whoever gives a list that turns out to be empty means no rights rather than all of them.
+    // A caller whose list happens to be empty wants no rights rather than all of them.
     if spec.scopes.as_ref().is_some_and(BTreeSet::is_empty) {
         let hint = "leave it out for everything that its user or role may do, or name what it is good for";
         rule.broken("/scopes", "a token with no scopes is good for nothing", hint);

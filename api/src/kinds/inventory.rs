@@ -1,7 +1,7 @@
-//! Inventory: what a machine is made of, as its agent found it.
+//! Inventory: the hardware of a machine, as its agent found it.
 //!
-//! The agent's own words ([`crate::agent::Inventory`]) are lists and plain strings; here they are maps by natural key
-//! and typed values, as a status needs them.
+//! The report of the agent ([`crate::agent::Inventory`]) has lists and plain strings. The inventory in a status has maps by
+//! natural key, and typed values.
 
 use super::Architecture;
 use crate::agent;
@@ -10,58 +10,58 @@ use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What a machine is made of.
+/// The hardware of a machine, as its agent found it.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Inventory {
-    /// Processor architecture.
+    /// Processor architecture of the machine.
     pub architecture: Option<Architecture>,
-    /// How it booted when it was read.
+    /// The firmware mode in which the machine booted when its hardware was read.
     pub firmware: Option<FirmwareMode>,
-    /// Processors.
+    /// The processors of the machine, taken together.
     #[field(default)]
     pub cpu: Cpu,
-    /// Memory fitted, in bytes.
+    /// Size of the installed memory, in bytes.
     #[field(default = 0)]
     pub memory_bytes: u64,
-    /// Memory modules by their sockets.
+    /// Memory modules, by their sockets.
     pub memory_modules: BTreeMap<String, MemoryModule>,
     /// Version of the TPM: `2.0` or `1.2`. Absent: there is none, or the firmware hides it.
     pub tpm: Option<String>,
     /// UEFI Secure Boot was on when the hardware was read. Absent: the firmware does not say.
     pub secure_boot: Option<bool>,
-    /// What SMBIOS says of the machine.
+    /// Identification of the machine by SMBIOS.
     #[field(default)]
     pub dmi: Dmi,
-    /// Whether it has a BMC.
+    /// True: the machine has a BMC.
     #[field(default = false)]
     pub bmc_present: bool,
-    /// Network interfaces by kernel name.
+    /// Ethernet interfaces, by kernel name.
     pub interfaces: BTreeMap<String, Interface>,
-    /// Interfaces that are not Ethernet, by kernel name. Basalt does not boot a machine by one, and does not configure it.
+    /// Interfaces that are not Ethernet, by kernel name. Basalt neither boots a machine from them nor configures them.
     pub other_interfaces: BTreeMap<String, OtherInterface>,
     /// Disks by kernel name.
     pub disks: BTreeMap<String, Disk>,
-    /// Devices on PCI that do the machine's work, by their address: storage, network, display, accelerators.
+    /// PCI devices for storage, network, display and acceleration, by their PCI address.
     pub pci: BTreeMap<String, PciDevice>,
-    /// Graphics processors by their PCI address.
+    /// Graphics processors, by their PCI address.
     pub gpus: BTreeMap<String, Gpu>,
 }
 
-/// Processors.
+/// The processors of a machine, taken together.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Cpu {
-    /// Model name.
+    /// Model name of the processors.
     pub model: Option<String>,
-    /// Packages.
+    /// Number of processor packages.
     #[field(default = 0)]
     pub sockets: u32,
-    /// Cores of all packages.
+    /// Number of cores in all packages.
     #[field(default = 0)]
     pub cores: u32,
-    /// Hardware threads of all cores.
+    /// Number of hardware threads in all cores.
     #[field(default = 0)]
     pub threads: u32,
-    /// NUMA nodes. 0: not known.
+    /// Number of NUMA nodes. 0: not known.
     #[field(default = 0)]
     pub numa_nodes: u32,
     /// Revision of the microcode, as the kernel writes it: `0xd0003e7`.
@@ -71,11 +71,11 @@ pub struct Cpu {
 /// A memory module.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct MemoryModule {
-    /// Its size, in bytes.
+    /// Size of the module, in bytes.
     pub size_bytes: u64,
-    /// Technology: `DDR5`.
+    /// Memory technology: `DDR5`.
     pub technology: Option<String>,
-    /// Speed that it is made for, in megatransfers per second.
+    /// Rated speed of the module, in megatransfers per second.
     pub speed_mts: Option<u32>,
     /// Manufacturer of the module.
     pub manufacturer: Option<String>,
@@ -85,16 +85,16 @@ pub struct MemoryModule {
     pub serial: Option<String>,
 }
 
-/// How a machine boots.
+/// The firmware mode in which a machine boots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum FirmwareMode {
-    /// PC BIOS, or UEFI acting as one.
+    /// PC BIOS, or UEFI in its BIOS compatibility mode.
     Bios,
-    /// UEFI.
+    /// UEFI in its native mode.
     Uefi,
 }
 
-/// What SMBIOS says (DSP0134 types 0 to 3).
+/// Identification of a machine by SMBIOS (DSP0134 types 0 to 3).
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Dmi {
     /// Manufacturer of the system.
@@ -112,33 +112,33 @@ pub struct Dmi {
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Interface {
-    /// Its own address.
+    /// MAC address of the interface.
     pub mac: Mac,
-    /// Speed in Mb/s; absent without a link, or where the driver does not say.
+    /// Speed in Mb/s. Absent: there is no link, or the driver does not say.
     #[field(volatile)]
     pub speed_mbps: Option<u64>,
-    /// Whether it has a link.
+    /// True: the interface has a link.
     #[field(volatile, default = false)]
     pub link: bool,
-    /// Whether the machine booted from it.
+    /// True: the machine booted from this interface.
     #[field(volatile, default = false)]
     pub booted: bool,
-    /// Kernel driver.
+    /// Name of the kernel driver.
     pub driver: Option<String>,
-    /// The NUMA node that it is attached to.
+    /// The NUMA node that the interface is attached to.
     pub numa_node: Option<u16>,
-    /// Devices at the other end of its link, as they announced themselves by LLDP or CDP, by their names.
+    /// Devices at the other end of the link, by name, as they announced themselves by LLDP or CDP.
     pub neighbours: BTreeMap<String, Neighbour>,
 }
 
 /// A device at the other end of a link, as it announced itself when the hardware was read.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Neighbour {
-    /// The protocol of the announcement. A device that speaks both is known by LLDP.
+    /// The protocol of the announcement. For a device that speaks both, it is LLDP.
     pub protocol: NeighbourProtocol,
-    /// The device: a MAC address, an IP address or a name. CDP: the device id.
+    /// Identity of the device: a MAC address, an IP address or a name. With CDP: the device id.
     pub chassis_id: String,
-    /// The device's port: a name or a MAC address.
+    /// Identity of the device's port: a name or a MAC address.
     pub port_id: String,
     /// Description of the port.
     pub port_description: Option<String>,
@@ -146,23 +146,23 @@ pub struct Neighbour {
     pub system_name: Option<String>,
     /// Hardware and software of the device.
     pub system_description: Option<String>,
-    /// Model of the device. CDP alone has it.
+    /// Model of the device. Only CDP announces it.
     pub platform: Option<String>,
     /// Enabled functions of the device: `bridge`, `router`, `wlan`, `telephone`, `repeater`, `docsis`, `station`, `other`.
     pub capabilities: BTreeSet<String>,
-    /// Addresses of its management.
+    /// Management addresses of the device.
     pub addresses: BTreeSet<IpAddr>,
-    /// Id of the VLAN that untagged frames belong to.
+    /// Id of the VLAN of untagged frames on the port.
     pub native_vlan: Option<u16>,
-    /// Names of VLANs on the port, by their ids.
+    /// Names of the VLANs on the port, by their ids.
     pub vlans: BTreeMap<String, String>,
-    /// Number of the link aggregate that the port is a member of. Absent: it is in none.
+    /// Number of the link aggregate that has the port as a member. Absent: none has it.
     pub aggregate: Option<u32>,
-    /// The longest frame that the port takes, in bytes, with header and checksum.
+    /// The longest frame that the port accepts, in bytes, with header and checksum.
     pub max_frame: Option<u16>,
 }
 
-/// How a neighbour announced itself.
+/// The protocol of a neighbour's announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum NeighbourProtocol {
     /// Link Layer Discovery Protocol, IEEE 802.1AB.
@@ -174,98 +174,100 @@ pub enum NeighbourProtocol {
 /// A network interface that is not Ethernet, or has no Ethernet address.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct OtherInterface {
-    /// The technology: `infiniband`, `ethernet` without a readable address, or the kernel's number (ARPHRD in `linux/if_arp.h`).
+    /// The link technology: `infiniband`, `ethernet` without a readable address, or the kernel's number (ARPHRD in
+    /// `linux/if_arp.h`).
     pub technology: String,
-    /// Its hardware address, as the kernel writes it. The last eight of InfiniBand's twenty octets are the GUID of its port.
+    /// Hardware address of the interface, as the kernel writes it. InfiniBand addresses have twenty octets, and the last eight
+    /// are the GUID of the port.
     pub hardware_address: Option<String>,
-    /// Speed in Mb/s; absent without a link, or where the driver does not say.
+    /// Speed in Mb/s. Absent: there is no link, or the driver does not say.
     #[field(volatile)]
     pub speed_mbps: Option<u64>,
-    /// Whether it has a link.
+    /// True: the interface has a link.
     #[field(volatile, default = false)]
     pub link: bool,
-    /// Kernel driver.
+    /// Name of the kernel driver.
     pub driver: Option<String>,
 }
 
-/// A disk.
+/// A disk of a machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Disk {
-    /// Its size, in bytes.
+    /// Size of the disk, in bytes.
     pub size_bytes: u64,
     /// Logical block size, in bytes.
     pub block_bytes: Option<u32>,
-    /// Model.
+    /// Model of the disk.
     pub model: Option<String>,
-    /// Serial number.
+    /// Serial number of the disk.
     pub serial: Option<String>,
-    /// Its names under `/dev/disk/by-id`.
+    /// Names of the disk under `/dev/disk/by-id`.
     pub ids: Vec<String>,
-    /// Its names under `/dev/disk/by-path`.
+    /// Names of the disk under `/dev/disk/by-path`.
     pub paths: Vec<String>,
-    /// How it is attached: `virtio`, `nvme`, `sata`, `sas`.
+    /// Attachment of the disk: `virtio`, `nvme`, `sata`, `sas`.
     pub transport: Option<String>,
-    /// Whether it has spinning platters.
+    /// True: the disk has rotating platters, as the kernel reports it.
     #[field(default = false)]
     pub rotational: bool,
-    /// Basalt's marker on it.
+    /// Basalt's marker on the disk.
     #[field(volatile)]
     pub marker: Option<DiskMarker>,
 }
 
-/// A device on PCI.
+/// A PCI device.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PciDevice {
-    /// Its vendor's number: `10de`.
+    /// PCI vendor id: `10de`.
     pub vendor: String,
-    /// The vendor's number for the device: `20b5`.
+    /// PCI device id, given by the vendor: `20b5`.
     pub device: String,
-    /// Class, subclass and interface: `030200`.
+    /// PCI class, subclass and programming interface: `030200`.
     pub class: String,
-    /// Kernel driver.
+    /// Name of the kernel driver.
     pub driver: Option<String>,
-    /// The NUMA node that it is attached to.
+    /// The NUMA node that the device is attached to.
     pub numa_node: Option<u16>,
 }
 
 /// A graphics processor.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Gpu {
-    /// Its vendor: `nvidia`, `amd`, `intel`.
+    /// The vendor: `nvidia`, `amd`, `intel`.
     pub vendor: String,
-    /// Its model, as the PCI device number: `20b5`.
+    /// The model, as the PCI device id: `20b5`.
     pub model: String,
 }
 
-/// PCI vendors of processors for graphics and computing. The displays of BMCs and emulators come from others.
+/// PCI vendors of processors for graphics and computing. Displays of BMCs and emulators have other vendors.
 const GPU_VENDORS: [(&str, &str); 3] = [("10de", "nvidia"), ("1002", "amd"), ("8086", "intel")];
 /// PCI classes of such processors: VGA, XGA, 3D controllers, other displays, processing accelerators.
 const GPU_CLASSES: [&str; 5] = ["0300", "0301", "0302", "0380", "1200"];
 
-/// What Basalt wrote on a disk to say whose it is.
+/// Basalt's marker on a disk: the machine that owns the disk, and the attempt that wrote to it.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct DiskMarker {
-    /// The machine it was written for.
+    /// The machine for which the marker was written.
     pub machine: MachineId,
-    /// The attempt that wrote it.
+    /// The attempt that wrote the marker.
     pub attempt: Attempt,
-    /// How far that attempt came.
+    /// The progress of that attempt.
     pub state: MarkerState,
 }
 
-/// How far a destructive attempt came on a disk.
+/// The progress of a destructive attempt on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum MarkerState {
-    /// Begun; the content is not to be relied on.
+    /// The attempt has begun. The content of the disk is not reliable.
     Writing,
     /// An operating system was installed completely.
     Installed,
-    /// Erased.
+    /// The disk was erased.
     Erased,
 }
 
 impl Inventory {
-    /// Converts the report of an agent, with the markers that it found. Interfaces without a readable MAC address are
+    /// Converts the report of an agent, with the markers that it found. Interfaces without a readable MAC address become
     /// [`Inventory::other_interfaces`]. Markers without a readable machine are left out.
     #[must_use]
     pub fn from_agent(found: &agent::Inventory, markers: &BTreeMap<String, agent::DiskMarker>) -> Self {
@@ -372,10 +374,11 @@ fn interface(nic: &agent::Nic) -> Option<(String, Interface)> {
     Some((nic.name.clone(), interface))
 }
 
-/// Neighbours of one interface that are kept.
+/// Most neighbours of one interface that are kept.
 pub const MAX_NEIGHBOURS: usize = 4;
 
-/// A device without a name is known by its chassis id. A second port of one device has its own id after the name.
+/// Neighbours by name. A device without a name has its chassis id as its name. The name of a second port of the same device ends with
+/// the port id.
 fn neighbours(found: &[agent::Neighbour]) -> BTreeMap<String, Neighbour> {
     let mut named = BTreeMap::new();
     for it in found.iter().take(MAX_NEIGHBOURS) {
@@ -435,7 +438,7 @@ fn disk(found: &agent::Disk, marker: Option<&agent::DiskMarker>) -> Disk {
     }
 }
 
-/// Hardware that does not know says so with an empty text.
+/// The text without blanks around it. `None`: it is empty, as hardware reports a value that it does not know.
 fn known(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())

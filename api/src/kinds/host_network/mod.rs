@@ -1,4 +1,4 @@
-//! The network of an installed system: its interfaces, and what is built of them.
+//! The network of an installed system: interfaces of the machine, and bonds, bridges and VLANs on them.
 
 use super::Subnet;
 use crate::model::Ref;
@@ -17,43 +17,43 @@ pub use contradictions::SubnetFacts;
 pub use routes::is_on_link;
 pub(super) use rules::network_rules;
 
-/// The network of an installed system. Names of interfaces, bonds, bridges and VLANs are of one kind: each is there once.
+/// The network of an installed system. Interfaces, bonds, bridges and VLANs share one set of names: each name occurs once.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct NetworkConfig {
-    /// Interfaces by name, as the inventory has them.
+    /// Interfaces of the machine, by their names in the inventory.
     pub interfaces: BTreeMap<String, InterfaceConfig>,
-    /// Several interfaces as one, by the name it gets.
+    /// Bonds, by the name of the interface that each becomes.
     pub bonds: BTreeMap<String, BondConfig>,
-    /// Software switches, by the name it gets.
+    /// Software bridges, by the name of the interface that each becomes.
     pub bridges: BTreeMap<String, BridgeConfig>,
-    /// Tagged VLANs (IEEE 802.1Q), by the name the interface gets.
+    /// Tagged VLANs (IEEE 802.1Q), by the name of the interface that each becomes.
     pub vlans: BTreeMap<String, VlanConfig>,
-    /// Routes beside the subnets' gateways, by names of your own.
+    /// Routes in addition to the gateways of the subnets, by names of your own.
     pub routes: BTreeMap<String, RouteConfig>,
-    /// DNS servers. Absent: the subnet's.
+    /// DNS servers of the system. Absent: the DNS servers of the subnet.
     pub dns_servers: Option<Vec<IpAddr>>,
-    /// Domains to search. Absent: none.
+    /// Domains in which the system looks up short names. Absent: none.
     pub search: Vec<Hostname>,
 }
 
 /// An interface of the machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct InterfaceConfig {
-    /// Which interface is meant, where its name is not enough. Absent: the one of this name.
+    /// MAC address of the interface, if the name is not enough to identify it. Absent: the interface of this name.
     pub mac: Option<Mac>,
-    /// How it gets its address.
+    /// The source of the interface's address.
     #[field(default = Addressing::Auto)]
     pub addressing: Addressing,
-    /// The subnet of its address. Absent: the one on the interface's VLAN.
+    /// The subnet of the address. Absent: the subnet on the interface's VLAN.
     pub subnet: Option<Ref<Subnet>>,
-    /// Its address, where addressing is `static`.
+    /// The address of the interface, if `addressing` is `static`.
     pub address: Option<IpAddr>,
     /// Further addresses, by names of your own: of the other family, or of another subnet.
     pub addresses: BTreeMap<String, AddressConfig>,
-    /// Whether it takes the addresses and routes that IPv6 routers announce (RFC 4861). Absent: as the installed system does by
-    /// itself.
+    /// True: the interface takes the addresses and routes that IPv6 routers announce (RFC 4861). Absent: the default of the
+    /// installed system.
     pub accept_ra: Option<bool>,
-    /// Largest packet in bytes. Absent: the VLAN's.
+    /// The largest packet in bytes (MTU). Absent: the MTU of the VLAN.
     #[field(min = 552, max = 65535)]
     pub mtu: Option<u32>,
 }
@@ -61,266 +61,267 @@ pub struct InterfaceConfig {
 /// A further address of an interface.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct AddressConfig {
-    /// How the interface gets it.
+    /// The source of the address.
     #[field(default = Addressing::Auto)]
     pub addressing: Addressing,
-    /// The subnet of the address. Needed where addressing is `auto`.
+    /// The subnet of the address. Required if `addressing` is `auto`.
     pub subnet: Option<Ref<Subnet>>,
-    /// The address, where addressing is `static`.
+    /// The address, if `addressing` is `static`.
     pub address: Option<IpAddr>,
 }
 
-/// How an interface that is built of others gets its address.
+/// The addresses of a bond, bridge or VLAN.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BuiltConfig {
-    /// How it gets its address.
+    /// The source of the interface's address.
     #[field(default = Addressing::Auto)]
     pub addressing: Addressing,
-    /// The subnet of its address. Needed where addressing is `auto`.
+    /// The subnet of the address. Required if `addressing` is `auto`.
     pub subnet: Option<Ref<Subnet>>,
-    /// Its address, where addressing is `static`.
+    /// The address of the interface, if `addressing` is `static`.
     pub address: Option<IpAddr>,
     /// Further addresses, by names of your own: of the other family, or of another subnet.
     pub addresses: BTreeMap<String, AddressConfig>,
-    /// Whether it takes the addresses and routes that IPv6 routers announce (RFC 4861). Absent: as the installed system does by
-    /// itself.
+    /// True: the interface takes the addresses and routes that IPv6 routers announce (RFC 4861). Absent: the default of the
+    /// installed system.
     pub accept_ra: Option<bool>,
-    /// Largest packet in bytes. Absent: the VLAN's of its subnet.
+    /// The largest packet in bytes (MTU). Absent: the MTU of the VLAN of its subnet.
     #[field(min = 552, max = 65535)]
     pub mtu: Option<u32>,
 }
 
-/// Several interfaces as one.
+/// A bond: several interfaces used as one.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BondConfig {
-    /// How it gets its address.
+    /// The addresses of the bond.
     #[field(flatten)]
     pub link: BuiltConfig,
-    /// The interfaces it is made of. They have addressing `link_up`.
+    /// The interfaces of the bond. Their `addressing` is `link_up`.
     pub members: BTreeSet<String>,
-    /// How its interfaces share the work.
+    /// The way in which the interfaces share the traffic.
     #[field(default = BondMode::ActiveBackup)]
     pub mode: BondMode,
-    /// How often it looks whether its interfaces have a link, in milliseconds.
+    /// The time between two checks of the members' links, in milliseconds.
     #[field(default = 100, min = 10, max = 10000)]
     pub link_check_ms: u32,
-    /// How often the other end is asked for LACP packets, where `mode` is `802.3ad`. Absent: slow.
+    /// The rate at which the other end is asked to send LACP packets, if `mode` is `802.3ad`. Absent: slow.
     pub lacp_rate: Option<LacpRate>,
-    /// What of a packet chooses its interface, where `mode` is `balance-xor`, `802.3ad` or `balance-tlb`. Absent: layer2.
+    /// The parts of a packet that select its interface, if `mode` is `balance-xor`, `802.3ad` or `balance-tlb`. Absent: layer2.
     pub hash_policy: Option<HashPolicy>,
-    /// The MAC address it gets. Absent: that of one of its interfaces.
+    /// The MAC address of the bond. Absent: the MAC address of one of its interfaces.
     pub mac: Option<Mac>,
-    /// How long an interface must have a link before it is used, in milliseconds: a multiple of `link_check_ms`. Absent: not
-    /// at all.
+    /// The time for which an interface must have a link before it is used, in milliseconds: a multiple of `link_check_ms`.
+    /// Absent: no delay.
     #[field(min = 0, max = 600000)]
     pub up_delay_ms: Option<u32>,
-    /// How long an interface must be without a link before it is not used any more, in milliseconds: a multiple of
-    /// `link_check_ms`. Absent: not at all.
+    /// The time for which an interface must be without a link before it is no longer used, in milliseconds: a multiple of
+    /// `link_check_ms`. Absent: no delay.
     #[field(min = 0, max = 600000)]
     pub down_delay_ms: Option<u32>,
-    /// How often its neighbours are told (gratuitous ARP, unsolicited neighbour advertisements) that another interface works
-    /// now, where `mode` is `active-backup`. Absent: once.
+    /// The number of times that neighbours are told of a change of the active interface (gratuitous ARP, unsolicited neighbour
+    /// advertisements), if `mode` is `active-backup`. Absent: once.
     #[field(min = 1, max = 255)]
     pub gratuitous_arps: Option<u8>,
-    /// The interface that works whenever it has a link, where `mode` is `active-backup`, `balance-tlb` or `balance-alb`. Absent:
-    /// the one that works goes on.
+    /// The interface that is active whenever it has a link, if `mode` is `active-backup`, `balance-tlb` or `balance-alb`. Absent:
+    /// the active interface stays active.
     pub primary: Option<String>,
 }
 
-/// How the interfaces of a bond share the work, as Linux names it.
+/// The way in which the interfaces of a bond share the traffic, as Linux names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum BondMode {
-    /// One works, the others stand by.
+    /// One interface is active, and the others are standby.
     #[field(name = "active-backup")]
     ActiveBackup,
-    /// By turns.
+    /// The interfaces send packets in turn.
     #[field(name = "balance-rr")]
     BalanceRr,
-    /// By what is in the packet.
+    /// A hash of each packet selects its interface.
     #[field(name = "balance-xor")]
     BalanceXor,
-    /// All send everything.
+    /// All interfaces send every packet.
     #[field(name = "broadcast")]
     Broadcast,
-    /// As agreed with the switch (LACP, IEEE 802.1AX).
+    /// The switch and the bond agree on the interfaces (LACP, IEEE 802.1AX).
     #[field(name = "802.3ad")]
     Lacp,
-    /// By how much each has to send.
+    /// The load of outgoing traffic selects the interface.
     #[field(name = "balance-tlb")]
     BalanceTlb,
-    /// By how much each has to send and to receive.
+    /// The load of outgoing and of incoming traffic selects the interface.
     #[field(name = "balance-alb")]
     BalanceAlb,
 }
 
 impl BondMode {
-    /// Whether a hash of the packet chooses the interface.
+    /// True if a hash of the packet selects the interface.
     const fn hashes(self) -> bool {
         matches!(self, Self::BalanceXor | Self::Lacp | Self::BalanceTlb)
     }
 
-    /// Whether one interface does what the others do not.
+    /// True if the mode has an active interface, which `primary` can name.
     const fn has_primary(self) -> bool {
         matches!(self, Self::ActiveBackup | Self::BalanceTlb | Self::BalanceAlb)
     }
 }
 
-/// How often LACP packets are asked for.
+/// The rate at which LACP packets are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum LacpRate {
-    /// Each 30 seconds.
+    /// One packet each 30 seconds.
     Slow,
-    /// Each second.
+    /// One packet each second.
     Fast,
 }
 
-/// What of a packet chooses its interface, as Linux names it.
+/// The parts of a packet that select its interface, as Linux names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum HashPolicy {
-    /// MAC addresses.
+    /// The MAC addresses.
     #[field(name = "layer2")]
     Layer2,
-    /// MAC and IP addresses.
+    /// The MAC and IP addresses.
     #[field(name = "layer2+3")]
     Layer23,
-    /// IP addresses and ports.
+    /// The IP addresses and ports.
     #[field(name = "layer3+4")]
     Layer34,
-    /// As layer2+3, of what a tunnel carries.
+    /// As `layer2+3`, for the packet that a tunnel carries.
     #[field(name = "encap2+3")]
     Encap23,
-    /// As layer3+4, of what a tunnel carries.
+    /// As `layer3+4`, for the packet that a tunnel carries.
     #[field(name = "encap3+4")]
     Encap34,
 }
 
-/// A software switch.
+/// A software bridge (switch).
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BridgeConfig {
-    /// How it gets its address.
+    /// The addresses of the bridge.
     #[field(flatten)]
     pub link: BuiltConfig,
-    /// Interfaces, bonds and VLANs that are its ports. They have addressing `link_up`. It may have none.
+    /// The ports of the bridge: interfaces, bonds and VLANs. Their `addressing` is `link_up`. Empty: the bridge has no ports.
     pub members: BTreeSet<String>,
-    /// Whether it speaks the spanning tree protocol (IEEE 802.1D).
+    /// True: the bridge speaks the spanning tree protocol (IEEE 802.1D).
     #[field(default = false)]
     pub stp: bool,
-    /// How long a port listens, and then learns, before it forwards, in seconds, where `stp` is true. Absent: 15.
+    /// The length of each phase before a port forwards, first listening and then learning, in seconds, if `stp` is true. Absent:
+    /// 15.
     #[field(min = 2, max = 30)]
     pub forward_delay_s: Option<u8>,
-    /// The MAC address it gets. Absent: one that the system makes up.
+    /// The MAC address of the bridge. Absent: the system generates one.
     pub mac: Option<Mac>,
 }
 
 /// A tagged VLAN.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct VlanConfig {
-    /// How it gets its address.
+    /// The addresses of the VLAN interface.
     #[field(flatten)]
     pub link: BuiltConfig,
-    /// The interface, bond or bridge that carries it.
+    /// The interface, bond or bridge that carries the VLAN.
     pub parent: String,
-    /// Its number.
+    /// The VLAN id.
     #[field(min = 1, max = 4094)]
     pub vid: u16,
 }
 
-/// A route.
+/// A route of an installed system.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RouteConfig {
-    /// The interface, bond, bridge or VLAN that it leaves by.
+    /// The interface, bond, bridge or VLAN of the route.
     pub interface: String,
-    /// Where it leads, like `192.0.2.0/24`; `0.0.0.0/0` and `::/0` take the place of the subnets' gateways.
+    /// The destination network, like `192.0.2.0/24`. `0.0.0.0/0` and `::/0` replace the gateways of the subnets.
     pub destination: Cidr,
-    /// The router: in a network of the interface's addresses, or link-local. An interface whose addresses are networks of their own (`/32`,
-    /// `/128`) may have any neighbour on the link as its router.
+    /// The router's address: in a network of the interface's addresses, or link-local. If each address of the interface is a
+    /// network of its own (`/32`, `/128`), the router may be any neighbour on the link.
     pub gateway: IpAddr,
-    /// True: the router is a neighbour on the link, in no network of the interface's addresses. Link-local routers, and those of `/32` and `/128`,
-    /// are such neighbours without it.
+    /// True: the router is a neighbour on the link, and in no network of the interface's addresses. Link-local routers, and
+    /// routers of `/32` and `/128`, need no `on_link`.
     #[field(default = false)]
     pub on_link: bool,
-    /// Of several routes to one place the one with the least is taken. Absent: the system's own.
+    /// The route with the lowest metric wins among routes to the same destination. Absent: the default of the system.
     pub metric: Option<u32>,
 }
 
-/// How an interface gets its address.
+/// The source of an interface's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Addressing {
-    /// Basalt picks a free one of the subnet, and it is set statically.
+    /// Basalt chooses a free address of the subnet, and the system sets it statically.
     Auto,
-    /// By DHCP of IPv4.
+    /// A DHCP server for IPv4 gives the address.
     Dhcp,
-    /// By DHCPv6.
+    /// A DHCPv6 server gives the address.
     Dhcp6,
-    /// Made of what IPv6 routers announce (SLAAC, RFC 4862).
+    /// The system forms the address from the announcements of IPv6 routers (SLAAC, RFC 4862).
     Slaac,
-    /// The one given.
+    /// The spec declares the address.
     Static,
-    /// It has a link, and no address.
+    /// The interface is up, and has no address.
     LinkUp,
 }
 
 impl Addressing {
-    /// Whether the region gives the address.
+    /// True if the region assigns the address.
     #[must_use]
     pub const fn is_given(self) -> bool {
         matches!(self, Self::Auto | Self::Static)
     }
 }
 
-/// An interface of a network, whatever it is made of.
+/// An interface of a network: an interface of the machine, a bond, a bridge or a VLAN.
 #[derive(Clone, Copy, Debug)]
 pub struct Link<'a> {
-    /// The field of [`NetworkConfig`] it stands in.
+    /// The field of [`NetworkConfig`] that contains the interface.
     pub sort: &'static str,
-    /// Its name.
+    /// The name of the interface.
     pub name: &'a str,
-    /// Its MAC address, where that is declared.
+    /// The declared MAC address.
     pub mac: Option<Mac>,
-    /// How it gets its address.
+    /// The source of the first address.
     pub addressing: Addressing,
-    /// The subnet of that.
+    /// The declared subnet of the first address.
     pub subnet: Option<&'a Ref<Subnet>>,
-    /// Its address, where that is declared.
+    /// The declared first address.
     pub address: Option<IpAddr>,
-    /// Its further addresses.
+    /// The further addresses, by name.
     pub further: &'a BTreeMap<String, AddressConfig>,
-    /// Whether it takes what IPv6 routers announce, where that is declared.
+    /// The declared use of IPv6 router announcements.
     pub accept_ra: Option<bool>,
-    /// Largest packet in bytes.
+    /// The declared MTU, in bytes.
     pub mtu: Option<u32>,
 }
 
 /// One address of an interface.
 #[derive(Clone, Debug)]
 pub struct LinkAddress<'a> {
-    /// Its name among the further ones; `None` of the first.
+    /// The name of a further address; `None` for the first.
     pub name: Option<&'a str>,
-    /// What it is known by in its network: the interface's name, and for a further one `INTERFACE/NAME`.
+    /// The name of the address in its network: the interface's name, and `INTERFACE/NAME` for a further address.
     pub purpose: String,
-    /// How the interface gets it.
+    /// The source of the address.
     pub addressing: Addressing,
-    /// The subnet of that.
+    /// The declared subnet of the address.
     pub subnet: Option<&'a Ref<Subnet>>,
-    /// The address, where that is declared.
+    /// The declared address.
     pub address: Option<IpAddr>,
 }
 
 impl<'a> Link<'a> {
-    /// Where it is declared, as a JSON pointer into a deployment's or machine's spec.
+    /// The JSON pointer to the interface in the spec of a deployment or machine.
     #[must_use]
     pub fn pointer(&self) -> String {
         child(&format!("/network/{}", self.sort), self.name)
     }
 
-    /// Where one of its addresses is declared.
+    /// The JSON pointer to one of the interface's addresses in that spec.
     #[must_use]
     pub fn pointer_to(&self, address: &LinkAddress<'_>) -> String {
         let further = |name| child(&child(&self.pointer(), "addresses"), name);
         address.name.map_or_else(|| self.pointer(), further)
     }
 
-    /// Its addresses: the one that stands in it first, then the others in the order of their names.
+    /// All addresses of the interface: the first, then the further ones in the order of their names.
     pub fn addresses(&self) -> impl Iterator<Item = LinkAddress<'a>> + use<'a> {
         let Self { name, addressing, subnet, address, .. } = *self;
         let first = LinkAddress { name: None, purpose: name.to_owned(), addressing, subnet, address };
@@ -345,7 +346,7 @@ impl BuiltConfig {
 }
 
 impl NetworkConfig {
-    /// Everything that can have an address: interfaces, bonds, bridges, VLANs.
+    /// All interfaces that can have addresses: interfaces of the machine, bonds, bridges, VLANs.
     pub fn links(&self) -> impl Iterator<Item = Link<'_>> {
         let interfaces = self.interfaces.iter().map(|(name, it)| {
             let InterfaceConfig { mac, addressing, subnet, address, addresses, accept_ra, mtu } = it;
@@ -359,7 +360,7 @@ impl NetworkConfig {
         interfaces.chain(bonds).chain(bridges).chain(vlans)
     }
 
-    /// What an interface is made of, by names.
+    /// The names of the interfaces that an interface directly consists of.
     fn below<'a>(&'a self, name: &str) -> Vec<&'a str> {
         let members = [
             self.bonds.get(name).map(|bond| &bond.members),
@@ -369,7 +370,7 @@ impl NetworkConfig {
         members.into_iter().flatten().flatten().map(String::as_str).chain(parent).collect()
     }
 
-    /// Whether an interface is made of itself.
+    /// True if an interface directly or indirectly consists of itself.
     fn is_loop(&self, name: &str) -> bool {
         let mut seen = BTreeSet::new();
         let mut open = self.below(name);
