@@ -146,8 +146,8 @@ pub struct ApiTokenSpec {
     /// The user whose rights the token has. Either this or `role`.
     #[field(immutable)]
     pub user: Option<Ref<User>>,
-    /// The name of the role whose rights the token has. `viewer`, `operator` and `admin` are values of a role's `base`, not names
-    /// of roles. Either this or `user`.
+    /// The name of the role whose rights the token has; `viewer`, `operator` and `admin` are what a role has as its `base`.
+    /// Either this or `user`.
     #[field(immutable)]
     pub role: Option<Ref<Role>>,
     /// The kinds to which these rights are limited, like `machines`, or `machines:read` for reading only; `*:read` is reading of

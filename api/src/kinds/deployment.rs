@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 kind! {
-    /// An operating system on a machine: a named one, or one that a selector finds. Destroying it gives the machine
-    /// back.
+    /// An operating system on a machine. The deployment names the machine, or a selector finds it. Destroying the deployment
+    /// gives the machine back.
     Deployment, "deployments", "basalt_deployment", Label, declarable: true, DeploymentSpec, DeploymentStatus,
     deployment_rules
 }
@@ -21,10 +21,10 @@ kind! {
 /// An operating system on a machine, as declared.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DeploymentSpec {
-    /// The machine. Either this or `selector`.
+    /// The machine to install. Either this or `selector`.
     #[field(immutable)]
     pub machine: Option<Ref<Machine>>,
-    /// What the machine must be like. Either this or `machine`. It is asked once: a chosen machine stays.
+    /// The conditions for the machine. Either this or `machine`. Basalt chooses once: a chosen machine stays.
     pub selector: Option<Selector>,
     /// The image to install.
     #[field(redeploy)]
@@ -35,213 +35,217 @@ pub struct DeploymentSpec {
     /// cloud-init user data: `#cloud-config`, a script, or MIME multi-part.
     #[field(redeploy, sensitive, text)]
     pub user_data: Option<String>,
-    /// SSH public keys of the image's default account.
+    /// SSH public keys for the default account of the image.
     #[field(redeploy)]
     pub ssh_keys: BTreeSet<SshPublicKey>,
-    /// Host name of the installed system. Absent: the machine's name.
+    /// Host name of the installed system. Absent: the name of the machine.
     #[field(redeploy, server_chosen)]
     pub hostname: Option<Hostname>,
-    /// Addresses. Absent: as the machine says; else DHCP on the interface that booted.
+    /// The network of the installed system. Absent: the network that the machine declares, else DHCP on the interface that
+    /// booted.
     #[field(redeploy)]
     pub network: Option<NetworkConfig>,
-    /// Disks, and what is built on them. Where it says nothing else than its defaults: as the machine says.
+    /// The disks of the installed system, and what is built on them. If it has only default values, the storage that the machine
+    /// declares is used.
     #[field(redeploy, default)]
     pub storage: StorageConfig,
-    /// Run it from memory, and leave the machine's disks alone. Basalt cannot do that yet, and refuses `true`.
+    /// True: the system runs from memory, and the disks of the machine are left alone. Basalt cannot do that yet, and refuses
+    /// `true`.
     #[field(redeploy, default = false)]
     pub ephemeral: bool,
-    /// Which data on the machine's disks may be destroyed.
+    /// The data on the machine's disks that may be destroyed.
     #[field(none, default = Wipe::IfOurs)]
     pub wipe: Wipe,
-    /// Scripts of type `deployment` that are run in the new system at the end of an install, before its first boot, in the order of
-    /// their names. A change counts from the next install on; the system that runs stays as it is.
+    /// Scripts of type `deployment` that run in the new system at the end of an installation, before its first boot, in the order
+    /// of their names. A change takes effect at the next installation; the running system stays as it is.
     #[field(none)]
     pub scripts: BTreeSet<Ref<Script>>,
-    /// When the deployment counts as done.
+    /// The check after which the deployment counts as done.
     #[field(none, default)]
     pub readiness: ReadinessCheck,
-    /// What happens on a change that needs a new installation.
+    /// The treatment of a change that needs a new installation.
     #[field(none, default = Redeploy::Refuse)]
     pub redeploy: Redeploy,
-    /// How the machine is given back.
+    /// The steps in which the machine is given back.
     #[field(none, default)]
     pub release: Release,
-    /// Refuse to destroy this deployment, or to redeploy it.
+    /// True: Basalt refuses to destroy this deployment, or to redeploy it.
     #[field(none, default = false)]
     pub deletion_protection: bool,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// Which data may be destroyed.
+/// The data that may be destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Wipe {
-    /// Empty disks, and those that Basalt wrote.
+    /// Disks that are empty, and disks that Basalt wrote.
     IfOurs,
-    /// Whatever is there.
+    /// Disks with any content.
     Always,
 }
 
-/// When a deployment counts as done.
+/// The check after which a deployment counts as done.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ReadinessCheck {
-    /// What must have been seen.
+    /// The event that must have been seen.
     #[field(default = Readiness::Booted, dormant(tcp = "no rack connects to a port; in the end a person is asked"))]
     pub check: Readiness,
-    /// The port that must accept a connection, where `check` is `tcp`.
+    /// The port that must accept a connection, if `check` is `tcp`.
     #[field(min = 1, max = 65535, dormant = "no rack connects to a port")]
     pub port: Option<u16>,
-    /// How long the installed system may take for it.
+    /// The longest time that the installed system may take until the check succeeds.
     #[field(default = "15m")]
     pub timeout: Duration,
 }
 
-/// What must have been seen of an installed system.
+/// The event of an installed system that must have been seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Readiness {
     /// The image is on the disk.
     Installed,
-    /// The installed system has booted and said so.
+    /// The installed system has booted and reported it.
     Booted,
     /// cloud-init has finished without error.
     CloudInit,
-    /// A TCP connection to a port of it succeeds from a rack.
+    /// A TCP connection from a rack to a port of the system succeeds.
     Tcp,
 }
 
-/// What happens on a change that needs a new installation.
+/// The treatment of a change that needs a new installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Redeploy {
-    /// The change is refused.
+    /// Basalt refuses the change.
     Refuse,
-    /// The same machine is installed again; what is on its disks is lost.
+    /// Basalt installs the same machine again, and the data on its disks is lost.
     InPlace,
 }
 
-/// How a machine is given back.
+/// The steps in which a machine is given back.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Release {
-    /// How its disks are erased.
+    /// The method of erasing the machine's disks.
     #[field(default = EraseMethod::Quick)]
     pub erase: EraseMethod,
-    /// Scripts of type `release` that are run before its disks are erased, in the order of their names.
+    /// Scripts of type `release` that run before the disks are erased, in the order of their names.
     pub scripts: BTreeSet<Ref<Script>>,
-    /// What happens when that fails.
+    /// The reaction to a failure of these steps.
     #[field(default = OnFailure::Hold)]
     pub on_failure: OnFailure,
 }
 
-/// How disks are erased.
+/// The method of erasing disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum EraseMethod {
-    /// Not at all. They are still wiped before anybody else gets the machine.
+    /// The disks are not erased. They are still wiped before another deployment gets the machine.
     None,
-    /// The first and the last 2 MiB of each disk, and the first 2 MiB of each partition, are overwritten with zeroes. Other data stays on
-    /// the disk, and can be read with tools.
+    /// The first and the last 2 MiB of each disk, and the first 2 MiB of each partition, are overwritten with zeroes. Other data
+    /// stays on the disk, and can be read with tools.
     Quick,
-    /// Every byte is overwritten with zeroes, or discarded where the disk promises zeroes.
+    /// Every byte is overwritten with zeroes, or discarded if the disk guarantees that discarded blocks read as zeroes.
     Full,
 }
 
-/// What happens when a machine cannot be given back as asked.
+/// The reaction when a machine cannot be given back as declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum OnFailure {
-    /// The deployment stays, and says why.
+    /// The deployment stays, and its status gives the reason.
     Hold,
-    /// The deployment goes; the machine stays Broken and marked unwiped.
+    /// The deployment goes. The machine becomes Broken, and is marked as unwiped.
     Abandon,
 }
 
 /// An operating system on a machine, as observed.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DeploymentStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// How it is.
+    /// The state of the deployment, as independent axes.
     #[field(volatile, default)]
     pub axes: Axes,
-    /// The one word for people, computed from `axes` when it is read.
+    /// One word for people that sums up `axes`. It is computed when the object is read.
     #[field(volatile)]
     pub phase: Option<String>,
-    /// The machine it is on.
+    /// The machine of the deployment.
     pub machine: Option<Ref<Machine>>,
     /// Host name of the installed system.
     pub hostname: Option<Hostname>,
     /// Addresses of the installed system, by interface.
     pub addresses: BTreeMap<String, IpAddr>,
-    /// Further addresses that the region gave its interfaces, by `INTERFACE/NAME`. What it got by DHCP or from routers besides
-    /// is not known.
+    /// Further addresses that the region gave the system's interfaces, by `INTERFACE/NAME`. Further addresses from DHCP or
+    /// routers are not known.
     pub further_addresses: BTreeMap<String, IpAddr>,
-    /// The address to reach it at.
+    /// The address at which the system can be reached.
     pub address: Option<Host>,
-    /// Digest of the image that is installed.
+    /// Digest of the installed image.
     pub image_digest: Option<Sha256>,
-    /// The disk the system is on, by its stable name.
+    /// The disk that holds the system, by its stable name.
     pub disk: Option<String>,
-    /// How the installed system sends its log to its racks. Absent: no rack took logs in its subnets when it was installed.
+    /// The way in which the installed system sends its log to its racks. Absent: no rack accepted logs in its subnets when the
+    /// system was installed.
     pub logs: Option<String>,
-    /// What is being done.
+    /// The present stage of the work.
     #[field(volatile)]
     pub stage: Option<InstallStage>,
-    /// How far that is.
+    /// The progress of that stage.
     #[field(volatile)]
     pub progress: Option<Progress>,
-    /// When each part was done.
+    /// The time at which each stage was reached.
     #[field(volatile, default)]
     pub timings: Timings,
 }
 
-/// What is being done for a deployment.
+/// A stage of the work on a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum InstallStage {
-    /// A machine is looked for.
+    /// A machine is being selected.
     Selecting,
-    /// The machine is powered on.
+    /// The machine is being powered on.
     PoweringOn,
     /// The machine boots the ephemeral environment.
     NetworkBooting,
-    /// The disk is divided.
+    /// The disk is being partitioned.
     Partitioning,
-    /// The image is written.
+    /// The image is being written to the disk.
     Writing,
-    /// The system is told who it is, and how to boot.
+    /// The system gets its identity, its configuration and its boot loader.
     Configuring,
-    /// The machine boots its disk.
+    /// The machine boots from its disk.
     DiskBooting,
-    /// The readiness check is waited for.
+    /// The readiness check is running.
     Checking,
-    /// All is done.
+    /// All work is done.
     Done,
     /// The machine is being given back.
     Releasing,
 }
 
-/// How far something is.
+/// The progress of a stage.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Progress {
-    /// In words.
+    /// The progress in words.
     pub message: String,
-    /// In percent, where it can be told.
+    /// The progress in percent. Absent: it cannot be measured.
     #[field(min = 0, max = 100)]
     pub percent: Option<u8>,
-    /// When this was last reported.
+    /// The time of the last report.
     pub at: Timestamp,
 }
 
-/// When each part was done.
+/// The time at which each stage was reached.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Timings {
-    /// The machine was claimed.
+    /// The time at which the machine was claimed.
     pub allocated_at: Option<Timestamp>,
-    /// The agent began to install.
+    /// The time at which the agent began to install.
     pub install_started_at: Option<Timestamp>,
-    /// The image was on the disk.
+    /// The time at which the image was on the disk.
     pub installed_at: Option<Timestamp>,
-    /// The installed system reported.
+    /// The time of the first report of the installed system.
     pub booted_at: Option<Timestamp>,
-    /// The readiness check held.
+    /// The time at which the readiness check succeeded.
     pub ready_at: Option<Timestamp>,
 }
 

@@ -1,4 +1,4 @@
-//! Script: what is run on machines: when somebody asks for it, and while they are commissioned, tested, deployed and released.
+//! Script: a program that runs on machines: on request, and while they are commissioned, tested, deployed and released.
 
 use super::{CommonStatus, kind};
 use crate::agent;
@@ -10,45 +10,46 @@ use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
 kind! {
-    /// A script that is run on machines.
+    /// A script that runs on machines.
     Script, "scripts", "basalt_script", Label, declarable: true, ScriptSpec, ScriptStatus, script_rules
 }
 
-/// A script, and when it is run.
+/// A script, and the occasion on which it runs.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ScriptSpec {
-    /// When it is run.
+    /// The occasion on which the script runs.
     #[field(name = "type")]
     pub when: ScriptType,
-    /// The script, from `#!` on.
+    /// The text of the script, from `#!` on.
     #[field(text)]
     pub content: String,
-    /// It is stopped when it runs longer.
+    /// The longest time that a run may take. A longer run is stopped.
     #[field(default = "10m")]
     pub timeout: Duration,
-    /// What may run beside it.
+    /// The scripts that may run at the same time as this one.
     #[field(default = ScriptParallel::Disabled)]
     pub parallel: ScriptParallel,
-    /// Hardware it is for: `modalias:`, `pci:`, `usb:`, `system_vendor:`, `system_product:`, `system_version:`,
-    /// `mainboard_vendor:` or `mainboard_product:`, and a pattern. A single match is enough; on other hardware the script is skipped.
-    /// Empty: any.
+    /// Filters for the hardware that the script is for: `modalias:`, `pci:`, `usb:`, `system_vendor:`, `system_product:`,
+    /// `system_version:`, `mainboard_vendor:` or `mainboard_product:`, and a pattern. A single match is enough; on other hardware
+    /// the script is skipped. Empty: any hardware.
     pub hardware: BTreeSet<String>,
-    /// What it can be given, by name.
+    /// Parameters of the script, by name.
     pub parameters: BTreeMap<String, ScriptParameter>,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// Most bytes of one thing that a script is given.
+/// Most bytes in the value of a script's parameter.
 pub const MAX_ARGUMENT_BYTES: usize = 4096;
 
 impl ScriptSpec {
-    /// Its runs on a machine. Each parameter that is given, or has a default, becomes an argument `--NAME=VALUE`, in the order of their
-    /// names. A device that is not given makes a run for each of its kind.
+    /// Prepares the runs of the script on a machine. Each parameter with a given value or a default becomes an argument
+    /// `--NAME=VALUE`, in the order of the names. For a device parameter without a value, the script runs once for each device of
+    /// that kind.
     ///
     /// # Errors
-    /// What is missing, unknown, or no value of its type; pointers begin at `/parameters`.
+    /// A parameter is missing or unknown, or a value does not fit its type. Pointers begin at `/parameters`.
     pub fn run(
         &self,
         name: &str,
@@ -94,7 +95,7 @@ impl ScriptSpec {
         })
     }
 
-    /// The device that a person named: of several, the one of the first parameter.
+    /// The device that a person named. If several were named, the device of the first parameter.
     fn named_device(&self, given: &BTreeMap<String, String>) -> Option<String> {
         let mut takers = self.parameters.iter().filter(|(_, takes)| takes.kind().is_some());
         takers.find_map(|(parameter, _)| given.get(parameter).cloned())
@@ -117,12 +118,12 @@ impl ScriptSpec {
 }
 
 impl ScriptParameter {
-    /// The devices that the script is run for, where no value is given.
+    /// The kind of devices that the script runs for, once for each, if no value is given.
     fn devices(&self) -> Option<agent::DeviceKind> {
         self.kind().filter(|_| self.default.is_none() && !self.required)
     }
 
-    /// The kind of device that it takes.
+    /// The kind of device that the parameter names.
     const fn kind(&self) -> Option<agent::DeviceKind> {
         match self.holds {
             ScriptParameterType::Storage => Some(agent::DeviceKind::Storage),
@@ -131,7 +132,7 @@ impl ScriptParameter {
         }
     }
 
-    /// What is wrong with a value, and what would be right.
+    /// Checks a value. The error has the fault and a hint.
     fn check(&self, value: &str) -> Result<(), (String, String)> {
         use ScriptParameterType as Holds;
         let within = |number: i64| {
@@ -157,7 +158,7 @@ impl ScriptParameter {
         Ok(())
     }
 
-    /// What it takes, in words.
+    /// The accepted values, in words.
     fn wants(&self) -> String {
         use ScriptParameterType as Holds;
         match self.holds {
@@ -179,81 +180,81 @@ impl ScriptParameter {
     }
 }
 
-/// When a script is run.
+/// The occasion on which a script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum ScriptType {
-    /// While the machine's hardware is read.
+    /// The commissioning of a machine, when its hardware is read.
     Commissioning,
-    /// While its hardware is tested.
+    /// A test of a machine's hardware.
     Testing,
-    /// While it is given back.
+    /// The release of a machine from its deployment.
     Release,
-    /// While it is installed.
+    /// The installation of a system.
     Deployment,
 }
 
-/// What may run beside a script.
+/// The scripts that may run at the same time as a script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum ScriptParallel {
-    /// Nothing.
+    /// No other script.
     #[default]
     Disabled,
-    /// The same script for other devices.
+    /// The same script, for other devices.
     Instance,
     /// The same script for other devices, and other scripts with `any`.
     Any,
 }
 
-/// Something that a script can be given.
+/// A parameter of a script.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ScriptParameter {
-    /// What it holds.
+    /// The type of the parameter's value.
     #[field(name = "type", default = ScriptParameterType::String)]
     pub holds: ScriptParameterType,
-    /// Whether the script cannot be run without it.
+    /// True: the script cannot run without a value.
     #[field(default = false)]
     pub required: bool,
-    /// What it is when it is not given.
+    /// The value to use if none is given.
     pub default: Option<String>,
-    /// Least number or length of time.
+    /// The least number of seconds, if `type` is `runtime`. Absent: 0.
     pub min: Option<i64>,
-    /// Largest number or length of time.
+    /// The largest number of seconds, if `type` is `runtime`. Absent: no limit.
     pub max: Option<i64>,
-    /// What it can be, where `type` is `choice`.
+    /// The allowed values, if `type` is `choice`.
     pub choices: BTreeSet<String>,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What a parameter holds.
+/// The type of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum ScriptParameterType {
-    /// Text.
+    /// A text of any form.
     String,
-    /// True or false.
+    /// The word `true` or `false`.
     Boolean,
-    /// One of some words.
+    /// One of several words.
     Choice,
-    /// A disk by its kernel name. Without a value the script is run for each disk.
+    /// A disk, by its kernel name. Without a value the script runs once for each disk.
     Storage,
-    /// A network interface by its kernel name. Without a value the script is run for each physical one.
+    /// A network interface, by its kernel name. Without a value the script runs once for each physical interface.
     Interface,
-    /// A URL.
+    /// A URL, like `https://files.example.com/a.bin`.
     Url,
-    /// Seconds.
+    /// A time, in whole seconds.
     Runtime,
 }
 
-/// How the script is. Its runs are among the operations and the test results of machines.
+/// The state of the script. The operations and the test results of machines contain its runs.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ScriptStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
 }
 
-/// The kernel looks at no more of a script's first line.
+/// The longest first line of a script, in bytes: the kernel reads no more of it.
 const FIRST_LINE_BYTES: usize = 255;
 
 fn script_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {

@@ -1,4 +1,4 @@
-//! Settings: what holds for the whole region unless something nearer says otherwise.
+//! Settings: values for the whole region, unless a more specific object declares another value.
 
 use super::dns::{Secondary, secondary_rules};
 use super::enlist::enlistment_rules;
@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 kind! {
-    /// What holds for the whole region unless a VLAN, machine or deployment says otherwise. There is one object, called
-    /// `default`; while it does not exist, everything is at its default, so that deleting it returns to that.
+    /// Values for the whole region, unless a VLAN, machine or deployment declares another value. There is one object, named
+    /// `default`. While it does not exist, every field has its default; to delete it restores the defaults.
     Settings, "settings", "basalt_settings", Singleton, declarable: true, SettingsSpec, SettingsStatus, settings_rules
 }
 
-/// What holds for the whole region.
+/// Values for the whole region.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SettingsSpec {
     /// The image of deployments that name none.
@@ -25,74 +25,79 @@ pub struct SettingsSpec {
     /// Kernel parameters for every system that boots, before those of tags and machines.
     #[field(reboot)]
     pub kernel_options: Option<String>,
-    /// The loader that x86-64 UEFI machines get where their Vlan says nothing else. BIOS and arm64 machines get iPXE.
+    /// The boot loader for x86-64 UEFI machines whose Vlan declares none. BIOS and arm64 machines get iPXE.
     #[field(default = Loader::Ipxe)]
     pub loader: Loader,
-    /// DNS servers that racks ask about names of no declared domain, in order. Absent: the servers of the rack's host.
+    /// DNS servers that racks ask for names that are in no declared domain, in order. Absent: the DNS servers of the rack's host.
     pub upstream_dns: Option<Vec<IpAddr>>,
-    /// The domain of machines, devices and addresses that name none. Absent: these have no name.
+    /// The domain of machines, devices and addresses that declare none. Absent: these have no name.
     pub default_domain: Option<Ref<Domain>>,
-    /// The domain that the region writes itself. For each subnet it has a name `SUBNET.rack` with the racks that are there now. Absent:
-    /// `basalt.internal`.
+    /// The domain that the region fills by itself. For each subnet it has a name `SUBNET.rack` with the addresses of the
+    /// connected racks there. Absent: `basalt.internal`.
     pub internal_domain: Option<Hostname>,
-    /// Servers that hold copies of all zones, of domains and of addresses, by names of your choice: at most 16. They also get the zone
-    /// `catalog.INTERNAL_DOMAIN`, which names all others (RFC 9432): servers that read it need no configuration for each zone.
+    /// Servers that hold copies of all zones, for domains and for addresses, by names of your own: at most 16. They also get the
+    /// zone `catalog.INTERNAL_DOMAIN`, a list of all other zones (RFC 9432): servers that read the list need no configuration for
+    /// each zone.
     pub dns_secondaries: BTreeMap<String, Secondary>,
-    /// NTP servers that racks compare their hosts' clocks with: three or more tell which one is wrong. Racks serve time and set no clock. Empty:
-    /// none. Absent: those that the NTP daemon of each rack's host is configured with.
+    /// NTP servers that racks compare the clocks of their hosts with. Three or more servers show which one is wrong. Racks serve
+    /// time and set no clock. Empty: none. Absent: the servers in the configuration of the NTP daemon on each rack's host.
     #[field(none)]
     pub ntp_servers: Option<Vec<Host>>,
-    /// How undeclared machines are treated that boot from the network, where their Vlan says nothing else.
+    /// The treatment of undeclared machines that boot from the network, if their Vlan declares none.
     #[field(none, default = EnlistMode::Discover)]
     pub enlist: EnlistMode,
-    /// How such machines are inspected, and what is made of them.
+    /// The inspection of such machines, and the Machines that are made from the results.
     #[field(none, default)]
     pub enlistment: Enlistment,
     /// The caching HTTP proxy of racks.
     #[field(default)]
     pub proxy: ProxySettings,
-    /// How disks are erased where a deployment does not say.
+    /// The method of erasing disks for deployments that declare none.
     #[field(none, default = EraseMethod::Quick, dormant = "each deployment says it, or is erased quickly")]
     pub erase: EraseMethod,
-    /// How long each wait may take, by its name, where it is not as usual: `power_answer`, `soft_off`, `rack_applies`, `rack_returns`,
-    /// `prerequisite`, `boot_request`, `claim`, `inventory_quiet`, `install_quiet`, `erase_quiet`, `attempt_life`,
-    /// `retry_later`, `retry_credentials` or `operation`. How long a system may take to report, its deployment says.
+    /// The longest time of a wait, by the name of the wait, if it differs from the default: `power_answer`, `soft_off`,
+    /// `rack_applies`, `rack_returns`, `prerequisite`, `boot_request`, `claim`, `inventory_quiet`, `install_quiet`,
+    /// `erase_quiet`, `attempt_life`, `retry_later`, `retry_credentials` or `operation`. The time in which an installed system
+    /// must report is declared by its deployment.
     #[field(none)]
     pub deadlines: BTreeMap<String, Duration>,
-    /// The user that commissioning makes on BMCs, 1 to 16 bytes.
+    /// The name of the user that commissioning makes on BMCs, 1 to 16 bytes.
     #[field(none, default = "basalt")]
     pub bmc_user: String,
-    /// Networks that BMCs have to be in: racks send no password elsewhere. Empty: anywhere that racks reach.
+    /// Networks of BMCs: racks send no password to other addresses. Empty: any address that racks reach.
     #[field(none)]
     pub bmc_networks: BTreeSet<Cidr>,
-    /// How often racks read the power of each machine by its BMC: 30s or longer. `0s`: only after power commands.
+    /// The time between two readings of a machine's power by its BMC: 30s or longer. `0s`: racks read the power only after power
+    /// commands.
     #[field(none, default = "5m")]
     pub power_reading: Duration,
-    /// How much may be done at once.
+    /// Limits for work on many machines at the same time.
     #[field(none, default)]
     pub fleet_budget: FleetBudget,
-    /// How much of the machines' logs each region keeps.
+    /// Limits for the machines' logs that each region keeps.
     #[field(none, default)]
     pub logs: LogSettings,
-    /// Syslog receivers that all lines of the racks' logs are forwarded to, by name, as RFC 5424 messages. A region keeps what a receiver has not
-    /// taken for as long as `logs` says. A name stands for a position: under another name a receiver begins anew.
+    /// Syslog receivers that get all lines of the racks' logs, by name, as RFC 5424 messages. A region keeps lines that a
+    /// receiver has not accepted for as long as `logs` says. The position of a receiver belongs to its name: under another name,
+    /// it starts anew.
     #[field(none)]
     pub remote_syslog: BTreeMap<String, RemoteSyslog>,
-    /// Who vouches for people that log in by OpenID Connect. Absent: nobody logs in so.
+    /// The OpenID Connect issuer by which people log in. Absent: nobody logs in by OpenID Connect.
     #[field(none)]
     pub openid: Option<OpenIdSettings>,
 }
 
-/// How much of the machines' logs each region keeps. Older lines go; lines that exceed a size go too, the oldest first.
+/// Limits for the machines' logs that each region keeps. Lines older than `keep` are deleted. If a size is exceeded, the oldest
+/// lines are deleted.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct LogSettings {
-    /// For how long.
+    /// The time for which lines are kept.
     #[field(none, default = "30d")]
     pub keep: Duration,
-    /// Bytes of one machine's log.
+    /// The largest size of one machine's log.
     #[field(none, default = "64MiB")]
     pub machine_size: ByteSize,
-    /// Bytes of all logs together.
+    /// The largest size of all logs together.
     #[field(none, default = "10GiB")]
     pub size: ByteSize,
 }
@@ -100,52 +105,53 @@ pub struct LogSettings {
 /// A syslog receiver.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RemoteSyslog {
-    /// Host and port, as `HOST:PORT`; an IPv6 address in brackets.
+    /// Host and port, as `HOST:PORT`, with an IPv6 address in brackets.
     #[field(none)]
     pub address: String,
-    /// How it is spoken to.
+    /// The transport protocol of the receiver.
     #[field(none, default = RemoteSyslogProtocol::Tcp)]
     pub protocol: RemoteSyslogProtocol,
-    /// Certificates that a receiver by TLS is trusted by, as PEM. Absent: those that the region's host trusts.
+    /// Certificates of the authorities that a receiver by TLS is trusted by, as PEM. Absent: the authorities that the region's
+    /// host trusts.
     #[field(none, text)]
     pub ca: Option<String>,
 }
 
-/// How a syslog receiver is spoken to.
+/// The transport protocol of a syslog receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum RemoteSyslogProtocol {
-    /// TCP with counted octets (RFC 6587 §3.4.1).
+    /// TCP with octet counting (RFC 6587 §3.4.1).
     Tcp,
     /// TLS (RFC 5425).
     Tls,
-    /// A datagram for each line (RFC 5426). Nobody knows if it arrives.
+    /// One datagram for each line (RFC 5426). Lost lines are not noticed.
     Udp,
 }
 
-/// Who vouches for people (OpenID Connect).
+/// The OpenID Connect issuer by which people log in.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct OpenIdSettings {
-    /// The issuer, as its tokens name it. What it says at `/.well-known/openid-configuration` below this is read.
+    /// The URL of the issuer, as its tokens name it. The region reads `/.well-known/openid-configuration` below this URL.
     #[field(none)]
     pub issuer: Url,
-    /// As whom it knows the region: who tokens have to be for.
+    /// The identifier of the region at the issuer. Tokens must be issued for it.
     #[field(none)]
     pub client_id: String,
-    /// The secret of this client, for logins in a browser. Absent: the client is a public one. PKCE is used in both cases.
+    /// The secret of this client, for logins in a browser. Absent: the client is a public client. PKCE is used in both cases.
     #[field(none, sent_to(issuer))]
     pub client_secret: Option<Secret>,
-    /// The console's address in browsers, as `https://basalt.example.com:5240`. The issuer sends people back to `/ui/login` below it: register
-    /// that there. Absent: nobody logs in by OpenID Connect in a browser.
+    /// The console's address in browsers, as `https://basalt.example.com:5240`. The issuer sends people back to `/ui/login` below
+    /// this address: register that URL at the issuer. Absent: nobody logs in by OpenID Connect in a browser.
     #[field(none)]
     pub console: Option<Url>,
-    /// The claim of which a new user's name is made.
+    /// The claim from which the name of a new user is made.
     #[field(none, default = "preferred_username")]
     pub name_claim: String,
-    /// The claim that lists the groups of who logs in.
+    /// The claim that lists the person's groups.
     #[field(none, default = "groups")]
     pub groups_claim: String,
-    /// What the groups may do here. Users that nobody declares have the roles of theirs, anew at each login; who is in none of these
-    /// does not come in.
+    /// Groups of the issuer, by name, with their roles. A user that nobody declares gets the roles of the person's groups anew at
+    /// each login, and cannot log in without one of these groups.
     #[field(none)]
     pub groups: BTreeMap<String, OpenIdGroup>,
 }
@@ -153,12 +159,12 @@ pub struct OpenIdSettings {
 /// A group of the issuer.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct OpenIdGroup {
-    /// What its people may do.
+    /// The roles of the people in the group.
     #[field(none)]
     pub roles: BTreeSet<Ref<Role>>,
 }
 
-/// The waits that have a deadline, and how many seconds it usually is. The engine has a reason for each.
+/// The waits that have a deadline, with the default in seconds. The engine gives the reason for each.
 pub const DEADLINES: [(&str, u64); 14] = [
     ("power_answer", 90),
     ("soft_off", 120),
@@ -176,54 +182,55 @@ pub const DEADLINES: [(&str, u64); 14] = [
     ("operation", 3600),
 ];
 
-/// What an x86-64 UEFI machine loads first.
+/// The boot loader that an x86-64 UEFI machine loads first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Loader {
-    /// iPXE, which firmware with Secure Boot on refuses.
+    /// iPXE, which firmware refuses while Secure Boot is on.
     Ipxe,
     /// The distribution's signed shim and GRUB, with Secure Boot on or off. Racks need them installed (on Debian the packages
-    /// `shim-signed` and `grub-efi-amd64-signed`); one that has not names iPXE, and says so.
+    /// `shim-signed` and `grub-efi-amd64-signed`). A rack without them offers iPXE, and reports it.
     ShimGrub,
 }
 
 /// The caching HTTP proxy of racks, for machines of subnets with `allow_proxy`.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ProxySettings {
-    /// Racks serve the proxy on port 8000. They need Squid installed; a rack that has not says so, and does everything else.
+    /// True: racks serve the proxy on port 8000. They need Squid installed; a rack without Squid reports it, and does all its
+    /// other work.
     #[field(default = true)]
     pub enabled: bool,
-    /// The proxy that racks ask, as `http://HOST:PORT`. Absent: they ask the servers themselves.
+    /// The proxy that the racks' proxies ask, as `http://HOST:PORT`. Absent: they ask the servers directly.
     pub upstream: Option<Url>,
 }
 
-/// How much may be done at once. What exceeds it waits, and says so.
+/// Limits for work on many machines at the same time. Work that exceeds a limit waits, and reports it.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct FleetBudget {
-    /// Machines that may be installed or erased at once. Absent: any number.
+    /// The number of machines that may be installed or erased at the same time. Absent: any number.
     #[field(min = 1, max = 1000000)]
     pub max_unavailable: Option<u32>,
-    /// Of these, machines of one zone. Absent: any number.
+    /// The number of machines of one zone that may be installed or erased at the same time. Absent: any number.
     #[field(min = 1, max = 1000000)]
     pub max_unavailable_per_zone: Option<u32>,
-    /// Installs and erases that may be begun within an hour. Absent: any number.
+    /// The number of installs and erases that may begin within an hour. Absent: any number.
     #[field(min = 1, max = 1000000)]
     pub destructive_per_hour: Option<u32>,
-    /// When installs and erases may be begun, by name. Empty: at any time.
+    /// Times in which installs and erases may begin, by name. Empty: at any time.
     pub windows: BTreeMap<String, Window>,
-    /// Machines that may be powered on within a minute. Absent: any number.
+    /// The number of machines that may be powered on within a minute. Absent: any number.
     #[field(min = 1, max = 1000000)]
     pub power_on_per_minute: Option<u32>,
 }
 
-/// A time of day, in UTC.
+/// A time window that repeats, in UTC.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Window {
-    /// The days that it begins on. Empty: every day.
+    /// The days on which the window opens. Empty: every day.
     pub days: BTreeSet<Weekday>,
-    /// The hour that it begins at, in UTC.
+    /// The hour at which the window opens, in UTC.
     #[field(min = 0, max = 23)]
     pub hour: u32,
-    /// How long it is open; at most a week.
+    /// The time for which the window stays open; at most a week.
     pub length: Duration,
 }
 
@@ -246,38 +253,38 @@ pub enum Weekday {
     Sunday,
 }
 
-/// What of the settings is in force.
+/// The state of the settings.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SettingsStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// State of each target of `remote_syslog`, by name. A target that no region has begun to forward to is missing.
+    /// The state of each receiver in `remote_syslog`, by name. A receiver is missing until a region has begun to forward to it.
     #[field(volatile)]
     pub remote_syslog: BTreeMap<String, RemoteSyslogStatus>,
 }
 
-/// How a syslog receiver is.
+/// The state of a syslog receiver.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RemoteSyslogStatus {
-    /// It takes lines.
+    /// True: the receiver accepts lines.
     #[field(volatile)]
     pub connected: bool,
-    /// Why it does not.
+    /// The reason why the receiver accepts no lines.
     #[field(volatile)]
     pub message: Option<String>,
-    /// Lines that it took.
+    /// Number of lines that the receiver accepted.
     #[field(volatile)]
     pub forwarded: u64,
-    /// Lines that were gone before it took them.
+    /// Number of lines that were deleted before the receiver accepted them.
     #[field(volatile)]
     pub lost: u64,
-    /// Bytes of lines that wait for it.
+    /// Size of the lines that wait for the receiver, in bytes.
     #[field(volatile)]
     pub waiting_bytes: u64,
 }
 
-/// The shortest time between two power readings of a machine, in seconds. A session of IPMI costs a small BMC some of them.
+/// The shortest time between two power readings of a machine, in seconds. An IPMI session takes a small BMC several seconds.
 const READING_SECS: u64 = 30;
 const WEEK_SECS: u64 = 7 * 24 * 3600;
 
@@ -351,7 +358,7 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
     }
 }
 
-/// Receivers of logs, at most: each costs a task and a connection.
+/// Most receivers of logs: each needs a task and a connection.
 const MOST_RECEIVERS: usize = 16;
 
 fn remote_syslog_rules(receivers: &BTreeMap<String, RemoteSyslog>, rule: &mut Rule<'_>) {

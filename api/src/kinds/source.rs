@@ -1,4 +1,4 @@
-//! ImageSource and PackageRepository: where images and packages come from.
+//! ImageSource and PackageRepository: the servers of images and of packages.
 
 use super::{Architecture, CommonStatus, kind};
 use crate::validate::Rule;
@@ -7,54 +7,54 @@ use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
 kind! {
-    /// Where images are fetched from.
+    /// A server that images are fetched from.
     #[dormant = "nothing is fetched from sources"]
     ImageSource, "image_sources", "basalt_image_source", Label, declarable: true, ImageSourceSpec, ImageSourceStatus,
     image_source_rules
 }
 
-/// Where images are fetched from, which, and when.
+/// A server of images, the images to fetch, and the times of fetching.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ImageSourceSpec {
-    /// Where its index is.
+    /// The URL of the source's index.
     pub url: Url,
-    /// OpenPGP public keys that its index is signed with, ASCII-armoured.
+    /// OpenPGP public keys for the signature of the index, ASCII-armoured.
     #[field(text)]
     pub keyring: Option<String>,
-    /// What is fetched, by a name of your choice.
+    /// The images to fetch, by names of your own.
     pub selections: BTreeMap<String, ImageSelection>,
-    /// When it is looked at: a length of time between two looks, like `6h`, or the five fields of crontab(5), in UTC.
+    /// The times at which the index is read: an interval, like `6h`, or the five fields of crontab(5), in UTC.
     #[field(default = "6h")]
     pub schedule: Schedule,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What is fetched of a source.
+/// A set of images of a source.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ImageSelection {
     /// Distribution, as in `ID` of os-release(5): `debian`.
     pub os: String,
     /// Release, as in `VERSION_CODENAME` or `VERSION_ID`: `bookworm`.
     pub release: String,
-    /// Processor architectures. Empty: all that the source has.
+    /// Processor architectures. Empty: all architectures of the source.
     pub architectures: BTreeSet<Architecture>,
 }
 
-/// What came of a source.
+/// The result of the last fetches.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ImageSourceStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// When it was last looked at.
+    /// The time at which the index was last read.
     #[field(volatile)]
     pub last_sync_at: Option<Timestamp>,
-    /// Bytes of everything fetched.
+    /// The size of everything that was fetched, in bytes.
     #[field(volatile)]
     pub bytes: Option<u64>,
-    /// What went wrong the last time.
+    /// Errors of the last attempt.
     #[field(volatile)]
     pub errors: Vec<String>,
 }
@@ -82,26 +82,26 @@ kind! {
 /// A repository of Debian packages, as in sources.list(5). Images without apt are installed without it.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PackageRepositorySpec {
-    /// Where it is.
+    /// The URL of the repository.
     pub url: Url,
-    /// OpenPGP public key that it is signed with, ASCII-armoured. Absent: one that the image trusts.
+    /// OpenPGP public key for the signature of the repository, ASCII-armoured. Absent: a key that the image trusts.
     #[field(text)]
     pub key: Option<String>,
-    /// Suites, like `bookworm`. Empty: that of the installed system.
+    /// Suites, like `bookworm`. Empty: the suite of the installed system.
     pub suites: BTreeSet<String>,
     /// Components, like `main`. Empty: `main`.
     pub components: BTreeSet<String>,
-    /// Processor architectures it is for. Empty: all.
+    /// Processor architectures of the systems that use the repository. Empty: all.
     pub architectures: BTreeSet<Architecture>,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What is known of the repository.
+/// The state of the repository.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PackageRepositoryStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
 }
@@ -118,7 +118,7 @@ fn package_repository_rules(spec: &PackageRepositorySpec, rule: &mut Rule<'_>) {
     }
 }
 
-/// Whether `text` is an armoured public key (RFC 9580 §6.2), as far as can be seen without reading it.
+/// Refuses a text that is no armoured public key (RFC 9580 §6.2). The key itself is not decoded.
 fn public_key(pointer: &str, text: Option<&str>, rule: &mut Rule<'_>) {
     let Some(text) = text.map(str::trim) else { return };
     if text.contains("PRIVATE KEY BLOCK") {

@@ -1,98 +1,104 @@
 //! The disks of an installed system, and what is built on them.
 //!
-//! `flat`, `lvm` and `raid1` stand for maps that could be written out as `custom`: [`StorageConfig::expanded`] writes them.
+//! The layouts `flat`, `lvm` and `raid1` are short forms of `custom`: [`StorageConfig::expanded`] writes them out.
 
 use crate::values::ByteSize;
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The disks of an installed system, and what is built on them: partitions on disks, RAIDs of those, volume groups of all of these, volumes
-/// in them, file systems on top. Names of disks, partitions, RAIDs, volume groups and volumes are of one kind: each is there once.
+/// The disks of an installed system, and what is built on them. Partitions are on disks. RAIDs consist of disks and partitions,
+/// volume groups of disks, partitions and RAIDs. Logical volumes are in volume groups. File systems are on disks, partitions,
+/// RAIDs and volumes. All these disks, partitions, RAIDs, volume groups and volumes share one set of names: each name occurs
+/// once.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct StorageConfig {
-    /// What is built. Every disk that carries the system gets boot partitions for BIOS and UEFI as well; those are not declared.
+    /// The layout of the disks. Each disk that carries the system also gets boot partitions for BIOS and UEFI; they are not
+    /// declared.
     #[field(default = StorageLayout::Flat)]
     pub layout: StorageLayout,
-    /// The disk that gets the system, where `layout` is `flat` or `lvm`. A kernel name, a serial number, a WWN, or a name under
-    /// `/dev/disk/by-id` or `/dev/disk/by-path`, which one disk of the machine has. Absent: the smallest fixed disk that is large enough.
+    /// The disk for the system, if `layout` is `flat` or `lvm`. The value is a kernel name, a serial number, a WWN, or a name
+    /// under `/dev/disk/by-id` or `/dev/disk/by-path`, and exactly one disk of the machine has it. Absent: the smallest fixed
+    /// disk that is large enough.
     #[field(server_chosen)]
     pub disk: Option<String>,
-    /// Size of the root file system, where `layout` is `flat` or `lvm`. Absent: what is left of the disk.
+    /// Size of the root file system, if `layout` is `flat` or `lvm`. Absent: all free space of the disk.
     pub root_size: Option<ByteSize>,
-    /// Disks, by names of your own. With `raid1` those that mirror each other; none: any two. All of them are overwritten.
+    /// Disks of the layouts `raid1` and `custom`, by names of your own. With `raid1`, these disks mirror each other; if none is
+    /// declared, any two do. All declared disks are overwritten.
     pub disks: BTreeMap<String, StorageDisk>,
-    /// Parts of disks, by names of your own. A disk that is used whole needs none.
+    /// Partitions of disks, by names of your own. A disk that is used as a whole needs none.
     pub partitions: BTreeMap<String, StoragePartition>,
-    /// Software RAIDs, by the name that each gets.
+    /// Software RAIDs, by the names that they get.
     pub raids: BTreeMap<String, StorageRaid>,
-    /// LVM volume groups, by the name that each gets.
+    /// LVM volume groups, by the names that they get.
     pub volume_groups: BTreeMap<String, StorageVolumeGroup>,
-    /// LVM logical volumes, by the name that each gets.
+    /// LVM logical volumes, by the names that they get.
     pub volumes: BTreeMap<String, StorageVolume>,
     /// File systems and swap spaces, by names of your own. One of them is mounted at `/`.
     pub filesystems: BTreeMap<String, StorageFilesystem>,
 }
 
-/// What is built of the disks.
+/// The layout of an installed system's disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum StorageLayout {
     /// One ext4 root file system on a disk.
     Flat,
     /// One ext4 root file system on the volume `root` of the volume group `system`, on a disk.
     Lvm,
-    /// One ext4 root file system on two disks that mirror each other, or more: the machine boots when one dies.
+    /// One ext4 root file system on a mirror of two or more disks: the machine boots when a disk fails.
     Raid1,
-    /// What `disks`, `partitions`, `raids`, `volume_groups`, `volumes` and `filesystems` say.
+    /// The layout that `disks`, `partitions`, `raids`, `volume_groups`, `volumes` and `filesystems` declare.
     Custom,
 }
 
-/// How a disk is recognised. What says nothing is any fixed disk: of those that fit the smallest is taken, and each for one name.
+/// The conditions by which a disk is found. Without conditions it may be any fixed disk: the smallest one that fits is taken.
+/// Each name gets a different disk.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct StorageDisk {
-    /// A kernel name, a serial number, a WWN, or a name under `/dev/disk/by-id` or `/dev/disk/by-path`, which one disk of the machine has.
-    /// Each names another disk. Absent: any disk.
+    /// A kernel name, a serial number, a WWN, or a name under `/dev/disk/by-id` or `/dev/disk/by-path`. Exactly one disk of the
+    /// machine has it. Each `id` means a different disk. Absent: any disk.
     pub id: Option<String>,
-    /// Least size. It has room for its partitions in any case.
+    /// The least size of the disk. In any case the disk has room for its partitions.
     pub min_size: Option<ByteSize>,
 }
 
-/// A part of a disk. Those with a size come first, in the order of their names.
+/// A partition of a disk. Partitions with a size come first, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct StoragePartition {
-    /// The disk, by its name in `disks`.
+    /// The name of the disk in `disks`.
     pub disk: String,
-    /// Its size. Absent: what is left of the disk.
+    /// The size of the partition. Absent: all free space of the disk.
     pub size: Option<ByteSize>,
 }
 
 /// A software RAID (Linux md).
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct StorageRaid {
-    /// How it spreads data.
+    /// The RAID level.
     pub level: RaidLevel,
-    /// The disks and partitions it is made of, each on a disk of its own.
+    /// The disks and partitions of the RAID, each on a disk of its own.
     pub members: BTreeSet<String>,
-    /// Disks and partitions that take the place of members that fail.
+    /// Disks and partitions that replace members that fail.
     pub spares: BTreeSet<String>,
 }
 
-/// How a RAID spreads data.
+/// A RAID level of Linux md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum RaidLevel {
-    /// Striped: two members or more, and all is lost with one of them.
+    /// Striped: two or more members. If one of them fails, all data is lost.
     Raid0,
-    /// Mirrored: two members or more, of which one suffices.
+    /// Mirrored: two or more members. One of them is enough.
     Raid1,
-    /// Striped with parity: three members or more, of which one may fail.
+    /// Striped with parity: three or more members. One of them may fail.
     Raid5,
-    /// Striped with two parities: four members or more, of which two may fail.
+    /// Striped with two parities: four or more members. Two of them may fail.
     Raid6,
-    /// Everything on two members, striped: three members or more, of which one may fail.
+    /// Striped, with each block on two members: three or more members. One of them may fail.
     Raid10,
 }
 
 impl RaidLevel {
-    /// How few members it can have.
+    /// The least number of members.
     #[must_use]
     pub const fn least_members(self) -> usize {
         match self {
@@ -106,50 +112,50 @@ impl RaidLevel {
 /// An LVM volume group.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct StorageVolumeGroup {
-    /// The disks, partitions and RAIDs it is made of.
+    /// The disks, partitions and RAIDs of the volume group.
     pub members: BTreeSet<String>,
 }
 
 /// An LVM logical volume.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct StorageVolume {
-    /// The volume group, by its name in `volume_groups`.
+    /// The name of the volume group in `volume_groups`.
     pub volume_group: String,
-    /// Its size. Absent: what the others leave of the volume group.
+    /// The size of the volume. Absent: all space of the volume group that other volumes leave.
     pub size: Option<ByteSize>,
 }
 
 /// A file system, or a swap space.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct StorageFilesystem {
-    /// What it is on: the name of a disk, partition, RAID or volume.
+    /// The name of the disk, partition, RAID or volume that holds the file system.
     pub device: String,
-    /// Its type.
+    /// The type of the file system.
     #[field(default = FilesystemType::Ext4)]
     pub r#type: FilesystemType,
-    /// Where it is mounted, like `/srv/data`. Absent: nowhere. A swap space is used without.
+    /// The mount point, like `/srv/data`. Absent: the file system is not mounted. A swap space is used without a mount point.
     pub mount: Option<String>,
-    /// Mount options, separated by commas, as in `fstab`. Absent: the usual ones.
+    /// Mount options, separated by commas, as in `fstab`. Absent: the default options.
     pub options: Option<String>,
-    /// Its label. Absent: none.
+    /// The label of the file system. Absent: none.
     pub label: Option<String>,
 }
 
 /// The type of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum FilesystemType {
-    /// ext4.
+    /// The file system ext4.
     Ext4,
-    /// XFS.
+    /// The file system XFS.
     Xfs,
-    /// FAT32.
+    /// The file system FAT32.
     Vfat,
-    /// Swap space.
+    /// A swap space instead of a file system.
     Swap,
 }
 
 impl StorageConfig {
-    /// The same in `custom`'s terms: what is built and nothing else.
+    /// The same storage written out as layout `custom`.
     #[must_use]
     pub fn expanded(&self) -> Self {
         let mut all = Self { layout: StorageLayout::Custom, disk: None, root_size: None, ..self.clone() };
@@ -188,7 +194,7 @@ impl StorageConfig {
         all
     }
 
-    /// What a partition, RAID, volume group or volume is made of, by names.
+    /// The names of the parts that a partition, RAID, volume group or volume directly consists of.
     #[must_use]
     pub fn made_of(&self, name: &str) -> Vec<&str> {
         let mut below: Vec<&str> = Vec::new();
@@ -203,7 +209,7 @@ impl StorageConfig {
         below
     }
 
-    /// Everything that something stands on, itself among it, by names.
+    /// The names of everything below a name, including the name itself.
     #[must_use]
     pub fn stands_on<'a>(&'a self, name: &'a str) -> BTreeSet<&'a str> {
         let (mut all, mut open) = (BTreeSet::new(), vec![name]);
@@ -215,14 +221,15 @@ impl StorageConfig {
         all
     }
 
-    /// What a file system that is mounted there stands on, itself not among it; nothing where there is none.
+    /// The names of everything below the file system that is mounted at `mount`. Empty: no file system is mounted there.
     #[must_use]
     pub fn below_mount(&self, mount: &str) -> BTreeSet<&str> {
         let mounted = self.filesystems.values().find(|filesystem| filesystem.mount.as_deref() == Some(mount));
         mounted.map(|filesystem| self.stands_on(&filesystem.device)).unwrap_or_default()
     }
 
-    /// What a boot loader reads the kernel from: the file system at `/boot`, else the one at `/`. See [`Self::below_mount`].
+    /// The names of everything below the file system that holds the kernel: the one at `/boot`, else the one at `/`. See
+    /// [`Self::below_mount`].
     #[must_use]
     pub fn below_boot(&self) -> BTreeSet<&str> {
         let boot = self.below_mount("/boot");
