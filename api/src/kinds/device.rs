@@ -1,4 +1,4 @@
-//! Device and Discovery: what is on the networks, and is not booted by Basalt.
+//! Device and Discovery: hosts on the networks that Basalt does not boot.
 
 use super::{Architecture, CommonStatus, Domain, Inventory, Machine, Pool, Rack, Vlan, Zone, kind};
 use crate::model::Ref;
@@ -9,33 +9,33 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 kind! {
-    /// A thing with an address that Basalt does not boot: a switch, a printer, a virtual machine.
+    /// A device with an address that Basalt does not boot: a switch, a printer, a virtual machine.
     Device, "devices", "basalt_device", Label, declarable: true, DeviceSpec, DeviceStatus, device_rules
 }
 
-/// A thing with an address.
+/// A device with an address.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DeviceSpec {
-    /// MAC addresses of its interfaces.
+    /// MAC addresses of the device's interfaces.
     pub macs: BTreeSet<Mac>,
-    /// Its addresses. Nobody else is given one of them. A device with a single MAC gets its first address of each subnet by DHCP, unless an
-    /// IpAddress keeps another one for that MAC.
+    /// Addresses of the device. Basalt gives them to nobody else. A device with a single MAC address gets its first address of
+    /// each subnet by DHCP, unless an IpAddress keeps another one for that MAC address.
     pub addresses: BTreeSet<IpAddr>,
-    /// The machine it is a part of, or runs on, for people.
+    /// The machine that contains the device or runs it, for people.
     pub parent: Option<Ref<Machine>>,
-    /// Its place, for people.
+    /// The zone of the device, for people.
     pub zone: Option<Ref<Zone>>,
-    /// The domain that it has a name in.
+    /// The DNS domain in which the device has a name. Absent: `default_domain` of Settings.
     pub domain: Option<Ref<Domain>>,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// How the device is.
+/// The state of the device.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DeviceStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
 }
@@ -62,78 +62,78 @@ fn device_rules(spec: &DeviceSpec, rule: &mut Rule<'_>) {
 }
 
 kind! {
-    /// Something that racks saw on a network and nobody has declared.
+    /// A host that racks saw on a network and that nobody has declared.
     Discovery, "discoveries", "basalt_discovery", Label, declarable: false, DiscoverySpec, DiscoveryStatus, no_rules
 }
 
-/// What an operator sets on a discovery.
+/// The part of a discovery that operators write.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DiscoverySpec {
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What was seen, and where.
+/// The observation: the host, and the network on which it was seen.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DiscoveryStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// The sort of thing.
+    /// The kind of host.
     #[field(volatile)]
     pub sort: Option<DiscoverySort>,
-    /// The MAC address; for a machine, that of the interface that it booted from.
+    /// The MAC address of the host. For a machine, it is the address of the interface from which it booted.
     #[field(volatile)]
     pub mac: Option<Mac>,
-    /// The MAC addresses of all interfaces that were found.
+    /// MAC addresses of all interfaces that were found.
     #[field(volatile)]
     pub macs: BTreeSet<Mac>,
-    /// Hardware of the machine.
+    /// The hardware of the machine.
     #[field(volatile)]
     pub inventory: Option<Inventory>,
-    /// The Machine that `basalt accept` makes of the machine.
+    /// The Machine that `basalt accept` makes from this discovery.
     #[field(volatile)]
     pub proposal: Option<ProposedMachine>,
-    /// Its addresses.
+    /// IP addresses of the host.
     #[field(volatile)]
     pub addresses: BTreeSet<IpAddr>,
-    /// The VLAN it was seen on.
+    /// The VLAN on which the host was seen.
     #[field(volatile)]
     pub vlan: Option<Ref<Vlan>>,
-    /// Racks that saw it.
+    /// Racks that saw the host.
     #[field(volatile)]
     pub racks: BTreeSet<Ref<Rack>>,
-    /// When it was seen first.
+    /// The time at which the host was first seen.
     #[field(volatile)]
     pub first_seen_at: Option<Timestamp>,
-    /// When it was seen last.
+    /// The time at which the host was last seen.
     #[field(volatile)]
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// A Machine that can be made of what was found.
+/// A Machine that can be made from a discovery.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ProposedMachine {
-    /// The name, as Settings say.
+    /// The name of the Machine, as `enlistment.name` of Settings says.
     pub name: String,
-    /// Its processor architecture.
+    /// Processor architecture of the machine.
     pub architecture: Architecture,
-    /// The MAC addresses of all interfaces that may boot it.
+    /// MAC addresses of all interfaces that the machine may boot from.
     pub boot_macs: BTreeSet<Mac>,
-    /// The zone that a rule of Settings gives it.
+    /// The zone that a rule of Settings gives to the machine.
     pub zone: Option<Ref<Zone>>,
-    /// The pool that a rule of Settings gives it.
+    /// The pool that a rule of Settings gives to the machine.
     pub pool: Option<Ref<Pool>>,
-    /// The tags that a rule of Settings gives it.
+    /// The tags that a rule of Settings gives to the machine.
     pub tags: BTreeSet<Tag>,
 }
 
-/// What racks can come upon.
+/// The kinds of hosts that racks discover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum DiscoverySort {
-    /// A MAC address that asked to boot, and that no machine has.
+    /// A MAC address that asked to boot and that belongs to no Machine.
     UnknownMac,
-    /// A DHCP server that is none of Basalt's.
+    /// A DHCP server that does not belong to Basalt.
     RogueDhcp,
 }

@@ -1,4 +1,4 @@
-//! Domain and DnsRecord: names, and what they stand for.
+//! Domain and DnsRecord: the DNS zones of the region, and records in them.
 
 use super::record::{RecordData, RecordType};
 use super::{CommonStatus, kind};
@@ -12,31 +12,32 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// Servers that each rack tells of changes of one zone.
+/// Most secondaries of a zone: each rack notifies each of them of changes.
 const MOST_SECONDARIES: usize = 16;
-/// Bytes of a secret. Fewer can be guessed from one message; more do not make HMAC-SHA256 stronger (RFC 2104 §3).
+/// Length of a key's secret in bytes. A shorter secret can be guessed from one message; a longer one does not make HMAC-SHA256
+/// stronger (RFC 2104 §3).
 const SECRET_BYTES: RangeInclusive<usize> = 16..=64;
 
 kind! {
-    /// A domain of the DNS. Its name is the domain's: `lab.example.com`.
+    /// A domain of the DNS. The name of the object is the name of the domain: `lab.example.com`.
     Domain, "domains", "basalt_domain", DomainName, declarable: true, DomainSpec, DomainStatus, domain_rules
 }
 
-/// A domain, and who answers for it.
+/// A domain, and the servers that answer for it.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DomainSpec {
-    /// Whether Basalt answers for it itself. False: queries go to `forward_to`.
+    /// True: Basalt answers for the domain. False: racks send queries to `forward_to`.
     #[field(default = true)]
     pub authoritative: bool,
-    /// Seconds that answers may be cached for, where a record says nothing else (RFC 2181 §8).
+    /// The time for which answers may be cached, in seconds, if their record declares none (RFC 2181 §8).
     #[field(default = 300, min = 0, max = 2147483647)]
     pub ttl: u32,
-    /// Servers that answer for it, in order, where Basalt does not.
+    /// DNS servers that answer for the domain if Basalt does not, in order.
     pub forward_to: Vec<IpAddr>,
-    /// Servers that hold copies of its zone, by names of your choice: at most 16. Racks let them copy the zone (AXFR), and tell them when it
-    /// changes (NOTIFY).
+    /// Servers that hold copies of the domain's zone, by names of your own: at most 16. Racks let them copy the zone (AXFR), and
+    /// notify them of changes (NOTIFY).
     pub secondaries: BTreeMap<String, Secondary>,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
@@ -44,25 +45,26 @@ pub struct DomainSpec {
 /// A server that holds a copy of a zone.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Secondary {
-    /// Its address. Copies are given to this address alone.
+    /// The address of the server. The zone is copied only to this address.
     pub address: IpAddr,
-    /// The port at which it is told of changes. It asks from any port.
+    /// The port at which the server is notified of changes. The server may send its own queries from any port.
     #[field(default = 53, min = 1, max = 65535)]
     pub port: u16,
-    /// The name of the key, which is the same there: `basalt.example.com`.
+    /// The name of the TSIG key, which must be the same at the server: `basalt.example.com`.
     pub key_name: Hostname,
-    /// The secret of the key, without which nothing is copied: 16 to 64 bytes in base64, as `tsig-keygen` prints them. The algorithm is hmac-sha256.
+    /// The secret of the key: 16 to 64 bytes in base64, as `tsig-keygen` prints them. The algorithm is hmac-sha256. Without the
+    /// secret, racks copy nothing to the server.
     #[field(sent_nowhere)]
     pub key: Option<Secret>,
 }
 
-/// What of the domain is served.
+/// The state of the domain's zone.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DomainStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Serial number of its zone (RFC 1982).
+    /// Serial number of the zone (RFC 1982).
     #[field(volatile)]
     pub serial: Option<u32>,
 }
@@ -92,7 +94,7 @@ fn domain_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
     }
 }
 
-/// Rules of the servers that are declared at a pointer.
+/// The rules for the secondaries that are declared at a pointer.
 pub(super) fn secondary_rules(field: &str, secondaries: &BTreeMap<String, Secondary>, rule: &mut Rule<'_>) {
     if secondaries.len() > MOST_SECONDARIES {
         let message = format!("{} servers would copy each zone from each rack", secondaries.len());
@@ -119,7 +121,7 @@ pub(super) fn secondary_rules(field: &str, secondaries: &BTreeMap<String, Second
                 "the address of one host",
             );
         }
-        // A secret that is left out, or not in plain, may have been declared before.
+        // A secret that is left out, or sent in its read form, may be stored already: there is nothing to check.
         let Some(text) = secondary.key.as_ref().and_then(Secret::expose) else { continue };
         let is_sound = |bytes: Vec<u8>| SECRET_BYTES.contains(&bytes.len());
         if !base64::engine::general_purpose::STANDARD.decode(text).is_ok_and(is_sound) {
@@ -138,34 +140,34 @@ kind! {
     dns_record_rules
 }
 
-/// A record.
+/// A record of a domain.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DnsRecordSpec {
-    /// The domain it is in.
+    /// The domain of the record.
     #[field(immutable)]
     pub domain: Ref<Domain>,
-    /// Its name below the domain (RFC 1034 §3.6): `www`, `_ldap._tcp`, `*`, or `@` for the domain itself.
+    /// The name of the record below the domain (RFC 1034 §3.6): `www`, `_ldap._tcp`, `*`, or `@` for the domain itself.
     #[field(immutable)]
     pub owner_name: OwnerName,
-    /// What its data is.
+    /// The type of the data.
     #[field(immutable, name = "type")]
     pub rtype: RecordType,
-    /// What the name stands for, in the form of the type: an address (`A`, `AAAA`), a whole name (`CNAME`, `NS`, `PTR`),
-    /// `10 mail.example.com` (`MX`), `0 5 443 www.example.com` (`SRV`), `0 issue "ca.example.com"` (`CAA`),
-    /// `4 2 123456…` (`SSHFP`), or any text without quotes around it (`TXT`).
+    /// The data of the record, in the form of its type. `A` and `AAAA`: an address. `CNAME`, `NS` and `PTR`: an absolute name.
+    /// `MX`: `10 mail.example.com`. `SRV`: `0 5 443 www.example.com`. `CAA`: `0 issue "ca.example.com"`. `SSHFP`: `4 2 123456…`.
+    /// `TXT`: any text, without quotes around it.
     pub data: String,
-    /// Seconds that it may be cached for. Absent: the domain's.
+    /// The time for which the record may be cached, in seconds. Absent: the `ttl` of the domain.
     #[field(server_chosen, min = 0, max = 2147483647)]
     pub ttl: Option<u32>,
-    /// What it is for, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What of the record is served.
+/// The state of the record.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DnsRecordStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
 }

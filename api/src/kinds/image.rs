@@ -1,4 +1,4 @@
-//! Image: an operating system to install, or the environment that machines run while they are worked on.
+//! Image: an operating system to install, or the ephemeral environment that machines run while Basalt works on them.
 
 use super::{Architecture, CommonStatus, ImageSource, kind};
 use crate::model::Ref;
@@ -8,8 +8,8 @@ use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
 kind! {
-    /// An operating system to install on machines, or the ephemeral environment they boot to be worked on. Its files
-    /// are blobs, uploaded before or after it is declared.
+    /// An operating system to install on machines, or the ephemeral environment that machines boot while Basalt works on them.
+    /// The files of an image are blobs, uploaded before or after the image is declared.
     Image, "images", "basalt_image", Label, declarable: true, ImageSpec, ImageStatus, image_rules
 }
 
@@ -22,75 +22,75 @@ pub struct ImageSpec {
     /// Release, as in `VERSION_CODENAME` or `VERSION_ID`, for people: `bookworm`.
     #[field(immutable)]
     pub release: String,
-    /// Processor architecture it runs on.
+    /// Processor architecture of the image.
     #[field(immutable)]
     pub architecture: Architecture,
-    /// What it is for.
+    /// The use of the image.
     #[field(default = ImagePurpose::Deploy)]
     pub purpose: ImagePurpose,
-    /// Its files by role. To be installed it needs `root_tarball`, `squashfs` or `disk_image`, of which only `root_tarball`
-    /// can be installed yet; an ephemeral image needs `kernel`, `initrd` and `squashfs`.
+    /// The files of the image, by role. An image to install needs `root_tarball`, `squashfs` or `disk_image`; Basalt can only
+    /// install `root_tarball` yet. An ephemeral image needs `kernel`, `initrd` and `squashfs`.
     pub files: BTreeMap<FileRole, ImageFile>,
-    /// Kernel parameters it needs wherever it boots.
+    /// Kernel parameters that the image needs on every machine.
     pub kernel_options: Option<String>,
-    /// Where it came from.
+    /// The source that the image was fetched from.
     #[field(none, dormant = "no source is fetched from")]
     pub source: Option<Ref<ImageSource>>,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
 impl ImageSpec {
-    /// What deployments install of it: its root tarball, the only form that is installed yet.
+    /// The file that deployments install: the root tarball, the only form that Basalt can install yet.
     #[must_use]
     pub fn root(&self) -> Option<&ImageFile> {
         self.files.get(&FileRole::RootTarball)
     }
 }
 
-/// What an image is for.
+/// The use of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum ImagePurpose {
-    /// Installed on disks by deployments.
+    /// Deployments install the image on disks.
     Deploy,
-    /// Booted from the network to commission, install, erase and rescue machines of its architecture.
+    /// Machines of the image's architecture boot it from the network, to be commissioned, installed, erased and rescued.
     Ephemeral,
 }
 
-/// What a file of an image is.
+/// The role of a file in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum FileRole {
-    /// Kernel to boot.
+    /// Kernel that the loader boots.
     Kernel,
-    /// Initial RAM disk of that kernel.
+    /// Initial RAM disk for that kernel.
     Initrd,
     /// Root file system as a squashfs.
     Squashfs,
     /// Root file system as a tar archive, compressed with zstd, gzip or xz.
     RootTarball,
-    /// Whole disk, raw, compressed with zstd, gzip or xz.
+    /// Raw image of a whole disk, compressed with zstd, gzip or xz.
     DiskImage,
 }
 
-/// A file, by its content.
+/// A file of an image, identified by its content.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ImageFile {
-    /// SHA-256 of its bytes: the name of the blob.
+    /// SHA-256 of the file, which is also the name of the blob.
     pub sha256: Sha256,
-    /// Its length in bytes. Absent: taken from the uploaded blob.
+    /// Length of the file in bytes. Absent: the length of the uploaded blob.
     pub size: Option<u64>,
 }
 
-/// Where the image is.
+/// The state of the image's files.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ImageStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// One SHA-256 over all of its files: what a deployment records as installed.
+    /// One SHA-256 over all files of the image. A deployment records it as the installed image.
     pub digest: Option<Sha256>,
-    /// Files whose blob has not been uploaded.
+    /// Files whose blobs have not been uploaded.
     #[field(volatile)]
     pub missing: BTreeSet<FileRole>,
 }

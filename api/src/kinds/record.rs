@@ -1,4 +1,4 @@
-//! What DNS records hold, type by type, in the presentation form of their RFCs.
+//! The data of DNS records, type by type, in the presentation form of their RFCs.
 
 use crate::values::{BadValue, dns_target, quoted};
 use basalt_api_derive::Model;
@@ -15,25 +15,25 @@ pub enum RecordType {
     /// IPv6 address (RFC 3596).
     #[field(name = "AAAA")]
     Aaaa,
-    /// Another name for the same thing (RFC 1035 §3.3.1).
+    /// Alias of another name (RFC 1035 §3.3.1).
     #[field(name = "CNAME")]
     Cname,
-    /// Mail server (RFC 1035 §3.3.9).
+    /// Mail server of a domain (RFC 1035 §3.3.9).
     #[field(name = "MX")]
     Mx,
-    /// Text (RFC 1035 §3.3.14).
+    /// Any text (RFC 1035 §3.3.14).
     #[field(name = "TXT")]
     Txt,
-    /// Where a service is (RFC 2782).
+    /// Host and port of a service (RFC 2782).
     #[field(name = "SRV")]
     Srv,
-    /// Name server (RFC 1035 §3.3.11).
+    /// Name server of a zone (RFC 1035 §3.3.11).
     #[field(name = "NS")]
     Ns,
     /// The name of an address (RFC 1035 §3.3.12).
     #[field(name = "PTR")]
     Ptr,
-    /// Who may issue certificates (RFC 8659).
+    /// Authority that may issue certificates for the name (RFC 8659).
     #[field(name = "CAA")]
     Caa,
     /// Fingerprint of an SSH host key (RFC 4255).
@@ -41,36 +41,36 @@ pub enum RecordType {
     Sshfp,
 }
 
-/// The data of a record. Prints in one form, whatever it was read from.
+/// The data of a record. `Display` writes it in one form, regardless of the spelling that was read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RecordData {
-    /// Of type A.
+    /// The address of a record of type A.
     A(Ipv4Addr),
-    /// Of type AAAA.
+    /// The address of a record of type AAAA.
     Aaaa(Ipv6Addr),
-    /// Of type CNAME, NS or PTR: a whole name, with its final dot.
+    /// The target of a record of type CNAME, NS or PTR: an absolute name, with its final dot.
     Name(String),
-    /// Of type MX.
+    /// The data of a record of type MX.
     Mx {
-        /// The lowest is tried first.
+        /// Clients try the server with the lowest preference first.
         preference: u16,
-        /// Mail server.
+        /// Name of the mail server.
         exchange: String,
     },
-    /// Of type TXT.
+    /// The text of a record of type TXT.
     Txt(String),
-    /// Of type SRV.
+    /// The data of a record of type SRV.
     Srv {
-        /// The lowest is tried first.
+        /// Clients try the target with the lowest priority first.
         priority: u16,
-        /// Share among those of one priority.
+        /// The share of the target among the targets of the same priority.
         weight: u16,
         /// Port of the service.
         port: u16,
-        /// Host of the service; `.` where there is none.
+        /// Host of the service; `.` if there is no such service.
         target: String,
     },
-    /// Of type CAA.
+    /// The data of a record of type CAA.
     Caa {
         /// 128: an issuer that does not know the tag must not issue.
         flags: u8,
@@ -79,18 +79,18 @@ pub enum RecordData {
         /// The tag's value.
         value: String,
     },
-    /// Of type SSHFP.
+    /// The data of a record of type SSHFP.
     Sshfp {
-        /// Algorithm of the key.
+        /// Number of the key's algorithm.
         algorithm: u8,
-        /// Algorithm of the fingerprint.
+        /// Number of the fingerprint's algorithm.
         digest: u8,
         /// The fingerprint, in hexadecimal.
         fingerprint: String,
     },
 }
 
-/// Texts of one TXT record, all together; each chunk of 255 bytes costs one more on the wire.
+/// Most bytes of the text of a TXT record. On the wire, each chunk of 255 bytes costs one more byte.
 const LONGEST_TXT: usize = 4000;
 
 /// Key algorithms of SSHFP: RSA, DSA, ECDSA, Ed25519, Ed448 (RFC 4255 §3.1.1, RFC 6594, RFC 7479, RFC 8709).
@@ -103,7 +103,7 @@ impl RecordData {
     /// Reads the data of a record of type `rtype`.
     ///
     /// # Errors
-    /// It is no data of this type; the error says what would be.
+    /// The text is no data of this type. The error has a hint with the right form.
     pub fn read(rtype: RecordType, text: &str) -> Result<Self, BadValue> {
         match rtype {
             RecordType::A => address(rtype, text, "like 10.77.0.10").map(Self::A),
@@ -140,7 +140,7 @@ fn address<A: FromStr>(rtype: RecordType, text: &str, hint: &str) -> Result<A, B
     text.parse().map_err(|_| bad(rtype, text, "it is no such address", hint))
 }
 
-/// The name of something that is there.
+/// Reads the name of a host. The root is refused.
 fn host(rtype: RecordType, text: &str) -> Result<String, BadValue> {
     match dns_target(text)? {
         root if root == "." => Err(bad(rtype, text, "the root is no host", "like www.example.com")),
@@ -148,7 +148,7 @@ fn host(rtype: RecordType, text: &str) -> Result<String, BadValue> {
     }
 }
 
-/// Exactly `N` words.
+/// Splits a text into exactly `N` words.
 fn words<'a, const N: usize>(rtype: RecordType, text: &'a str, hint: &str) -> Result<[&'a str; N], BadValue> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let why = format!("it has {} words instead of {N}", words.len());
@@ -167,7 +167,7 @@ fn mx(text: &str) -> Result<RecordData, BadValue> {
     const HINT: &str = "preference and mail server, like 10 mail.example.com";
     let [preference, exchange] = words(RecordType::Mx, text, HINT)?;
     let preference = number(RecordType::Mx, text, preference, HINT)?;
-    // RFC 7505: `0 .` says that there is no mail.
+    // RFC 7505: `0 .` declares that the domain accepts no mail.
     Ok(RecordData::Mx { preference, exchange: dns_target(exchange)? })
 }
 

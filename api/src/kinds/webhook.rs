@@ -1,4 +1,4 @@
-//! Webhook: who is told of what happens.
+//! Webhook: a receiver of events.
 
 use super::{CommonStatus, kind};
 use crate::validate::no_rules;
@@ -7,60 +7,60 @@ use basalt_api_derive::Model;
 use std::collections::BTreeSet;
 
 kind! {
-    /// A URL that is told of what happens to objects, as the Standard Webhooks specification has it: at least once, and in order
-    /// for each object. Only admins declare one. Answering 410 ends it.
+    /// A URL to which the region reports events of objects, by the Standard Webhooks specification: at least once, and in order
+    /// for each object. Only admins declare one. If the receiver answers 410, deliveries end.
     Webhook, "webhooks", "basalt_webhook", Label, declarable: true, WebhookSpec, WebhookStatus, no_rules
 }
 
-/// Who is told, and of what.
+/// The receiver of events, and the events that it gets.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct WebhookSpec {
-    /// Where deliveries are posted.
+    /// The URL to which deliveries are posted.
     pub url: Url,
-    /// What is delivered. Empty: everything.
+    /// The events to deliver. Empty: all events.
     pub events: BTreeSet<WebhookEvent>,
-    /// What deliveries are signed with: `whsec_` and base64, or any text. Without it they are not.
+    /// The secret that signs deliveries: `whsec_` and base64, or any text. Absent: deliveries are not signed.
     #[field(sent_to(url))]
     pub secret: Option<Secret>,
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What can happen to an object.
+/// An event in the life of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum WebhookEvent {
-    /// It was declared for the first time.
+    /// The object was declared for the first time.
     Created,
-    /// Its spec, name or labels have changed, or its deletion was asked for.
+    /// The spec, name or labels of the object changed, or its deletion was requested.
     Changed,
-    /// It is as its spec says, and was not before.
+    /// The object is as its spec says, and was not before.
     Ready,
-    /// It needs a person.
+    /// The object needs a person.
     Stalled,
-    /// It is gone.
+    /// The object is gone.
     Deleted,
 }
 
-/// How deliveries go.
+/// The state of the deliveries.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct WebhookStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Deliveries that were accepted.
+    /// Number of deliveries that were accepted.
     #[field(volatile)]
     pub delivered: Option<u64>,
-    /// Deliveries that are not accepted yet.
+    /// Number of deliveries that are not accepted yet.
     #[field(volatile)]
     pub waiting: Option<u64>,
-    /// Dead letters: deliveries that were given up, and can be sent again.
+    /// Number of dead letters: deliveries that were given up, and can be sent again.
     #[field(volatile)]
     pub failed: Option<u64>,
-    /// When one was last accepted.
+    /// The time at which a delivery was last accepted.
     #[field(volatile)]
     pub last_delivered_at: Option<Timestamp>,
-    /// How the last attempt failed; absent when it was accepted.
+    /// The error of the last attempt. Absent: the last attempt was accepted.
     #[field(volatile)]
     pub last_error: Option<String>,
 }
