@@ -1,4 +1,4 @@
-//! IpAddress: an address of a subnet that is somebody's.
+//! IpAddress: a reserved address of a subnet.
 
 use super::{CommonStatus, Subnet, kind};
 use crate::model::Ref;
@@ -8,37 +8,39 @@ use basalt_api_derive::Model;
 use std::net::IpAddr;
 
 kind! {
-    /// An address of a subnet, kept for what it is declared for. Nobody else gets it.
+    /// A reserved address of a subnet. Only the host that it is declared for gets it.
     IpAddress, "ip_addresses", "basalt_ip_address", Label, declarable: true, IpAddressSpec, IpAddressStatus, ip_address_rules
 }
 
-/// An address to keep.
+/// An address to reserve.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct IpAddressSpec {
-    /// The subnet it is of.
+    /// The subnet of the address.
     #[field(immutable)]
     pub subnet: Ref<Subnet>,
-    /// This very address; in a `reserved` range too. Absent: the next free one, which is kept until another one is named here.
+    /// The address to reserve; it may be in a `reserved` range. Absent: the next free address, which stays reserved until another
+    /// one is declared here.
     pub address: Option<IpAddr>,
-    /// The interface that DHCP gives the address to, and a deployment's interface too. A MAC has one address of a subnet.
+    /// MAC address of the interface that gets the address, by DHCP or as the interface of a deployment. A MAC address has one
+    /// address of a subnet.
     pub mac: Option<Mac>,
-    /// The host that DHCPv6 gives the address to, by the identity that it shows, where it hides its MAC. Of an IPv6 subnet, and instead of `mac`.
-    /// A DUID has one address of a subnet.
+    /// The DHCPv6 identifier of the host that gets the address, for hosts that do not show their MAC address. Only for IPv6
+    /// subnets, and instead of `mac`. A DUID has one address of a subnet.
     pub duid: Option<Duid>,
-    /// The host name that DHCP hands out with it.
+    /// The host name that DHCP announces with the address.
     pub hostname: Option<Hostname>,
-    /// What it is for, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// The address that is kept.
+/// The reserved address.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct IpAddressStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// The address, named or chosen.
+    /// The address, whether declared or chosen by Basalt.
     pub address: Option<IpAddr>,
 }
 

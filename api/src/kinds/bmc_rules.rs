@@ -1,4 +1,4 @@
-//! The rules between fields of a machine's BMC: the limits of the driver that is declared.
+//! The rules between fields of a machine's BMC: the limits of the declared driver.
 
 use super::bmc_webhook::webhook_rules;
 use super::machine::{Bmc, BmcConfig, BmcTls, PowerDriver};
@@ -88,7 +88,7 @@ fn ipmi_rules(bmc: &Bmc, sets_up: bool, rule: &mut Rule<'_>) {
         ),
         Some(_) => {}
     }
-    // A password that is not in plain was declared before.
+    // A password in its read form is stored already: there is nothing to check.
     let length = bmc.password.as_ref().and_then(|it| it.expose()).map_or(0, str::len);
     if length > IPMI_PASSWORD {
         rule.broken(
@@ -109,7 +109,7 @@ fn ipmi_rules(bmc: &Bmc, sets_up: bool, rule: &mut Rule<'_>) {
 }
 
 fn redfish_rules(bmc: &Bmc, sets_up: bool, rule: &mut Rule<'_>) {
-    // A password that is left out may be kept.
+    // A password that is left out may be stored already.
     if bmc.username.is_none() && !sets_up {
         rule.missing(
             "/bmc/username",
@@ -127,7 +127,7 @@ fn redfish_rules(bmc: &Bmc, sets_up: bool, rule: &mut Rule<'_>) {
     }
 }
 
-/// Accounts of HTTP Basic authentication.
+/// The rules for accounts of HTTP Basic authentication.
 fn account_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
     if bmc.username.as_ref().is_some_and(|name| name.is_empty() || name.contains(':')) {
         rule.broken(

@@ -8,7 +8,8 @@ use basalt_api_derive::Model;
 const LONGEST_PATH: usize = 1000;
 /// The longest pattern, in bytes.
 const LONGEST_PATTERN: usize = 500;
-/// The largest pattern once it is compiled, in bytes. A search takes time in proportion to this size and to that of the answer.
+/// The largest size of a compiled pattern, in bytes. The time of a search is proportional to this size, and to the size of the
+/// answer.
 #[cfg(feature = "patterns")]
 const LARGEST_PATTERN: usize = 64 << 10;
 
@@ -22,18 +23,21 @@ pub struct BmcWebhook {
     pub off: String,
     /// The path of the GET that reads its power.
     pub status: String,
-    /// The path of the POST that cuts its power and switches it on again. Absent: the rack sends `off`, and `on` once the power reads as off.
+    /// The path of the POST that cuts its power and switches it on again. Absent: the rack sends `off`, and `on` after the power
+    /// reads as off.
     pub cycle: Option<String>,
-    /// The path of the POST that asks its operating system to shut down. Absent: its power is cut instead.
+    /// The path of the POST that asks the operating system to shut down. Absent: the power is cut instead.
     pub soft_off: Option<String>,
-    /// The machine is on if this regular expression is found in the answer to `status`, and `says_off` is not. The syntax is that of RE2, for
-    /// US-ASCII. Absent: the answer is the word `on` or `running`, or has one of them as a value, like `{"power": "on"}`.
+    /// A regular expression in the syntax of RE2, for US-ASCII. The machine is on if this expression is found in the answer to
+    /// `status`, and `says_off` is not. Absent: the answer is the word `on` or `running`, or has one of them as a value, like
+    /// `{"power": "on"}`.
     #[field(default = r#"(?i)^\s*"?(on|running)"?\s*$|[:=]\s*"?(on|running)\b"#)]
     pub says_on: String,
-    /// The machine is off if this regular expression is found there, and `says_on` is not. Absent: the same with the words `off` and `stopped`.
+    /// A regular expression as `says_on`. The machine is off if this expression is found in the answer, and `says_on` is not.
+    /// Absent: as for `says_on`, with the words `off` and `stopped`.
     #[field(default = r#"(?i)^\s*"?(off|stopped)"?\s*$|[:=]\s*"?(off|stopped)\b"#)]
     pub says_off: String,
-    /// HTTP without TLS. Each host on the way can read the password.
+    /// True: HTTP without TLS. Each host on the way can read the password.
     #[field(default = false)]
     pub plain: bool,
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::validate::Rule;
 
-/// DHCP options that racks send or read themselves: mask, router, DNS servers, host name, MTU, broadcast address,
-/// NTP servers, address and lease, message type and server, boot file, client and its architecture, search list, RFC 3442's routes.
+/// DHCP options that racks send or read themselves: mask, router, DNS servers, host name, MTU, broadcast address, NTP servers,
+/// address and lease. Also message type and server, boot file, client and its architecture, search list, and the routes of RFC
+/// 3442.
 const OWN: [u8; 27] = [
     1, 3, 6, 12, 26, 28, 42, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 66, 67, 82, 93, 94, 97, 119, 121,
 ];
 
-/// What is wrong with the options at `pointer`.
+/// Reports the errors of the options at `pointer`.
 pub(super) fn rules(options: &BTreeMap<String, String>, pointer: &str, rule: &mut Rule<'_>) {
     for (number, value) in options {
         let pointer = crate::pointer::child(pointer, number);

@@ -1,4 +1,4 @@
-//! How undeclared machines are treated that boot from the network.
+//! The treatment of undeclared machines that boot from the network.
 
 use super::{Pool, Rack, Vlan, Zone};
 use crate::model::Ref;
@@ -7,71 +7,73 @@ use crate::values::Tag;
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How an undeclared machine is treated that boots from the network. It is inspected at most once an hour, and while a
+/// The treatment of an undeclared machine that boots from the network. A machine is inspected at most once an hour, and while a
 /// region is connected to its rack. Nothing is written to its disks or its firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum EnlistMode {
-    /// Nothing: it boots its disk.
+    /// The machine is not inspected, and boots its disk.
     Off,
-    /// It is inspected, and boots its disk. The result is a Discovery, which `basalt accept` makes a Machine of.
+    /// The machine is inspected, and boots its disk. The result is a Discovery. `basalt accept` makes a Machine from it.
     Discover,
-    /// As `discover`; then the region makes a Machine of it, with the hardware that was found. It is powered off.
+    /// As `discover`; then the region makes a Machine with the hardware that was found. The machine is powered off.
     Create,
-    /// As `create`; then the Machine is commissioned with a boot of its own, for which it reboots.
+    /// As `create`; then the Machine is commissioned. It reboots for that.
     CreateAndCommission,
 }
 
-/// How undeclared machines are inspected, and what is made of them.
+/// The inspection of undeclared machines, and the Machines that are made from the results.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Enlistment {
-    /// Machines of one VLAN that one rack may inspect at the same time. Others ask again, and boot their disks after a quarter of an hour.
+    /// The number of machines of one VLAN that one rack may inspect at the same time. Others ask again, and boot their disks
+    /// after a quarter of an hour.
     #[field(none, default = 16, min = 1, max = 1000)]
     pub at_once: u32,
-    /// Only MAC addresses that begin with one of these octets: `52:54:00`. Empty: all.
+    /// The first octets of the MAC addresses that are inspected, like `52:54:00`. Empty: all.
     #[field(none)]
     pub allow: BTreeSet<String>,
-    /// MAC addresses that begin with one of these octets boot their disks.
+    /// The first octets of MAC addresses that are not inspected: their machines boot their disks.
     #[field(none)]
     pub ignore: BTreeSet<String>,
-    /// The name of a Machine that is made of one: `{vendor}`, `{product}`, `{serial}` and `{mac}` stand for what was found. When a part of it was
-    /// not found, or another Machine has the name, it is `{mac}`.
+    /// The pattern for the name of a Machine: `{vendor}`, `{product}`, `{serial}` and `{mac}` stand for the hardware that was
+    /// found. If one of these parts was not found, or another Machine has the name, the name is `{mac}`.
     #[field(none, default = "{vendor}-{serial}")]
     pub name: String,
-    /// Zone, pool and tags of Machines that are made of them, by name: the first rule that holds, in the order of the names.
+    /// Rules for the zone, pool and tags of these Machines, by name. The first rule that holds counts, in the order of the names.
     #[field(none)]
     pub rules: BTreeMap<String, EnlistRule>,
 }
 
-/// A rule. It holds if each given condition is true.
+/// A rule for Machines that are made from discoveries. It holds if each given condition is true.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct EnlistRule {
-    /// The rack that found it.
+    /// The rack that found the machine.
     #[field(none)]
     pub rack: Option<Ref<Rack>>,
-    /// The VLAN that it booted on.
+    /// The VLAN on which the machine booted.
     #[field(none)]
     pub vlan: Option<Ref<Vlan>>,
-    /// Its manufacturer (SMBIOS), with `*` for any text and `?` for any character.
+    /// The manufacturer of the machine (SMBIOS); `*` stands for any text, `?` for any character.
     #[field(none)]
     pub vendor: Option<String>,
-    /// Its product name (SMBIOS), likewise.
+    /// The product name of the machine (SMBIOS), with `*` and `?` as in `vendor`.
     #[field(none)]
     pub product: Option<String>,
-    /// The name of a switch at one of its interfaces, as the switch announces it by LLDP or CDP, likewise.
+    /// The name of a switch at one of the machine's interfaces, as the switch announces it by LLDP or CDP, with `*` and `?` as in
+    /// `vendor`.
     #[field(none)]
     pub switch: Option<String>,
-    /// The zone of the Machine.
+    /// The zone that the Machine gets.
     #[field(none)]
     pub zone: Option<Ref<Zone>>,
-    /// The pool of the Machine.
+    /// The pool that the Machine gets.
     #[field(none)]
     pub pool: Option<Ref<Pool>>,
-    /// Tags of the Machine.
+    /// The tags that the Machine gets.
     #[field(none)]
     pub tags: BTreeSet<Tag>,
 }
 
-/// The words in braces that [`Enlistment::name`] may have.
+/// The words in braces that [`Enlistment::name`] may contain.
 const PARTS: [&str; 4] = ["vendor", "product", "serial", "mac"];
 
 pub(super) fn enlistment_rules(spec: &Enlistment, rule: &mut Rule<'_>) {

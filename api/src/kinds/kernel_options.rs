@@ -1,11 +1,11 @@
-//! Options of a kernel, as settings, tags, images, machines and deployments give them: boot loaders read them as part of a script.
+//! Kernel options that settings, tags, images, machines and deployments declare. Boot loaders read them as part of a script.
 
 use crate::validate::Rule;
 
-/// Bytes of one source of them. A kernel takes 2,047 of all together.
+/// Most bytes of the options of one object. A kernel takes 2,047 bytes of all options together.
 const LONGEST: usize = 512;
 
-/// What is wrong with the options at `/kernel_options`.
+/// Reports the errors of the options at `/kernel_options`.
 pub(super) fn rules(options: Option<&str>, rule: &mut Rule<'_>) {
     let Some(options) = options else { return };
     let mut broken = |message: String, hint: &str| rule.broken("/kernel_options", message, hint);

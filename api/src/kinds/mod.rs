@@ -114,8 +114,8 @@ pub use webhook::{Webhook, WebhookEvent, WebhookSpec, WebhookStatus};
 
 use crate::schema::Kind;
 
-/// Declares a kind's marker type and its description. `#[dormant = "why"]` says that nothing acts on the whole kind yet; that ends
-/// its documentation.
+/// Declares a kind's marker type and its description. `#[dormant = "why"]` means that nothing acts on the whole kind yet. The
+/// documentation of the kind then ends with that reason.
 macro_rules! kind {
     (
         $(#[doc = $doc:literal])+
@@ -149,7 +149,7 @@ macro_rules! kind {
 }
 pub(crate) use kind;
 
-/// The one of at most one.
+/// The only item of a list of at most one.
 const fn only(these: &[&'static str]) -> Option<&'static str> {
     match these {
         [one, ..] => Some(one),
@@ -157,7 +157,7 @@ const fn only(these: &[&'static str]) -> Option<&'static str> {
     }
 }
 
-/// Every kind, in the order a reader meets them; those before others that refer to them.
+/// All kinds, in the order of the documentation: a kind comes before the kinds that refer to it.
 pub const KINDS: &[&Kind] = &[
     <Zone as crate::KindOf>::KIND,
     <Pool as crate::KindOf>::KIND,

@@ -1,4 +1,4 @@
-//! Zone and Pool: where machines stand, and whom they serve.
+//! Zone and Pool: failure domains, and groups of machines.
 
 use super::{CommonStatus, kind};
 use crate::validate::no_rules;
@@ -12,45 +12,45 @@ kind! {
 /// A failure domain.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ZoneSpec {
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What stands in the zone.
+/// The use of the zone.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ZoneStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Machines in it.
+    /// Number of machines in the zone.
     #[field(volatile)]
     pub machines: Option<u64>,
 }
 
 kind! {
-    /// A group of machines set aside for a purpose, and the unit that roles are limited to.
+    /// A group of machines with a common purpose. Roles can be limited to pools.
     Pool, "pools", "basalt_pool", Label, declarable: true, PoolSpec, PoolStatus, no_rules
 }
 
 /// A group of machines.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PoolSpec {
-    /// What it is for, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What is in the pool.
+/// The use of the pool.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PoolStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Machines in it.
+    /// Number of machines in the pool.
     #[field(volatile)]
     pub machines: Option<u64>,
-    /// Of these, machines that a deployment could take now.
+    /// Number of machines in the pool that a deployment could take now.
     #[field(volatile)]
     pub ready: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Rack: a rack controller. It enrols itself; clients only read it.
+//! Rack: a rack controller. It enrols itself; clients do not declare it.
 
 use super::{CommonStatus, Vlan, Zone, kind};
 use crate::model::Ref;
@@ -9,84 +9,85 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 kind! {
-    /// A rack controller: what speaks DHCP, TFTP, HTTP, IPMI and Redfish next to the machines. It enrols with a token.
+    /// A rack controller: the process next to the machines that speaks DHCP, TFTP, HTTP, IPMI and Redfish. It enrols itself with
+    /// a token.
     Rack, "racks", "basalt_rack", Label, declarable: false, RackSpec, RackStatus, no_rules
 }
 
-/// What an operator sets on an enrolled rack.
+/// The part of an enrolled rack that operators write.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RackSpec {
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
-    /// The failure domain it stands in.
+    /// The failure domain of the rack.
     #[field(dormant = "machines name their zone themselves")]
     pub zone: Option<Ref<Zone>>,
-    /// Serve nothing and take no power work, so that the host can be worked on.
+    /// True: the rack serves nothing and takes no power work, so that a person can work on its host.
     #[field(default = false)]
     pub maintenance: bool,
 }
 
-/// How a rack is.
+/// The state of a rack.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RackStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Whether a region holds its stream.
+    /// True: the rack has a stream to a region.
     #[field(volatile, default = false)]
     pub connected: bool,
-    /// When it was last heard of.
+    /// The time of the last message from the rack.
     #[field(volatile)]
     pub last_seen: Option<Timestamp>,
-    /// Version of its program.
+    /// Version of the rack's program.
     #[field(volatile)]
     pub version: Option<String>,
-    /// SHA-256 of the public key (SubjectPublicKeyInfo) that its HTTPS port shows: what clients pin.
+    /// SHA-256 of the public key (SubjectPublicKeyInfo) of the rack's HTTPS port. Clients pin it.
     #[field(volatile)]
     pub spki_sha256: Option<Sha256>,
-    /// Its addresses.
+    /// IP addresses of the rack.
     #[field(volatile)]
     pub addresses: Vec<IpAddr>,
-    /// VLANs of the interfaces that it serves.
+    /// VLANs of the interfaces that the rack serves.
     #[field(volatile)]
     pub vlans: BTreeSet<Ref<Vlan>>,
-    /// What it holds of each concern: `dhcp`, `boot`, `dns`, …
+    /// The configuration that the rack has applied, by concern: `dhcp`, `boot`, `dns`, …
     #[field(volatile)]
     pub concerns: BTreeMap<String, ConcernState>,
-    /// How each of its services is.
+    /// The state of each service of the rack.
     #[field(volatile)]
     pub services: BTreeMap<String, RackService>,
 }
 
-/// What a rack holds of a concern.
+/// The configuration of a concern on a rack.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ConcernState {
-    /// Generation it has applied.
+    /// The generation that the rack has applied.
     #[field(default = 0)]
     pub applied: Generation,
-    /// Hash of that generation's bytes.
+    /// SHA-256 of that generation's bytes.
     pub sha256: Option<Sha256>,
-    /// Why it refused or failed a newer one.
+    /// The reason why the rack refused a newer generation, or failed to apply it.
     pub error: Option<String>,
 }
 
-/// How a service is.
+/// The state of a service.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct RackService {
-    /// Whether it runs.
+    /// The running state of the service.
     pub state: ServiceState,
-    /// Where it listens, or why it does not.
+    /// The addresses at which the service listens, or the reason why it does not.
     pub message: Option<String>,
 }
 
-/// Whether a service runs.
+/// The running state of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum ServiceState {
-    /// It runs.
+    /// The service runs.
     Running,
-    /// It runs, but not well.
+    /// The service runs, but not well.
     Degraded,
-    /// It does not run.
+    /// The service does not run.
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! StaticRoute: how machines of a subnet reach another network.
+//! StaticRoute: a route for machines of a subnet to another network.
 
 use super::{CommonStatus, Subnet, kind};
 use crate::model::Ref;
@@ -8,37 +8,37 @@ use basalt_api_derive::Model;
 use std::net::IpAddr;
 
 kind! {
-    /// A route that machines of a subnet get beside their default one. DHCPv4 tells it to clients (RFC 3442), and systems are installed with it
-    /// where Basalt gives them addresses of the subnet. DHCPv6 has no routes.
+    /// A route for machines of a subnet, in addition to their default route. DHCPv4 announces it to clients (RFC 3442). Systems
+    /// that have addresses of the subnet from Basalt are installed with it. DHCPv6 has no routes.
     StaticRoute, "static_routes", "basalt_static_route", Label, declarable: true, StaticRouteSpec, StaticRouteStatus,
     static_route_rules
 }
 
-/// A route.
+/// A route to another network.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct StaticRouteSpec {
-    /// The subnet whose machines get it.
+    /// The subnet whose machines get the route.
     pub source: Ref<Subnet>,
-    /// The subnet that it leads to. Either this or `destination_cidr`.
+    /// The destination, as a subnet. Either this or `destination_cidr`.
     pub destination: Option<Ref<Subnet>>,
-    /// The network that it leads to, like `10.0.0.0/8`. Either this or `destination`.
+    /// The destination, as a network like `10.0.0.0/8`. Either this or `destination`.
     pub destination_cidr: Option<Cidr>,
-    /// The router's address: in the source subnet, or link-local. A source of one address (`/32`, `/128`) may
-    /// have any neighbour on the link as its router.
+    /// The router's address: in the source subnet, or link-local. If the source has one address (`/32`, `/128`), the router may
+    /// be any neighbour on the link.
     pub gateway: IpAddr,
-    /// The lower metric wins between two routes to the same network. An installed system has it with this metric; 0 means the
-    /// system's own.
+    /// The metric of the route in installed systems. The lower metric wins between two routes to the same network. 0: the default
+    /// of the system.
     #[field(default = 0)]
     pub metric: u32,
-    /// What it is for, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// Whether the route is in place.
+/// The state of the route.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct StaticRouteStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
 }

@@ -1,4 +1,4 @@
-//! Sample: a kind with one of everything that a description can say, for the tests of whatever walks descriptions.
+//! Sample: a kind with one of everything that a description can contain, for tests of code that walks descriptions.
 
 use super::{CommonStatus, Zone, kind};
 use crate::model::Ref;
@@ -8,14 +8,14 @@ use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
 kind! {
-    /// One of everything. It exists in tests alone.
+    /// One of everything. The kind exists only in tests.
     Sample, "samples", "basalt_sample", Label, declarable: true, SampleSpec, SampleStatus, sample_rules
 }
 
 /// One of everything, as declared.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SampleSpec {
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
     /// An immutable field.
@@ -28,7 +28,7 @@ pub struct SampleSpec {
     pub enabled: Option<bool>,
     /// A text with a form.
     pub mac: Option<Mac>,
-    /// Another.
+    /// A network with a form.
     #[field(dormant = "no packet leaves")]
     pub network: Option<Cidr>,
     /// A duration with a default.
@@ -37,16 +37,16 @@ pub struct SampleSpec {
     /// A word.
     #[field(default = SampleColour::Red, dormant(dark_green = "nobody can see it"))]
     pub colour: SampleColour,
-    /// A name.
+    /// A reference that the region chooses.
     #[field(server_chosen)]
     pub zone: Option<Ref<Zone>>,
-    /// A secret.
+    /// A secret with destinations.
     #[field(sent_to(mac, detail))]
     pub password: Option<Secret>,
     /// A sensitive text.
     #[field(sensitive, text, redeploy)]
     pub script: Option<String>,
-    /// An object.
+    /// An object in an object.
     #[field(reboot)]
     pub detail: Option<SampleDetail>,
     /// Objects by name.
@@ -57,16 +57,16 @@ pub struct SampleSpec {
     pub macs: BTreeSet<Mac>,
 }
 
-/// A word.
+/// A colour, as an example of an enum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum SampleColour {
-    /// Red.
+    /// The colour red.
     Red,
-    /// Dark green.
+    /// A dark green colour.
     DarkGreen,
 }
 
-/// An object.
+/// An object in an object.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SampleDetail {
     /// A required field of an object.
@@ -94,7 +94,7 @@ pub struct SamplePart {
 /// One of everything, as observed.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SampleStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
     /// A stable field.

@@ -1,4 +1,4 @@
-//! The comment with metadata that scripts of MAAS carry, as fields of a Script.
+//! Reads the metadata comment of MAAS scripts as fields of a Script.
 //!
 //! Nothing acts on the comment: the spec of the Script is the only source. [`untold`] compares both. A plan names each setting of the comment
 //! that the spec does not have.
@@ -14,7 +14,7 @@ use crate::values::{Duration, UntrustedText};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Words that the first line of each such comment has.
+/// The text in the first line of each such comment.
 pub(crate) const MARK: &str = "Start MAAS 1.0 script metadata";
 const END: &str = "End MAAS 1.0 script metadata";
 /// Most bytes of a comment.
@@ -23,10 +23,10 @@ const COMMENT_BYTES: usize = 16 * 1024;
 const FINDINGS: usize = 20;
 /// Most characters of a text that a finding quotes.
 const QUOTED: usize = 80;
-/// Keys that ask for nothing: they are for people, or hold for every Script here.
+/// Keys without an effect: they are for people, or true of every Script here.
 const FOR_PEOPLE: [&str; 7] =
     ["name", "title", "description", "comment", "hardware_type", "destructive", "results"];
-/// Keys that nothing here does, and the way that does the same.
+/// Keys without a counterpart here, and the way to get the same effect.
 const WITHOUT_COUNTERPART: [(&str, &str); 5] = [
     ("tags", "name the script in commissioning.scripts, commissioning.testing or release.scripts"),
     ("packages", "the ephemeral environment has bash, awk, curl and the tools of its tests"),
@@ -35,10 +35,10 @@ const WITHOUT_COUNTERPART: [(&str, &str); 5] = [
     ("apply_configured_networking", "the ephemeral environment has its address by DHCP"),
 ];
 
-/// A comment, read.
+/// The content of a metadata comment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScriptComment {
-    /// `name`.
+    /// The key `name`: the name of the script in MAAS.
     pub name: Option<String>,
     /// Fields of a Script, as a spec spells them. `content` is not among them.
     pub spec: Map<String, Value>,
@@ -119,7 +119,8 @@ impl ScriptComment {
         Value::Object(parameters)
     }
 
-    /// A parameter. MAAS requires each that does not say otherwise; a disk or an interface that is not given means all of them.
+    /// Reads a parameter. In MAAS a parameter is required unless it says otherwise. A disk or interface parameter without a value means all
+    /// devices.
     fn parameter(&mut self, name: &str, of: &Map<String, Value>) -> Option<Value> {
         use ScriptParameterType as Holds;
         let holds = match of.get("type")?.as_str()? {
@@ -177,7 +178,8 @@ impl ScriptComment {
     }
 }
 
-/// Compares the comment of a script with its spec. Each difference is a sentence and a hint; so is each key without a counterpart.
+/// Compares the comment of a script with its spec. The result has a sentence and a hint for each difference, and for each key without a
+/// counterpart.
 pub(crate) fn untold(spec: &Value) -> Vec<(String, String)> {
     let content = spec.get("content").and_then(Value::as_str).unwrap_or_default();
     let comment = match ScriptComment::of(content) {
@@ -204,7 +206,7 @@ pub(crate) fn untold(spec: &Value) -> Vec<(String, String)> {
                 found.push((says(what), format!("declare {field}, or take it out of the comment")));
             }
         }
-        // The spec has errors of its own, which are told elsewhere.
+        // The spec has errors of its own, which validation reports.
         (Err(_), _) => {}
         (Ok(_), Err(error)) => {
             found.push((
@@ -223,7 +225,7 @@ pub(crate) fn untold(spec: &Value) -> Vec<(String, String)> {
     found
 }
 
-/// Fields that differ, as they are declared and as the comment has them.
+/// The fields that differ: name, declared value, value of the comment.
 fn differences(declared: &ScriptSpec, commented: &ScriptSpec) -> Vec<(String, String, String)> {
     let words = |set: &BTreeSet<String>| match set.is_empty() {
         true => "empty".to_owned(),
@@ -284,7 +286,7 @@ fn script_type(value: &Value) -> Option<ScriptType> {
     [Commissioning, Testing, Release, Deployment].into_iter().find(|it| it.as_str() == word)
 }
 
-/// A word, or its number in MAAS.
+/// Reads a word, or its number in MAAS.
 fn parallel(value: &Value) -> Option<ScriptParallel> {
     let all = [ScriptParallel::Disabled, ScriptParallel::Instance, ScriptParallel::Any];
     match value {
@@ -293,7 +295,7 @@ fn parallel(value: &Value) -> Option<ScriptParallel> {
     }
 }
 
-/// Seconds, or `HH:MM:SS`. Zero, which means no end in MAAS, is none: every Script has an end here.
+/// Reads seconds, or `HH:MM:SS`. Zero means no time limit in MAAS, and is refused: every Script has a limit here.
 fn timeout(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_u64()?,
@@ -306,11 +308,11 @@ fn timeout(value: &Value) -> Option<Duration> {
             parts.into_iter().try_fold(0_u64, |sum, part| sum.checked_mul(60)?.checked_add(part))?
         }
     };
-    // A longer one cannot be written in milliseconds.
+    // A longer time cannot be expressed in milliseconds.
     (1..=u64::from(u32::MAX)).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
-/// A text, or a list of texts.
+/// Reads a text, or a list of texts.
 fn texts(value: &Value) -> Option<BTreeSet<String>> {
     match value {
         Value::String(text) => Some([text.trim().to_owned()].into()),

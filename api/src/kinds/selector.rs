@@ -1,4 +1,4 @@
-//! What a machine must be like to be chosen for a deployment.
+//! The conditions by which a machine is chosen for a deployment.
 
 use super::{Architecture, Fabric, Pool, Space, Subnet, Vlan, Zone};
 use crate::model::Ref;
@@ -8,71 +8,75 @@ use crate::values::{ByteSize, Tag};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a machine must be like. Every condition must hold; of the machines for which they do, the one that meets the
-/// heaviest preferences is chosen, then the least one.
+/// The conditions for the machine of a deployment. A machine must meet every condition. Basalt chooses the machine with the
+/// largest weight of preferences, and among equals the smallest machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Selector {
-    /// Its processor architecture. Absent: the image's.
+    /// Processor architecture of the machine. Absent: the architecture of the image.
     pub architecture: Option<Architecture>,
-    /// Its name; `*` stands for any characters, `?` for one.
+    /// A pattern for the machine's name; `*` stands for any characters, `?` for one.
     pub name: Option<String>,
-    /// The zone it stands in.
+    /// The zone of the machine.
     pub zone: Option<Ref<Zone>>,
-    /// Zones it must not stand in.
+    /// Zones that the machine must not be in.
     pub not_zone: BTreeSet<Ref<Zone>>,
-    /// The pool it belongs to.
+    /// The pool of the machine.
     pub pool: Option<Ref<Pool>>,
-    /// Tags it must have, declared or automatic.
+    /// Tags that the machine must have, declared or automatic.
     pub tags: BTreeSet<Tag>,
-    /// Tags it must not have.
+    /// Tags that the machine must not have.
     pub not_tags: BTreeSet<Tag>,
-    /// Least number of cores.
+    /// The least number of cores.
     pub min_cores: Option<u32>,
-    /// Least memory.
+    /// The least size of the memory.
     pub min_memory: Option<ByteSize>,
-    /// Least size of its largest disk.
+    /// The least size of the largest disk.
     pub min_disk: Option<ByteSize>,
-    /// Disks it must have, by names of your own. Each is another disk.
+    /// Disks that the machine must have, by names of your own. A different disk must match each name.
     pub disks: BTreeMap<String, DiskWish>,
-    /// Network interfaces it must have, by names of your own. Each is another interface, which meets all of its conditions.
+    /// Network interfaces that the machine must have, by names of your own. A different interface must match each name, with all
+    /// of its conditions.
     pub interfaces: BTreeMap<String, InterfaceWish>,
-    /// Graphics processors it must have.
+    /// Graphics processors that the machine must have.
     pub gpus: Option<GpuWish>,
-    /// What is better, though it need not be, by names of your own.
+    /// Conditions that make a machine better and are not required, by names of your own.
     pub preferences: BTreeMap<String, Preference>,
-    /// What the deployments of a group are spread over: the next one goes to where the fewest are. Goes before preferences.
+    /// The failure domains over which the deployments of a group are spread: the next one goes where the fewest are. This takes
+    /// precedence over `preferences`.
     pub spread_by: Option<SpreadBy>,
-    /// The group to spread, of the deployments with the same `pool`. Absent: the deployments whose selectors are equal.
+    /// The name of the group to spread. Deployments with the same `pool` and the same name are in one group. Absent: the group is
+    /// all deployments with equal selectors.
     pub spread_group: Option<String>,
 }
 
 /// A disk that a machine must have.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DiskWish {
-    /// Least size.
+    /// The least size of the disk.
     pub min_size: Option<ByteSize>,
-    /// Whether it has spinning platters. Absent: either.
+    /// True: a disk with rotating platters. False: a disk without. Absent: either.
     pub rotational: Option<bool>,
-    /// How it is attached: `virtio`, `nvme`, `sata`, `sas`. Absent: in any way.
+    /// Attachment of the disk: `virtio`, `nvme`, `sata`, `sas`. Absent: any.
     pub transport: Option<String>,
 }
 
-/// A network interface that a machine must have. It is known to be on the subnet that it last had an address of.
+/// A network interface that a machine must have. An interface counts as in the subnet of its last address.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct InterfaceWish {
-    /// The subnet it is on.
+    /// The subnet of the interface.
     pub subnet: Option<Ref<Subnet>>,
-    /// The VLAN it is on.
+    /// The VLAN of the interface.
     pub vlan: Option<Ref<Vlan>>,
-    /// The space that VLAN belongs to.
+    /// The space of that VLAN.
     pub space: Option<Ref<Space>>,
     /// The fabric of that VLAN.
     pub fabric: Option<Ref<Fabric>>,
     /// The class of that fabric.
     pub fabric_class: Option<String>,
-    /// The name of the switch at its other end, as the switch announced it by LLDP or CDP: `*` stands for any text, `?` for any character.
+    /// The name of the switch at the other end of the link, as the switch announced it by LLDP or CDP: `*` stands for any text,
+    /// `?` for any character.
     pub switch: Option<String>,
-    /// Least speed of its link, in Mb/s.
+    /// The least speed of the link, in Mb/s.
     #[field(min = 1, max = 10_000_000)]
     pub min_speed: Option<u64>,
 }
@@ -80,45 +84,45 @@ pub struct InterfaceWish {
 /// Graphics processors that a machine must have.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct GpuWish {
-    /// Their vendor: `nvidia`, `amd`, `intel`. Absent: any.
+    /// Vendor of the processors: `nvidia`, `amd`, `intel`. Absent: any.
     pub vendor: Option<String>,
-    /// Their model, as the PCI device number: `20b5`. Absent: any.
+    /// Model of the processors, as the PCI device id: `20b5`. Absent: any.
     pub model: Option<String>,
-    /// How many of them at least.
+    /// The least number of such processors.
     #[field(default = 1, min = 1, max = 64)]
     pub min_count: u32,
 }
 
-/// Something that makes a machine better. It is met when every condition holds.
+/// A preference, which makes a machine better. A machine meets it if every condition holds.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct Preference {
-    /// How much it counts beside the other preferences.
+    /// The weight of this preference among the others.
     #[field(default = 1, min = 1, max = 1000)]
     pub weight: u32,
-    /// The zone to stand in.
+    /// The preferred zone.
     pub zone: Option<Ref<Zone>>,
-    /// The pool to belong to.
+    /// The preferred pool.
     pub pool: Option<Ref<Pool>>,
-    /// Tags to have.
+    /// Tags that the machine should have.
     pub tags: BTreeSet<Tag>,
-    /// Tags not to have.
+    /// Tags that the machine should not have.
     pub not_tags: BTreeSet<Tag>,
-    /// Number of cores to have at least.
+    /// The least number of cores.
     pub min_cores: Option<u32>,
-    /// Memory to have at least.
+    /// The least size of the memory.
     pub min_memory: Option<ByteSize>,
 }
 
-/// What deployments are spread over.
+/// The failure domains over which deployments are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum SpreadBy {
-    /// Zones.
+    /// The zones of the machines.
     Zone,
     /// The racks that serve the machines' networks.
     Rack,
 }
 
-/// What is wrong with a selector by itself.
+/// Reports the errors of a selector that can be seen without a machine.
 pub(super) fn selector_rules(selector: &Selector, rule: &mut Rule<'_>) {
     for tag in selector.tags.intersection(&selector.not_tags) {
         rule.broken(
@@ -163,7 +167,7 @@ pub(super) fn selector_rules(selector: &Selector, rule: &mut Rule<'_>) {
     empty_texts(selector, rule);
 }
 
-/// An empty text matches nothing, and is never what was meant.
+/// Refuses empty texts: they match nothing.
 fn empty_texts(selector: &Selector, rule: &mut Rule<'_>) {
     let gpus = selector.gpus.as_ref();
     let mut texts = vec![

@@ -5,25 +5,25 @@ use crate::validate::no_rules;
 use basalt_api_derive::Model;
 
 kind! {
-    /// A routing world: the VLANs whose addresses reach each other.
+    /// A routing domain: the VLANs whose addresses reach each other.
     Space, "spaces", "basalt_space", Label, declarable: true, SpaceSpec, SpaceStatus, no_rules
 }
 
-/// A routing world.
+/// A routing domain.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SpaceSpec {
-    /// What it is, for people.
+    /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// What is in the space.
+/// The use of the space.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SpaceStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// VLANs in it.
+    /// Number of VLANs in the space.
     #[field(volatile)]
     pub vlans: Option<u64>,
 }

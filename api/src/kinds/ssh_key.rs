@@ -6,7 +6,7 @@ use crate::values::{SshPublicKey, Timestamp};
 use basalt_api_derive::Model;
 
 kind! {
-    /// An SSH public key, to be put on machines.
+    /// An SSH public key for machines.
     #[dormant = "machines get the keys that their deployment spells out"]
     SshKey, "ssh_keys", "basalt_ssh_key", Label, declarable: true, SshKeySpec, SshKeyStatus, no_rules
 }
@@ -16,18 +16,18 @@ kind! {
 pub struct SshKeySpec {
     /// The key: one line of a `.pub` file.
     pub public_key: SshPublicKey,
-    /// Whose it is, for people.
+    /// The owner of the key, for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
 }
 
-/// Where the key is in use.
+/// The use of the key.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SshKeyStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// When it was last put on a machine.
+    /// The time at which the key was last put on a machine.
     #[field(volatile)]
     pub last_used_at: Option<Timestamp>,
 }

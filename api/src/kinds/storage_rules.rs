@@ -1,4 +1,4 @@
-//! What can be said of disks and what is built on them without looking at a machine.
+//! The rules for disks, and for the storage built on them, that need no look at a machine.
 
 use super::storage::{
     FilesystemType, RaidLevel, StorageConfig, StorageFilesystem, StorageLayout, StorageRaid,
@@ -10,19 +10,19 @@ use crate::values::ByteSize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything that can be named, and the field of [`StorageConfig`] it stands in.
+/// All names in a storage, with the field of [`StorageConfig`] that declares each.
 type Names<'a> = BTreeMap<&'a str, &'static str>;
 
-/// What a RAID's members can be.
+/// Fields whose entries can be members of a RAID.
 const OF_RAIDS: &[&str] = &["disks", "partitions"];
-/// What a volume group's members can be.
+/// Fields whose entries can be members of a volume group.
 const OF_GROUPS: &[&str] = &["disks", "partitions", "raids"];
-/// What file systems can be on.
+/// Fields whose entries can hold a file system.
 const OF_FILESYSTEMS: &[&str] = &["disks", "partitions", "raids", "volumes"];
 
-/// How long a name may be: md's have 32 bytes.
+/// Most bytes of a name: the limit of Linux md.
 const LONGEST_NAME: usize = 32;
-/// LVM keeps these for itself: the beginnings of names, and what is in them.
+/// Names that LVM reserves: beginnings of names, and texts within names.
 const RESERVED: (&[&str], &[&str]) = (
     &["snapshot", "pvmove"],
     &[
@@ -30,11 +30,11 @@ const RESERVED: (&[&str], &[&str]) = (
         "_rmeta", "_tdata", "_tmeta", "_vdata", "_vorigin", "_wcorig",
     ],
 );
-/// What the system, or Basalt, mounts itself.
+/// Mount points that the system or Basalt uses itself.
 const TAKEN_PLACES: [&str; 5] = ["/boot/efi", "/dev", "/proc", "/run", "/sys"];
 
 impl FilesystemType {
-    /// How small it can be, and how many characters its label has at most.
+    /// The least size, and most characters of the label.
     const fn limits(self) -> (ByteSize, usize) {
         const MIB: u64 = 1 << 20;
         match self {
@@ -84,7 +84,7 @@ pub(super) fn storage_rules(storage: &StorageConfig, rule: &mut Rule<'_>) {
     boots(&storage, rule);
 }
 
-/// Whether a layout has only what it has a use for.
+/// True if the layout uses every declared field, and has the fields that it needs. Otherwise reports the errors.
 fn fits_layout(storage: &StorageConfig, rule: &mut Rule<'_>) -> bool {
     let layout = storage.layout;
     let one_disk = matches!(layout, StorageLayout::Flat | StorageLayout::Lvm);
@@ -130,7 +130,7 @@ fn fits_layout(storage: &StorageConfig, rule: &mut Rule<'_>) -> bool {
     fits
 }
 
-/// Each name of a disk is a text, and no two are the same.
+/// Each `id` of a disk is the name of a disk, and no two are the same.
 fn names_of_disks(storage: &StorageConfig, rule: &mut Rule<'_>) {
     let mut owners: BTreeMap<Cow<'_, str>, &str> = BTreeMap::new();
     for DeclaredName { pointer, entry, text } in storage.declared_names() {
@@ -185,7 +185,7 @@ fn names<'a>(storage: &'a StorageConfig, rule: &mut Rule<'_>) -> Names<'a> {
     names
 }
 
-/// Whether what something names is there, and of a sort that it can be made of.
+/// True if the name `wanted` is declared in one of the fields `sorts`. Otherwise reports the error at `at`.
 fn is_one_of(
     (word, name): (&str, &str),
     wanted: &str,
@@ -314,7 +314,7 @@ fn of_filesystem(storage: &StorageConfig, name: &str, filesystem: &StorageFilesy
     }
 }
 
-/// Each disk, partition, RAID and volume carries one thing.
+/// Each disk, partition, RAID and volume is used once. Each declared disk is used.
 fn each_is_used_once(storage: &StorageConfig, rule: &mut Rule<'_>) {
     let mut used: BTreeMap<&str, String> = BTreeMap::new();
     let mut note = |what: &'_ str, by: String, at: String, rule: &mut Rule<'_>| match used.get(what) {
@@ -364,7 +364,7 @@ fn each_is_used_once(storage: &StorageConfig, rule: &mut Rule<'_>) {
     }
 }
 
-/// The name as it stands in `storage`, which lives as long.
+/// The same name, with the lifetime of `storage`.
 fn storage_name<'a>(storage: &'a StorageConfig, name: &str) -> Option<&'a str> {
     let disk = storage.disks.get_key_value(name).map(|(name, _)| name.as_str());
     disk.or_else(|| storage.partitions.get_key_value(name).map(|(name, _)| name.as_str()))
@@ -372,7 +372,7 @@ fn storage_name<'a>(storage: &'a StorageConfig, name: &str) -> Option<&'a str> {
         .or_else(|| storage.volumes.get_key_value(name).map(|(name, _)| name.as_str()))
 }
 
-/// One part takes what the others leave.
+/// Without a size, a partition or volume takes all free space: at most one of a disk or volume group may do so.
 fn sizes(storage: &StorageConfig, rule: &mut Rule<'_>) {
     let partitions = storage.partitions.iter().map(|(name, it)| ("partitions", name, &it.disk, it.size));
     let volumes = storage.volumes.iter().map(|(name, it)| ("volumes", name, &it.volume_group, it.size));
@@ -397,7 +397,7 @@ fn sizes(storage: &StorageConfig, rule: &mut Rule<'_>) {
     }
 }
 
-/// One file system at each place, and one at the root.
+/// Each mount point has one file system. The root has one.
 fn mounts(storage: &StorageConfig, rule: &mut Rule<'_>) {
     let mut places: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, filesystem) in &storage.filesystems {
@@ -416,7 +416,7 @@ fn mounts(storage: &StorageConfig, rule: &mut Rule<'_>) {
     }
 }
 
-/// What firmware and boot loader can read: GRUB on each of a mirror's disks.
+/// The boot loader can read the kernel. GRUB is on each disk of a mirror, and reads RAIDs of level `raid1` only.
 fn boots(storage: &StorageConfig, rule: &mut Rule<'_>) {
     let below: BTreeSet<&str> = storage.below_boot();
     for (name, raid) in storage.raids.iter().filter(|(name, _)| below.contains(name.as_str())) {
@@ -435,7 +435,7 @@ mod tests {
     use crate::Kind;
     use serde_json::{Value, json};
 
-    /// What is wrong with storage, by pointers below it.
+    /// Errors of a storage: pointers below `/storage`, with messages.
     fn wrong(storage: &Value) -> Vec<String> {
         let spec = json!({"image": "debian", "machine": "m", "storage": storage});
         let errors = crate::validate(Kind::find("Deployment").unwrap(), &spec);

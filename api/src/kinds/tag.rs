@@ -1,45 +1,45 @@
-//! Tag: a word that machines get by what they are made of.
+//! Tag: a word for machines, given by their specs or by their hardware.
 
 use super::{CommonStatus, kind};
 use crate::validate::Rule;
 use basalt_api_derive::Model;
 
 kind! {
-    /// A word for machines, with what goes with it. Machines have it because their specs name it, or because their
-    /// hardware is as its expression says.
+    /// A word for machines, with settings for them. A machine has the tag if its spec names it, or if the tag's expression is
+    /// true for its hardware.
     Tag, "tags", "basalt_tag", Label, declarable: true, TagSpec, TagStatus, tag_rules
 }
 
 /// A word for machines.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct TagSpec {
-    /// What a machine's inventory must be like, as `cpu.cores >= 32 && gpu.count > 0`. Absent: only machines whose specs
-    /// name the tag have it. CEL, over the names that the README lists.
+    /// A condition for the inventory of a machine, as `cpu.cores >= 32 && gpu.count > 0`. Absent: only machines whose specs name
+    /// the tag have it. CEL, over the names that the README lists.
     pub expression: Option<String>,
-    /// Kernel parameters for every system that boots on machines that have it; before those of the machine itself.
+    /// Kernel parameters for every system that boots on machines with the tag. They come before the parameters of the machine.
     #[field(reboot)]
     pub kernel_options: Option<String>,
-    /// What it is for, for people.
+    /// A comment for people. It has no effect.
     #[field(none)]
     pub comment: Option<String>,
 }
 
-/// Who has the tag.
+/// The use of the tag.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct TagStatus {
-    /// What every kind reports.
+    /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Machines that have it, declared or by the expression.
+    /// Number of machines with the tag, by their specs or by the expression.
     #[field(volatile)]
     pub machines: Option<u64>,
-    /// Of these, machines that have it by the expression.
+    /// Number of machines with the tag by the expression.
     #[field(volatile)]
     pub automatic: Option<u64>,
-    /// Machines for which the expression cannot be computed; they do not have the tag.
+    /// Number of machines for which the expression cannot be computed. They do not have the tag.
     #[field(volatile)]
     pub errors: Option<u64>,
-    /// One of these machines, and why.
+    /// The name of one of these machines, and the reason.
     #[field(volatile)]
     pub error: Option<String>,
 }

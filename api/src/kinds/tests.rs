@@ -6,16 +6,16 @@ use crate::values::Naming;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Terraform's meta-arguments: no attribute of a resource can be called so.
+/// Terraform's meta-arguments: no attribute of a resource can have one of these names.
 const RESERVED: [&str; 7] =
     ["count", "for_each", "provider", "lifecycle", "connection", "provisioner", "depends_on"];
 
-/// A field of some kind, and where it is.
+/// A field of a kind, with its path.
 struct Found {
     path: String,
     field: &'static Field,
     is_spec: bool,
-    /// It, or something it is in, changes by itself.
+    /// True if the field, or an object that contains it, changes by itself.
     is_volatile: bool,
     is_root: bool,
 }
@@ -81,7 +81,7 @@ fn names_of_fields_are_words_that_terraform_can_have() {
 fn objects_are_collected_in_maps_and_only_scalars_in_lists_and_sets() {
     for Found { path, field, is_volatile, .. } in every_field() {
         match &field.ty {
-            // The wire form of conditions is that of every controller in the field; Terraform never sees them.
+            // Conditions are a list on the wire, as controllers of this field have them. Terraform never sees them.
             Type::List(_) if field.name == "conditions" => assert!(is_volatile, "{path}"),
             Type::List(item) | Type::Set(item) => {
                 assert!(item.is_scalar() && !matches!(item, Type::Secret), "{path}");
@@ -126,7 +126,7 @@ fn every_default_is_a_value_of_its_field() {
             (Type::Enum(words), Const::Str(word)) => words.contains(&word),
             (Type::Semantic(semantic), Const::Str(text)) => semantic.canonical(text).is_ok(),
             (Type::List(_) | Type::Set(_) | Type::Map { .. }, Const::Empty) => true,
-            // An object that absence stands for has nothing that is required.
+            // An object that is the default of its field has no required fields.
             (Type::Object(schema), Const::Empty) => {
                 schema.fields.iter().all(|f| f.presence != Presence::Required)
             }

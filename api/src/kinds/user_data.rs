@@ -1,6 +1,8 @@
-//! What cloud-init takes for user data. It ignores the rest, and says so in a log alone: the machine comes up, and nothing was done.
+//! The forms of user data that cloud-init acts on. It ignores data of other forms and reports that only in a log: the machine comes up,
+//! and nothing was done.
 
-/// How data begin that it acts on, in letters of either case: <https://docs.cloud-init.io/en/latest/explanation/format/index.html>.
+/// The first characters of data that cloud-init acts on, in letters of either case:
+/// <https://docs.cloud-init.io/en/latest/explanation/format/index.html>.
 const FORMS: &[&str] = &[
     "#!",
     "#cloud-config",
@@ -11,10 +13,11 @@ const FORMS: &[&str] = &[
     "## template: jinja",
 ];
 
-/// What makes several parts of data, and within how many bytes it is looked for.
+/// The header of MIME multi-part data, and the number of bytes at the beginning in which cloud-init looks for it.
 const MIME: (&str, usize) = ("mime-version:", 4096);
 
-/// Why nothing would act on the data, if it is so. They are a secret, so that nothing of them is said.
+/// The reason why cloud-init would ignore the data; `None` if it acts on them. User data are secret, so the reason quotes nothing
+/// of them.
 pub(crate) fn idle(data: &str) -> Option<&'static str> {
     (!is_acted_on(data)).then_some(
         "cloud-init does nothing with user_data of this form: it wants a first line like `#cloud-config` or `#!/bin/sh`, or a MIME \
@@ -22,7 +25,7 @@ pub(crate) fn idle(data: &str) -> Option<&'static str> {
     )
 }
 
-/// Whether cloud-init would do what they say; of nothing, nothing is to be done.
+/// True if cloud-init acts on the data. Empty data count as acted on: there is nothing to do.
 fn is_acted_on(data: &str) -> bool {
     let data = data.trim_start().to_ascii_lowercase();
     let (header, within) = MIME;

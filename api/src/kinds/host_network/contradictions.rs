@@ -1,6 +1,6 @@
-//! A network against itself, and against the subnets of its addresses.
+//! Checks a network for contradictions in itself, and with the subnets of its addresses.
 //!
-//! Three callers judge by the same rules, and each knows more of the subnets:
+//! Three callers use the same rules. Each knows more subnets than the one before:
 //!
 //! | caller | knows |
 //! | --- | --- |
@@ -23,21 +23,21 @@ pub struct SubnetFacts {
     pub mtu: u32,
 }
 
-/// Finds the subnet of an address that the region gives. `None`: it is not known yet.
+/// Finds the subnet of an address that the region assigns. `None`: the subnet is not known yet.
 pub(super) type SubnetOf<'a> = &'a dyn Fn(&LinkAddress<'_>) -> Option<SubnetFacts>;
 
-/// An interface, and all that is known of its addresses.
+/// An interface, and the facts that are known about its addresses.
 pub(super) struct Known<'a> {
     pub(super) link: Link<'a>,
-    /// The subnets of those that the region gives.
+    /// The subnets of the addresses that the region assigns.
     pub(super) subnets: Vec<SubnetFacts>,
     /// Addresses that are declared.
     pub(super) declared: Vec<IpAddr>,
     /// True if the subnet of an address is not known yet.
     pub(super) is_open: bool,
-    /// Families in which it can have an address.
+    /// Families in which the interface can have an address.
     pub(super) families: Families,
-    /// Families in which its networks are not known. Servers or routers tell them, or the subnet is not known yet.
+    /// Families in which the interface's networks are not known: servers or routers announce them, or the subnet is not known yet.
     pub(super) unknown: Families,
 }
 
@@ -91,9 +91,9 @@ impl<'a> Known<'a> {
         self.is_open = true;
     }
 
-    /// The MTU that the interface says, or else the VLAN of a subnet. `None`: all have the default, or a subnet is not known yet.
+    /// The declared MTU of the interface, or else of the VLAN of a subnet. `None`: all have the default, or a subnet is not known yet.
     pub(super) fn said_mtu(&self) -> Option<u32> {
-        // As the planner takes it: of the first subnet whose VLAN has another one than the default.
+        // The planner does the same: it takes the MTU of the first subnet whose VLAN has another MTU than the default.
         let of_subnets = || self.subnets.iter().map(|subnet| subnet.mtu).find(|mtu| *mtu != DEFAULT_MTU);
         self.link.mtu.or_else(of_subnets)
     }
@@ -106,8 +106,8 @@ pub(super) const DEFAULT_MTU: u32 = 1500;
 pub(super) type Links<'a> = BTreeMap<&'a str, Known<'a>>;
 
 impl NetworkConfig {
-    /// Finds what Linux would refuse or not do as it is declared, of interfaces and routes together. `subnet` knows the subnet of an address
-    /// that the region gives, or nothing yet; then the address is not judged.
+    /// Finds declarations that Linux would refuse or not carry out, in interfaces and routes together. `subnet` returns the subnet of an
+    /// address that the region assigns. An address whose subnet is not known yet is not checked.
     #[must_use]
     pub fn contradictions(&self, subnet: SubnetOf<'_>) -> Vec<FieldError> {
         let links = self.known(subnet);

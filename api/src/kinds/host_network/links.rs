@@ -1,4 +1,4 @@
-//! Interfaces that rest on each other: their MTUs, and the tags and MAC addresses that must not repeat.
+//! Checks interfaces that are built on other interfaces: their MTUs, and VLAN ids and MAC addresses that must not repeat.
 //!
 //! | the kernel | where |
 //! | --- | --- |
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// The least MTU of a link that carries IPv6 (RFC 8200 §5).
 const LEAST_MTU_OF_IPV6: u32 = 1280;
 
-/// How many interfaces may rest on each other (`MAX_NEST_DEV` in `include/linux/netdevice.h`).
+/// Most interfaces that may be stacked on each other (`MAX_NEST_DEV` in `include/linux/netdevice.h`).
 const MOST_NESTED: usize = 8;
 
 impl NetworkConfig {
@@ -110,14 +110,14 @@ impl NetworkConfig {
         }
     }
 
-    /// The MTUs that interfaces have in the end, by name. A VLAN or bridge without an MTU takes the MTU of the interfaces below it. In a subnet it
-    /// takes 1500 at most. An interface is missing here as long as its MTU is not known.
+    /// The resulting MTUs of interfaces, by name. A VLAN or bridge without an MTU takes the MTU of the interfaces below it, in a subnet
+    /// 1500 at most. An interface is missing in the map while its MTU is not known.
     #[must_use]
     pub fn mtus(&self, subnet: SubnetOf<'_>) -> BTreeMap<&str, u32> {
         mtus(self, &self.known(subnet))
     }
 
-    /// The MTU that an interface has from those below it.
+    /// The MTU that an interface takes from the interfaces below it.
     fn mtu_from_below(&self, name: &str, mtus: &Mtus<'_>) -> Option<u32> {
         match (self.vlans.get(name), self.bridges.get(name)) {
             (Some(vlan), _) => mtus.get(vlan.parent.as_str()).copied(),
@@ -133,7 +133,7 @@ impl NetworkConfig {
 /// MTUs by the names of the interfaces.
 type Mtus<'a> = BTreeMap<&'a str, u32>;
 
-/// Goes upwards one step at a time. Interfaces that rest on themselves are never reached.
+/// Computes the MTUs upwards, one level in each iteration. Interfaces that are built on themselves get none.
 fn mtus<'a>(network: &NetworkConfig, links: &Links<'a>) -> Mtus<'a> {
     let mut found = Mtus::new();
     for _ in 0..MOST_NESTED {
@@ -148,7 +148,7 @@ fn mtus<'a>(network: &NetworkConfig, links: &Links<'a>) -> Mtus<'a> {
     found
 }
 
-/// The MTU of an interface that rests on those whose MTUs are found.
+/// The MTU of an interface, from the MTUs found so far of the interfaces below it. `None`: one of them is missing.
 fn mtu_above(network: &NetworkConfig, known: &Known<'_>, found: &Mtus<'_>) -> Option<u32> {
     let inherited = || {
         let most = if known.subnets.is_empty() { u32::MAX } else { DEFAULT_MTU };

@@ -1,4 +1,4 @@
-//! Routes against the addresses and families of the interface that they leave by.
+//! Checks routes against the addresses, and address families, of their interfaces.
 
 use super::contradictions::{Known, Links, rule};
 use super::{Addressing, NetworkConfig, RouteConfig};
@@ -37,7 +37,7 @@ impl NetworkConfig {
     }
 }
 
-/// The reason for which the interface does not reach the router, or does not need it.
+/// The error if the interface cannot reach the router, or does not need it.
 fn misfit(route: &RouteConfig, known: &Known<'_>, at: &str) -> Option<FieldError> {
     let (name, gateway) = (known.link.name, route.gateway);
     if gateway.is_ipv4() != route.destination.network().is_ipv4() {
@@ -49,7 +49,7 @@ fn misfit(route: &RouteConfig, known: &Known<'_>, at: &str) -> Option<FieldError
         );
         return Some(rule(child(at, "interface"), message, "an interface with an address"));
     }
-    // Every interface with an address has a link-local one of IPv6 as well.
+    // Every interface with an address also has a link-local IPv6 address.
     let is_near = gateway.is_ipv6() && is_link_local(gateway);
     if !is_near && !known.families.has(gateway) && !known.unknown.has(gateway) {
         let family = if gateway.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -79,7 +79,7 @@ fn misfit(route: &RouteConfig, known: &Known<'_>, at: &str) -> Option<FieldError
     Some(rule(child(at, "gateway"), message, hint))
 }
 
-/// True if a host with addresses of these networks reaches the router on the link alone, which Linux has to be told.
+/// True if a host with addresses of these networks reaches the router only as a neighbour on the link. Linux needs `onlink` then.
 #[must_use]
 pub fn is_on_link(networks: &[Cidr], router: IpAddr) -> bool {
     let reach = || networks.iter().filter_map(|network| network.reach(router));

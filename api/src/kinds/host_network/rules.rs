@@ -1,4 +1,4 @@
-//! What stands against a network by itself.
+//! The rules for a network that need no look at subnets or at a machine.
 
 use super::{Addressing, BondConfig, BondMode, Link, LinkAddress, NetworkConfig};
 use crate::pointer::child;
@@ -7,10 +7,10 @@ use crate::values::Mac;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// The length of Linux's interface names, IFNAMSIZ without the byte that ends them.
+/// Most bytes of a Linux interface name: IFNAMSIZ without the byte that ends the name.
 const LONGEST_NAME: usize = 15;
 
-/// Names that Linux has for something else: directories, all interfaces, the loopback interface, and a file beside the interfaces.
+/// Names that Linux uses otherwise: directories, all interfaces, the loopback interface, and a file in the directory of interfaces.
 const RESERVED_NAMES: [&str; 6] = [".", "..", "all", "default", "lo", "bonding_masters"];
 
 pub(in crate::kinds) fn network_rules(network: &NetworkConfig, rule: &mut Rule<'_>) {
@@ -93,7 +93,7 @@ fn names(link: &Link<'_>, links: &BTreeMap<&str, Link<'_>>, rule: &mut Rule<'_>)
     }
 }
 
-/// What stands against an interface's addresses.
+/// The rules for an interface's addresses.
 fn addresses(link: &Link<'_>, rule: &mut Rule<'_>) {
     let pointer = link.pointer();
     for one in link.addresses() {
@@ -172,7 +172,7 @@ fn address(link: &Link<'_>, one: &LinkAddress<'_>, rule: &mut Rule<'_>) {
     }
 }
 
-/// Further addresses are told apart, and each is there once.
+/// Each further address has a name of its own, and no address is declared twice.
 fn apart(network: &NetworkConfig, rule: &mut Rule<'_>) {
     let mut purposes: BTreeSet<String> = network.links().map(|link| link.name.to_owned()).collect();
     let mut declared: BTreeMap<IpAddr, String> =
@@ -199,7 +199,7 @@ fn apart(network: &NetworkConfig, rule: &mut Rule<'_>) {
     }
 }
 
-/// Who is a port of a bond or bridge is of that one alone, and has no address of its own.
+/// A member of a bond or bridge belongs to no other bond or bridge, and has no address of its own.
 fn members(network: &NetworkConfig, links: &BTreeMap<&str, Link<'_>>, rule: &mut Rule<'_>) {
     let mut used: BTreeMap<&str, &str> = BTreeMap::new();
     let bonds = network.bonds.iter().map(|(name, bond)| ("bonds", "bond", name, &bond.members));
@@ -247,7 +247,7 @@ fn members(network: &NetworkConfig, links: &BTreeMap<&str, Link<'_>>, rule: &mut
     }
 }
 
-/// What a bond says that its mode has no use for.
+/// Refuses fields of a bond that its mode does not use.
 fn bond(name: &str, bond: &BondConfig, rule: &mut Rule<'_>) {
     let at = child("/network/bonds", name);
     let mode = bond.mode;
@@ -304,7 +304,7 @@ fn bond(name: &str, bond: &BondConfig, rule: &mut Rule<'_>) {
     }
 }
 
-/// A MAC address that something built gets is one that an interface can have.
+/// The MAC address of a bond or bridge must be one that an interface can have.
 fn mac(at: &str, mac: Option<Mac>, rule: &mut Rule<'_>) {
     if let Some(mac) = mac.filter(|mac| mac.is_multicast() || mac.is_zero()) {
         rule.broken(
@@ -315,7 +315,7 @@ fn mac(at: &str, mac: Option<Mac>, rule: &mut Rule<'_>) {
     }
 }
 
-/// Whether an interface that another one names is declared.
+/// True if the interface `wanted` is declared. Otherwise reports the error at `at`.
 fn is_there(
     word: &str,
     name: &str,
@@ -342,7 +342,7 @@ pub(super) mod tests {
     use crate::Kind;
     use serde_json::{Value, json};
 
-    /// What is wrong with a network, by pointers below it.
+    /// Errors of a network: pointers below `/network`, with messages.
     pub(in super::super) fn wrong(network: &Value) -> Vec<String> {
         let spec = json!({"image": "debian", "machine": "m", "network": network});
         let errors = crate::validate(Kind::find("Deployment").unwrap(), &spec);
