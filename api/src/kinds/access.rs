@@ -1,4 +1,4 @@
-//! Role, User and ApiToken: who may do what.
+//! Role, User and ApiToken: rights, and the people and programs that have them.
 
 use super::{CommonStatus, Pool, kind};
 use crate::model::Ref;

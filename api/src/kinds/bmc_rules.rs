@@ -10,7 +10,7 @@ const IPMI_PASSWORD: usize = 20;
 
 pub(super) fn bmc_rules(bmc: &Bmc, config: Option<BmcConfig>, rule: &mut Rule<'_>) {
     let driver = bmc.driver;
-    // Commissioning finds the address, and makes the account.
+    // With `set_up`, commissioning finds the address and makes the account.
     let may_set_up = matches!(driver, PowerDriver::Ipmi | PowerDriver::Redfish);
     let sets_up = may_set_up && config != Some(BmcConfig::Leave) && bmc.username.is_none();
     match driver {

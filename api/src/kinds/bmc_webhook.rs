@@ -104,7 +104,7 @@ pub(super) fn webhook_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
     }
 }
 
-/// Refuses a text that is no path with a query in the characters of a URL (RFC 3986 §3.3, §3.4).
+/// Refuses a text that is not the path of a URL, with or without a query (RFC 3986 §3.3, §3.4).
 fn path_fault(path: &str) -> Option<String> {
     let is_allowed = |c: char| {
         c.is_ascii_graphic() && !matches!(c, '"' | '#' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}')
@@ -116,7 +116,7 @@ fn path_fault(path: &str) -> Option<String> {
     (!is_path).then(|| format!("{path:?} is not the path of a URL (RFC 3986 §3.3)"))
 }
 
-/// Refuses a pattern that cannot tell power.
+/// Refuses a pattern that is too long, is no regular expression, or matches every answer.
 fn pattern_fault(pattern: &str) -> Option<String> {
     if pattern.len() > LONGEST_PATTERN {
         return Some(format!("it has {} bytes; at most {LONGEST_PATTERN} are allowed", pattern.len()));
@@ -135,13 +135,13 @@ fn pattern_fault(pattern: &str) -> Option<String> {
 /// Compiles a pattern of driver `webhook`, in bounded memory. A search is linear in the size of the text.
 ///
 /// # Errors
-/// Fails if the text is no regular expression, or a too large one.
+/// Fails if the text is no regular expression, or if the compiled pattern is too large.
 #[cfg(feature = "patterns")]
 pub fn power_pattern(text: &str) -> Result<regex::bytes::Regex, String> {
     let pattern = regex::bytes::RegexBuilder::new(text).unicode(false).size_limit(LARGEST_PATTERN).build();
     pattern.map_err(|error| {
         let message = error.to_string();
-        // A syntax error is drawn over several lines; the last one names it.
+        // The message of a syntax error has several lines; the last one names the error.
         let last = message.lines().last().unwrap_or_default();
         last.trim_start_matches("error: ").trim_end_matches('.').to_owned()
     })
@@ -168,7 +168,7 @@ mod tests {
             (r#"{"id": 3, "power":"off", "mode": "auto"}"#, false, true),
             ("state: running", true, false),
             ("POWER=STOPPED", false, true),
-            // A word that is no value says nothing.
+            // A word that is not a value does not count.
             (r#"{"on": false}"#, false, false),
             ("the outlet is not on", false, false),
             (r#"{"power": "once"}"#, false, false),

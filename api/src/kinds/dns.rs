@@ -140,7 +140,7 @@ kind! {
     dns_record_rules
 }
 
-/// A record of a domain.
+/// A record of a domain: a name, a type and the data.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DnsRecordSpec {
     /// The domain of the record.

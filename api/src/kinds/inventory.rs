@@ -27,7 +27,7 @@ pub struct Inventory {
     pub memory_modules: BTreeMap<String, MemoryModule>,
     /// Version of the TPM: `2.0` or `1.2`. Absent: there is none, or the firmware hides it.
     pub tpm: Option<String>,
-    /// UEFI Secure Boot was on when the hardware was read. Absent: the firmware does not say.
+    /// True: UEFI Secure Boot was on when the hardware was read. Absent: the firmware does not say.
     pub secure_boot: Option<bool>,
     /// Identification of the machine by SMBIOS.
     #[field(default)]
@@ -39,7 +39,7 @@ pub struct Inventory {
     pub interfaces: BTreeMap<String, Interface>,
     /// Interfaces that are not Ethernet, by kernel name. Basalt neither boots a machine from them nor configures them.
     pub other_interfaces: BTreeMap<String, OtherInterface>,
-    /// Disks by kernel name.
+    /// Disks, by kernel name.
     pub disks: BTreeMap<String, Disk>,
     /// PCI devices for storage, network, display and acceleration, by their PCI address.
     pub pci: BTreeMap<String, PciDevice>,

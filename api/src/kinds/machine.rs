@@ -32,7 +32,7 @@ pub struct MachineSpec {
     /// The pool of the machine. Absent: the machine counts as in `default`, even if there is no such pool.
     #[field(server_chosen)]
     pub pool: Option<Ref<Pool>>,
-    /// Words that selectors can ask for.
+    /// Tags of the machine, which selectors can ask for.
     pub tags: BTreeSet<Tag>,
     /// The DNS domain in which the machine has a name. Absent: `default_domain` of Settings.
     pub domain: Option<Ref<Domain>>,
@@ -238,7 +238,7 @@ pub struct Commissioning {
 /// The effect of a failed hardware test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum FailedTestsPolicy {
-    /// The machine is not ready.
+    /// The machine does not become ready.
     Block,
     /// The status of the machine shows the failed test, and nothing else happens.
     Ignore,
@@ -316,7 +316,7 @@ pub struct MachineStatus {
     pub last_leased: BTreeMap<String, IpAddr>,
     /// The BMC that was found from inside the machine.
     pub bmc: Option<DetectedBmc>,
-    /// The latest run of each test of its hardware.
+    /// The results of the latest hardware tests.
     #[field(volatile)]
     pub tests: Option<HardwareTests>,
     /// The progress of the present boot.
@@ -366,7 +366,7 @@ pub struct DetectedBmc {
     pub address_source: Option<BmcAddressSource>,
     /// The MAC address of the BMC.
     pub mac: Option<Mac>,
-    /// The channel that is its LAN interface (IPMI 2.0 §6.3).
+    /// The channel of the BMC's LAN interface (IPMI 2.0 §6.3).
     pub channel: Option<u8>,
     /// The manufacturer of the BMC.
     pub vendor: Option<String>,
@@ -407,7 +407,7 @@ pub struct BmcAccountStatus {
     pub refused: bool,
 }
 
-/// The latest run of each test of a machine's hardware.
+/// The results of the latest run of each hardware test.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct HardwareTests {
     /// The worst finding of all tests.
@@ -442,7 +442,7 @@ pub struct TestsOverride {
     pub at: Timestamp,
     /// The account of the person.
     pub by: Option<String>,
-    /// The reason that was given.
+    /// The reason that the person gave.
     pub reason: String,
 }
 

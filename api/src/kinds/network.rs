@@ -115,7 +115,7 @@ pub struct VlanStatus {
     /// The fields that every status has.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Racks that answer DHCP here now.
+    /// Racks that answer DHCP on the VLAN now.
     #[field(volatile)]
     pub serving: BTreeSet<Ref<Rack>>,
 }

@@ -30,7 +30,7 @@ pub enum RecordType {
     /// Name server of a zone (RFC 1035 §3.3.11).
     #[field(name = "NS")]
     Ns,
-    /// The name of an address (RFC 1035 §3.3.12).
+    /// Name of an address (RFC 1035 §3.3.12).
     #[field(name = "PTR")]
     Ptr,
     /// Authority that may issue certificates for the name (RFC 8659).

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `script_type`, `timeout`, `parallel`, `for_hardware`, `parameters` | compared with the spec |
 //! | `name`, `title`, `description`, `comment`, `hardware_type`, `destructive`, `results` | for people, or true of every Script |
-//! | others | told |
+//! | others | reported |
 
 use super::{ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec, ScriptType};
 use crate::values::{Duration, UntrustedText};
@@ -40,14 +40,14 @@ const WITHOUT_COUNTERPART: [(&str, &str); 5] = [
 pub struct ScriptComment {
     /// The key `name`: the name of the script in MAAS.
     pub name: Option<String>,
-    /// Fields of a Script, as a spec spells them. `content` is not among them.
+    /// Fields of a Script, under their names in a spec, without `content`.
     pub spec: Map<String, Value>,
     /// Sentences about the keys that have no counterpart, and about values that cannot be read.
     pub notes: Vec<String>,
 }
 
 impl ScriptComment {
-    /// Reads the comment of a script. None: the script has none.
+    /// Reads the comment of a script. `None`: the script has no such comment.
     ///
     /// # Errors
     /// The comment is too long, does not end, or is no YAML mapping.
@@ -255,7 +255,7 @@ fn parameter_in_words(parameter: &ScriptParameter) -> String {
     format!("{}{required}{default}{bounds}{choices}", parameter.holds.as_str())
 }
 
-/// The YAML of the comment, without its `#`. None: the script has no such comment.
+/// The YAML of the comment, without the `#` of each line. `None`: the script has no such comment.
 fn block(content: &str) -> Option<Result<String, String>> {
     let is = |line: &str, mark: &str| {
         let words = line.trim().strip_prefix('#').map(|it| it.trim().trim_matches('-').trim());

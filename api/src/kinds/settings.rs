@@ -394,7 +394,7 @@ fn remote_syslog_rules(receivers: &BTreeMap<String, RemoteSyslog>, rule: &mut Ru
 }
 
 impl RemoteSyslog {
-    /// Host and port of the address; the host without brackets. `None`: it is no `HOST:PORT`.
+    /// Host and port of the address, the host without brackets. `None`: the address has not the form `HOST:PORT`.
     #[must_use]
     pub fn host_and_port(&self) -> Option<(Host, u16)> {
         let (host, port) = self.address.rsplit_once(':')?;
@@ -406,7 +406,7 @@ impl RemoteSyslog {
     }
 }
 
-/// True for `http://HOST:PORT`, with a slash at its end or without.
+/// True for `http://HOST:PORT`, with or without a slash at the end.
 fn is_proxy(url: &str) -> bool {
     let authority = url.to_ascii_lowercase().strip_prefix("http://").map(str::to_owned);
     authority.is_some_and(|it| !it.trim_end_matches('/').contains(['/', '?']))

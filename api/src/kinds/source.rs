@@ -73,13 +73,13 @@ fn image_source_rules(spec: &ImageSourceSpec, rule: &mut Rule<'_>) {
 }
 
 kind! {
-    /// A repository of Debian packages that installed systems use. A system gets it when it is installed; a change reaches systems that are
-    /// installed later.
+    /// A repository of Debian packages for installed systems. A system gets it when it is installed: a change reaches only
+    /// systems that are installed later.
     PackageRepository, "package_repositories", "basalt_package_repository", Label, declarable: true,
     PackageRepositorySpec, PackageRepositoryStatus, package_repository_rules
 }
 
-/// A repository of Debian packages, as in sources.list(5). Images without apt are installed without it.
+/// A repository of Debian packages, as in sources.list(5). Images without apt are installed without the repository.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PackageRepositorySpec {
     /// The URL of the repository.

@@ -1,4 +1,4 @@
-//! Space: networks that reach each other.
+//! Space: VLANs whose addresses reach each other.
 
 use super::{CommonStatus, kind};
 use crate::validate::no_rules;

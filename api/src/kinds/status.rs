@@ -20,7 +20,7 @@ pub struct CommonStatus {
 }
 
 impl CommonStatus {
-    /// The condition of that type.
+    /// The condition of type `kind`.
     #[must_use]
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|c| c.kind == kind)
@@ -50,7 +50,7 @@ impl Condition {
     pub const READY: &'static str = "Ready";
     /// Basalt works on the object.
     pub const PROGRESSING: &'static str = "Progressing";
-    /// Nothing more will happen by itself: the reason says what a person must do. Ends a client's wait.
+    /// Nothing more will happen by itself: the reason names the action that a person must take. It ends the wait of a client.
     pub const STALLED: &'static str = "Stalled";
     /// The power of a machine is not as wanted. Unknown: the power cannot be read. Absent: the power is as wanted, or no power
     /// state is expected now.

@@ -1,4 +1,4 @@
-//! The rules that every kind's description keeps.
+//! Rules for the descriptions of all kinds.
 
 use super::KINDS;
 use crate::schema::{Const, Effect, Field, Kind, MAX_INT, Presence, Schema, Stability, Type};
