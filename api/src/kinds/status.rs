@@ -94,7 +94,7 @@ pub struct Axes {
 /// The stage in the life of a machine or deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Lifecycle {
-    /// The machine is known, and its hardware was not read yet.
+    /// The object is declared, and no work on it has begun.
     New,
     /// The hardware is being read.
     Commissioning,
