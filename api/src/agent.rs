@@ -26,12 +26,12 @@ use crate::values::untrusted_json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What the agent presents first: the boot token of its kernel command line, and who it is.
+/// The agent's first request: the boot token of its kernel command line, and the identity of this boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRequest {
     /// `basalt.token` of the kernel command line.
     pub token: String,
-    /// Random, made once per boot: tells a repeat from a second claimant.
+    /// Random, made once per boot. With it the rack tells a repeated request from a second claimant.
     pub boot_id: String,
     /// MAC of the interface the machine booted from (`BOOTIF`).
     pub mac: String,
@@ -50,12 +50,12 @@ pub struct ClaimReply {
     pub machine_uid: Option<String>,
     /// The rack's clock, milliseconds since 1970, to set the machine's clock by.
     pub now_unix_ms: i64,
-    /// An earlier boot of the machine had claimed the attempt: what may be done once only, may have been.
+    /// True if an earlier boot of the machine had claimed the attempt. Work that may be done only once may already be done.
     #[serde(default)]
     pub again: bool,
 }
 
-/// What to do in the ephemeral environment. One task an attempt.
+/// The work of one attempt in the ephemeral environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Region-wide sequence; markers on disks carry it.
@@ -64,21 +64,21 @@ pub struct Task {
     pub not_after_unix_ms: i64,
     /// The machine's uid, written into disk markers.
     pub machine_uid: String,
-    /// Scripts that are run, in this order. All are run; the task fails when one of them does. Those of an install run in the new
-    /// system, when all else is written; the others run after the hardware was read and before any disk is touched.
+    /// Scripts, run in this order. All are run; the task fails when one of them fails. The scripts of an install run in the new system,
+    /// after everything else is written. Other scripts run after the hardware was read and before any disk is touched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<Script>,
     /// The account that is made on the BMC, with an inventory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcSetup>,
-    /// The work itself.
+    /// The main work, beside the scripts and the BMC account.
     pub action: TaskAction,
-    /// What the agent does once the result is delivered.
+    /// The machine's power action once the result is delivered.
     pub then: Then,
 }
 
 impl Task {
-    /// Whether it may change what is on the machine by itself. Nobody knows what a script does.
+    /// True if the task may change the machine. A task with scripts counts as one that does: a script can do anything.
     #[must_use]
     pub const fn changes_machine(&self) -> bool {
         !self.scripts.is_empty() || self.action.changes_machine()
@@ -103,15 +103,15 @@ pub fn bmc_purpose(machine_uid: &str, attempt: u64) -> String {
     format!("basalt bmc account, machine {machine_uid}, attempt {attempt}")
 }
 
-/// The end of a [`BmcSetup`].
+/// The result of a [`BmcSetup`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BmcEnd {
-    /// The account is there. The BMC has confirmed the password from inside.
+    /// The account exists. The BMC has confirmed the password to the agent on the machine.
     Made(BmcAccount),
-    /// It is not; nothing that others use was changed.
+    /// The account does not exist. Nothing that others use was changed.
     Failed {
-        /// The cause, and how a person can mend it.
+        /// The cause, and a remedy for a person.
         message: String,
     },
 }
@@ -121,20 +121,20 @@ pub enum BmcEnd {
 pub struct BmcAccount {
     /// The user's name.
     pub user: String,
-    /// The protocol of the account: IPMI accounts are not used by Redfish, nor the reverse.
+    /// The protocol of the account. Redfish does not use IPMI accounts, nor IPMI those of Redfish.
     #[serde(default)]
     pub driver: BmcDriver,
-    /// With IPMI: its number on the BMC, and the LAN channel on which it may log in.
+    /// With IPMI: the number of the user on the BMC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u8>,
-    /// See `slot`.
+    /// With IPMI: the number of the LAN channel on which the user may log in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<u8>,
     /// The password, sealed for [`bmc_purpose`], in lower-case hex.
     pub password: String,
 }
 
-/// A protocol of BMCs.
+/// A protocol to control a BMC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BmcDriver {
@@ -160,7 +160,7 @@ pub enum TaskAction {
 }
 
 impl TaskAction {
-    /// Whether it may change what is on the machine by itself.
+    /// True if the action may change the machine.
     const fn changes_machine(&self) -> bool {
         match self {
             Self::Inventory => false,
@@ -170,13 +170,13 @@ impl TaskAction {
     }
 }
 
-/// What the machine does after its task.
+/// The machine's power action after its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// Power off.
+    /// Switch the machine off.
     PowerOff,
-    /// Reboot (into the disk, after an install).
+    /// Restart the machine (into the installed disk, after an install).
     Reboot,
 }
 
@@ -185,13 +185,14 @@ pub enum Then {
 pub struct Install {
     /// The root tarball.
     pub image: BlobRef,
-    /// Which disk, for the layout `flat`; the smallest that is large enough when nothing is said.
+    /// The disk of the layout `flat`. An empty selector means the smallest disk that is large enough.
     pub disk: DiskSelector,
-    /// What is built of which disks. Absent: the layout `flat` on `disk`. Agents that do not know this field look at `disk` alone; where that would
-    /// not do, `disk` is [`NEEDS_STORAGE`], which no machine has: they say that it is not there, and write nothing.
+    /// The storage layout and its disks. Absent: the layout `flat` on `disk`. Older agents do not know this field and use `disk` alone. For
+    /// a layout that they cannot build, `disk` is therefore [`NEEDS_STORAGE`], the name of no disk: they report a missing disk and write
+    /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Box<StorageConfig>>,
-    /// What may be overwritten.
+    /// The disks that may be overwritten.
     pub wipe: Wipe,
     /// Written to `/etc/hostname`.
     pub hostname: String,
@@ -199,24 +200,24 @@ pub struct Install {
     pub kernel_options: String,
     /// Written to `/etc/netplan/50-basalt.yaml`, ready-made.
     pub netplan: String,
-    /// NTP servers, names or addresses, for the NTP daemon of the system. Empty: those that DHCP tells, and those of the image.
+    /// NTP servers, names or addresses, for the NTP daemon of the system. Empty: the servers from DHCP and from the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ntp_servers: Vec<String>,
-    /// How the system gets packages, beside what its image says.
+    /// Repositories and proxy for Debian packages, beside the configuration of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Box<Packages>>,
-    /// The racks that the system sends its log to, by syslog over TCP: `HOST:PORT`, an IPv6 address in brackets. Absent: it sends none.
+    /// The rack that receives the system's log by syslog over TCP: `HOST:PORT`, an IPv6 address in brackets. Absent: the log is not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_to: Option<String>,
     /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.
     pub seed: NoCloudSeed,
 }
 
-/// How a system gets packages.
+/// The sources of a system's packages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Packages {
-    /// The proxy that they are fetched by: `http://HOST:PORT`.
+    /// The HTTP proxy for downloads of packages: `http://HOST:PORT`.
     pub proxy: Option<String>,
     /// Repositories of Debian packages.
     pub repositories: Vec<Repository>,
@@ -226,13 +227,13 @@ pub struct Packages {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Repository {
-    /// A DNS label: files are named by it.
+    /// A DNS label. The files of this repository are named after it.
     pub name: String,
-    /// The URL of its root.
+    /// The URL of the repository's root.
     pub url: String,
-    /// OpenPGP public key, ASCII-armoured. Absent: one that the image trusts.
+    /// OpenPGP public key, ASCII-armoured. Absent: the image already trusts the repository's key.
     pub key: Option<String>,
-    /// Suites. Empty: that of the image.
+    /// Suites. Empty: the suite of the image.
     pub suites: Vec<String>,
     /// Components, like `main`.
     pub components: Vec<String>,
@@ -240,15 +241,15 @@ pub struct Repository {
     pub architectures: Vec<String>,
 }
 
-/// The name of a disk for agents that know nothing of storage. It is read where they say what they miss.
+/// A disk name for agents too old for the field `storage`. They print it in their error about a missing disk, so it tells the remedy.
 pub const NEEDS_STORAGE: &str = "a-newer-ephemeral-image-for-this-storage-layout";
 
 /// A blob by content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRef {
-    /// Lower-case hex.
+    /// SHA-256 of the content, in lower-case hex.
     pub sha256: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -256,38 +257,38 @@ pub struct BlobRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskSelector {
-    /// One of its names, see [`crate::disk`].
+    /// One of the disk's names, see [`crate::disk`].
     pub name: Option<String>,
     /// Smallest acceptable size in bytes.
     pub min_bytes: Option<u64>,
 }
 
-/// What a destructive task may overwrite (design: disk markers).
+/// The disks that a destructive task may overwrite. Disk markers decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wipe {
     /// Empty disks, and disks that carry this region's marker.
     IfOurs,
-    /// Any disk.
+    /// Any disk, whatever data it holds.
     Always,
 }
 
 /// Erases all disks of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Erase {
-    /// How thoroughly.
+    /// Quick or full.
     pub level: EraseLevel,
-    /// What may be erased.
+    /// The disks that may be erased.
     pub wipe: Wipe,
 }
 
-/// How thoroughly disks are erased.
+/// Thoroughness of an erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EraseLevel {
-    /// Signatures, the first and the last 2 MiB.
+    /// Erase signatures, and the first and the last 2 MiB.
     Quick,
-    /// Every byte: discard with zeroes where the disk promises them, else zeroes written.
+    /// Erase every byte: by discard if the disk promises zeroes afterwards, else by writing zeroes.
     Full,
 }
 
@@ -304,7 +305,7 @@ pub struct NoCloudSeed {
     pub network_config: String,
 }
 
-/// Where a task is. Sent when the stage changes and at most once a second within one.
+/// Progress of a task. Sent when the stage changes, and at most once a second within a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Counts from 1 within an attempt.
@@ -322,7 +323,7 @@ pub struct Progress {
 pub struct TaskResult {
     /// The task's attempt.
     pub attempt: u64,
-    /// What became of it.
+    /// Success, or the reason of the failure.
     pub outcome: Outcome,
     /// The hardware, observed in every task.
     pub inventory: Option<Inventory>,
@@ -332,13 +333,13 @@ pub struct TaskResult {
     /// Seconds spent in each stage.
     #[serde(default)]
     pub timings: BTreeMap<String, f64>,
-    /// What a script said, the last [`OUTPUT_BYTES`] of it. The whole is in the log.
+    /// Output of the script of a script task, the last [`OUTPUT_BYTES`] of it. The log has all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// How the task's scripts ended, as far as they were run.
+    /// The results of the task's scripts that were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptEnd>,
-    /// The end of the account on the BMC, if the task asked for one.
+    /// The result of the account on the BMC, if the task asked for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcEnd>,
     /// How an installed system sends its log, if the task asked for it.
@@ -350,12 +351,12 @@ pub struct TaskResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum LogSetup {
-    /// By its own rsyslog.
+    /// The system's own rsyslog sends it.
     Rsyslog {
         /// `HOST:PORT`.
         to: String,
     },
-    /// Not at all: the image has no rsyslog. The journal of systemd sends nothing by syslog.
+    /// The log is not sent: the image has no rsyslog, and the journal of systemd does not speak syslog.
     NoRsyslog,
 }
 
@@ -369,11 +370,11 @@ impl std::fmt::Display for LogSetup {
 }
 
 impl TaskResult {
-    /// The JSON of a result as an agent sent it, with every text in it made printable. Vendors choose the words of an inventory, and scripts
-    /// those of their failures. Outputs of scripts keep their lines: the command makes them printable on a terminal.
+    /// Parses a result as the agent sent it, and makes every text printable: vendors choose the words of an inventory, and scripts those of
+    /// their failures. Outputs of scripts keep their line breaks: the command makes them printable on a terminal.
     ///
     /// # Errors
-    /// It is no JSON.
+    /// The text is not JSON.
     pub fn from_outside(json: &[u8]) -> serde_json::Result<Value> {
         let mut document: Value = serde_json::from_slice(json)?;
         let kept: Vec<Value> = outputs(&mut document).into_iter().map(Value::take).collect();
@@ -385,7 +386,7 @@ impl TaskResult {
     }
 }
 
-/// The output of the task's own script, and those of the scripts beside it.
+/// The outputs in a result: of the task's own script, and of the scripts beside it.
 fn outputs(result: &mut Value) -> Vec<&mut Value> {
     let Some(fields) = result.as_object_mut() else { return Vec::new() };
     let mut outputs = Vec::new();
@@ -401,24 +402,24 @@ fn outputs(result: &mut Value) -> Vec<&mut Value> {
     outputs
 }
 
-/// What became of a task.
+/// The end of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Outcome {
-    /// Done.
+    /// All of the task was done.
     Succeeded,
     /// A disk shows that this attempt has finished, or a later one has begun: nothing was written.
     Superseded {
         /// The attempt found on disk.
         found_attempt: u64,
     },
-    /// Not done.
+    /// The task was not done.
     Failed {
-        /// Machine-readable cause.
+        /// The cause, for programs.
         code: FailureCode,
-        /// What failed, with what value, and what to do.
+        /// The error with its value and a remedy, for a person.
         message: String,
-        /// Whether a byte was written to a disk.
+        /// True if at least one byte was written to a disk.
         wrote: bool,
     },
 }
@@ -445,32 +446,32 @@ pub enum FailureCode {
     ToolFailed,
     /// The image lacks something that an install needs.
     BadImage,
-    /// The script said so, could not be started, or ran for too long.
+    /// The script reported a failure, could not be started, or ran for too long.
     ScriptFailed,
-    /// Anything else; the message says what.
+    /// Any other failure; the message describes it.
     Other,
 }
 
-/// What a disk says about itself: kept outside every partition.
+/// The record on a disk of its last destructive attempt. It is stored outside every partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskMarker {
     /// The machine this disk was written for.
     pub machine_uid: String,
     /// The attempt that wrote it.
     pub attempt: u64,
-    /// How far that attempt came.
+    /// The progress of that attempt.
     pub state: MarkerState,
 }
 
-/// How far a destructive attempt came on a disk.
+/// The progress of a destructive attempt on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkerState {
-    /// Begun; the content is not to be relied on.
+    /// Begun; the content of the disk is not reliable.
     Writing,
     /// An operating system was installed completely.
     Installed,
-    /// Erased.
+    /// The data was erased completely.
     Erased,
 }
 
@@ -482,21 +483,21 @@ pub struct Inventory {
     pub architecture: String,
     /// How the ephemeral environment was booted.
     pub firmware: Firmware,
-    /// Processors.
+    /// The processors, as one summary.
     pub cpu: Cpu,
-    /// Bytes of memory fitted (DMI), or usable where DMI does not say.
+    /// Bytes of installed memory according to DMI; without DMI, bytes of usable memory.
     pub memory_bytes: u64,
     /// Block devices that can be installed to.
     pub disks: Vec<Disk>,
     /// Physical network interfaces.
     pub nics: Vec<Nic>,
-    /// Devices on PCI of the classes that do a machine's work.
+    /// PCI devices of the classes that do a machine's work.
     pub pci: Vec<PciDevice>,
-    /// What DMI says.
+    /// Identification from DMI.
     pub dmi: Dmi,
-    /// Whether the kernel sees a BMC.
+    /// True if the kernel sees a BMC.
     pub bmc_present: bool,
-    /// The BMC's own words.
+    /// The BMC's report of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bmc: Option<Bmc>,
     /// Memory modules, each with its socket.
@@ -507,27 +508,27 @@ pub struct Inventory {
     pub secure_boot: Option<bool>,
 }
 
-/// A BMC, as it was asked from inside.
+/// A BMC, as the agent found it from inside the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bmc {
-    /// The best protocol that it has answered by from inside.
+    /// The best protocol by which the BMC answers from inside.
     pub driver: BmcDriver,
-    /// The machine's name among the systems of a Redfish service that has several.
+    /// The name of the machine's ComputerSystem, if the Redfish service has several.
     pub system: Option<String>,
-    /// Its maker, or `enterprise` and the maker's number (IANA).
+    /// Manufacturer, or `enterprise` and the manufacturer's IANA enterprise number.
     pub manufacturer: String,
-    /// The maker's number of the product.
+    /// The manufacturer's number of the product.
     pub product_id: u16,
     /// Firmware revision, as `1.74`.
     pub firmware: String,
     /// `2.0`
     pub ipmi_version: String,
-    /// The channel that is its LAN interface.
+    /// The number of the channel that is the LAN interface.
     pub channel: Option<u8>,
-    /// Its address there.
+    /// The IP address of the LAN interface.
     pub address: Option<String>,
-    /// The source of that address.
+    /// The source of that IP address.
     pub address_source: Option<AddressSource>,
     /// MAC address of the LAN interface.
     pub mac: Option<String>,
@@ -537,33 +538,34 @@ pub struct Bmc {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressSource {
-    /// It was set by hand.
+    /// A person set it.
     Static,
     /// A DHCP server gave it.
     Dhcp,
 }
 
-/// Drivers of interfaces to the machine's own BMC. Their addresses are the same on all machines of a model, and no switch is behind them.
+/// Drivers of network interfaces to the machine's own BMC. Their MAC addresses are the same on all machines of a model, and no switch is
+/// behind them.
 pub const TO_THE_BMC: [&str; 4] = ["cdc_ether", "cdc_ncm", "cdc_subset", "rndis_host"];
 
 /// How a machine booted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Firmware {
-    /// Legacy BIOS.
+    /// Legacy BIOS, without UEFI.
     #[default]
     Bios,
-    /// UEFI.
+    /// UEFI firmware.
     Uefi,
 }
 
-/// Processors.
+/// The processors of a machine, as one summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cpu {
-    /// Model name.
+    /// Model name, as the kernel reports it.
     pub model: String,
-    /// Sockets.
+    /// Number of sockets with a processor.
     pub sockets: u32,
     /// Cores of all sockets.
     pub cores: u32,
@@ -571,11 +573,11 @@ pub struct Cpu {
     pub threads: u32,
     /// Revision of the microcode that runs, as the kernel writes it: `0xd0003e7`.
     pub microcode: String,
-    /// NUMA nodes; 0: the kernel does not say.
+    /// Number of NUMA nodes. 0: the kernel does not report it.
     pub numa_nodes: u32,
 }
 
-/// A memory module (SMBIOS type 17). Texts that the firmware does not say are empty.
+/// A memory module (SMBIOS type 17). A text is empty if the firmware does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryModule {
@@ -585,7 +587,7 @@ pub struct MemoryModule {
     pub size_bytes: u64,
     /// `DDR5`, …
     pub technology: String,
-    /// Megatransfers per second that the module is made for.
+    /// Rated speed in megatransfers per second.
     pub speed_mts: Option<u32>,
     /// Manufacturer of the module.
     pub manufacturer: String,
@@ -601,17 +603,17 @@ pub struct MemoryModule {
 pub struct Disk {
     /// Kernel name (`vda`).
     pub name: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// Model, where known.
+    /// Model. Empty if unknown.
     pub model: String,
-    /// Serial number, where known.
+    /// Serial number. Empty if unknown.
     pub serial: String,
     /// Its names below `/dev/disk/by-id`.
     pub ids: Vec<String>,
     /// Its names below `/dev/disk/by-path`.
     pub paths: Vec<String>,
-    /// Spins.
+    /// True for a rotating disk, false for a solid-state disk.
     pub rotational: bool,
     /// Logical block size in bytes.
     pub block_bytes: u32,
@@ -627,15 +629,16 @@ pub struct Nic {
     pub name: String,
     /// The hardware address, lower-case with colons: six octets of Ethernet, twenty of InfiniBand.
     pub mac: String,
-    /// The kernel's number of what it is (ARPHRD in `linux/if_arp.h`): 1 is Ethernet, 32 InfiniBand. Absent: the kernel does not say.
+    /// The kernel's number of the hardware type (ARPHRD in `linux/if_arp.h`): 1 is Ethernet, 32 InfiniBand. Absent: the kernel does not
+    /// report it.
     pub hardware: Option<u16>,
     /// Mbit/s; absent when the link is down or the driver does not say.
     pub speed_mbps: Option<u64>,
-    /// Carrier present.
+    /// True while the link has a carrier.
     pub link: bool,
-    /// The machine booted from it.
+    /// True for the interface that the machine booted from.
     pub boot: bool,
-    /// Kernel driver.
+    /// Name of the kernel driver. Empty without one.
     pub driver: String,
     /// The NUMA node that it is attached to.
     pub numa_node: Option<u16>,
@@ -644,8 +647,8 @@ pub struct Nic {
     pub neighbours: Vec<Neighbour>,
 }
 
-/// A device at the other end of a link, as it announced itself. Parts that it did not announce are empty or absent. Nothing in here counts
-/// down or is a time: the same network gives the same words.
+/// A device at the other end of a link, as it announced itself. Parts that it did not announce are empty or absent. No field is a time or
+/// counts down: the same network gives the same value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Neighbour {
@@ -665,15 +668,15 @@ pub struct Neighbour {
     pub platform: String,
     /// Its enabled functions: `bridge`, `router`, …
     pub capabilities: Vec<String>,
-    /// IP addresses of its management.
+    /// IP addresses for management of the device.
     pub addresses: Vec<String>,
     /// VLAN of untagged frames.
     pub native_vlan: Option<u16>,
     /// Names of VLANs by id.
     pub vlans: BTreeMap<u16, String>,
-    /// Number of the aggregate that the port is a member of.
+    /// Number of the link aggregation group of the port.
     pub aggregate: Option<u32>,
-    /// Octets of the longest frame, with header and checksum.
+    /// Largest frame in octets, with header and checksum.
     pub max_frame: Option<u16>,
 }
 
@@ -689,7 +692,7 @@ pub struct PciDevice {
     pub device: String,
     /// Class, subclass and interface: `030200`.
     pub class: String,
-    /// Kernel driver.
+    /// Name of the kernel driver. Empty without one.
     pub driver: String,
     /// The NUMA node that it is attached to.
     pub numa_node: Option<u16>,
@@ -699,15 +702,15 @@ pub struct PciDevice {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dmi {
-    /// System manufacturer.
+    /// Manufacturer of the system.
     pub manufacturer: String,
     /// System product name.
     pub product: String,
     /// System serial number.
     pub serial: String,
-    /// System UUID.
+    /// UUID of the system.
     pub uuid: String,
-    /// Firmware version.
+    /// Version of the firmware.
     pub bios_version: String,
 }
 

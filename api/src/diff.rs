@@ -1,5 +1,5 @@
-//! What differs between two specs, by their description: sets have no order, `52:54:00:AB:…` is `52:54:00:ab:…`, null
-//! is absence, and absence is its constant.
+//! The differences between two specs, by the kind's description: sets have no order, `52:54:00:AB:…` equals `52:54:00:ab:…`, null equals an
+//! absent field, and an absent field equals its constant.
 
 use crate::pointer;
 use crate::schema::{Effect, Field, Kind, Presence, Schema, Type};
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// What stands for a sensitive value.
+/// Shown in place of a sensitive value.
 pub const HIDDEN: &str = "(sensitive)";
 
-/// Stands for a sensitive value that a write changed.
+/// Shown in place of a sensitive value that a write changed.
 pub const HIDDEN_CHANGE: &str = "(sensitive, changed)";
 
 /// One difference. Secrets and sensitive values are masked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldChange {
-    /// Where, as a JSON pointer into the spec.
+    /// JSON pointer into the spec.
     pub pointer: String,
-    /// What it was; absent when it was not there.
+    /// The old value; absent if the field was absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
-    /// What it becomes; absent when it goes.
+    /// The new value; absent if the field is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
-    /// What the change does to what runs.
+    /// Effect of the change on running machines and services.
     pub effect: Effect,
 }
 
-/// Whether a change from spec `old` to spec `new` changes nothing.
+/// True if specs `old` and `new` mean the same.
 ///
-/// For secrets the direction matters: a `new` that omits one, or has it in the form in which it is read, keeps it.
+/// For secrets the direction matters: if `new` omits a secret, or has it in its read form, the secret does not change.
 #[must_use]
 pub fn equal(kind: &Kind, old: &Value, new: &Value) -> bool {
     diff(kind, old, new).is_empty()
 }
 
-/// What a change from spec `old` to spec `new` changes, in the order of the description. Values inside lists and sets
-/// are not told apart: the list is the difference.
+/// The changes from spec `old` to spec `new`, in the order of the description. Lists and sets are compared as a whole: a change of an
+/// element is a change of the list.
 #[must_use]
 pub fn diff(kind: &Kind, old: &Value, new: &Value) -> Vec<FieldChange> {
     let mut diff = Diff { changes: Vec::new() };
@@ -45,7 +45,7 @@ pub fn diff(kind: &Kind, old: &Value, new: &Value) -> Vec<FieldChange> {
     diff.changes
 }
 
-/// The same, for the part of a spec that `schema` describes.
+/// The same as [`diff`] for the part of a spec that `schema` describes.
 #[must_use]
 pub fn diff_fields(schema: &Schema, old: &Value, new: &Value) -> Vec<FieldChange> {
     let mut diff = Diff { changes: Vec::new() };
@@ -53,7 +53,7 @@ pub fn diff_fields(schema: &Schema, old: &Value, new: &Value) -> Vec<FieldChange
     diff.changes
 }
 
-/// `value` in the one spelling that all values equal to it share.
+/// The canonical spelling of `value`, which is the same for all equal values.
 #[must_use]
 pub fn canonical(ty: &Type, value: &Value) -> String {
     spell(ty, value).to_string()
@@ -148,14 +148,14 @@ fn object(value: &Value) -> Cow<'_, Map<String, Value>> {
     }
 }
 
-/// Whether two values of a field mean the same.
+/// True if two values of a field mean the same.
 pub(crate) fn equal_values(ty: &Type, old: &Value, new: &Value) -> bool {
     let mut diff = Diff { changes: Vec::new() };
     diff.value(ty, Some(Cow::Borrowed(old)), Some(Cow::Borrowed(new)), "", Effect::None, true);
     diff.changes.is_empty()
 }
 
-/// The field's value: null is absence, and absence is its constant.
+/// The field's value. Null counts as absent, and an absent field has its constant.
 pub(crate) fn present<'a>(field: &Field, map: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
     match (map.get(field.name).filter(|v| !v.is_null()), field.presence) {
         (Some(value), _) => Some(Cow::Borrowed(value)),
@@ -164,7 +164,7 @@ pub(crate) fn present<'a>(field: &Field, map: &'a Map<String, Value>) -> Option<
     }
 }
 
-/// One spelling for all values that mean the same.
+/// The canonical JSON of `value`.
 fn spell(ty: &Type, value: &Value) -> Value {
     match (ty, value) {
         (Type::Semantic(semantic), Value::String(text)) => {
@@ -198,7 +198,7 @@ fn strongest(ty: &Type, value: &Value) -> Effect {
     }
 }
 
-/// `value` as it may be shown.
+/// `value` with secrets and sensitive parts masked.
 #[must_use]
 pub fn mask(ty: &Type, value: &Value, hidden: bool) -> Value {
     match (ty, value) {
@@ -222,13 +222,13 @@ fn mask_fields(schema: &Schema, map: &Map<String, Value>, hidden: bool) -> Value
     Value::Object(shown.collect())
 }
 
-/// A whole spec as it may be shown or logged.
+/// A whole spec with secrets and sensitive values masked, for display and logs.
 #[must_use]
 pub fn masked(kind: &Kind, spec: &Value) -> Value {
     mask_fields(kind.spec, &object(spec), false)
 }
 
-/// The specs before and after a write, for a log: masked, with [`HIDDEN_CHANGE`] where a sensitive value differs.
+/// The specs before and after a write, for a log: both masked, with [`HIDDEN_CHANGE`] in place of a sensitive value that differs.
 #[must_use]
 pub fn masked_write(kind: &Kind, old: &Value, new: &Value) -> (Value, Value) {
     let (before, mut after) = (masked(kind, old), masked(kind, new));
@@ -240,7 +240,7 @@ pub fn masked_write(kind: &Kind, old: &Value, new: &Value) -> (Value, Value) {
     (before, after)
 }
 
-/// Says if specs of this kind can have sensitive values.
+/// True if specs of this kind can have sensitive values.
 #[must_use]
 pub fn has_sensitive(kind: &Kind) -> bool {
     fn within(ty: &Type) -> bool {

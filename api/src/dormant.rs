@@ -1,5 +1,5 @@
-//! What a spec declares and nothing acts on yet, by its description. Fields and whole kinds say so themselves
-//! (`#[field(dormant = "…")]`, `#[dormant = "…"]`); from there it gets into documentation, advisories and conditions.
+//! Finds the fields of a spec that nothing acts on yet. Fields and whole kinds are marked in their declaration (`#[field(dormant = "…")]`,
+//! `#[dormant = "…"]`); documentation, advisories and conditions use the marks.
 
 use crate::diff::{equal_values, present};
 #[cfg(feature = "comments")]
@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-/// The field whose value decides if anything acts on it, and its kind.
+/// A kind with a field that is dormant for some values only.
 const DEPLOYMENT: &str = "Deployment";
 const USER_DATA: &str = "user_data";
-/// Its content may have a comment with metadata.
+/// A kind whose content may hold a comment with metadata.
 #[cfg(feature = "comments")]
 const SCRIPT: &str = "Script";
 
-/// What of `spec` nothing acts on yet, in the order of the description: only what is declared, and is not what absence stands
-/// for anyway. Of a kind on which nothing acts it is the whole spec. Pointers are into the spec; no values are told.
+/// The fields of `spec` that nothing acts on yet, in the order of the description. Only declared fields count, and only if their value
+/// differs from that of an absent field. For a dormant kind it is the whole spec. Pointers are into the spec; the messages show no values.
 #[must_use]
 pub fn dormant(kind: &Kind, spec: &Value) -> Vec<FieldError> {
     if let Some(because) = kind.dormant {
@@ -46,7 +46,7 @@ pub fn dormant(kind: &Kind, spec: &Value) -> Vec<FieldError> {
     found
 }
 
-/// Whether this text of a spec may have something that nothing acts on: quickly, and true in doubt.
+/// False if this text of a spec certainly has no dormant field. A quick check, which may be true in doubt.
 #[must_use]
 pub fn may_be_dormant(kind: &Kind, spec: &str) -> bool {
     static WORDS: LazyLock<BTreeMap<&'static str, BTreeSet<String>>> = LazyLock::new(|| {
@@ -68,11 +68,11 @@ pub fn may_be_dormant(kind: &Kind, spec: &str) -> bool {
         return true;
     }
     let Some(words) = WORDS.get(kind.name).filter(|words| !words.is_empty()) else { return false };
-    // A text may spell its letters otherwise.
+    // The JSON may spell letters as `\u` escapes.
     spec.contains("\\u") || words.iter().any(|word| spec.contains(word.as_str()))
 }
 
-/// What such a text has somewhere: names of fields, and words of enums.
+/// Collects the quoted names of dormant fields and the quoted dormant words of enums.
 fn quoted(ty: &Type, words: &mut BTreeSet<String>) {
     match ty {
         Type::Object(schema) => {
@@ -114,7 +114,7 @@ fn below(ty: &Type, value: &Value, at: &str, found: &mut Vec<FieldError>) {
     }
 }
 
-/// Whether `value` is not what absence stands for.
+/// True if `value` differs from the value of an absent field.
 fn differs(field: &Field, value: &Value) -> bool {
     match field.presence {
         Presence::Default(_) => {

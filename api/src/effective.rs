@@ -1,16 +1,15 @@
-//! What a spec means where it says nothing: the constants of its description. They appear in `status.effective`.
+//! The effective values of fields that a spec omits: the constants of its description. They appear in `status.effective`.
 
 use crate::schema::{Const, Field, Kind, Presence, Schema, Type};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The constants that stand for what `spec` leaves out, at their places. What the region chooses is not among them,
-/// nor are collections that are just empty. The spec is walked as it is read, and what it declares is not kept: this is
-/// done whenever an object is shown.
+/// The constants of the fields that `spec` omits, at their places. Values that the region chooses are not included, nor are empty
+/// collections. The spec is deserialized as a stream and its values are not kept, because this runs whenever an object is shown.
 ///
 /// # Errors
-/// `spec` is not formed as the kind's specs are.
+/// `spec` does not have the form of the kind's specs.
 pub fn effective<'de, D: Deserializer<'de>>(kind: &Kind, spec: D) -> Result<Map<String, Value>, D::Error> {
     Ok(Nullable(Fill(kind.spec)).deserialize(spec)?.unwrap_or_else(|| nothing_declared(kind.spec)))
 }
@@ -20,7 +19,7 @@ fn nothing_declared(schema: &Schema) -> Map<String, Value> {
     constants.collect()
 }
 
-/// What a field that is not declared means.
+/// The constant of a field that is not declared.
 fn constant(field: &Field) -> Option<Value> {
     match (&field.ty, field.presence) {
         (Type::Object(inner), Presence::Default(_)) => object(nothing_declared(inner)),
@@ -34,7 +33,7 @@ fn object(map: Map<String, Value>) -> Option<Value> {
     (!map.is_empty()).then_some(Value::Object(map))
 }
 
-/// Reads an object, and gives what it leaves out.
+/// Deserializes an object, and returns the constants of the fields that it omits.
 #[derive(Clone, Copy)]
 struct Fill(&'static Schema);
 
@@ -85,12 +84,12 @@ impl<'de> Visitor<'de> for Fill {
     }
 }
 
-/// Whether it is declared, and what it leaves out.
+/// First: true if the object is declared. Second: the constants of the fields that it omits.
 fn shown(within: Option<Map<String, Value>>) -> (bool, Option<Value>) {
     (within.is_some(), within.and_then(object))
 }
 
-/// Reads objects by key, and gives what each leaves out.
+/// Deserializes a map of objects, and returns for each the constants of the fields that it omits.
 #[derive(Clone, Copy)]
 struct Entries(&'static Schema);
 
@@ -120,7 +119,7 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
-/// Reads null as nothing.
+/// Deserializes null as `None`.
 struct Nullable<S>(S);
 
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Nullable<S> {
@@ -151,7 +150,7 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Nullable<S> {
     }
 }
 
-/// Reads a field's name as its place in the schema, if it is there.
+/// Deserializes a field's name as its index in the schema, if the schema has it.
 struct Named(&'static Schema);
 
 impl<'de> DeserializeSeed<'de> for Named {

@@ -1,4 +1,4 @@
-//! Finds what stands in a spec by its description: references to other objects, and secrets.
+//! Finds references to other objects and secrets in a spec, by the kind's description.
 
 use crate::pointer;
 use crate::schema::{Kind, Schema, Type};
@@ -7,32 +7,32 @@ use serde_json::{Map, Value};
 /// A name in a spec that refers to another object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Where, as a JSON pointer into the spec.
+    /// JSON pointer into the spec.
     pub pointer: String,
-    /// The kind it refers to.
+    /// The kind of the other object.
     pub kind: &'static str,
-    /// The name it refers by.
+    /// The name of the other object.
     pub name: String,
 }
 
-/// What a spec says of one of its secrets.
+/// A secret of a spec, and the change that a write makes to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretAt {
-    /// Where, as a JSON pointer into the spec.
+    /// JSON pointer into the spec.
     pub pointer: String,
-    /// What is to become of it.
+    /// The change of the secret.
     pub write: SecretWrite,
 }
 
-/// What is to become of a secret. A secret of the old spec that the new one does not name is kept, as long as the
-/// object around it is there.
+/// The change of a secret by a write. If the new spec does not name a secret of the old spec, the secret is kept while the object around it
+/// exists.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretWrite {
     /// It gets this plaintext.
     Set(String),
-    /// It stays as it is: the spec has the form in which it is read.
+    /// The secret stays: the spec has it in its read form.
     Keep,
-    /// It goes.
+    /// The secret is removed.
     Clear,
 }
 
@@ -66,7 +66,7 @@ pub fn secrets(kind: &Kind, spec: &Value) -> Vec<SecretAt> {
     found
 }
 
-/// Whether specs of this kind can have secrets.
+/// True if specs of this kind can have secrets.
 #[must_use]
 pub fn has_secrets(kind: &Kind) -> bool {
     fn within(ty: &Type) -> bool {
@@ -81,7 +81,7 @@ pub fn has_secrets(kind: &Kind) -> bool {
     kind.spec.fields.iter().any(|field| within(&field.ty))
 }
 
-/// Calls `f` with pointer, type and value of every scalar of `spec` that is there, nulls of secrets included.
+/// Calls `f` with pointer, type and value of every scalar in `spec`, with nulls of secrets.
 fn each<'a>(kind: &Kind, spec: &'a Value, f: &mut impl FnMut(&str, &'static Type, &'a Value)) {
     if let Value::Object(map) = spec {
         fields(kind.spec, map, "", f);

@@ -1,4 +1,4 @@
-//! Basalt's kinds, their one description, validation, plans, and the wire types shared by every part.
+//! The kinds of Basalt and their descriptions, validation, plans, and the wire types that all parts share.
 //!
 //! A kind is described once: as a pair of Rust structs under [`kinds`]. `#[derive(Model)]` makes static data of them
 //! ([`Kind`], [`Schema`], [`Field`], [`Type`]), and everything that deals with objects in general walks that data:

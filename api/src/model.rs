@@ -1,4 +1,4 @@
-//! From Rust types to descriptions: what `#[derive(Model)]` fills in.
+//! Traits that connect Rust types with descriptions. `#[derive(Model)]` implements them.
 
 use crate::schema::{Field, MAX_INT, Schema, Semantic, Type};
 use crate::values::Name;
@@ -10,25 +10,25 @@ use std::marker::PhantomData;
 
 /// A struct with a description.
 pub trait Model: Serialize + DeserializeOwned {
-    /// The description.
+    /// The schema of the struct.
     const SCHEMA: &'static Schema;
 }
 
 /// A type that a field can have.
 pub trait Described {
-    /// Its place in the description.
+    /// The type's form in the description.
     const TYPE: Type;
 }
 
 /// A kind, as a type: `Ref<Zone>`, `Typed<Machine>`.
 pub trait KindOf: 'static {
-    /// Its name.
+    /// Name of the kind.
     const NAME: &'static str;
     /// Its entry in [`crate::KINDS`].
     const KIND: &'static crate::Kind;
-    /// What clients declare.
+    /// The fields that clients declare.
     type Spec: Model;
-    /// What the region reports.
+    /// The fields that the region reports.
     type Status: Model + Default;
 }
 
@@ -39,13 +39,13 @@ pub struct Ref<K> {
 }
 
 impl<K> Ref<K> {
-    /// To the object called `name`.
+    /// A reference to the object with this name.
     #[must_use]
     pub const fn new(name: Name) -> Self {
         Self { name, kind: PhantomData }
     }
 
-    /// The name.
+    /// Name of the object.
     #[must_use]
     pub const fn name(&self) -> &Name {
         &self.name
@@ -162,7 +162,7 @@ described! {
     serde_json::Map<String, serde_json::Value> => Type::Json,
 }
 
-/// For the derive macro's output, and nobody else.
+/// Support for the output of the derive macro. Not for other code.
 #[doc(hidden)]
 pub mod private {
     use super::Field;
@@ -173,7 +173,7 @@ pub mod private {
 
     pub use serde;
 
-    /// The fields of a flattened struct, then one's own.
+    /// The fields of a flattened struct, then the struct's own fields.
     #[must_use]
     #[allow(clippy::indexing_slicing, reason = "runs at compile time")]
     pub const fn join<const N: usize>(base: &[Field], own: &[Field]) -> [Field; N] {
@@ -199,9 +199,9 @@ pub mod private {
         dormant: &[],
     };
 
-    /// A value from the text of its `default = "…"`; a test reads every default, so the fallback is never taken.
+    /// Parses the text of a `default = "…"`. A test parses every default, so the fallback value is never used.
     pub trait FromDefault: Sized {
-        /// The value.
+        /// The value of this text.
         fn from_default(text: &'static str) -> Self;
     }
 
@@ -229,10 +229,10 @@ pub mod private {
         }
     }
 
-    /// Reads a text value; the error says what would be right.
+    /// Deserializes a text value; the error names a valid form.
     ///
     /// # Errors
-    /// It is no text, or not of this form.
+    /// The value is not a text, or does not have this form.
     pub fn from_text<'de, D, T>(from: D) -> Result<T, D::Error>
     where
         D: serde::Deserializer<'de>,

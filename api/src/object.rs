@@ -1,4 +1,4 @@
-//! Objects as they stand on the wire.
+//! Objects in their JSON form.
 
 use crate::kinds::CommonStatus;
 use crate::model::KindOf;
@@ -9,37 +9,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// An object of any kind. `spec` is exactly what its clients declared.
+/// An object of any kind. `spec` is exactly as clients declared it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Object {
-    /// Its kind: `Subnet`.
+    /// Kind of the object, like `Subnet`.
     pub kind: String,
-    /// What every object has.
+    /// Metadata that objects of all kinds have.
     pub metadata: Metadata,
-    /// What is declared; secrets in their read form.
+    /// The declared fields; secrets in their read form.
     pub spec: Value,
-    /// What is observed.
+    /// The fields that the region reports.
     #[serde(default)]
     pub status: Value,
 }
 
 impl Object {
-    /// Its kind's description, if this build knows it.
+    /// The description of the object's kind, if this build knows it.
     #[must_use]
     pub fn described(&self) -> Option<&'static Kind> {
         Kind::find(&self.kind)
     }
 
-    /// What is reported of every kind: conditions, observed generation.
+    /// The part of the status that all kinds have: conditions and observed generation.
     #[must_use]
     pub fn common_status(&self) -> CommonStatus {
         CommonStatus::deserialize(&self.status).unwrap_or_default()
     }
 
-    /// The same object with typed spec and status.
+    /// The same object with the spec and status types of kind `K`.
     ///
     /// # Errors
-    /// It is of another kind, or its spec or status is not one of that kind.
+    /// The object is of another kind, or its spec or status does not fit the kind.
     pub fn typed<K: KindOf>(&self) -> Result<Typed<K>, NotOfKind> {
         let not = |why: String| NotOfKind { name: self.metadata.name.clone(), wanted: K::NAME, why };
         if self.kind != K::NAME {
@@ -59,49 +59,49 @@ impl Object {
 /// An object with typed spec and status.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Typed<K: KindOf> {
-    /// What every object has.
+    /// Metadata that objects of all kinds have.
     pub metadata: Metadata,
-    /// What is declared, constants filled in.
+    /// The declared fields, with constant defaults filled in.
     pub spec: K::Spec,
-    /// What is observed.
+    /// The fields that the region reports.
     pub status: K::Status,
 }
 
-/// An object is not of the kind it was taken for.
+/// An object is not of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is no {wanted}: {why}")]
 pub struct NotOfKind {
-    /// Its name.
+    /// Name of the object.
     pub name: Name,
-    /// The kind it was taken for.
+    /// The expected kind.
     pub wanted: &'static str,
-    /// Why it is not.
+    /// The mismatch.
     pub why: String,
 }
 
-/// What every object has, whatever its kind.
+/// Metadata that objects of all kinds have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// Unique within the kind; can change.
     pub name: Name,
-    /// Never changes.
+    /// Uid, which never changes.
     pub uid: Uid,
-    /// Which tool declared it: `terraform`, `cli`, …
+    /// The tool that declared the object: `terraform`, `cli`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<String>,
-    /// For people and tools to find it by.
+    /// Labels, for people and tools to find the object by.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Whose labels these are, and who gives which tags beside the spec's, by manager; in lists that were asked for it.
+    /// Labels and additional tags by the manager that gives them. Only in lists that ask for layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<BTreeMap<String, Layer>>,
-    /// Counts the changes of the spec; the ETag.
+    /// Number of changes of the spec. It is also the ETag.
     pub generation: Generation,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its spec or labels last changed.
     pub updated_at: Timestamp,
-    /// Since when it is being deleted.
+    /// Time when the deletion was requested.
     #[serde(default)]
     pub deletion_requested_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! What will happen, what is waited for, and what has happened: the types of `/plan`, `/waits` and `/timeline`.
+//! The types of `/plan`, `/waits` and `/timeline`: the future steps of an object, its waits and its history.
 
 use crate::diff::FieldChange;
 use crate::schema::Effect;
@@ -6,56 +6,56 @@ use crate::values::{Duration, Name, Sha256, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a change, or the present state, will lead to.
+/// The steps and waits that follow from a change, or from the present state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanReport {
-    /// In one sentence.
+    /// The plan in one sentence.
     pub summary: String,
-    /// What the change does to fields.
+    /// The fields that the change sets, alters or removes.
     #[serde(default)]
     pub changes: Vec<FieldChange>,
     /// The strongest of these changes' effects.
     #[serde(default)]
     pub effect: Effect,
-    /// Steps in their order, those that run included.
+    /// Steps in their order, with those already run.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// What is waited for.
+    /// Conditions that hold up the steps.
     #[serde(default)]
     pub waits: Vec<Wait>,
-    /// The machine that a selector chose or would choose.
+    /// The machine that a selector chose, or would choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Name>,
-    /// The manager that declared the object until now, where the write takes it over from there.
+    /// The previous manager of the object, if the write takes the object over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_from: Option<String>,
-    /// The running system that is cut off at once, as a sentence.
+    /// A sentence about the running system that the change ends at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<String>,
-    /// Sentences about an install to come: the disk of a storage that names none, and misfits with the hardware.
+    /// Sentences about the next install: the chosen disk of a storage layout that names none, and mismatches with the hardware.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Over uid, generation, operation, changes, effect and machine; nothing that time alone changes.
+    /// Digest over uid, generation, operation, changes, effect and machine. Time alone does not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Sha256>,
 }
 
-/// Something to be done, with what runs it and how it is going.
+/// One action of a plan, with its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Its entry in the table of steps: `power_on`, `install`.
     pub key: String,
-    /// What it does, as a sentence.
+    /// The action, as a sentence.
     pub message: String,
-    /// How it stands.
+    /// Progress of the step.
     pub state: StepState,
-    /// Whether it destroys data.
+    /// True if the step destroys data.
     #[serde(default)]
     pub destructive: bool,
-    /// Whether it switches the machine's power.
+    /// True if the step switches the machine's power.
     #[serde(default)]
     pub power: bool,
-    /// How often it was tried.
+    /// Number of attempts.
     #[serde(default)]
     pub attempts: u32,
     /// When it began.
@@ -64,43 +64,43 @@ pub struct Step {
     /// When it must be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// What went wrong the last time.
+    /// The error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// How a step stands.
+/// Progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepState {
-    /// Its turn has not come.
+    /// Earlier steps come first.
     Later,
-    /// It is the next one.
+    /// The next step to run.
     Next,
     /// Its effect was ordered; its postcondition is awaited.
     Running,
     /// Its postcondition holds.
     Done,
-    /// It failed, and is tried again or remedied.
+    /// It failed; it will be retried or remedied.
     Failed,
 }
 
-/// Something that is waited for.
+/// A condition that holds up an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
-    /// What sort of wait, for programs: `power_on`, `pxe`, `no_machine_matches`.
+    /// The sort of wait, for programs: `power_on`, `pxe`, `no_machine_matches`.
     pub cause: String,
-    /// What is waited for, as a sentence with its values.
+    /// The condition with its values, as a sentence.
     pub message: String,
-    /// Since when.
+    /// Time when the wait began.
     pub since: Timestamp,
-    /// Until when; absent only where `human` is there.
+    /// Time when the wait ends at the latest. Absent only if `human` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// What a person must do for it to end.
+    /// The action of a person that ends the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub human: Option<String>,
-    /// What happens at the deadline.
+    /// The region's action at the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     /// The rule that waits, in the region's source.
@@ -108,53 +108,53 @@ pub struct Wait {
     pub rule: Option<String>,
 }
 
-/// What a write leads to for machines that it does not name, because they decide from what it changes.
+/// Indirect effects of a write: machines that the write does not name, but whose plans depend on the objects that it changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Consequences {
-    /// Those for which something else would be done than now, in the order of their names.
+    /// Machines whose plan changes, in the order of their names.
     #[serde(default)]
     pub machines: Vec<Consequence>,
-    /// How many more are not ready, and are not told of: they were too many to look at, or are not the caller's to see.
+    /// Number of further machines that are not ready and not in the list: there were too many to examine, or the caller may not see them.
     #[serde(default)]
     pub not_told: u64,
 }
 
 impl Consequences {
-    /// Whether nothing follows.
+    /// True if no plan of another machine changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What would be done with one machine.
+/// The new plan of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Consequence {
-    /// Its name.
+    /// Name of the machine.
     pub machine: Name,
-    /// In one sentence.
+    /// The new plan in one sentence.
     pub summary: String,
-    /// Steps in their order, those that run included.
+    /// Steps in their order, with those already run.
     #[serde(default)]
     pub steps: Vec<Step>,
 }
 
-/// Something that a write would run into because of other objects, as they are now.
+/// A conflict of a write with the present state of other objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advisory {
-    /// Where, as a JSON pointer into the request.
+    /// JSON pointer into the request.
     pub pointer: String,
-    /// What sort: the same codes as of errors.
+    /// The sort of conflict, with the same codes as errors.
     pub code: crate::problem::FieldCode,
-    /// What it is, naming the value.
+    /// The conflict with its value, for a person.
     pub message: String,
-    /// What would be right.
+    /// A valid value, or a remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
 impl Advisory {
-    /// Whether the write would be refused because of it, as things are. Otherwise it is only good to know.
+    /// True if the write would be refused for this reason now. False for advice only.
     #[must_use]
     pub fn refuses(&self) -> bool {
         self.code != crate::problem::FieldCode::Dormant
@@ -167,21 +167,21 @@ impl From<crate::problem::FieldError> for Advisory {
     }
 }
 
-/// Something that happened to an object.
+/// One event in the history of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineEntry {
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What sort.
+    /// The sort of event.
     pub kind: TimelineKind,
-    /// Which of that sort, for programs: a fact's kind, a step's key, a condition's type.
+    /// The event within its sort, for programs: a fact's kind, a step's key, a condition's type.
     pub reason: String,
-    /// As a sentence.
+    /// The event as a sentence.
     pub message: String,
-    /// Who saw or did it: a rack, an agent, a client, the engine.
+    /// The observer or actor: a rack, an agent, a client, the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// How long it took.
+    /// Duration of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took: Option<Duration>,
     /// Details, by name.
@@ -189,7 +189,7 @@ pub struct TimelineEntry {
     pub data: Map<String, Value>,
 }
 
-/// What sort of thing happened.
+/// The sort of a timeline entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimelineKind {

@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 /// The media type of an error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Why a request was refused.
+/// A refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{title}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
 pub struct Problem {
     /// A URI that names the code; always `urn:basalt:problem:CODE`.
     #[serde(rename = "type", default)]
     pub uri: String,
-    /// What sort of refusal, for programs.
+    /// The sort of refusal, for programs.
     pub code: ProblemCode,
-    /// HTTP status.
+    /// The HTTP status code.
     pub status: u16,
-    /// The sort, in words.
+    /// The sort of refusal, in words.
     pub title: String,
-    /// What is wrong, with what value, and what to do.
+    /// The error with its value, and a remedy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// Each wrong field.
+    /// Errors in single fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
-    /// Where the region's log has more.
+    /// Id of the request. The region's log has more details under it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// When to try again, in seconds; also in the header `Retry-After`.
+    /// Seconds to wait before the next try; also in the header `Retry-After`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
 }
@@ -36,7 +36,7 @@ pub struct Problem {
 /// Declares the closed list of codes: word, HTTP status, title.
 macro_rules! problem_codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $word:literal, $status:literal, $title:literal;)*) => {
-        /// What sort of refusal. The list grows, and never changes.
+        /// The sort of a refusal. New codes are added; existing codes never change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum ProblemCode {
@@ -56,13 +56,13 @@ macro_rules! problem_codes {
                 match self { $(Self::$name => $word,)* Self::Other => "other" }
             }
 
-            /// The HTTP status it is answered with.
+            /// The HTTP status of an answer with this code.
             #[must_use]
             pub const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* Self::Other => 500 }
             }
 
-            /// In words.
+            /// The title for people.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* Self::Other => "Error" }
@@ -123,7 +123,7 @@ problem_codes! {
 }
 
 impl Problem {
-    /// A refusal with its detail: what is wrong, with what value, and what to do.
+    /// A refusal with its detail: the error with its value, and a remedy.
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self {
             uri: format!("urn:basalt:problem:{}", code.as_str()),
@@ -137,7 +137,7 @@ impl Problem {
         }
     }
 
-    /// A refusal because of fields.
+    /// A refusal because of invalid fields.
     #[must_use]
     pub fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
@@ -147,23 +147,23 @@ impl Problem {
         Self { errors, ..Self::new(ProblemCode::Invalid, detail) }
     }
 
-    /// With wrong fields.
+    /// Adds the errors of single fields.
     #[must_use]
     pub fn with_errors(self, errors: Vec<FieldError>) -> Self {
         Self { errors, ..self }
     }
 }
 
-/// What is wrong with one field.
+/// An error in one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldError {
-    /// Where, as a JSON pointer: into the spec from [`crate::validate()`], into the request in a [`Problem`].
+    /// JSON pointer to the field. From [`crate::validate()`] it points into the spec, in a [`Problem`] into the request.
     pub pointer: String,
-    /// What sort of wrong, for programs.
+    /// The sort of error, for programs.
     pub code: FieldCode,
-    /// What is wrong, naming the value.
+    /// The error with its value.
     pub message: String,
-    /// What would be right.
+    /// A valid value, or a remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -176,7 +176,7 @@ impl std::fmt::Display for FieldError {
 }
 
 impl FieldError {
-    /// A wrong field, and what would be right.
+    /// An error in a field, with a remedy.
     pub fn new(
         pointer: impl Into<String>,
         code: FieldCode,
@@ -192,13 +192,13 @@ impl FieldError {
         }
     }
 
-    /// A text that has not its form.
+    /// The error of a text that does not have the form of its field.
     #[must_use]
     pub fn format(pointer: &str, bad: BadValue) -> Self {
         Self::new(pointer, FieldCode::Format, bad.message, bad.hint)
     }
 
-    /// The same, for a document in which the spec stands at `base`.
+    /// The same error for a document with the spec at the pointer `base`.
     #[must_use]
     pub fn below(mut self, base: &str) -> Self {
         self.pointer.insert_str(0, base);
@@ -206,10 +206,10 @@ impl FieldError {
     }
 }
 
-/// Declares the closed list of what can be wrong with a field.
+/// Declares the closed list of the sorts of field errors.
 macro_rules! field_codes {
     ($($(#[doc = $doc:literal])+ $name:ident;)*) => {
-        /// What sort of wrong. The list grows, and never changes.
+        /// The sort of an error in a field. New codes are added; existing codes never change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum FieldCode {

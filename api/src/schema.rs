@@ -15,16 +15,16 @@ pub struct Kind {
     pub plural: &'static str,
     /// The resource type: `basalt_ip_range`. The data source of many has the plural: `basalt_ip_ranges`.
     pub terraform_name: &'static str,
-    /// What it is, for people.
+    /// Description, for people.
     pub doc: &'static str,
-    /// What clients declare.
+    /// The fields that clients declare.
     pub spec: &'static Schema,
-    /// What the region reports.
+    /// The fields that the region reports.
     pub status: &'static Schema,
-    /// Whether clients create it. Others are enrolled or observed: read-only in Terraform.
+    /// True if clients create objects of this kind. Other objects are enrolled or observed; they are read-only in Terraform.
     pub declarable: bool,
-    /// Why nothing acts on the whole kind yet, where its objects are stored and served alone: the end of a sentence. Its documentation
-    /// says so as well. Whatever comes to act on it takes this away.
+    /// Set while the region only stores and serves objects of this kind and nothing acts on them: the reason, as the end of a sentence. The
+    /// documentation shows it. A change that makes something act on the kind removes it.
     pub dormant: Option<&'static str>,
     /// The form of its names.
     pub naming: Naming,
@@ -70,9 +70,9 @@ impl Kind {
 pub struct Schema {
     /// The Rust type's name; unique, and the name of the OpenAPI component.
     pub name: &'static str,
-    /// What it is, for people.
+    /// Description, for people.
     pub doc: &'static str,
-    /// In the order they are shown.
+    /// In the order in which tools show them.
     pub fields: &'static [Field],
 }
 
@@ -84,48 +84,49 @@ impl Schema {
     }
 }
 
-/// A field.
+/// A field of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// On the wire.
+    /// Name in JSON.
     pub name: &'static str,
-    /// What it is, for people.
+    /// Description, for people.
     pub doc: &'static str,
-    /// What it holds.
+    /// Type of the values.
     pub ty: Type,
-    /// What its absence means.
+    /// Meaning of an absent field.
     pub presence: Presence,
-    /// What a change does to what runs. A change inside an object counts as the strongest along its path.
+    /// Effect of a change on running machines and services. A change inside an object counts as the strongest effect along its path.
     pub effect: Effect,
-    /// Set at creation, never changed after it.
+    /// The value is set at creation and never changes.
     pub immutable: bool,
-    /// Not to be shown by tools. Unlike a secret it is stored, returned and compared as it is.
+    /// Tools do not show the value. Unlike a secret, it is stored, returned and compared in plain form.
     pub sensitive: bool,
     /// The fields beside a secret that decide where it is sent. Empty: it is sent nowhere. `None`: the field is no secret.
     pub destination: Option<&'static [&'static str]>,
-    /// For status: whether it changes by itself.
+    /// For status fields: if the value can change while nobody changes a spec.
     pub stability: Stability,
-    /// What of it nothing acts on yet; its documentation says so as well.
+    /// The values of this field that nothing acts on yet. The documentation shows them as well.
     pub dormant: &'static [Dormant],
 }
 
-/// What is stored and served, and nothing acts on yet. Whatever comes to act on it takes this away.
+/// A field, or a value of it, that is stored and served but that nothing acts on yet. A change that makes something act on it removes this
+/// mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dormant {
-    /// The word of an enum. Absent: whatever the field says.
+    /// The word of an enum. Absent: the mark is for every value of the field.
     pub word: Option<&'static str>,
-    /// Why, or what is done instead: the end of a sentence.
+    /// The reason, or the behaviour instead, as the end of a sentence.
     pub because: &'static str,
 }
 
-/// What a field holds.
+/// The type of a field's values.
 #[derive(Clone, Copy, Debug)]
 pub enum Type {
     /// True or false.
     Bool,
     /// A whole number.
     Int {
-        /// Smallest.
+        /// Smallest value.
         min: i64,
         /// Largest; at most [`MAX_INT`].
         max: i64,
@@ -136,31 +137,31 @@ pub enum Type {
     Text,
     /// One of these words.
     Enum(&'static [&'static str]),
-    /// A text with a form.
+    /// A text with a defined form.
     Semantic(Semantic),
-    /// The name of an object of the kind called so.
+    /// The name of an object. The string is the name of its kind.
     Ref(&'static str),
     /// A secret: see [`crate::values::Secret`].
     Secret,
-    /// Fields.
+    /// An object with the fields of this schema.
     Object(&'static Schema),
-    /// Values in an order that matters. Scalars only, but for `conditions`.
+    /// Values whose order matters. Only scalars, except in `conditions`.
     List(&'static Self),
     /// Scalars whose order does not matter.
     Set(&'static Self),
     /// Values by natural key.
     Map {
-        /// Says which keys there can be: `String`, `Enum`, `Semantic` or `Ref`.
+        /// Type of the keys: `String`, `Enum`, `Semantic` or `Ref`.
         key: &'static Self,
-        /// Scalar or object.
+        /// Type of the values: scalar or object.
         value: &'static Self,
     },
-    /// An object of whatever shape; only for what the region computes and Terraform never sees.
+    /// An object of any shape. Only for values that the region computes and Terraform does not read.
     Json,
 }
 
 impl Type {
-    /// Whether values of this type are neither objects nor collections.
+    /// True for types that are neither objects nor collections.
     #[must_use]
     pub const fn is_scalar(&self) -> bool {
         !matches!(self, Self::Object(_) | Self::List(_) | Self::Set(_) | Self::Map { .. } | Self::Json)
@@ -202,15 +203,15 @@ pub enum Semantic {
     OwnerName,
     /// A UUID: see [`crate::values::Uid`].
     Uid,
-    /// RFC 3339.
+    /// A point in time (RFC 3339).
     Timestamp,
 }
 
 impl Semantic {
-    /// The one spelling of `text` that two equal values share.
+    /// The canonical spelling of `text`, which is the same for equal values.
     ///
     /// # Errors
-    /// `text` has not this form.
+    /// `text` does not have this form.
     pub fn canonical(self, text: &str) -> Result<String, BadValue> {
         use crate::values::{ByteSize, Cidr, Duid, Duration, Mac, Sha256, Timestamp, Uid};
         fn print<T: std::str::FromStr<Err = BadValue> + ToString>(text: &str) -> Result<String, BadValue> {
@@ -303,34 +304,34 @@ impl Semantic {
     }
 }
 
-/// What the absence of a field means. `null` is absence.
+/// Meaning of an absent field. `null` counts as absent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Presence {
-    /// It must be there.
+    /// The field must be present.
     Required,
-    /// It has nothing to say.
+    /// An absent field declares nothing.
     Optional,
-    /// This constant.
+    /// An absent field has this value.
     Default(Const),
-    /// The region chooses, and says what in `status`.
+    /// The region chooses a value and shows it in `status`.
     ServerChosen,
 }
 
-/// A constant that absence stands for.
+/// The value of an absent field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Const {
     /// A truth value.
     Bool(bool),
-    /// A number.
+    /// A whole number.
     Int(i64),
-    /// A text: also the word of an enum.
+    /// A text, or a word of an enum.
     Str(&'static str),
     /// The empty list, set, map or object.
     Empty,
 }
 
 impl Const {
-    /// As JSON, for a field of type `ty`.
+    /// The constant as JSON, for a field of type `ty`.
     #[must_use]
     pub fn json(self, ty: &Type) -> Value {
         match (self, ty) {
@@ -343,30 +344,30 @@ impl Const {
     }
 }
 
-/// What a change of a field does to what runs. Ordered: a later one is stronger.
+/// Effect of a change of a field on running machines and services. Ordered: a later variant is stronger.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing: a description.
+    /// No effect: a description.
     #[default]
     None,
-    /// Services follow; machines keep running.
+    /// Services follow at once; machines keep running.
     Live,
-    /// At the machine's next boot.
+    /// The change takes effect at the machine's next boot.
     Reboot,
-    /// The machine is installed again; refused unless the deployment allows it.
+    /// The machine is installed again. The write is refused unless the deployment allows it.
     Redeploy,
-    /// The object is destroyed and made anew.
+    /// The object is deleted and created again.
     Replace,
 }
 
-/// Whether a status field changes by itself.
+/// Causes that can change a status field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// Only after a change of a spec, or of hardware: part of Terraform's state.
+    /// Only a change of a spec or of hardware. The field is part of Terraform's state.
     Stable,
-    /// At any time: shown by the API alone, so that plans stay empty.
+    /// Any cause, at any time. Only the API shows the field, so that Terraform plans stay empty.
     Volatile,
 }

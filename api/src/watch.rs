@@ -7,8 +7,8 @@
 //! | `bookmark` | `{}` | everything up to this position was told |
 //! | `cut` | [`Cut`] | the last event: the region ends the connection; resume. After `rights` that is answered `compacted` |
 //!
-//! Every event's `id` is a position to resume from, `INCARNATION:SEQUENCE`, by `since` or `Last-Event-ID`. What was told may be
-//! told again; an object never goes back to an older state.
+//! Every event's `id` is a position to resume from, `INCARNATION:SEQUENCE`, by `since` or `Last-Event-ID`. After a resume, events may be
+//! repeated, but an object never goes back to an older state.
 
 use crate::object::Object;
 use crate::values::{Name, Uid};
@@ -20,23 +20,23 @@ pub const EVENT_STREAM: &str = "text/event-stream";
 /// The header with which a client resumes.
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-/// An event, and the position to go on from after it.
+/// An event, and the position after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Resumes after this event.
+    /// The position from which a watch resumes after this event.
     pub position: String,
-    /// What it tells.
+    /// Content of the event.
     pub what: What,
 }
 
-/// What an event tells.
+/// Content of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// An object is so now.
+    /// An object was created or changed.
     Put(Box<Object>),
-    /// An object has left, or this watch does not show it any more. It need not have been shown before.
+    /// An object was deleted, or is no longer visible to this watch. The watch need not have shown it before.
     Delete(Gone),
-    /// Nothing new.
+    /// No change: every change up to this position was sent.
     Bookmark,
     /// The region ends the connection.
     Cut(Cut),
@@ -45,45 +45,45 @@ pub enum What {
 /// An object that is not shown any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// What is left to say of it.
+    /// Last name and uid of the object.
     pub metadata: GoneMetadata,
 }
 
-/// Who it was.
+/// Identity of an object that is not shown any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GoneMetadata {
     /// Its last name.
     pub name: Name,
-    /// Never another object's.
+    /// Uid, which no other object ever gets.
     pub uid: Uid,
 }
 
-/// Why a region ends a watch.
+/// The last event of a connection that the region ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
-    /// For programs.
+    /// The reason, for programs.
     pub reason: CutReason,
-    /// For people.
+    /// The reason, for people.
     pub message: String,
 }
 
-/// Why a region ends a watch, for programs. The list grows, and never changes.
+/// The reason why a region ends a watch, for programs. New reasons are added; existing ones never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutReason {
-    /// The client read too slowly, and too much was waiting for it.
+    /// The client read too slowly, and too many events were queued for it.
     Slow,
-    /// The log was compacted before it could be read.
+    /// The log was compacted before the watch could read it.
     Compacted,
     /// The database does not answer.
     Unavailable,
-    /// The region stops.
+    /// The region shuts down.
     Stopping,
-    /// No watch lasts for ever: whether the caller may still watch is asked anew.
+    /// The connection has reached its longest duration. When the client resumes, the region checks its rights again.
     Renew,
-    /// What the caller may see has changed: list again, and watch from there.
+    /// The caller's rights have changed. List the objects again, and watch from that position.
     Rights,
     /// A reason of a newer region.
     #[serde(other)]
@@ -91,7 +91,7 @@ pub enum CutReason {
 }
 
 impl CutReason {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: &'static [Self] =
         &[Self::Slow, Self::Compacted, Self::Unavailable, Self::Stopping, Self::Renew, Self::Rights];
 

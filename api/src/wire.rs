@@ -1,4 +1,4 @@
-//! Requests and answers of the REST API, beside objects and problems.
+//! Requests and answers of the REST API, except objects and problems.
 
 mod addresses;
 mod apply;
@@ -51,20 +51,20 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
-/// The header in which a client says which tool it is; becomes `metadata.manager` of what it creates.
+/// The header with the name of the client tool. It becomes `metadata.manager` of the objects that the client creates.
 pub const MANAGER_HEADER: &str = "X-Basalt-Manager";
 
 /// The media type of a JSON merge patch (RFC 7396).
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Header of the answer 202 to `HEAD /api/v1/blobs/{sha256}`, while an upload of the blob has not ended: how many bytes the
-/// region has, from the start. The upload goes on there.
+/// Header of the answer 202 to `HEAD /api/v1/blobs/{sha256}` during an unfinished upload: the number of bytes that the region has, from the
+/// start of the blob. The upload continues there.
 pub const RECEIVED_HEADER: &str = "X-Basalt-Received";
 
-/// Reads an object. What serde derives for a struct takes the list of its fields' values as well, which nobody means.
+/// Reads a struct from a JSON object only. The code that serde derives also accepts a list of the fields' values, which no client means.
 ///
 /// # Errors
-/// It is no object, or not this one.
+/// The JSON is not an object, or its fields are wrong.
 pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     struct Members<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
@@ -85,15 +85,15 @@ pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PutRequest {
-    /// The kind, which must agree with the path.
+    /// The kind. It must agree with the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// What the client says of the object itself.
+    /// Name and labels of the object.
     #[serde(default, skip_serializing_if = "PutMetadata::is_empty")]
     pub metadata: PutMetadata,
     /// The whole spec.
     pub spec: Value,
-    /// Ignored, so that what was read can be written back.
+    /// Ignored, so that a client can write back an object that it has read.
     #[serde(default, skip_serializing)]
     pub status: Option<Value>,
 }
@@ -102,15 +102,15 @@ pub struct PutRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "GivenMetadata")]
 pub struct PutMetadata {
-    /// The name, which must agree with the path.
+    /// The name. It must agree with the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
-    /// Labels of this client. Absent: as they are.
+    /// Labels of this client. Absent: they do not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// Labels as they come in: each once, since nobody could say which of two was meant.
+/// Labels of a request. A repeated key is an error, because it is unclear which value counts.
 struct Labels(BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Labels {
@@ -142,7 +142,7 @@ fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>
     Labels::deserialize(from).map(|labels| labels.0)
 }
 
-/// What is the region's in it is ignored, so that what was read can be written back.
+/// The region's own fields are accepted and ignored, so that a client can write back metadata that it has read.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GivenMetadata {
@@ -169,37 +169,37 @@ impl From<GivenMetadata> for PutMetadata {
 }
 
 impl PutMetadata {
-    /// Whether it says nothing.
+    /// True if no field is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What one manager says of an object beside its spec.
+/// Labels and tags that one manager gives an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
-    /// Its labels. Where several managers give the same one, the manager of the object wins, then the first by name.
+    /// Labels. If several managers give the same label, the object's own manager wins, then the first manager by name.
     #[serde(default, deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    /// Its tags, beside those of the spec. Only machines have any.
+    /// Tags, beside those of the spec. Only machines have tags.
     #[serde(default)]
     pub tags: BTreeSet<Tag>,
 }
 
-/// Body of `PUT /api/v1/{plural}/{name}/layers/{manager}`: the layer, whole.
+/// Body of `PUT /api/v1/{plural}/{name}/layers/{manager}`: the complete layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PutLayer {
-    /// Its labels.
+    /// Labels of the layer.
     #[serde(default, deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    /// Its tags.
+    /// Tags of the layer.
     #[serde(default)]
     pub tags: BTreeSet<Tag>,
-    /// The layer as it was read; an empty one where there was none. If it is another by now, and not yet as it is to be, the answer is
-    /// `conflict`, and nothing changes.
+    /// The layer as the client read it; empty if there was none. If the layer has changed since and is not yet equal to the new one, the
+    /// answer is `conflict` and nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<Layer>,
 }
@@ -213,21 +213,21 @@ impl From<Layer> for PutLayer {
 /// Answer to `GET /api/v1/{plural}/{name}/layers`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layers {
-    /// By manager; writes that named none are under the empty name.
+    /// Layers by manager. The empty name holds those of writes that named no manager.
     pub layers: BTreeMap<String, Layer>,
 }
 
 /// Answer to a write with `dry_run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DryRun {
-    /// The object as it would be.
+    /// The object after the write.
     pub object: Object,
-    /// What would happen.
+    /// The plan after the write.
     pub plan: PlanReport,
-    /// What would happen to machines that the write does not name.
+    /// The effects on machines that the write does not name.
     #[serde(default, skip_serializing_if = "Consequences::is_empty")]
     pub consequences: Consequences,
-    /// What the write would run into because of other objects.
+    /// Conflicts of the write with other objects.
     #[serde(default)]
     pub advisories: Vec<Advisory>,
 }
@@ -237,10 +237,10 @@ pub struct DryRun {
 pub struct ObjectList {
     /// This page's objects, by name.
     pub items: Vec<Object>,
-    /// Goes into the next request; absent on the last page.
+    /// Value of `next` for the next request; absent on the last page.
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// The watch position that goes on from this list.
+    /// The watch position right after this list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<String>,
 }
@@ -256,30 +256,30 @@ pub struct RenameRequest {
 /// Answer to `GET …/waits`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
-    /// What the object waits for, longest first.
+    /// The waits of the object, the longest first.
     pub waits: Vec<Wait>,
 }
 
 /// Answer to `GET …/timeline`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// What happened, oldest first.
+    /// Events, the oldest first.
     pub entries: Vec<TimelineEntry>,
 }
 
-/// Answer to `HEAD` and `PUT /api/v1/blobs/{sha256}`: how much of the blob the region has.
+/// Answer to `HEAD` and `PUT /api/v1/blobs/{sha256}`: the progress of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobState {
-    /// Bytes it has, from the start.
+    /// Number of bytes that the region has, from the start of the blob.
     pub received: u64,
-    /// Whether that is all, and the hash agrees.
+    /// True if the blob is complete and its hash agrees.
     pub complete: bool,
 }
 
-/// Answer to `POST /api/v1/api_tokens/{name}/issue`: the one time that the token is shown.
+/// Answer to `POST /api/v1/api_tokens/{name}/issue`. The token is shown only here.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenIssued {
-    /// For `Authorization: Bearer`.
+    /// The token, for `Authorization: Bearer`.
     pub token: String,
 }
 
@@ -296,9 +296,9 @@ pub struct Version {
     pub version: String,
     /// Version of the API: `v1`.
     pub api: String,
-    /// Which life of the database answers.
+    /// The incarnation of the database. It differs after a restore from a backup.
     pub incarnation: Option<Incarnation>,
-    /// The kinds it knows.
+    /// The kinds that the region knows.
     #[serde(default)]
     pub kinds: Vec<String>,
 }

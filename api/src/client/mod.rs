@@ -18,9 +18,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A client has several endpoints: regions are interchangeable. A request goes to the one that answered last; when
-//! it cannot be reached, or says that it is not available, to the next, and when none is, again after a pause, until
-//! `patience` is over.
+//! A client has several endpoints: all regions of a Basalt give the same answers. A request goes first to the endpoint that answered last.
+//! If an endpoint cannot be reached or says that it is not available, the client tries the next one. If all fail, it starts again after a
+//! pause, until `patience` is over.
 
 mod access;
 mod addresses;
@@ -65,64 +65,64 @@ use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
 use transport::{Call, Transport};
 
-/// Talks to the regions of one Basalt. Cheap to clone.
+/// Client for the regions of one Basalt. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: std::sync::Arc<Transport>,
 }
 
-/// What must be so for a write to happen.
+/// A condition for a write. If it does not hold, the write is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing.
+    /// No condition.
     #[default]
     None,
-    /// There is no such object: create it, or fail with `exists`.
+    /// The object does not exist. Creates it, or fails with `exists`.
     Absent,
-    /// The object is still of this generation; otherwise fail with `conflict`.
+    /// The object still has this generation. Otherwise the write fails with `conflict`.
     Generation(Generation),
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written {
-    /// The object as it is now.
+    /// The object after the write.
     pub object: Object,
-    /// Whether it is new.
+    /// True if the write created the object.
     pub created: bool,
 }
 
-/// Which objects to list.
+/// Selection and page of a list of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// With all of these labels.
+    /// Objects that have all of these labels.
     pub labels: BTreeMap<String, String>,
-    /// With this in their names, or in any text that they say.
+    /// Objects with this text in their names or in any other text field.
     pub text: Option<String>,
-    /// That fit this filter; see [`crate::filter`].
+    /// Objects that fit this filter; see [`crate::filter`].
     pub filter: Option<String>,
-    /// With the layers of each, in its metadata.
+    /// Include the layers of each object in its metadata.
     pub layers: bool,
-    /// Most objects of a page; the region's choice when absent.
+    /// Most objects of a page. Absent: the region chooses.
     pub limit: Option<u32>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub next: Option<String>,
 }
 
-/// How to delete.
+/// Options of a delete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Only if it is still of this generation.
+    /// Delete only if the object still has this generation.
     pub generation: Option<Generation>,
-    /// Do not wait until it is released: a deployment's machine is let go as it is, unwiped.
+    /// Do not wait until the object is released. The machine of a deployment is let go without a wipe.
     pub force: bool,
-    /// Only if nobody refers to it; refused as `in_use` otherwise, and left as it is.
+    /// Delete only if no object refers to this one. Otherwise the answer is `in_use` and nothing changes.
     pub if_unused: bool,
-    /// Also if another manager declared it.
+    /// Delete even if another manager declared the object.
     pub adopt: bool,
 }
 
-/// How to patch.
+/// Options of a patch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchOptions {
     /// The patch happens only if this holds.
@@ -138,7 +138,7 @@ impl From<Precondition> for PatchOptions {
 }
 
 impl Client {
-    /// A client for these endpoints. Nothing is sent yet.
+    /// Makes a client for these endpoints. Sends nothing yet.
     ///
     /// # Errors
     /// [`ClientError::Config`], naming the setting that is wrong.
@@ -146,7 +146,7 @@ impl Client {
         Ok(Self { transport: std::sync::Arc::new(Transport::new(config)?) })
     }
 
-    /// Which region answers, and what it knows.
+    /// The version of the region that answers, and the kinds that it knows.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -154,7 +154,7 @@ impl Client {
         self.transport.json(Call::get("/api/v1/version")).await
     }
 
-    /// The object called `name`, or `uid:` and its uid.
+    /// The object with this name, or with this uid if `name` is `uid:` and a uid.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -162,7 +162,7 @@ impl Client {
         self.transport.json(Call::get(&path(kind, name, ""))).await
     }
 
-    /// The object called `name`, if there is one.
+    /// The object with this name, or `None`.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -210,7 +210,7 @@ impl Client {
         self.pages(kind, options.clone()).await.map(|(all, _)| all)
     }
 
-    /// All objects that fit, and the position of the first page.
+    /// All objects that fit, and the watch position of the first page.
     async fn pages(
         &self,
         kind: &Kind,
@@ -220,7 +220,7 @@ impl Client {
         loop {
             let page = self.list(kind, &options).await?;
             all.extend(page.items);
-            // What changes while the later pages are read is told again.
+            // Keep the position of the first page: a watch from there repeats changes that happen while later pages are read.
             position = position.or(page.position);
             match page.next {
                 Some(next) if options.next.as_ref() != Some(&next) => options.next = Some(next),
@@ -245,7 +245,7 @@ impl Client {
         Ok(Written { object, created: status == StatusCode::CREATED })
     }
 
-    /// What [`Client::put`] would do.
+    /// A dry run of [`Client::put`].
     ///
     /// # Errors
     /// `invalid`, `exists`, `conflict`, `deleting`, and see [`ClientError`].
@@ -274,10 +274,10 @@ impl Client {
         self.transport.json(patching(kind, name, patch, options.into())?).await
     }
 
-    /// What [`Client::patch`] would do.
+    /// A dry run of [`Client::patch`].
     ///
     /// # Errors
-    /// As of [`Client::patch`].
+    /// The same as for [`Client::patch`].
     pub async fn patch_dry_run(
         &self,
         kind: &Kind,
@@ -289,7 +289,7 @@ impl Client {
         self.transport.json(call.query("dry_run", "true")).await
     }
 
-    /// Has the object go. `None` when it is gone; otherwise the object on its way out: see [`Client::wait_gone`].
+    /// Deletes the object. Returns `None` when it is gone, otherwise the object while it is being deleted: see [`Client::wait_gone`].
     ///
     /// # Errors
     /// `in_use`, `locked`, `conflict`, and see [`ClientError`].
@@ -306,7 +306,7 @@ impl Client {
         }
     }
 
-    /// What [`Client::delete`] would do.
+    /// A dry run of [`Client::delete`].
     ///
     /// # Errors
     /// `not_found`, `in_use`, `locked`, and see [`ClientError`].
@@ -319,7 +319,7 @@ impl Client {
         self.transport.json(deletion(kind, name, options).query("dry_run", "true")).await
     }
 
-    /// Gives the object another name. `adopt`: also if another manager declared it.
+    /// Gives the object another name. With `adopt`, even if another manager declared it.
     ///
     /// # Errors
     /// `not_found`, `exists`, `locked`, and see [`ClientError`].
@@ -333,10 +333,10 @@ impl Client {
         self.transport.json(renaming(kind, name, new_name, adopt)?).await
     }
 
-    /// What [`Client::rename`] would do.
+    /// A dry run of [`Client::rename`].
     ///
     /// # Errors
-    /// As of [`Client::rename`].
+    /// The same as for [`Client::rename`].
     pub async fn rename_dry_run(
         &self,
         kind: &Kind,
@@ -347,7 +347,7 @@ impl Client {
         self.transport.json(renaming(kind, name, new_name, adopt)?.query("dry_run", "true")).await
     }
 
-    /// Which manager gives the object which labels and tags.
+    /// The labels and tags of the object by manager.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -355,7 +355,7 @@ impl Client {
         self.transport.json(Call::get(&path(kind, name, "/layers"))).await
     }
 
-    /// Replaces the labels and tags that one manager gives the object; spec, generation and its manager stay.
+    /// Replaces the labels and tags that one manager gives the object. The spec, the generation and the object's manager stay the same.
     ///
     /// # Errors
     /// `not_found`, `invalid`, `deleting`, `conflict` (of [`PutLayer::replaces`]), and see [`ClientError`].
@@ -370,10 +370,10 @@ impl Client {
         self.transport.json(Call::new(Method::PUT, &path(kind, name, &rest)).body(&layer)?).await
     }
 
-    /// Writes many objects in one transaction, or says what that would do.
+    /// Writes many objects in one transaction. With `dry_run`, writes nothing and reports the effects.
     ///
     /// # Errors
-    /// As [`Client::put`], and `stale_plan`.
+    /// The same as for [`Client::put`], and `stale_plan`.
     pub async fn apply(&self, request: &ApplyRequest, dry_run: bool) -> Result<ApplyResponse, ClientError> {
         let mut call = Call::new(Method::POST, "/api/v1/apply").body(request)?;
         if dry_run {
@@ -382,7 +382,7 @@ impl Client {
         self.transport.json(call).await
     }
 
-    /// What will be done for an object, and what is waited for.
+    /// The future steps of an object, and its waits.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -390,7 +390,7 @@ impl Client {
         self.transport.json(Call::get(&path(kind, name, "/plan"))).await
     }
 
-    /// What an object waits for.
+    /// The waits of an object.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -398,7 +398,7 @@ impl Client {
         self.transport.json(Call::get(&path(kind, name, "/waits"))).await
     }
 
-    /// What has happened to an object.
+    /// The history of an object.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -406,7 +406,7 @@ impl Client {
         self.transport.json(Call::get(&path(kind, name, "/timeline"))).await
     }
 
-    /// What a machine asked of racks as it booted: by its name, or by a MAC in any spelling.
+    /// The requests of a machine to racks during its boots. `machine` is a name, or a MAC in any spelling.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -414,7 +414,7 @@ impl Client {
         self.transport.json(Call::get(&format!("/api/v1/boots/{}", transport::encode(machine)))).await
     }
 
-    /// How racks answer for a host name, or for the name of an address.
+    /// The answers of racks for a host name, or for the name of an address.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -422,27 +422,27 @@ impl Client {
         self.transport.json(Call::get(&format!("/api/v1/names/{}", transport::encode(name)))).await
     }
 
-    /// Why steps were begun, the newest first; each decided again from what it rested on.
+    /// The decisions that began steps, the newest first. Each is decided again from its stored input, for comparison.
     ///
     /// # Errors
-    /// As of every call.
+    /// See [`ClientError`].
     pub async fn decisions(&self, kind: &Kind, name: &str) -> Result<Decisions, ClientError> {
         self.transport.json(Call::get(&path(kind, name, "/decisions")).query("replay", "true")).await
     }
 
-    /// Asks for something to be done to a machine once. Repeats on the way are the same request.
+    /// Requests one operation on a machine. A retry by this client counts as the same request.
     ///
     /// # Errors
-    /// `not_found`, `locked`, `conflict` where it cannot be done now, and see [`ClientError`].
+    /// `not_found`, `locked`, `conflict` if the operation is impossible now, and see [`ClientError`].
     pub async fn operate(&self, machine: &str, request: &OperationRequest) -> Result<Operation, ClientError> {
         let key = Uid::generate().to_string();
         self.transport.json(operation(machine, request)?.idempotent(&key)).await
     }
 
-    /// Asks many machines for the same, or tries that. Repeats on the way are the same request.
+    /// Requests the same operation on many machines, or makes a dry run of it. A retry by this client counts as the same request.
     ///
     /// # Errors
-    /// `invalid` where the filter is wrong or fits too many, and see [`ClientError`]. The refusal of one machine is in its result.
+    /// `invalid` if the filter is wrong or fits too many machines, and see [`ClientError`]. The refusal of one machine is in its result.
     pub async fn operate_many(
         &self,
         request: &OperationsRequest,
@@ -456,7 +456,7 @@ impl Client {
         self.transport.json(call).await
     }
 
-    /// Lists the verbs that a machine takes now, and the refusals of the others.
+    /// Lists the verbs that a machine accepts now, and the reasons why it refuses the others.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -465,7 +465,7 @@ impl Client {
         self.transport.json(Call::get(&path)).await
     }
 
-    /// What was asked of a machine, the newest first.
+    /// The operations of a machine, the newest first.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -474,7 +474,7 @@ impl Client {
         self.transport.json(Call::get(&path)).await
     }
 
-    /// Findings of hardware tests of a machine, the newest run first; of one script, and of the latest runs alone, if that is asked.
+    /// Findings of hardware tests of a machine, the newest run first. Options limit them to one script, or to the latest runs.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -493,7 +493,7 @@ impl Client {
         self.transport.json(call).await
     }
 
-    /// What became of something that was asked for.
+    /// The state of one operation.
     ///
     /// # Errors
     /// `not_found`, and see [`ClientError`].
@@ -502,10 +502,10 @@ impl Client {
         self.transport.json(Call::get(&path)).await
     }
 
-    /// What [`Client::operate`] would do.
+    /// A dry run of [`Client::operate`].
     ///
     /// # Errors
-    /// As of [`Client::operate`].
+    /// The same as for [`Client::operate`].
     pub async fn operate_dry_run(
         &self,
         machine: &str,
@@ -516,8 +516,8 @@ impl Client {
 }
 
 impl Client {
-    /// Makes a one-time token for a rack of this name, or of any: for `basalt-rack --join`. Without `urls` it names the addresses
-    /// that the region was started with.
+    /// Makes a one-time token for `basalt-rack --join`, for a rack with this name or for any rack. With empty `urls`, the token holds the
+    /// addresses that the region was started with.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -548,7 +548,7 @@ fn renaming(kind: &Kind, name: &str, new_name: &Name, adopt: bool) -> Result<Cal
     if adopt {
         call = call.query("adopt", "true");
     }
-    // Its uid leads to the object under its new name as well, and then there is nothing left to do.
+    // A uid finds the object under its new name as well. Then a repeat changes nothing, so the call may be repeated.
     let call = if name.starts_with("uid:") { call.repeatable() } else { call };
     call.body(&RenameRequest { name: new_name.clone() })
 }

@@ -1,4 +1,4 @@
-//! Many documents at once.
+//! Types of an apply: the write of many objects in one transaction.
 
 use super::GivenMetadata;
 use crate::plan::{Advisory, Consequences, PlanReport};
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One object of an apply. Members that it does not have are refused. The status and the region's metadata are ignored, so that an
-/// object that was read can be applied.
+/// One object of an apply. Unknown members are refused. The status and the region's part of the metadata are ignored, so that a client can
+/// apply an object that it has read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "GivenDocument")]
 pub struct Document {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// Its name, and labels.
+    /// Name and labels.
     pub metadata: DocumentMetadata,
-    /// Its spec.
+    /// Spec of the object.
     pub spec: Value,
 }
 
@@ -41,9 +41,9 @@ impl From<GivenDocument> for Document {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "GivenMetadata")]
 pub struct DocumentMetadata {
-    /// Its name.
+    /// Name of the object.
     pub name: Name,
-    /// Its labels. Absent: as they are.
+    /// Labels of the object. Absent: they do not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
 }
@@ -63,10 +63,10 @@ impl TryFrom<GivenMetadata> for DocumentMetadata {
 pub struct ApplyRequest {
     /// The objects, in any order; all or none are written. At most [`MAX_DOCUMENTS`].
     pub documents: Vec<Document>,
-    /// Delete objects of this manager with this `label=value` that are not among the documents.
+    /// Delete objects of this manager that have this `label=value` and are not among the documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prune: Option<String>,
-    /// Apply exactly the plan of this digest, or nothing.
+    /// Apply only if the plan still has this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Sha256>,
     /// Take over objects that another manager declared.
@@ -74,25 +74,25 @@ pub struct ApplyRequest {
     pub adopt: bool,
 }
 
-/// Documents of one apply, at most.
+/// Most documents of one apply.
 pub const MAX_DOCUMENTS: usize = 10_000;
 
 /// Answer to `POST /api/v1/apply`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApplyResponse {
-    /// In one sentence.
+    /// The result in one sentence.
     pub summary: String,
-    /// Over everything that this does; sent back, it applies exactly this or nothing.
+    /// Digest over all effects of this apply. A client that sends it back applies exactly these effects, or nothing.
     pub digest: Sha256,
-    /// What becomes of machines. Only a dry run says it.
+    /// The machines with switched power or written disks. Only a dry run reports them.
     #[serde(default, skip_serializing_if = "BlastRadius::is_empty")]
     pub blast_radius: BlastRadius,
-    /// What becomes of those that no document names. Only a dry run says it.
+    /// The effects on machines that no document names. Only a dry run reports them.
     #[serde(default, skip_serializing_if = "Consequences::is_empty")]
     pub consequences: Consequences,
-    /// What became, or would become, of each document, in their order; then what was pruned.
+    /// The results of the documents in their order, then those of pruned objects. A dry run reports them as they would be.
     pub results: Vec<ApplyResult>,
-    /// What the apply would run into because of other objects.
+    /// Conflicts of the apply with other objects.
     #[serde(default)]
     pub advisories: Vec<Advisory>,
 }
@@ -100,52 +100,52 @@ pub struct ApplyResponse {
 /// The machines that a change touches, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlastRadius {
-    /// Their power is switched.
+    /// Machines whose power is switched.
     #[serde(default)]
     pub power: BTreeSet<Name>,
-    /// Their disks are written or erased.
+    /// Machines whose disks are written or erased.
     #[serde(default)]
     pub disks: BTreeSet<Name>,
 }
 
 impl BlastRadius {
-    /// Whether no machine is touched.
+    /// True if no machine is touched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What became of one document.
+/// The result of one document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApplyResult {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub name: Name,
-    /// What was done.
+    /// The kind of write.
     pub action: ApplyAction,
-    /// Which object it is; absent while it is not stored.
+    /// Uid of the object; absent while the object is not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<Uid>,
-    /// The generation it is, or would be, at.
+    /// Generation after the write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<Generation>,
-    /// What changes, and in a dry run which steps follow. Absent where nothing changes.
+    /// The changes, and in a dry run the following steps. Absent if nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
 }
 
-/// What was done with a document.
+/// The kind of write for one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApplyAction {
-    /// It was not there.
+    /// The object did not exist.
     Created,
-    /// Its spec changed.
+    /// The object's spec changed.
     Updated,
-    /// Nothing: it was as declared.
+    /// No write: the object already was as declared.
     Unchanged,
-    /// It was not declared any more.
+    /// The object was pruned.
     Deleted,
 }

@@ -1,4 +1,4 @@
-//! Who wrote what.
+//! The audit log: the writes of objects and their authors.
 
 use crate::values::{Generation, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
@@ -18,26 +18,26 @@ pub struct AuditPage {
 pub struct AuditEntry {
     /// When, by the database's clock.
     pub at: Timestamp,
-    /// Who: `token NAME`, `user NAME`, `peer uid 0`, `rack NAME`.
+    /// The author: `token NAME`, `user NAME`, `peer uid 0`, `rack NAME`.
     pub actor: String,
-    /// From where.
+    /// IP address of the author.
     pub address: String,
-    /// By which request: its method and path.
+    /// Method and path of the request.
     pub request: String,
-    /// Kind of what was written.
+    /// Kind of the object, or a word for a thing that is no object.
     pub kind: String,
-    /// The object; absent for what is no object, like a blob.
+    /// Uid of the object; absent for a thing that is no object, like a blob.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<Uid>,
-    /// Its name then.
+    /// Its name at that time.
     pub name: String,
     /// Its generation after the write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<Generation>,
-    /// The spec before, secrets in read form; or what else was changed, like a name or a layer.
+    /// The spec before the write, secrets in read form. If the write changed something else, like a name or a layer: that.
     #[serde(default)]
     pub before: Option<Value>,
-    /// The same after.
+    /// The same after the write.
     #[serde(default)]
     pub after: Option<Value>,
 }

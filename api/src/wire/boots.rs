@@ -1,92 +1,92 @@
-//! What machines asked of racks as they booted: answer to `GET /api/v1/boots/{machine}`.
+//! Requests of booting machines to racks: answer to `GET /api/v1/boots/{machine}`.
 
 use crate::values::{Mac, Name, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What is known of the boots of a machine.
+/// The boots of a machine that racks have seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Boots {
-    /// The machine that boots by these MACs; none: nobody declared one.
+    /// The machine that boots by these MACs; absent if no Machine has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Name>,
-    /// By which it boots.
+    /// The MACs that the machine boots by.
     pub macs: Vec<Mac>,
-    /// The newest first.
+    /// Boots, the newest first.
     pub boots: Vec<Boot>,
-    /// Where nothing was heard of it: what to look at.
+    /// If no rack heard the machine: a diagnosis of the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
-    /// Who listens.
+    /// Racks that listen for boots.
     pub racks: Vec<Listener>,
-    /// What racks could not keep, within the last day, of machines that nobody declared.
+    /// Entries of undeclared machines that racks could not keep, within the last day.
     #[serde(default)]
     pub others_lost: u64,
 }
 
-/// One boot, from the first question of its firmware on.
+/// One boot, from the first request of its firmware on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boot {
-    /// When it began, by the clock of the rack that heard it.
+    /// Time of the first request, by the clock of the rack that received it.
     pub began: Timestamp,
-    /// By which MAC.
+    /// The MAC that the machine boots by.
     pub mac: Mac,
-    /// What was asked, in order.
+    /// Requests and answers, in order.
     pub entries: Vec<BootEntry>,
-    /// How much more there was that racks did not keep.
+    /// Number of further entries that racks did not keep.
     #[serde(default)]
     pub lost: u64,
-    /// Where that is plain: what became of it.
+    /// A diagnosis of the boot, if its end is clear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
 }
 
-/// Something that was asked, and what was answered.
+/// A request and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BootEntry {
-    /// When, by the rack's clock.
+    /// Time of the request, by the rack's clock.
     pub at: Timestamp,
-    /// Which rack was asked.
+    /// The rack that received the request.
     pub rack: String,
-    /// Of what: `dhcp`, `dhcp6`, `tftp`, `http`, `agent`.
+    /// The service that received the request: `dhcp`, `dhcp6`, `tftp`, `http`, `agent`.
     pub service: String,
-    /// Who asked: `firmware`, `ipxe`, `system`; none: it does not show.
+    /// The program that sent the request: `firmware`, `ipxe`, `system`. Absent: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// What was asked.
+    /// The request.
     pub asked: String,
-    /// What was answered.
+    /// The answer.
     pub answered: String,
-    /// Why nothing or a refusal was answered, or the answer was not taken: `no_subnet`, `boot_off`, …
+    /// The reason if the rack refused or did not answer, or the client did not take the answer: `no_subnet`, `boot_off`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The machine's address, where it is known.
+    /// The machine's address, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// So often in a row; `at` is the last time.
+    /// Number of equal requests in a row; `at` is the time of the last one.
     pub times: u32,
-    /// A boot may begin with it.
+    /// True if a boot may begin with this request.
     #[serde(default)]
     pub opens: bool,
 }
 
-/// What became of a boot, and what to do.
+/// A diagnosis of a boot, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// For programs.
+    /// The diagnosis, for programs.
     pub code: String,
-    /// What happened.
+    /// The diagnosis, for a person.
     pub message: String,
-    /// What to look at, or to do.
+    /// Steps for a person to find or remove the cause.
     pub to_do: String,
 }
 
-/// A rack, and where it listens.
+/// A rack and its listening addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
-    /// The rack.
+    /// Name of the rack.
     pub rack: Name,
-    /// A region holds its stream: what it hears is known here.
+    /// True while the rack has a stream to a region, so that the region knows the requests that the rack receives.
     pub connected: bool,
-    /// Its addresses.
+    /// IP addresses that the rack listens on.
     pub addresses: Vec<String>,
 }

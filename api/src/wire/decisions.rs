@@ -1,4 +1,4 @@
-//! What was decided, and whether it would be again.
+//! Decisions of the planner, and their replay.
 
 use crate::values::{Generation, Sha256, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Answer to `GET /api/v1/{plural}/{name}/decisions`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decisions {
-    /// The newest first.
+    /// Decisions, the newest first.
     pub decisions: Vec<Decision>,
     /// Goes into the next request as `before`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -16,75 +16,75 @@ pub struct Decisions {
 /// A decision that began a step, or chose a deployment's machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Rises in the order of deciding.
+    /// Rises from decision to decision.
     pub id: i64,
-    /// When.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// What was begun, as a sentence.
+    /// The step that was begun, as a sentence.
     pub message: String,
-    /// The step's key; of a choice `UID/allocate/EPOCH`.
+    /// The step's key. For the choice of a machine: `UID/allocate/EPOCH`.
     pub step_key: String,
-    /// The epoch of the lease that it was begun under.
+    /// The epoch of the lease under which the step was begun.
     pub epoch: u64,
     /// Generation of the machine's spec.
     pub generation: Generation,
     /// The planner's version.
     pub planner: String,
-    /// Over what was to be done.
+    /// Digest of the planned work.
     pub digest: Sha256,
-    /// With `replay=true`: all of it, decided again.
+    /// All input and output of the decision, with a replay. Only with `replay=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<DecisionDetail>,
 }
 
-/// What a decision rested on, and what follows from that now.
+/// The input of a decision, and the result of a replay with the same input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecisionDetail {
-    /// The planner's now: the database's clock.
+    /// The time that the planner used: the database's clock.
     pub now: Timestamp,
-    /// The facts that it rested on.
+    /// Ids of the facts that the decision used.
     pub facts: Vec<i64>,
-    /// The step records that it rested on.
+    /// Ids of the step records that the decision used.
     pub steps: Vec<i64>,
-    /// The plan, whole.
+    /// The complete plan.
     pub plan: Value,
-    /// What the planner decides from the same again.
+    /// The planner's result for the same input now.
     pub replay: Replay,
 }
 
-/// What became of a replay.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replay {
-    /// In one word.
+    /// The result in one word.
     pub verdict: ReplayVerdict,
-    /// In one sentence.
+    /// The result in one sentence.
     pub message: String,
     /// The version of the planner that replayed it.
     pub planner: String,
-    /// Where the plans differ.
+    /// The places where the two plans differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<ReplayDifference>,
 }
 
-/// What became of a replay, in one word.
+/// The result of a replay in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayVerdict {
     /// The plan is the same.
     Same,
-    /// The plan is another one.
+    /// The plan differs.
     Different,
-    /// What it rested on is not there any more.
+    /// The input of the decision is no longer stored.
     Impossible,
 }
 
-/// One place where plans differ.
+/// One place where two plans differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplayDifference {
-    /// Where, as a JSON pointer into the plan.
+    /// JSON pointer into the plan.
     pub pointer: String,
-    /// What was decided.
+    /// The value in the plan of the decision.
     pub decided: Value,
-    /// What is decided now.
+    /// The value in the plan of the replay.
     pub replayed: Value,
 }

@@ -1,24 +1,24 @@
-//! What webhooks were sent.
+//! Deliveries of events to webhooks.
 
 use crate::values::{Timestamp, Uid};
 use serde::{Deserialize, Serialize};
-/// What became of a delivery to a webhook.
+/// Progress of a delivery to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
-    /// It is tried, or will be.
+    /// It will be tried, or tried again.
     Pending,
     /// The receiver has accepted it.
     Delivered,
-    /// It was given up: a dead letter.
+    /// The region gave it up: a dead letter.
     Dead,
 }
 
 impl DeliveryState {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Dead];
 
-    /// Its word.
+    /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl DeliveryState {
         }
     }
 
-    /// The state of that word; pending where there is none.
+    /// The state with this word; pending for an unknown word.
     #[must_use]
     pub fn parse(word: &str) -> Self {
         Self::ALL.into_iter().find(|state| state.as_str() == word).unwrap_or(Self::Pending)
@@ -50,29 +50,29 @@ pub struct DeliveryPage {
 pub struct DeliveryInfo {
     /// `webhook-id` of its requests.
     pub id: Uid,
-    /// What became of it.
+    /// Progress of the delivery.
     pub state: DeliveryState,
-    /// What happened: `created`, `changed`, `ready`, `stalled`, `deleted`.
+    /// The event: `created`, `changed`, `ready`, `stalled`, `deleted`.
     pub event: String,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
     /// Rises from event to event of one object.
     pub sequence: i64,
     /// Kind of the object.
     pub kind: String,
-    /// Its name then.
+    /// The object's name at that time.
     pub name: String,
-    /// The object.
+    /// Uid of the object.
     pub uid: Uid,
     /// Attempts so far.
     pub attempts: u32,
-    /// When it is tried next, while it is pending.
+    /// Time of the next attempt while it is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    /// When it was accepted, or given up.
+    /// Time when it was accepted or given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// How the last attempt failed.
+    /// The error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -81,14 +81,14 @@ pub struct DeliveryInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedeliverRequest {
-    /// One dead letter; all of them where it is absent.
+    /// The dead letter to send again. Absent: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Uid>,
 }
 
-/// Its answer.
+/// Answer to `POST /api/v1/webhooks/{name}/redeliver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redelivered {
-    /// Dead letters that are sent again.
+    /// Number of dead letters that will be sent again.
     pub deliveries: u64,
 }

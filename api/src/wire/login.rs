@@ -1,9 +1,9 @@
-//! Logins, and who the region takes a caller for.
+//! Logins, and the identity of a caller as the region knows it.
 
 use crate::values::{Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the longest ID token that is read: one with many groups has some kilobytes.
+/// Bytes of the longest ID token that is accepted. A token with many groups has some kilobytes.
 pub const MAX_ID_TOKEN_BYTES: usize = 64 << 10;
 
 /// Body of `POST /api/v1/login`: with a password, by OpenID Connect, or with a token or a code for a cookie.
@@ -12,11 +12,11 @@ pub const MAX_ID_TOKEN_BYTES: usize = 64 << 10;
 pub enum LoginRequest {
     /// With a password.
     Password(PasswordLogin),
-    /// With what the issuer that Settings name says of somebody.
+    /// With an ID token of the OpenID Connect issuer that Settings name.
     OpenId(OpenIdLogin),
-    /// With a token that is there already.
+    /// With an existing token.
     Token(TokenLogin),
-    /// With what an issuer sent a browser back with.
+    /// With the code that an issuer gave a browser when it sent it back.
     Code(CodeLogin),
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for PasswordLogin {
 pub struct OpenIdLogin {
     /// The token, as the issuer signed it.
     pub id_token: String,
-    /// What the issuer was to repeat in it, where the client asked for that.
+    /// The nonce that the client asked the issuer to repeat in the token; absent if it asked for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<String>,
 }
@@ -73,9 +73,9 @@ impl std::fmt::Debug for TokenLogin {
 pub struct CodeLogin {
     /// The code, which the region exchanges for an ID token.
     pub code: String,
-    /// The text that the region gave the issuer to repeat.
+    /// The text that the region sent to the issuer, which the issuer must return.
     pub state: String,
-    /// The issuer, where it says so (RFC 9207 §2).
+    /// The issuer, if the response names it (RFC 9207 §2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iss: Option<String>,
 }
@@ -89,7 +89,7 @@ impl std::fmt::Debug for CodeLogin {
 /// Answer to `GET /api/v1/login`: the ways to log in in a browser, beside passwords and tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginWays {
-    /// The host of the issuer that Settings name; absent: people do not log in by OpenID Connect in a browser.
+    /// The host of the issuer that Settings name. Absent: there is no browser login by OpenID Connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openid: Option<String>,
 }
@@ -106,7 +106,7 @@ pub struct LoginBegun {
 pub struct LoginAnswer {
     /// The session's token, for `Authorization: Bearer`.
     pub token: String,
-    /// When it ends if it is not used; use moves this on, up to 12 hours.
+    /// Time when the session ends if it is not used. Each use moves it, up to 12 hours.
     pub expires_at: Timestamp,
 }
 
@@ -116,13 +116,13 @@ impl std::fmt::Debug for LoginAnswer {
     }
 }
 
-/// Body of `POST /api/v1/password`: the caller's own.
+/// Body of `POST /api/v1/password`: changes the caller's own password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PasswordRequest {
-    /// The one that is to be changed.
+    /// The present password.
     pub present: String,
-    /// The next one.
+    /// The new password.
     pub password: String,
 }
 
@@ -132,32 +132,32 @@ impl std::fmt::Debug for PasswordRequest {
     }
 }
 
-/// Answer to `GET /api/v1/whoami`: who the region takes the caller for.
+/// Answer to `GET /api/v1/whoami`: the identity of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhoAmI {
-    /// As the audit log has it: `user NAME`, `token NAME`, `peer uid 0`.
+    /// The caller's name in the audit log: `user NAME`, `token NAME`, `peer uid 0`.
     pub actor: String,
-    /// By what it is known.
+    /// The credential that identifies the caller.
     pub by: KnownBy,
-    /// The name of the session's User, or of the ApiToken; over the socket there is none.
+    /// Name of the session's User, or of the ApiToken; absent for a caller on the socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of that object.
+    /// Uid of that User or ApiToken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<Uid>,
-    /// The user for whom it speaks.
+    /// The user on whose behalf the caller acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What it may do: all that any of them allows.
+    /// Roles of the caller. A call is allowed if one of them allows it.
     pub roles: Vec<GrantedRole>,
-    /// To what of that it is limited; empty: it is not.
+    /// Scopes that limit the roles; empty: no limit.
     pub scopes: Vec<String>,
-    /// When it ends; a session: when it ends unless it is used.
+    /// Time when the credential ends. For a session: time when it ends if it is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
-/// By what the region knows a caller.
+/// The credential that identifies a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownBy {
@@ -169,12 +169,12 @@ pub enum KnownBy {
     Socket,
 }
 
-/// A role, and where it holds.
+/// A role, and the pools where it applies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedRole {
     /// `admin`, `operator` or `viewer`.
     pub role: String,
-    /// In these pools; absent: everywhere.
+    /// Pools where the role applies; absent: everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<String>>,
 }

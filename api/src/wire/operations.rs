@@ -1,4 +1,4 @@
-//! What is asked of machines.
+//! Operations: one-time requests to machines.
 
 use crate::plan::PlanReport;
 use crate::problem::Problem;
@@ -9,21 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperationRequest {
-    /// What to do.
+    /// The operation.
     pub verb: Verb,
-    /// Which script, where the verb is `run_script`.
+    /// Name of the script, for the verb `run_script`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// What the script is given, by the names of its parameters.
+    /// Values of the script's parameters by name, for the verb `run_script`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// Who may come in, where the verb is `rescue`.
+    /// Keys that may log in over SSH, for the verb `rescue`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ssh_keys: BTreeSet<SshPublicKey>,
-    /// How long the rescue lasts at most; [`RESCUE_LASTS`] unless it is said.
+    /// Longest duration of the rescue. Absent: [`RESCUE_LASTS`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Duration>,
-    /// Scripts of type `testing`, where the verb is `test`. Empty: those of the machine's `commissioning.testing`.
+    /// Scripts of type `testing`, for the verb `test`. Empty: those of the machine's `commissioning.testing`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tests: BTreeSet<String>,
     /// The reason for `override_tests`, for the audit log.
@@ -31,14 +31,14 @@ pub struct OperationRequest {
     pub reason: Option<String>,
 }
 
-/// Machines that one request asks, at most.
+/// Most machines of one request.
 pub const MAX_OPERATIONS: usize = 1000;
 
 /// Body of `POST /api/v1/operations`: one operation of many machines, by names or by a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperationsRequest {
-    /// The machines; empty with a filter.
+    /// Names of the machines. Empty if `filter` is set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// All machines that fit this filter; see [`crate::filter`].
@@ -51,22 +51,22 @@ pub struct OperationsRequest {
 /// Answer of `POST /api/v1/operations`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationsAnswer {
-    /// One of each machine, in the order of the names; of a filter, by name.
+    /// One result for each machine, in the order of the requested names. With a filter, by name.
     pub items: Vec<OperationResult>,
 }
 
 /// The result of one of many machines: accepted, tried or refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationResult {
-    /// The machine's name; as it was asked for where it is refused.
+    /// The machine's name. For a refusal, as it was requested.
     pub machine: String,
-    /// It was accepted.
+    /// The operation, if it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// The plan, where it was only tried.
+    /// The plan, if the request was a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
-    /// It was refused.
+    /// The refusal, if the operation was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
 }
@@ -74,21 +74,21 @@ pub struct OperationResult {
 /// Answer to `GET /api/v1/machines/{name}/actions`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Actions {
-    /// One of each verb.
+    /// One entry for each verb.
     pub items: Vec<Action>,
 }
 
-/// A verb, and what stands against it now.
+/// A verb, and the reason why a machine refuses it now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Action {
-    /// The operation that the machine takes or refuses.
+    /// The verb of the operation.
     pub verb: Verb,
-    /// The refusal that the caller would have; none where the machine takes the verb.
+    /// The refusal that the caller would get; absent if the machine accepts the verb.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
 }
 
-/// How long a rescue lasts where nobody says it.
+/// Longest duration of a rescue that names none.
 pub const RESCUE_LASTS: Duration = Duration::from_secs(4 * 3600);
 
 /// Most keys that a rescue takes.
@@ -111,7 +111,7 @@ impl From<Verb> for OperationRequest {
     }
 }
 
-/// What can be asked of a machine once.
+/// The verb of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
@@ -121,22 +121,22 @@ pub enum Verb {
     PowerOff,
     /// Switch it off, then on.
     PowerCycle,
-    /// Read its hardware again; what failed on it is tried again at once.
+    /// Read its hardware again. Steps that failed are tried again at once.
     Recommission,
     /// End the commissioning, install, script or rescue that is under way; its power is cut.
     Abort,
     /// Run a script on it, in the ephemeral environment.
     RunScript,
-    /// Boot it into an environment in memory, for people to mend it over SSH.
+    /// Boot it into an environment in memory, so that people can repair it over SSH.
     Rescue,
     /// Test its hardware, in the ephemeral environment.
     Test,
-    /// Give it away although tests of its hardware failed.
+    /// Make it available although hardware tests failed.
     OverrideTests,
 }
 
 impl Verb {
-    /// All of them.
+    /// All verbs.
     pub const ALL: [Self; 9] = [
         Self::PowerOn,
         Self::PowerOff,
@@ -149,7 +149,7 @@ impl Verb {
         Self::OverrideTests,
     ];
 
-    /// As it is written.
+    /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -172,33 +172,33 @@ impl std::fmt::Display for Verb {
     }
 }
 
-/// How far an operation is.
+/// Progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationState {
-    /// It was accepted, and waits.
+    /// It was accepted and has not begun.
     Requested,
     /// It has begun.
     Running,
-    /// It did what it should.
+    /// It succeeded.
     Done,
-    /// It did not.
+    /// It failed.
     Failed,
-    /// Something else was asked for instead.
+    /// A later operation replaced it.
     Superseded,
-    /// Its time was over before it was done.
+    /// Its deadline passed before it was done.
     Expired,
 }
 
 impl OperationState {
-    /// The reason of a rescue that runs, once people can come in: its message says where.
+    /// The reason word of a running rescue once people can log in. The message names the address.
     pub const OPEN: &'static str = "Open";
 
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 6] =
         [Self::Requested, Self::Running, Self::Done, Self::Failed, Self::Superseded, Self::Expired];
 
-    /// As it is written.
+    /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -211,60 +211,60 @@ impl OperationState {
         }
     }
 
-    /// Whether nothing more happens to it.
+    /// True if the operation has ended.
     #[must_use]
     pub const fn is_over(self) -> bool {
         !matches!(self, Self::Requested | Self::Running)
     }
 }
 
-/// Says that a repeat of a request is the same: the first one is answered again.
+/// The header with a key of the request. A request with the same key is a repeat: the region answers it like the first one.
 pub const IDEMPOTENCY_HEADER: &str = "Idempotency-Key";
 
-/// Something that was asked of a machine once.
+/// An operation that was requested on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Its id.
+    /// Id of the operation.
     pub id: OperationId,
     /// The machine's name.
     pub machine: String,
-    /// What is to be done.
+    /// The verb that was requested.
     pub verb: Verb,
-    /// The script that is run, as it was called.
+    /// Name of the script that is run, at the time of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// The tests that are run, by the names of their Scripts.
+    /// Names of the test Scripts that are run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<String>,
-    /// How far it is.
+    /// Progress of the operation.
     pub state: OperationState,
-    /// Why, as one CamelCase word for programs.
+    /// The reason of the state, as one CamelCase word for programs.
     pub reason: String,
-    /// What it waits for, does, did, or why not, for people.
+    /// The present wait, work or result, for a person.
     pub message: String,
-    /// What the script said, the last 16 KiB of it.
+    /// Output of the script, the last 16 KiB of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Who asked: `user NAME`, `token NAME`.
+    /// The caller: `user NAME`, `token NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
-    /// When it was accepted.
+    /// Time when it was accepted.
     pub accepted_at: Timestamp,
-    /// When it expires.
+    /// Time when it expires.
     pub deadline: Timestamp,
-    /// When it began.
+    /// Time when it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun_at: Option<Timestamp>,
-    /// When it was over.
+    /// Time when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// Where to look.
+    /// Path of this operation in the API.
     pub path: String,
 }
 
 /// Answer to `GET …/operations`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationList {
-    /// The newest first.
+    /// Operations, the newest first.
     pub items: Vec<Operation>,
 }
