@@ -206,7 +206,8 @@ pub struct Install {
     /// Repositories and proxy for Debian packages, beside the configuration of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Box<Packages>>,
-    /// The rack that receives the system's log by syslog over TCP: `HOST:PORT`, an IPv6 address in brackets. Absent: the log is not sent.
+    /// Name or address of the racks that receive the system's log by syslog over TCP: `HOST:PORT`, an IPv6 address in brackets. Absent: the
+    /// log is not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_to: Option<String>,
     /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.

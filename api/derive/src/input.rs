@@ -5,31 +5,31 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::{Attribute, Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, Meta, PathArguments, Type, UnOp};
 
-/// How absence is represented in the Rust type.
+/// The Rust form of a field that may be absent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// `Option<T>`.
     Optional,
-    /// `Vec`, `BTreeSet`, `BTreeMap`: absence is emptiness.
+    /// `Vec`, `BTreeSet`, `BTreeMap`: an absent field is an empty collection.
     Collection,
-    /// Anything else.
+    /// Any other type.
     Plain,
 }
 
-/// What `default` said.
+/// The argument of `default`.
 enum DefaultWord {
     Empty,
     Constant(Expr),
 }
 
-/// What nothing acts on yet: the field, or one word of its enum.
+/// A mark that nothing acts on the field, or on one word of its enum, yet.
 pub(crate) struct DormantInput {
     pub(crate) word: Option<String>,
     pub(crate) because: String,
 }
 
 impl DormantInput {
-    /// As users read it, after the field's documentation.
+    /// The mark as a sentence for users, after the field's documentation.
     fn sentence(&self) -> String {
         match &self.word {
             None => format!("Not acted on yet: {}.", self.because),
@@ -38,7 +38,7 @@ impl DormantInput {
     }
 }
 
-/// One field, as written.
+/// One field of the struct.
 pub(crate) struct FieldInput {
     pub(crate) ident: Ident,
     pub(crate) wire: String,
@@ -169,7 +169,7 @@ impl FieldInput {
         Ok(this)
     }
 
-    /// The `Presence` expression.
+    /// An expression of type `Presence`.
     pub(crate) fn presence(&self) -> Tokens {
         match (&self.default, self.server_chosen, self.shape) {
             (_, true, _) => quote!(::basalt_api::Presence::ServerChosen),
@@ -185,7 +185,7 @@ impl FieldInput {
         }
     }
 
-    /// The Rust value that absence stands for; `None` for a required field.
+    /// The Rust value of an absent field; `None` for a required field.
     pub(crate) fn default_value(&self) -> Option<Tokens> {
         let ty = &self.ty;
         if self.flatten {
@@ -222,14 +222,14 @@ fn constant(value: &Expr) -> Tokens {
     }
 }
 
-/// The fields as users read them: "`a`, `b` or `c`". `None` for no field.
+/// The fields as an enumeration for users: "`a`, `b` or `c`". `None` for no field.
 fn alternatives(fields: &[String]) -> Option<String> {
     let quoted: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
     let (last, others) = quoted.split_last()?;
     Some(if others.is_empty() { last.clone() } else { format!("{} or {last}", others.join(", ")) })
 }
 
-/// Whether `ty` is one of the language's own, which are the only ones in lower case.
+/// True if `ty` is a primitive type. Only their names begin in lower case.
 fn is_primitive(ty: &Type) -> bool {
     let Type::Path(path) = ty else { return false };
     path.path
@@ -254,7 +254,7 @@ fn shape(ty: &Type) -> (Shape, Option<Type>) {
     }
 }
 
-/// The `///` text, its lines joined.
+/// The `///` text with its lines joined.
 pub(crate) fn doc(attrs: &[Attribute]) -> String {
     let lines = attrs.iter().filter(|a| a.path().is_ident("doc")).filter_map(|a| match &a.meta {
         Meta::NameValue(pair) => match &pair.value {

@@ -1,10 +1,12 @@
 //! Derives a kind's description from its Rust type.
 //!
-//! `#[derive(Model)]` on a struct gives its `Schema` (from field types, `///` and `#[field(…)]`), `Serialize`,
-//! `Deserialize` (null is absence, constant defaults are filled in, unknown fields are passed over: refusing them is
-//! validation's work), and `Default` or, where fields are required, `new(required fields…)`.
+//! `#[derive(Model)]` on a struct generates:
+//! - its `Schema`, from the types, `///` comments and `#[field(…)]` attributes of its fields;
+//! - `Serialize` and `Deserialize`. Null counts as absent and constant defaults are filled in. Unknown fields are ignored: validation
+//!   refuses them;
+//! - `Default` or, with required fields, `new(required fields…)`.
 //!
-//! `#[derive(Model)]` on an enum without data gives its word list, `as_str`, `Display`, `FromStr` and serde as a string.
+//! `#[derive(Model)]` on an enum without data generates its word list, `as_str`, `Display`, `FromStr` and serde as a string.
 //!
 //! ## `#[field(…)]`
 //!
@@ -34,7 +36,7 @@ use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, Fields, parse_macro_input};
 
-/// See the crate's documentation.
+/// Implements `Model` for a struct, or a word list for an enum. See the crate's documentation.
 #[proc_macro_derive(Model, attributes(field))]
 pub fn derive_model(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -1,4 +1,4 @@
-//! Sessions, the texts of tokens, and what admins ask: who wrote what.
+//! Sessions, tokens and the audit log.
 
 use super::transport::Call;
 use super::{Client, ClientError};
@@ -6,23 +6,23 @@ use crate::values::Timestamp;
 use crate::wire::{AuditPage, LoginAnswer, LoginRequest, PasswordRequest, TokenIssued, WhoAmI};
 use reqwest::Method;
 
-/// Which entries of the audit log.
+/// Selection and page of audit entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditOptions {
-    /// Not older than this.
+    /// Only entries since this time.
     pub since: Option<Timestamp>,
-    /// Of this object: `uid:UUID`, `KIND/NAME`, or `KIND` for all of them.
+    /// Only entries of this object (`uid:UUID` or `KIND/NAME`), or of all objects of a kind (`KIND`).
     pub object: Option<String>,
-    /// By this actor: `token NAME`, `user NAME`.
+    /// Only entries of this actor: `token NAME`, `user NAME`.
     pub actor: Option<String>,
-    /// Most entries of a page; the region's choice when absent.
+    /// Most entries of a page. Absent: the region chooses.
     pub limit: Option<u32>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub next: Option<String>,
 }
 
 impl Client {
-    /// Logs in; the answer's token is good for the other calls.
+    /// Logs in. The token of the answer is valid for the other calls.
     ///
     /// # Errors
     /// `unauthenticated`, `rate_limited`, and see [`ClientError`].
@@ -30,10 +30,10 @@ impl Client {
         self.transport.json(Call::new(Method::POST, "/api/v1/login").body(request)?).await
     }
 
-    /// Ends the session whose token this client has.
+    /// Ends the session of this client's token.
     ///
     /// # Errors
-    /// `not_found` when it is no session, and see [`ClientError`].
+    /// `not_found` if the token is not one of a session, and see [`ClientError`].
     pub async fn logout(&self) -> Result<(), ClientError> {
         self.transport
             .json_with_status::<Option<()>>(Call::new(Method::POST, "/api/v1/logout"))
@@ -41,15 +41,15 @@ impl Client {
             .map(drop)
     }
 
-    /// Changes the password of the user whose session this is: that ends, and the answer's token is of the next one.
+    /// Changes the password of the session's user. This session ends; the answer has the token of a new one.
     ///
     /// # Errors
-    /// `forbidden` when the present password is another one or this is no session, `rate_limited`, and see [`ClientError`].
+    /// `forbidden` if the present password is wrong or the caller has no session, `rate_limited`, and see [`ClientError`].
     pub async fn change_password(&self, request: &PasswordRequest) -> Result<LoginAnswer, ClientError> {
         self.transport.json(Call::new(Method::POST, "/api/v1/password").body(request)?).await
     }
 
-    /// Who the region takes this client for.
+    /// The identity of this client as the region knows it.
     ///
     /// # Errors
     /// `unauthenticated`, and see [`ClientError`].
@@ -57,7 +57,7 @@ impl Client {
         self.transport.json(Call::get("/api/v1/whoami")).await
     }
 
-    /// Makes the text of an ApiToken, which is shown this once; the one before is good no more.
+    /// Issues the text of an ApiToken. It is shown only once, and the previous text becomes invalid.
     ///
     /// # Errors
     /// `not_found`, `forbidden`, and see [`ClientError`].
@@ -67,7 +67,7 @@ impl Client {
         Ok(issued.token)
     }
 
-    /// Makes the text of an ApiToken good no more.
+    /// Makes the text of an ApiToken invalid.
     ///
     /// # Errors
     /// `not_found`, `forbidden`, and see [`ClientError`].
@@ -79,7 +79,7 @@ impl Client {
     /// A page of the audit log, the newest entry first.
     ///
     /// # Errors
-    /// `forbidden` unless the caller is an admin, and see [`ClientError`].
+    /// `forbidden` if the caller is not an admin, and see [`ClientError`].
     pub async fn audit(&self, options: &AuditOptions) -> Result<AuditPage, ClientError> {
         let mut call = Call::get("/api/v1/audit");
         let pairs = [

@@ -11,19 +11,19 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-/// One request carries at most this much, so that each has a deadline that fits it.
+/// Most bytes of one request, so that one time limit fits all requests.
 const PART: u64 = 256 << 20;
 
-/// How long one part may take: slower than 1 MiB a second is broken.
+/// Time limit for one part. An upload slower than 1 MiB per second counts as broken.
 const PART_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How often an upload is taken up again without having got any further.
+/// Most resumptions of an upload without progress.
 const TRIES: u32 = 5;
 
-/// Pause before an upload is taken up again, times the tries without progress.
+/// Pause before an upload is resumed, multiplied by the number of tries without progress.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How far an upload is.
+/// Progress of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobProgress {
     /// Bytes that the region has.
@@ -33,7 +33,7 @@ pub struct BlobProgress {
 }
 
 impl Client {
-    /// How much of a blob the region has.
+    /// The number of bytes that the region has of a blob.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -51,11 +51,10 @@ impl Client {
         }
     }
 
-    /// Uploads the file, whose SHA-256 is `sha256`, unless the region has it. `observe` sees how far it is after each
-    /// part.
+    /// Uploads a file with the hash `sha256`, unless the region has it already. `observe` gets the progress after each part.
     ///
     /// # Errors
-    /// `invalid` when the region reads another hash, [`ClientError::File`], and see [`ClientError`].
+    /// `invalid` if the region computes another hash, [`ClientError::File`], and see [`ClientError`].
     pub async fn put_blob(
         &self,
         sha256: &Sha256,
@@ -68,7 +67,7 @@ impl Client {
         let mut furthest = 0;
         let mut last_error = None;
         loop {
-            // Before it is asked how far it is: the region may still be writing what came of a broken part.
+            // Sleep before the progress is read: the region may still be writing the bytes of a broken part.
             tokio::time::sleep(PAUSE * without_progress).await;
             let state = self.blob_state(sha256).await?;
             observe(BlobProgress { received: state.received, total });
@@ -89,7 +88,7 @@ impl Client {
                     return Ok(state);
                 }
                 Ok(_) => {}
-                // The file is not what its name says, or we may not: trying again changes nothing.
+                // The file does not have its hash, or this user may not upload. A retry changes nothing.
                 Err(error @ (ClientError::File { .. } | ClientError::Unexpected { .. })) => {
                     return Err(error);
                 }
@@ -106,7 +105,7 @@ impl Client {
         }
     }
 
-    /// Sends the bytes from `from` on, at most one part.
+    /// Sends the bytes from offset `from` on, at most one part.
     async fn put_part(
         &self,
         sha256: &Sha256,

@@ -1,46 +1,46 @@
-//! Where the regions are, and who we are to them.
+//! Configuration of a client: the regions, its credentials and its limits.
 
 use super::Proxies;
 use std::time::Duration;
 
-/// How long one request may take, unless the configuration says otherwise.
+/// Default time limit of one request.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a request is tried while no region can be reached, unless the configuration says otherwise.
+/// Default time for which a request is tried again while no region can be reached.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How to reach the regions of one Basalt.
+/// The regions of one Basalt, and the settings to reach them.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// The regions, in order of preference: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`; or racks, which
-    /// pass on to any region and are known by their keys: `https://RACK:5248#spki=HEX`.
+    /// The regions, in order of preference: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`. Or racks, which relay to
+    /// any region and are identified by their keys: `https://RACK:5248#spki=HEX`.
     pub endpoints: Vec<String>,
     /// The API token. Not needed on a unix socket whose peer is root.
     pub token: Option<String>,
-    /// Certificates, in PEM, of which one must have signed the regions'. Absent: those the system trusts.
+    /// CA certificates in PEM, of which one must have signed the certificates of the regions. Absent: the system's CA certificates.
     pub ca_pem: Option<String>,
-    /// The certificate that is shown to whoever asks for one.
+    /// The certificate for servers that ask the client for one.
     pub identity: Option<ClientIdentity>,
     /// Proxies on the way to the regions.
     pub proxies: Proxies,
-    /// Which tool this is, for `metadata.manager` of what it creates.
+    /// Name of the client tool, for `metadata.manager` of objects that it creates.
     pub manager: Option<String>,
-    /// How this program calls itself: `NAME/VERSION`.
+    /// Name and version of the program, for `User-Agent`: `NAME/VERSION`.
     pub user_agent: Option<String>,
-    /// How long one request may take. Waiting and uploading have limits of their own.
+    /// Time limit of one request. Waits and uploads have their own limits.
     pub timeout: Duration,
-    /// How long a request is tried while no region can be reached.
+    /// Time for which a request is tried again while no region can be reached.
     pub patience: Duration,
-    /// Send the token over plain HTTP to other hosts than this one. For laboratories.
+    /// Send the token over plain HTTP to other hosts than this one. Only for laboratories.
     pub allow_plaintext: bool,
 }
 
 /// A certificate of a client, and its key.
 #[derive(Clone)]
 pub struct ClientIdentity {
-    /// PEM: the certificate, then those that vouch for it.
+    /// PEM: the certificate, then the certificates of the CAs that signed it.
     pub certificate: String,
-    /// PEM: its private key.
+    /// PEM: the private key.
     pub key: String,
 }
 

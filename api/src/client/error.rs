@@ -1,80 +1,80 @@
-//! What can go wrong between a client and a region.
+//! Errors of a call from a client to a region.
 
 use crate::problem::{Problem, ProblemCode};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a call did not give what was asked.
+/// The reason why a call gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The configuration is wrong.
     #[error("{setting}: {why}")]
     Config {
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
-        /// What is wrong with it, with what value, and what would be right.
+        /// The error with its value, and a valid value.
         why: String,
     },
     /// No region could be reached.
     #[error("no region answered within {}s: {}; check the endpoints and that a region runs", patience.as_secs(), tried.join("; "))]
     Unreachable {
-        /// Each endpoint and why it could not be reached.
+        /// Each endpoint with its error.
         tried: Vec<String>,
-        /// How long it was tried.
+        /// Limit of the time for tries, which has passed.
         patience: Duration,
     },
-    /// The certificate of every region was refused here. Nothing was sent, and another try would meet the same.
+    /// This client refused the certificate of every region. Nothing was sent. Another try would get the same certificates.
     #[error("no region can be trusted: {}", tried.join("; "))]
     Distrusted {
-        /// Each endpoint, why its certificate was refused, and what to do.
+        /// Each endpoint with the reason of the refusal, and a remedy.
         tried: Vec<String>,
     },
-    /// The region refused.
+    /// The region refused the request.
     #[error(transparent)]
     Problem(Box<Problem>),
-    /// The region took the request and did not answer in time, or the connection broke. Whether a write was stored is
-    /// not known; repeating it is safe.
+    /// The region took the request and did not answer in time, or the connection broke. It is unknown if a write was stored. Repeating the
+    /// request is safe.
     #[error("{url}: {why}")]
     Broken {
-        /// What was asked.
+        /// URL of the request.
         url: String,
-        /// How it broke.
+        /// The error of the connection.
         why: String,
     },
-    /// Nobody wanted the answer any more: see [`Client::until`](super::Client::until).
+    /// The caller ended its calls: see [`Client::until`](super::Client::until).
     #[error("{}", interrupted(*may_be_done))]
     Interrupted {
-        /// Whether the region may have done it all the same.
+        /// True if the region may have done the request.
         may_be_done: bool,
     },
-    /// What answered does not speak this API.
+    /// The answer is not one of this API.
     #[error("{url} answered {status} with something that is not Basalt's: {why}")]
     Unexpected {
-        /// What was asked.
+        /// URL of the request.
         url: String,
-        /// HTTP status.
+        /// HTTP status code.
         status: u16,
-        /// What is wrong with the answer.
+        /// The error in the answer.
         why: String,
     },
     /// A local file could not be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
 impl ClientError {
-    /// The code, when the region refused.
+    /// The code of the region's refusal, if this is one.
     #[must_use]
     pub fn code(&self) -> Option<ProblemCode> {
         self.problem().map(|p| p.code)
     }
 
-    /// The region's refusal.
+    /// The region's refusal, if this is one.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
         match self {
@@ -83,7 +83,7 @@ impl ClientError {
         }
     }
 
-    /// Whether nobody answers now, and somebody may in a while.
+    /// True if no region answers now but one may answer later.
     #[must_use]
     pub fn is_outage(&self) -> bool {
         match self {
@@ -98,7 +98,7 @@ impl ClientError {
         }
     }
 
-    /// Whether there is no such object.
+    /// True if the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(ProblemCode::NotFound)

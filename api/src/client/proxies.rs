@@ -1,33 +1,33 @@
-//! Proxies between client and region, as the environment names them for every program.
+//! Proxies between client and region, from the usual environment variables.
 
 use super::ClientError;
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::Url;
 use std::net::IpAddr;
 
-/// The variables, by scheme of the region; the first that says something counts.
+/// The variables by the region's URL scheme. The first one that is set counts.
 const HTTP: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 const HTTPS: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 const NONE: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// Which regions are reached through a proxy. This host and unix sockets never are.
+/// The proxies by URL scheme, and the regions that are reached without one. This host and unix sockets are always reached without a proxy.
 #[derive(Clone, Default)]
 pub struct Proxies {
     http: Option<(&'static str, String)>,
     https: Option<(&'static str, String)>,
-    /// Hosts, domains and networks that are reached without, comma-separated.
+    /// Hosts, domains and networks that are reached without a proxy, comma-separated.
     none: String,
 }
 
 impl std::fmt::Debug for Proxies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A proxy may have a password in its URL.
+        // The URL of a proxy may contain a password, so it is not printed.
         f.debug_struct("Proxies").field("none", &self.none).finish_non_exhaustive()
     }
 }
 
 impl Proxies {
-    /// As `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say, in capitals or not.
+    /// Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, in upper or lower case.
     #[must_use]
     pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Self {
         let first = |names: [&'static str; 2]| {
@@ -40,7 +40,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy on the way to a region, and how it is shown.
+    /// The proxy on the way to a region, and its URL for display.
     pub(super) fn to(&self, region: &Url) -> Result<Option<(reqwest::Proxy, String)>, ClientError> {
         let Some((name, text)) = (if region.scheme() == "https" { &self.https } else { &self.http }) else {
             return Ok(None);
@@ -57,24 +57,24 @@ impl Proxies {
         Ok(Some((proxy, shown)))
     }
 
-    /// Whether `NO_PROXY` names the region.
+    /// True if `NO_PROXY` names the region.
     fn is_left_out(&self, region: &Url) -> bool {
         let matcher = Matcher::builder().all("http://proxy.invalid").no(self.none.as_str()).build();
         region.as_str().parse().is_ok_and(|region| matcher.intercept(&region).is_none())
     }
 }
 
-/// Whether a region is on this host.
+/// True if a region is on this host.
 pub(super) fn is_this_host(region: &Url) -> bool {
     let host = region.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// `http://HOST:PORT`, of which the scheme may be left out.
+/// Parses `http://HOST:PORT`. The scheme may be absent.
 fn url(text: &str) -> Result<Url, String> {
     const LIKE: &str = "like http://proxy.example.com:3128";
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    // The text is not shown as it is: it may have a password in it.
+    // The error does not show the text, which may contain a password.
     let url: Url = whole.parse().map_err(|error| format!("it is no URL of a proxy ({error}); {LIKE}"))?;
     match url.scheme() {
         "http" | "https" if url.host_str().is_some() => Ok(url),
@@ -84,7 +84,7 @@ fn url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Without name and password.
+/// The URL without name and password.
 fn shown(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())

@@ -1,21 +1,21 @@
-//! A request that reaches a connection, or says why none took it.
+//! Sends a request again if its connection ended before the server received it.
 
 use reqwest::{RequestBuilder, Response};
 use std::error::Error;
 
-/// How often a request is put on another connection, one after the other, when a connection ended before it took it.
+/// Most connections that are tried, one after the other, if a connection ends before it takes the request.
 const OTHER_CONNECTIONS: usize = 3;
 
-/// Sends a request.
+/// Sends a request, if necessary on several connections.
 ///
-/// A server of TLS 1.3 looks at its client's certificate after the client takes the connection for made (RFC 8446 §2), so a refusal may
-/// end it before there is a request to fail of it: all that is known then is that the connection was not ready. Nobody has
-/// seen the request, so the next connection takes it, and on that one it hears the reason.
+/// In TLS 1.3 the server checks the client's certificate after the client considers the handshake complete (RFC 8446 §2). A refusal may
+/// therefore end the connection before the request is sent, with the error that the connection was not ready. The server has not seen the
+/// request, so it is safe to send it on another connection, which can report the reason.
 ///
 /// # Errors
-/// Why the last connection did not answer.
+/// The error of the last connection.
 pub(super) async fn send(request: RequestBuilder) -> Result<Response, reqwest::Error> {
-    // None of a body that is read as it goes.
+    // A body that is a stream cannot be cloned: then there are no copies.
     let copies = std::iter::from_fn(|| request.try_clone()).take(OTHER_CONNECTIONS);
     match taken(copies.map(RequestBuilder::send), |error| is_unsent(error)).await {
         Some(answer) => answer,
@@ -23,7 +23,7 @@ pub(super) async fn send(request: RequestBuilder) -> Result<Response, reqwest::E
     }
 }
 
-/// What came of the first try that was not in vain, if there was one; the tries after that are not made.
+/// The result of the first try that does not fail in vain, or `None`. No further tries are made.
 async fn taken<T, E>(
     tries: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
     is_in_vain: impl Fn(&E) -> bool,
@@ -37,12 +37,12 @@ async fn taken<T, E>(
     None
 }
 
-/// Whether nobody can have seen the request: no connection was made, or it ended before it took the request.
+/// True if no server can have seen the request: no connection was made, or it ended before it took the request.
 pub(super) fn is_unseen(error: &reqwest::Error) -> bool {
     error.is_connect() || is_unsent(error)
 }
 
-/// Whether a connection ended before it took the request.
+/// True if a connection ended before it took the request.
 fn is_unsent(error: &(dyn Error + 'static)) -> bool {
     std::iter::successors(Some(error), |&error| error.source())
         .filter_map(|error| error.downcast_ref::<hyper::Error>())

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A region's answers, in the order they are given; the last is given again and again.
+/// The answers of a region, in their order. The last one is repeated.
 type Script = Vec<fn() -> Response>;
 
 /// A server that is stopped when it is dropped.
@@ -101,7 +101,7 @@ fn zone() -> &'static Kind {
     Kind::find("Zone").unwrap()
 }
 
-/// An endpoint at which nobody listens: its port was free a moment ago.
+/// An endpoint without a listener: its port was free a moment ago.
 async fn dead_endpoint() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
@@ -257,7 +257,7 @@ async fn a_region_that_is_not_available_is_asked_again() {
     assert_eq!(region.requests.lock().unwrap().len(), 2);
 }
 
-/// What stands before a region and cannot pass on a request now.
+/// The answer of a proxy or load balancer that cannot pass on a request now.
 fn busy(status: Status, retry_after: &'static str) -> Response {
     (status, [(header::RETRY_AFTER, retry_after)], "<html>busy</html>").into_response()
 }
@@ -274,7 +274,7 @@ async fn what_has_no_room_now_is_asked_again_when_it_says() {
     Client::new(&patient).unwrap().get(zone(), "row-1").await.unwrap();
     assert_eq!(region.requests.lock().unwrap().len(), 3);
 
-    // Not as long as anybody waits: it is told at once.
+    // A `Retry-After` beyond the client's patience is reported at once.
     let scripts: [fn() -> Response; 3] = [
         || busy(Status::SERVICE_UNAVAILABLE, "3600"),
         || busy(Status::TOO_MANY_REQUESTS, "18446744073709551615"),
@@ -356,7 +356,7 @@ async fn a_wait_ends_when_its_time_is_up() {
     assert!(matches!(outcome, Outcome::TimedOut(_)), "{outcome:?}");
 }
 
-/// A region whose first connection breaks once the request is there, and how many requests it has read.
+/// A region that breaks its first connection after it received the request, and the number of requests that it received.
 async fn breaking(answer: &'static str) -> (String, Arc<AtomicUsize>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -440,7 +440,7 @@ async fn a_list_goes_through_its_pages() {
     assert_eq!(client(&[&region.url]).list_all(zone(), &options).await.unwrap().len(), 2);
 }
 
-/// Keeps what is uploaded, and answers the first upload with a failure after it kept half of it.
+/// Stores uploads. It stores half of the first upload and then answers with an error.
 #[derive(Clone, Default)]
 struct Blobs(Arc<Mutex<(Vec<u8>, bool)>>);
 
@@ -531,7 +531,7 @@ async fn tls_server() -> (String, String, tokio::task::JoinHandle<()>) {
     tls_server_with(Arc::new(rustls::server::NoClientAuth)).await
 }
 
-/// The same, which asks clients for what this verifies.
+/// The same, with a demand for a client certificate that this verifier checks.
 async fn tls_server_with(
     verifier: Arc<dyn rustls::server::danger::ClientCertVerifier>,
 ) -> (String, String, tokio::task::JoinHandle<()>) {
@@ -552,7 +552,7 @@ async fn tls_server_with(
         while let Ok((stream, _)) = listener.accept().await {
             let mut stream = match acceptor.accept(stream).into_fallible().await {
                 Ok(stream) => stream,
-                // Whoever is refused hears why only if what it sent is read.
+                // A refused client only gets the reason if the server reads what the client sent.
                 Err((_, mut refused)) => {
                     let _ = refused.shutdown().await;
                     let _ = tokio::io::copy(&mut refused, &mut tokio::io::sink()).await;
@@ -596,7 +596,7 @@ async fn a_server_is_trusted_by_the_key_that_its_endpoint_names_and_by_no_other(
 async fn https_is_trusted_by_the_given_certificate_and_by_no_other() {
     let (url, pem, task) = tls_server().await;
     let with = |endpoint: &str, ca_pem: Option<String>| {
-        // A client that tried again would never end.
+        // A client that retried here would never end.
         let (endpoints, patience) = (vec![endpoint.to_owned()], Duration::MAX);
         Client::new(&ClientConfig { endpoints, patience, ca_pem, ..ClientConfig::default() }).unwrap()
     };
@@ -633,7 +633,7 @@ async fn a_region_that_is_trusted_is_asked_beside_one_that_is_not() {
     other.abort();
 }
 
-/// The error of a client that asks there once.
+/// The error of a client that tries this endpoint once.
 async fn failure(endpoint: &str) -> String {
     let endpoints = vec![endpoint.to_owned()];
     let config = ClientConfig { endpoints, patience: Duration::ZERO, ..ClientConfig::default() };
@@ -663,7 +663,7 @@ async fn a_mistake_in_an_endpoint_is_told_with_what_would_be_right() {
     assert!(said.contains("https://region.invalid:5240: ") && said.contains("can resolve names"), "{said}");
 }
 
-/// What stands before a region and demands a certificate of clients: its URL and PEM.
+/// URL and PEM of a server that demands a client certificate, like a proxy before a region.
 async fn demanding_server(trusted: &rcgen::Certificate) -> (String, String, tokio::task::JoinHandle<()>) {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(trusted.der().clone()).unwrap();
@@ -715,7 +715,7 @@ fn identity(of: &rcgen::CertifiedKey<rcgen::KeyPair>) -> ClientIdentity {
     ClientIdentity { certificate: of.cert.pem(), key: of.signing_key.serialize_pem() }
 }
 
-/// A proxy that answers every CONNECT with this, and keeps what it was asked.
+/// A proxy that gives this answer to every CONNECT and stores the request.
 async fn proxy(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! TLS to regions, and to racks that pass on to them.
+//! TLS to regions, and to racks that relay to them.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use super::{ClientConfig, ClientError, ClientIdentity};
 use crate::pin::PinnedKey;
 
-/// The hash of the key that an endpoint names: `https://HOST:PORT#spki=HEX`.
+/// The SHA-256 hash of the public key that an endpoint names: `https://HOST:PORT#spki=HEX`.
 pub(super) fn pinned_key(endpoint: &Url) -> Result<Option<[u8; 32]>, String> {
     let Some(fragment) = endpoint.fragment() else { return Ok(None) };
     let key = fragment.strip_prefix("spki=").and_then(|digits| hex::decode(digits).ok()?.try_into().ok());
@@ -26,8 +26,8 @@ pub(super) fn pinned_key(endpoint: &Url) -> Result<Option<[u8; 32]>, String> {
     Ok(Some(key))
 }
 
-/// TLS with aws-lc-rs, whatever other crypto the program has linked. Without `verify` it trusts nobody, and is for
-/// endpoints that have no TLS; a server that is known by its key needs nobody to vouch for it.
+/// TLS with aws-lc-rs, even if the program links another crypto library. With `key`, only a server with that public key is trusted and no
+/// CA is needed. Without `verify` no server is trusted: that is for endpoints without TLS.
 pub(super) fn of(
     config: &ClientConfig,
     verify: bool,
@@ -65,7 +65,7 @@ pub(super) fn of(
     }
 }
 
-/// With the certificate that the client shows.
+/// Adds the client's certificate.
 fn identified(
     builder: rustls::ConfigBuilder<rustls::ClientConfig, WantsClientCert>,
     identity: Option<&ClientIdentity>,
@@ -93,13 +93,13 @@ fn identified(
     })
 }
 
-/// The reason why a server's certificate was refused here, if an error says so. Another try meets the same certificate.
+/// The reason why this client refused a server's certificate, if `error` is such a refusal. Another try gets the same certificate.
 pub(super) fn distrust<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError> {
     let mut chain = std::iter::successors(Some(error), |&error| error.source());
     chain.find_map(refused)
 }
 
-/// The same for one error of a chain. I/O errors hide the error that they were made of, and stand in each other.
+/// The same for one error of a chain. An I/O error hides its inner error from `source()`, and may be nested.
 fn refused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError> {
     match error.downcast_ref::<rustls::Error>() {
         Some(rustls::Error::InvalidCertificate(why)) => Some(why),

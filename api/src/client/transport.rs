@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Largest answer that is read: a page of a thousand objects stays far below.
+/// Most bytes of an answer. A page of a thousand objects is far smaller.
 const MAX_ANSWER: usize = 256 << 20;
 
-/// Pause before all endpoints are tried again; doubles up to the last.
+/// First pause before all endpoints are tried again. It doubles until `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// What is said of an answer that does not come.
+/// The error text for an answer that does not come in time.
 const LATE: &str = "no answer in time; repeating the request is safe";
 
 /// One request, ready for any endpoint.
@@ -36,9 +36,9 @@ pub(super) struct Call {
     body: Option<Vec<u8>>,
     timeout: Option<Duration>,
     streaming: bool,
-    /// Asks for an end and not for a step, whatever its method is.
+    /// True if a repeat of the call changes nothing more, although its method is not idempotent.
     repeatable: bool,
-    /// Whether somebody may be doing by now what it asks for.
+    /// True if a region may already be doing the request.
     may_be_done: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl Call {
         self
     }
 
-    /// Goes on after this event.
+    /// Asks the region to continue after this event.
     pub(super) fn after(mut self, event: &str) -> Self {
         if let Ok(event) = HeaderValue::from_str(event) {
             self.headers.insert(LAST_EVENT_ID, event);
@@ -92,13 +92,13 @@ impl Call {
         self
     }
 
-    /// The media type of the body, where it is not plain JSON.
+    /// Sets the media type of the body, if it is not plain JSON.
     pub(super) fn media_type(mut self, media_type: &'static str) -> Self {
         self.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         self
     }
 
-    /// Says that every try of it is one and the same request.
+    /// Marks every try of this call as one request, with this idempotency key.
     pub(super) fn idempotent(mut self, key: &str) -> Self {
         if let Ok(key) = HeaderValue::from_str(key) {
             self.headers.insert(HeaderName::from_static("idempotency-key"), key);
@@ -106,7 +106,7 @@ impl Call {
         self
     }
 
-    /// Says that a second one finds done what the first did.
+    /// Marks the call as safe to repeat: a second try changes nothing more.
     pub(super) fn repeatable(self) -> Self {
         Self { repeatable: true, ..self }
     }
@@ -127,8 +127,8 @@ impl Call {
         }
     }
 
-    /// Whether it may be sent again when its answer was lost: sent twice, it is as if sent once (RFC 9110 §9.2.2). The second
-    /// may be refused for what the first did, where it has a precondition.
+    /// True if the call may be sent again after its answer was lost: twice has the effect of once (RFC 9110 §9.2.2). If it has a
+    /// precondition, the second try may be refused because the first one succeeded.
     fn is_idempotent(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
             || self.repeatable
@@ -140,29 +140,29 @@ impl Call {
         self.query.iter().any(|(name, value)| (*name, value.as_str()) == ("dry_run", "true"))
     }
 
-    /// Whether anything is otherwise once it is done.
+    /// True if the call changes data.
     fn changes(&self) -> bool {
         !matches!(self.method, Method::GET | Method::HEAD) && !self.is_dry_run()
     }
 
-    /// Whether somebody may be doing by now what it asks for, or have done it.
+    /// True if a region may be doing the request, or may have done it.
     pub(super) fn may_be_done(&self) -> bool {
         self.may_be_done.load(Ordering::Relaxed)
     }
 }
 
-/// When a request may go to another endpoint that one may have taken.
+/// Cases in which a request that a region may have received can go to another endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Again {
-    /// Sent twice it would be done twice.
+    /// In no case: two requests would have two effects.
     Never,
-    /// Where its connection broke. That nothing came in time says nothing: it waits for something to happen.
+    /// If the connection broke. Not after a timeout: the request itself waits for an event, so a late answer is no error of the region.
     Broken,
-    /// Also where nothing came in time.
+    /// If the connection broke, or no answer came in time.
     Late,
 }
 
-/// A region, and the way to it.
+/// An endpoint: a region, and the HTTP client that reaches it.
 #[derive(Debug)]
 struct Endpoint {
     base: Url,
@@ -171,7 +171,7 @@ struct Endpoint {
     shown: String,
 }
 
-/// The regions.
+/// Sends calls to the endpoints in turn.
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
     endpoints: Arc<[Endpoint]>,
@@ -179,15 +179,15 @@ pub(super) struct Transport {
     preferred: Arc<AtomicUsize>,
     timeout: Duration,
     patience: Duration,
-    /// The run that creations are of.
+    /// The run of the client, sent with creations.
     run: Option<RunId>,
-    /// When nobody wants an answer any more.
+    /// Cancelled when the caller does not want answers any more.
     pub(super) end: CancellationToken,
 }
 
-/// How one endpoint failed, and whether another should be asked.
+/// The failure of one endpoint, which decides if the next one is tried.
 enum Failure {
-    /// Its certificate was refused here: it is as good as away, and the same one is met at every try.
+    /// This client refused the certificate. Every try gets the same one, so the endpoint counts as unreachable.
     Distrusted(String),
     NextEndpoint {
         error: ClientError,
@@ -241,7 +241,7 @@ impl Transport {
         self.json_with_status(call).await.map(|(_, body)| body)
     }
 
-    /// The same, with the status.
+    /// The same as `json`, with the HTTP status.
     pub(super) async fn json_with_status<T: DeserializeOwned>(
         &self,
         call: Call,
@@ -277,7 +277,7 @@ impl Transport {
         }
     }
 
-    /// Sends `call`, whose answer's body may go on for ever: only its beginning has to come in time.
+    /// Sends a call whose answer has a body without end, such as a watch. Only the head of the answer has a time limit.
     pub(super) async fn stream(&self, call: Call) -> Result<Response, ClientError> {
         let call = Call { streaming: true, ..call };
         let limit = self.timeout + self.patience;
@@ -286,7 +286,7 @@ impl Transport {
         })
     }
 
-    /// Sends a request without a body that can be repeated: one try, at the preferred endpoint.
+    /// Sends a request once, to the preferred endpoint. For a body that is a stream, which cannot be sent again.
     pub(super) async fn send_once(
         &self,
         method: Method,
@@ -332,7 +332,7 @@ impl Transport {
                         return Ok(response);
                     }
                     Err(Failure::Final(error)) => {
-                        // Whoever took it and did not answer in time is not asked first again.
+                        // An endpoint that took the request and did not answer in time is not tried first again.
                         if matches!(error, ClientError::Broken { .. }) {
                             self.preferred.store((at + 1) % self.endpoints.len(), Ordering::Relaxed);
                         }
@@ -366,8 +366,8 @@ impl Transport {
     }
 }
 
-/// Sends one request to one endpoint. What does not answer is another endpoint's matter where the request may be sent again. A
-/// request that cannot be built is nobody's.
+/// Sends one request to one endpoint. If there is no answer and the request may be sent again, the next endpoint is tried. A request that
+/// cannot be built fails at once.
 async fn try_once(endpoint: &Endpoint, request: RequestBuilder, again: Again) -> Result<Response, Failure> {
     let response = match sending::send(request).await {
         Ok(response) => response,
@@ -379,7 +379,7 @@ async fn try_once(endpoint: &Endpoint, request: RequestBuilder, again: Again) ->
     Err(refused(response, again).await)
 }
 
-/// A request that has no answer.
+/// The failure of a request without an answer.
 fn unanswered(endpoint: &Endpoint, error: &reqwest::Error, again: Again) -> Failure {
     let cause = root_cause(error);
     if let Some(why) = tls::distrust(error) {
@@ -395,12 +395,12 @@ fn unanswered(endpoint: &Endpoint, error: &reqwest::Error, again: Again) -> Fail
     Failure::Final(ClientError::Broken { url, why })
 }
 
-/// What it takes to send a request again after this.
+/// The least `Again` that allows a retry after this error.
 fn needed(error: &reqwest::Error) -> Again {
     if error.is_timeout() { Again::Late } else { Again::Broken }
 }
 
-/// The problem that an answer other than success carries.
+/// The failure of an answer whose status is not a success.
 async fn refused(response: Response, again: Again) -> Failure {
     let (url, status) = (response.url().to_string(), response.status());
     let is_problem = response
@@ -409,14 +409,14 @@ async fn refused(response: Response, again: Again) -> Failure {
         .and_then(|v| v.to_str().ok())
         .is_some_and(|v| v.starts_with(PROBLEM_JSON));
     if status == StatusCode::NOT_FOUND && !is_problem {
-        // Some other server, or a proxy without a region behind it: it knows nothing of what there is.
+        // Another server answered, or a proxy without a region behind it. Its 404 does not mean that the object is missing.
         let why = "that is no region's answer; check the endpoint, and its port: a region's is 5240 unless it is told another".to_owned();
         let error = ClientError::Unexpected { url, status: status.as_u16(), why };
         return Failure::NextEndpoint { error, retry_after: None, is_undone: true };
     }
-    // Whoever answers so has done nothing yet, be it a region or what stands before it.
+    // These two statuses mean that the request was not done, if they come from a region or from a proxy before it.
     let is_undone = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    // A proxy before a region that is gone: what came of the request is not known.
+    // A proxy lost its region. It is unknown if the request was done.
     let is_lost = matches!(status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
     let is_for_now = is_undone || (is_lost && again >= Again::Broken);
     let asked_for = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -434,7 +434,7 @@ async fn refused(response: Response, again: Again) -> Failure {
             Failure::Final(unexpected(text))
         };
     }
-    // The answer to HEAD is its head alone.
+    // An answer to HEAD has no body.
     if body.is_empty() && status == StatusCode::NOT_FOUND {
         return Failure::Final(Problem::new(ProblemCode::NotFound, url).into());
     }
@@ -448,7 +448,7 @@ async fn refused(response: Response, again: Again) -> Failure {
     }
 }
 
-/// The JSON of an answer. One without content reads as null.
+/// The JSON of an answer. An answer without a body reads as null.
 pub(super) async fn decode<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
     let (url, status) = (response.url().to_string(), response.status().as_u16());
     let body = read(response).await?;
@@ -574,7 +574,7 @@ pub(super) fn encode(text: &str) -> String {
     encoded
 }
 
-/// What a person can do about it, by what the cause says.
+/// Advice for a person, by a part of the cause's text.
 const ADVICE: &[(&str, &str)] = &[
     ("InvalidContentType", "it speaks no TLS; plain HTTP is asked for with http://"),
     ("invalid HTTP version", "it does not speak plain HTTP; TLS is asked for with https://"),
@@ -589,7 +589,7 @@ const ADVICE: &[(&str, &str)] = &[
 
 const HUNG_UP: &str = "it hung up; look at the port, and whether it speaks TLS (https://) or not (http://)";
 
-/// With what a person can do about it.
+/// The cause with advice, if there is any for it.
 fn in_words(cause: String) -> String {
     match ADVICE.iter().find(|(words, _)| cause.contains(words)) {
         Some((_, advice)) => format!("{cause}: {advice}"),
@@ -597,7 +597,7 @@ fn in_words(cause: String) -> String {
     }
 }
 
-/// The innermost reason: what a person can act on.
+/// The innermost error of a chain. It names the cause that a person can remove.
 pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

@@ -8,59 +8,59 @@ use crate::schema::Kind;
 use crate::values::Generation;
 use std::time::{Duration, Instant};
 
-/// How long one request of a wait may stay open; progress is seen at least this often.
+/// Longest time that one request of a wait stays open. Progress is reported at least this often.
 const ONE_REQUEST: Duration = Duration::from_secs(5);
 
-/// Least time between two requests, should a region answer at once though nothing changed.
+/// Shortest time between two requests, in case a region answers at once without a change.
 const LEAST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What the network may add to a request that stays open.
+/// Extra time for the network, beside the time that a request stays open.
 const SLACK: Duration = Duration::from_secs(15);
 
-/// What to wait for.
+/// The goal and the limits of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitFor {
     /// The condition that is to be true.
     pub condition: String,
-    /// The generation that it is to be true of; a later one does as well.
+    /// The lowest generation for which the condition must be true.
     pub generation: Generation,
-    /// How long.
+    /// Longest duration of the wait.
     pub timeout: Duration,
-    /// Whether to go on while no region answers: what is waited for goes on, too.
+    /// Continue while no region answers: the machine's work continues as well.
     pub through_outages: bool,
 }
 
 impl WaitFor {
-    /// That `generation` is Ready.
+    /// Waits until `generation` is Ready.
     #[must_use]
     pub fn ready(generation: Generation, timeout: Duration) -> Self {
         Self { condition: Condition::READY.to_owned(), generation, timeout, through_outages: false }
     }
 
-    /// The same, also while no region answers.
+    /// The same, but the wait continues while no region answers.
     #[must_use]
     pub fn through_outages(self) -> Self {
         Self { through_outages: true, ..self }
     }
 }
 
-/// How long to wait until an object is gone.
+/// Limits of a wait until an object is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitGone {
-    /// How long.
+    /// Longest duration of the wait.
     pub timeout: Duration,
-    /// Whether to go on while no region answers: its deletion goes on, too.
+    /// Continue while no region answers: the deletion continues as well.
     pub through_outages: bool,
 }
 
 impl WaitGone {
-    /// So long, while a region answers.
+    /// Waits at most this long, and fails if no region answers.
     #[must_use]
     pub fn within(timeout: Duration) -> Self {
         Self { timeout, through_outages: false }
     }
 
-    /// The same, also while no region answers.
+    /// The same, but the wait continues while no region answers.
     #[must_use]
     pub fn through_outages(self) -> Self {
         Self { through_outages: true, ..self }
@@ -72,9 +72,9 @@ impl WaitGone {
 pub enum Outcome {
     /// The condition is true.
     Met(Box<Object>),
-    /// It will not become true by itself: the condition says why, and what a person must do.
+    /// The condition will not become true without help. It says why, and what a person must do.
     Stalled(Box<Object>, Condition),
-    /// The time is up. What it still waits for is in [`Client::waits`].
+    /// The time is up. [`Client::waits`] has the remaining waits.
     TimedOut(Box<Object>),
 }
 
@@ -163,7 +163,7 @@ impl Client {
     }
 }
 
-/// Keeps requests apart, and ends in time.
+/// Sleeps so that requests have [`LEAST_INTERVAL`] between them, but not beyond the end of the wait.
 async fn pause(asked: Instant, began: Instant, timeout: Duration) {
     let rest = LEAST_INTERVAL.saturating_sub(asked.elapsed());
     tokio::time::sleep(rest.min(timeout.saturating_sub(began.elapsed()))).await;

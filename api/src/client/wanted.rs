@@ -1,7 +1,7 @@
-//! Calls end when nobody wants their answer any more, whatever they are waiting for: a region, an answer, the pause between two tries.
+//! The end of calls by their caller. A call ends while it connects, while it waits for an answer, and in the pause between two tries.
 //!
-//! What changes something and is on its way already has a moment left for its answer. Without one it is not known whether it was done;
-//! and the most that are on their way when somebody loses interest are answered just then.
+//! A write that was already sent has two more seconds for its answer. Without the answer it would be unknown if the write was done, and
+//! most writes are answered within that time.
 
 use super::transport::{Call, Transport};
 use super::{Client, ClientError};
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How much longer is waited for the answer to what may be done by now.
+/// Extra time for the answer of a request that a region may be doing.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 impl Client {
-    /// The same client, whose calls end with [`ClientError::Interrupted`] once `end` is cancelled; a write that was sent has two more
-    /// seconds. Nothing is sent after that. It shares what is known of the endpoints.
+    /// The same client, but its calls end with [`ClientError::Interrupted`] once `end` is cancelled. A write that was sent has two more
+    /// seconds for its answer. Nothing is sent after the cancellation. Both clients share their knowledge of the endpoints.
     #[must_use]
     pub fn until(&self, end: CancellationToken) -> Self {
         Self { transport: Arc::new(self.transport.as_ref().clone().until(end)) }
     }
 
-    /// The same client, with other limits: for one request, and for how long a region that is away is tried. It shares what is known of
-    /// the endpoints.
+    /// The same client with other limits: `timeout` for one request, and `patience` for tries while no region can be reached. Both clients
+    /// share their knowledge of the endpoints.
     #[must_use]
     pub fn within(&self, timeout: Duration, patience: Duration) -> Self {
         Self { transport: Arc::new(self.transport.as_ref().clone().within(timeout, patience)) }
@@ -30,7 +30,7 @@ impl Client {
 }
 
 impl Transport {
-    /// What comes of a call, for as long as anybody wants to know.
+    /// The result of a call, or `Interrupted` after the caller ended its calls.
     pub(super) async fn wanted<T>(
         &self,
         call: &Call,
@@ -61,7 +61,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    /// Far less than any of these calls would take by itself.
+    /// Far shorter than any of these calls would take without an interrupt.
     const SOON: Duration = Duration::from_secs(60);
     const LONG: Duration = Duration::from_secs(3600);
 
@@ -77,7 +77,7 @@ mod tests {
         (listener, Client::new(&config).unwrap().until(end.clone()), end)
     }
 
-    /// A connection, once it has a whole request.
+    /// A connection that has received a whole request.
     async fn asked(listener: &TcpListener) -> TcpStream {
         let mut stream = listener.accept().await.unwrap().0;
         let mut seen = vec![0; 4096];

@@ -1,4 +1,4 @@
-//! Watching: what changes, as it changes, resumed wherever a connection breaks.
+//! Watches report changes of objects as they happen, and resume after a broken connection.
 
 use super::transport::Call;
 use super::{Client, ClientError};
@@ -10,33 +10,33 @@ use reqwest::header::CONTENT_TYPE;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A region says something at least every 15 s, unless it is told otherwise; one that is silent for so long is away.
+/// A region sends something at least every 15 s by default. After this time without an event it counts as unreachable.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Pause before a connection that broke is opened again.
+/// Pause before a broken connection is opened again.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Bytes of one event, at most.
+/// Most bytes of one event.
 const MAX_EVENT: usize = 16 << 20;
 
-/// What to watch.
+/// Selection of the objects to watch, and the start of the watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
-    /// Objects of these kinds; of every kind when there is none.
+    /// Kinds of the objects; empty: every kind.
     pub kinds: Vec<&'static Kind>,
-    /// With all of these labels.
+    /// Only objects with all of these labels.
     pub labels: BTreeMap<String, String>,
-    /// From this position on: of a list, or of an event. Without it, from now on.
+    /// Start at this position of a list or an event. Absent: start with the next change.
     pub since: Option<String>,
 }
 
-/// A watch. It resumes by itself when its connection breaks or the region cuts it.
+/// A watch. It resumes by itself after its connection breaks or the region cuts it.
 #[derive(Debug)]
 pub struct Watch {
     client: Client,
     options: WatchOptions,
     connection: Option<Connection>,
-    /// Connections opened after the first one.
+    /// Number of connections that were opened after the first one.
     resumed: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Connection {
 }
 
 impl Client {
-    /// Watches objects. Nothing is sent before [`Watch::next`].
+    /// Watches objects. The first [`Watch::next`] sends the request.
     #[must_use]
     pub fn watch(&self, options: WatchOptions) -> Watch {
         Watch { client: self.clone(), options, connection: None, resumed: 0 }
@@ -67,23 +67,23 @@ impl Client {
 }
 
 impl Watch {
-    /// Where another watch would go on.
+    /// The position from which another watch could continue.
     #[must_use]
     pub fn position(&self) -> Option<&str> {
         self.options.since.as_deref()
     }
 
-    /// How often it was resumed.
+    /// Number of times that the watch was resumed.
     #[must_use]
     pub fn resumed(&self) -> u64 {
         self.resumed
     }
 
-    /// The next event. A cut is told, and then resumed from.
+    /// The next event. A cut is returned as an event; the next call resumes.
     ///
     /// # Errors
-    /// `compacted`: list again, and watch from there; `unreachable` when no region answers for as long as this client is
-    /// patient; and see [`ClientError`].
+    /// `compacted`: list again, and watch from that position. `unreachable`: no region answered within the client's patience. See
+    /// [`ClientError`] for others.
     pub async fn next(&mut self) -> Result<Event, ClientError> {
         loop {
             if self.connection.is_none() {
@@ -127,7 +127,7 @@ impl Watch {
 }
 
 impl Connection {
-    /// Sends a request that is answered by events.
+    /// Sends a request whose answer is a stream of events.
     pub(super) async fn open(client: &Client, call: Call) -> Result<Self, ClientError> {
         let response = client.transport.stream(call).await?;
         let is_stream = response
@@ -142,7 +142,7 @@ impl Connection {
         Ok(Connection { response, events: Events::default() })
     }
 
-    /// The next event that this build knows; `None`: the connection has ended.
+    /// The next event that this build knows. `None` if the connection has ended.
     async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         while let Some(raw) = self.raw().await? {
             if let Some(event) = raw.typed().map_err(|why| self.unexpected(why))? {
@@ -157,7 +157,7 @@ impl Connection {
         ClientError::Unexpected { url, status, why }
     }
 
-    /// The next event, whatever it is.
+    /// The next event of any name.
     pub(super) async fn raw(&mut self) -> Result<Option<Raw>, ClientError> {
         loop {
             if let Some(raw) = self.events.next() {
@@ -178,16 +178,16 @@ impl Connection {
     }
 }
 
-/// Takes a stream of bytes apart (HTML Living Standard §9.2.6), as far as regions use it: lines end with LF or CR LF.
+/// Parser of an event stream (HTML Living Standard §9.2.6), for the part that regions use: lines end with LF or CR LF.
 #[derive(Debug, Default)]
 struct Events {
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that were read.
+    /// Number of bytes of `buffer` that were parsed.
     at: usize,
     raw: Raw,
 }
 
-/// An event before anybody has looked at what it says.
+/// An event whose data was not parsed yet.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) id: String,
@@ -230,7 +230,7 @@ impl Events {
                     }
                     self.raw.data.push_str(value);
                 }
-                // A comment, or something newer.
+                // A comment, or a field of a newer region.
                 _ => {}
             }
         }
@@ -238,7 +238,7 @@ impl Events {
 }
 
 impl Raw {
-    /// What it says; `None` for an event that this build does not know.
+    /// Parses the event. `None` for an event that this build does not know.
     fn typed(self) -> Result<Option<Event>, String> {
         fn read<T: serde::de::DeserializeOwned>(event: &str, data: &str) -> Result<T, String> {
             serde_json::from_str(data).map_err(|error| format!("in an event {event:?}: {error}"))

@@ -1,8 +1,8 @@
-//! What a tag asks of a machine, in CEL (the Common Expression Language): `cpu.cores >= 32 && gpu.count > 0`.
+//! Conditions of tags on machines, in CEL (the Common Expression Language): `cpu.cores >= 32 && gpu.count > 0`.
 //!
-//! An expression is a truth about one machine. It sees the [`variables`] and nothing else, and cannot change anything. Names,
-//! fields and functions that do not exist are found when it is read, with their place; so are most mistakes of type, by trying it
-//! on a machine that has one of everything.
+//! An expression is true or false for one machine. It reads the [`variables`] and nothing else, and changes nothing. The parser reports
+//! unknown names, fields and functions with their position. It also reports most type errors, because it evaluates the expression once on a
+//! machine that has one of everything.
 //!
 //! A person who may write tags must not be able to hold up a region. These bounds stand before an evaluation:
 //!
@@ -28,83 +28,83 @@ use cel::common::types::CelBool;
 use cel::{Env, IdedExpr, Value};
 use size::Limits;
 
-/// Bytes of an expression.
+/// Most bytes of an expression.
 pub const MAX_BYTES: usize = 1024;
-/// Brackets within brackets.
+/// Most nested brackets.
 pub const MAX_NESTING: usize = 12;
-/// Parts within parts, of whatever sort: `1 + 1 + 1` is two levels deep.
+/// Most nested nodes of any sort: `1 + 1 + 1` is two levels deep.
 pub const MAX_LEVELS: usize = 32;
-/// Signs outside of texts: operators, dots, brackets, commas.
+/// Most signs outside of strings: operators, dots, brackets, commas.
 pub const MAX_SIGNS: usize = 128;
-/// Steps of one evaluation. Each evaluated part is a step, and so are each 64 bytes of its value. No evaluation holds more memory than
-/// these bytes, 13 MB.
+/// Most steps of one evaluation. Each evaluated node is a step, and each 64 bytes of its value are one more. So no evaluation holds more
+/// than 13 MB of memory.
 pub const MAX_COST: u64 = 200_000;
 
 static ENV: LazyLock<Arc<Env>> =
     LazyLock::new(|| Arc::new(Env::default().with_optional_support(false).with_stdlib()));
 static PARSING: LazyLock<Env> = LazyLock::new(|| Env::stdlib().with_optional_support(false));
 
-/// An expression that was found to be sound.
+/// An expression that was checked.
 #[derive(Clone, Debug)]
 pub struct Expression {
     root: Arc<IdedExpr>,
     found: walk::Found,
 }
 
-/// What is wrong with an expression.
+/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpressionError {
-    /// Too much of something.
+    /// The expression or the machine exceeds a bound.
     #[error("the expression has {has} {what}; at most {most}")]
     TooLarge {
-        /// Of what.
+        /// The thing that is counted.
         what: &'static str,
-        /// How much.
+        /// Its count or size.
         has: usize,
-        /// How much it may have.
+        /// The bound.
         most: usize,
     },
-    /// It is not CEL.
+    /// The text is not CEL.
     #[error("line {line}, column {column}: {message}")]
     Syntax {
-        /// From 1.
+        /// Line, counted from 1.
         line: usize,
-        /// From 1.
+        /// Column, counted from 1.
         column: usize,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
-    /// A name, field or function that does not exist, or a loop that may not be.
+    /// A name, field or function that does not exist, or a loop that is not allowed.
     #[error("at character {at}: {message}")]
     Unknown {
-        /// From 1.
+        /// Position in the text, counted from 1.
         at: u32,
-        /// What, and what there is instead.
+        /// The unknown name, and the known ones.
         message: String,
     },
-    /// An evaluation may take too long, or too much memory.
+    /// An evaluation may take too many steps.
     #[error(
         "the expression may take {steps} steps for {machine}; at most {MAX_COST}. Make shorter lists and texts, and fewer loops within each other"
     )]
     Costly {
-        /// Evaluated parts, and each 64 bytes of their values.
+        /// Number of evaluated nodes, plus one for each 64 bytes of their values.
         steps: u64,
         /// The size of the machine.
         machine: String,
     },
-    /// It cannot be computed.
+    /// The expression cannot be evaluated.
     #[error("{0}")]
     Type(String),
-    /// Its value is no truth.
+    /// The value is not a boolean.
     #[error("its value is of type {0}, neither true nor false")]
     NoTruth(String),
 }
 
 impl Expression {
-    /// Reads an expression.
+    /// Parses and checks an expression.
     ///
     /// # Errors
-    /// It is not one, or is not sound.
+    /// The text is not an expression, or a check fails.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         measure(text)?;
         let parsed = beside(|| PARSING.parser().max_recursion_depth(64).parse_with_source_info(text));
@@ -118,10 +118,10 @@ impl Expression {
         Ok(this)
     }
 
-    /// Whether it is true of a machine. Where it asks for hardware and none is known, it is not.
+    /// True if the expression holds for a machine. False if it uses hardware and the machine's hardware is unknown.
     ///
     /// # Errors
-    /// It cannot be computed for this machine, or that would cost too much.
+    /// The expression cannot be evaluated for this machine, or would take too many steps.
     pub fn holds(&self, machine: &Subject<'_>) -> Result<bool, ExpressionError> {
         if self.found.hardware && machine.inventory.is_none() {
             return Ok(false);
@@ -135,7 +135,7 @@ impl Expression {
                 return Err(ExpressionError::TooLarge { what, has, most });
             }
         }
-        // A smaller machine takes fewer steps than the one that was supposed when the expression was read.
+        // For a machine within `LARGE` the expression was already found affordable when it was parsed.
         if limits.list > variables::LARGE.list || limits.text > variables::LARGE.text {
             self.affordable(&limits)?;
         }
@@ -162,10 +162,10 @@ impl Expression {
     }
 }
 
-/// What a parser that recurses through a dozen functions for each bracket may need.
+/// Stack size for the parser, which recurses through a dozen functions for each bracket.
 const STACK: usize = 16 << 20;
 
-/// Does something that may need much stack, or end badly: then there is no answer.
+/// Runs `work` on a thread with a large stack. `None` if it panics.
 fn beside<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
@@ -173,7 +173,7 @@ fn beside<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
-/// Refuses what the parser, or whoever walks its tree, would need much stack or time for.
+/// Refuses a text for which the parser, or a walk over its tree, would need much stack or time.
 fn measure(text: &str) -> Result<(), ExpressionError> {
     let too_large = |what, has, most| Err(ExpressionError::TooLarge { what, has, most });
     if text.len() > MAX_BYTES {
@@ -212,7 +212,7 @@ fn syntax(errors: &cel::ParseErrors) -> ExpressionError {
     ExpressionError::Syntax { line, column, message: short(&first.msg) }
 }
 
-/// An error in one line of 200 characters. It may quote a value of megabytes: the rest is not even written.
+/// An error as one line of at most 200 characters. It may quote a value of megabytes, so the formatter stops there.
 fn short(error: &impl std::fmt::Display) -> String {
     struct Line(String, usize);
     impl std::fmt::Write for Line {

@@ -1,8 +1,8 @@
 //! Counts the steps of an evaluation before it begins. The bytes of its values count as steps.
 //!
-//! The library has no budget. `+`, lists and loops copy their operands, and a chain of them multiplies: thirteen times
-//! `.map(a, a + a + a + a)` make 64 million times the first text. So each part gets an upper bound of its value's size, from the
-//! variables upwards:
+//! The CEL library has no budget. `+`, lists and loops copy their operands, and a chain of them multiplies: thirteen times `.map(a, a + a +
+//! a + a)` makes the text 64 million times as large. So each node gets an upper bound for the size of its value, from the variables
+//! upwards:
 //!
 //! | part | size of its value |
 //! | --- | --- |
@@ -14,8 +14,8 @@
 //! | `l[0]`, `a.field`, the variable of a loop | the largest element |
 //! | everything else | a number or a truth |
 //!
-//! Evaluating one part is a step; so is making, copying or comparing [`BYTES_A_STEP`]. Steps made all values that exist at a time, so
-//! a bound of steps bounds memory too.
+//! The evaluation of a node is a step. Making, copying or comparing [`BYTES_A_STEP`] bytes is also a step. All values that exist at one
+//! time were made in steps, so a bound of steps bounds memory as well.
 
 use std::collections::BTreeSet;
 
@@ -26,16 +26,16 @@ use super::variables::{Shape, VARIABLES};
 
 /// Copying 64 bytes, with the allocations that the library makes for them, takes about as long as evaluating one part.
 pub(super) const BYTES_A_STEP: u64 = 64;
-/// A number or a truth: a box, and the pointer to it.
+/// A number or a boolean: a box and the pointer to it.
 const SCALAR: u64 = 32;
-/// A text, list or map without its content.
+/// A text, list or map without its elements.
 const HEAD: u64 = 48;
-/// A key of a map, with its place in the table.
+/// A key of a map, with its slot in the table.
 const KEY: u64 = 80;
 /// `string(1e-308)` has 310 bytes.
 const NUMBER_AS_TEXT: u64 = 400;
 
-/// How large a machine's description is.
+/// Size of a machine's description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Elements of the longest list.
@@ -51,7 +51,7 @@ pub(super) struct Size {
     pub(super) bytes: u64,
     /// Elements, if it is a list or a map.
     length: u64,
-    /// The largest of them.
+    /// The largest element.
     item: Option<Box<Size>>,
 }
 
@@ -68,7 +68,7 @@ impl Size {
         Self { bytes: HEAD.saturating_add(bytes), ..Self::scalar() }
     }
 
-    /// A list or a map of these.
+    /// The bound of a list or map with these elements.
     fn of_items(items: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Self { bytes: HEAD, length: 0, item: None };
         for item in items {
@@ -95,7 +95,7 @@ impl Size {
         }
     }
 
-    /// One or the other.
+    /// The bound of a value that is one of two.
     fn or(self, other: Self) -> Self {
         let item = match (self.item, other.item) {
             (Some(a), Some(b)) => Some(Box::new(a.or(*b))),
@@ -104,14 +104,14 @@ impl Size {
         Self { bytes: self.bytes.max(other.bytes), length: self.length.max(other.length), item }
     }
 
-    /// One after the other.
+    /// The bound of a value that joins two.
     fn and(self, other: Self) -> Self {
         let bytes = self.bytes.saturating_add(other.bytes);
         let length = self.length.saturating_add(other.length);
         Self { bytes, length, item: self.or(other).item }
     }
 
-    /// So many, one after the other.
+    /// The bound of `count` such values.
     fn times(self, count: u64) -> Self {
         let bytes = self.bytes.saturating_mul(count).saturating_add(HEAD);
         Self { bytes, length: self.length.saturating_mul(count), item: self.item }
@@ -124,19 +124,19 @@ impl Size {
 
 struct Count<'a> {
     limits: &'a Limits,
-    /// Variables of loops around.
+    /// Variables of the surrounding loops.
     bound: Vec<(&'a str, Size)>,
-    /// How often the loops around evaluate this part.
+    /// Number of times that the surrounding loops evaluate this node.
     times: u64,
     steps: u64,
 }
 
-/// Steps of one evaluation for a machine within these limits, at most, and the size of the value. The expression must have
+/// Upper bounds of the steps of one evaluation and of the size of its value, for a machine within these limits. The expression must have
 /// been [walked](super::walk::walk): that bounds its depth.
 pub(super) fn count(root: &IdedExpr, used: &BTreeSet<&'static str>, limits: &Limits) -> (u64, Size) {
     let mut count = Count { limits, bound: Vec::new(), times: 1, steps: 0 };
     for name in used {
-        // It is copied from the inventory.
+        // The value is copied from the inventory.
         let size = count.variable(name);
         count.step(size.bytes);
     }
@@ -145,7 +145,7 @@ pub(super) fn count(root: &IdedExpr, used: &BTreeSet<&'static str>, limits: &Lim
 }
 
 impl<'a> Count<'a> {
-    /// Evaluates a part, which makes or compares so many bytes.
+    /// Counts the evaluation of a node that makes or compares this many bytes.
     fn step(&mut self, bytes: u64) {
         let steps = bytes.checked_div(BYTES_A_STEP).unwrap_or(0).saturating_add(1);
         self.steps = self.steps.saturating_add(steps.saturating_mul(self.times));
@@ -215,7 +215,7 @@ impl<'a> Count<'a> {
     fn call(&mut self, name: &str, args: &[IdedExpr], sizes: Vec<Size>) -> Size {
         let read = sizes.iter().fold(0_u64, |sum, size| sum.saturating_add(size.bytes));
         match name {
-            // They look at truths, or only hand on.
+            // These operators read booleans, or return an operand.
             operators::LOGICAL_AND
             | operators::LOGICAL_OR
             | operators::LOGICAL_NOT
@@ -235,7 +235,7 @@ impl<'a> Count<'a> {
                 let is_plain = args.last().is_some_and(|at| {
                     matches!(at.expr, Expr::Literal(LiteralValue::Int(_) | LiteralValue::UInt(_)))
                 });
-                // The error about any other index quotes the whole list.
+                // For any other index, the error message quotes the whole list.
                 self.step(if is_plain { 0 } else { read });
                 sizes.into_iter().next().map_or_else(Size::scalar, Size::largest_item)
             }

@@ -1,4 +1,4 @@
-//! What an expression sees of a machine. [`VARIABLES`] is the whole table; nothing else has a name.
+//! The variables of a machine that expressions can read. [`VARIABLES`] is the complete table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -11,17 +11,17 @@ use crate::kinds::{
 };
 use crate::values::Mac;
 
-/// Elements of a list of an inventory that an expression is evaluated over.
+/// Most elements of a list in an inventory for which an expression is evaluated.
 pub const MAX_LIST: usize = 256;
-/// Bytes of a text of a machine that an expression is evaluated over.
+/// Most bytes of a text of a machine for which an expression is evaluated.
 pub const MAX_TEXT: usize = 1024;
-/// The machine for which every expression must be affordable when it is declared.
+/// The size of a machine for which every expression must be affordable when it is declared.
 pub(super) const LARGE: Limits = Limits { list: 32, text: 256 };
 
-/// A machine, as an expression sees it.
+/// A machine, in the form in which expressions read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Its name.
+    /// Name of the machine.
     pub name: &'a str,
     /// Its declared architecture.
     pub architecture: Architecture,
@@ -29,33 +29,33 @@ pub struct Subject<'a> {
     pub zone: &'a str,
     /// Its pool, with the default filled in.
     pub pool: &'a str,
-    /// What it is made of, once that is known.
+    /// The hardware, once it was read.
     pub inventory: Option<&'a Inventory>,
 }
 
-/// What stands behind a name.
+/// Type of a variable or field.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// A text; empty where the hardware does not say.
+    /// A text; empty if the hardware does not report it.
     Text,
-    /// A whole number; 0 where the hardware does not say.
+    /// A whole number; 0 if the hardware does not report it.
     Number,
     /// True or false.
     Truth,
-    /// Things with names.
+    /// An object with named fields.
     Fields(&'static [(&'static str, Shape)]),
-    /// Several of them.
+    /// A list.
     List(&'static Shape),
-    /// What is computed.
+    /// A computed value of any type.
     Any,
 }
 
-/// A name that expressions know.
+/// A variable of expressions.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
-    /// The name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What stands behind it.
+    /// Type of the variable.
     pub shape: Shape,
 }
 
@@ -65,7 +65,7 @@ const fn variable(name: &'static str, shape: Shape) -> Variable {
     Variable { name, shape }
 }
 
-/// Every name.
+/// All variables.
 pub const VARIABLES: &[Variable] = &[
     variable("name", Text),
     variable("architecture", Text),
@@ -159,7 +159,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
 ];
 
-/// Those that are known once the hardware was read.
+/// Variables whose values come from the hardware inventory.
 pub(super) const HARDWARE: &[&str] = &[
     "firmware",
     "cpu",
@@ -179,7 +179,7 @@ pub(super) const HARDWARE: &[&str] = &[
     "pci",
 ];
 
-/// CEL tells signed from unsigned numbers, and literals are signed.
+/// CEL distinguishes signed from unsigned numbers, and its literals are signed. So all numbers are signed.
 fn number(unsigned: u64) -> i64 {
     i64::try_from(unsigned).unwrap_or(i64::MAX)
 }
@@ -352,7 +352,7 @@ fn count<T>(map: &BTreeMap<String, T>) -> i64 {
     i64::try_from(map.len()).unwrap_or(i64::MAX)
 }
 
-/// Gives the context the variables that are used.
+/// Sets the used variables in the evaluation context.
 pub(super) fn bind(context: &mut cel::Context<'_, '_>, machine: &Subject<'_>, used: &BTreeSet<&'static str>) {
     let nothing = Inventory::default();
     for root in used {
@@ -417,7 +417,7 @@ fn value(
     }
 }
 
-/// How large a machine's description is.
+/// The longest list and text of a machine.
 pub(super) fn limits(machine: &Subject<'_>) -> Limits {
     let own = [machine.name, machine.zone, machine.pool];
     let Some(found) = machine.inventory else {
@@ -460,14 +460,14 @@ pub(super) fn limits(machine: &Subject<'_>) -> Limits {
     }
 }
 
-/// Bytes of a MAC as a text, which is longer than all that have no limit of their own.
+/// Bytes of a MAC as text. It is the longest text that has no limit of its own.
 const MAC: usize = 17;
 
 fn longest<'a>(texts: impl IntoIterator<Item = &'a str>) -> usize {
     texts.into_iter().map(str::len).max().unwrap_or(0)
 }
 
-/// A machine that has one of everything, with long texts.
+/// A machine with one of everything and with long texts.
 pub(super) fn sample() -> Subject<'static> {
     static ONE: LazyLock<Inventory> = LazyLock::new(|| {
         let mut inventory = Inventory::default();
@@ -484,7 +484,7 @@ pub(super) fn sample() -> Subject<'static> {
         inventory.gpus.insert("0000:00:00.0".to_owned(), Gpu::new("nvidia".to_owned(), "20b5".to_owned()));
         let device = PciDevice::new("10de".to_owned(), "20b5".to_owned(), "030200".to_owned());
         inventory.pci.insert("0000:00:00.0".to_owned(), device);
-        // What people divide by.
+        // Numbers that people use as divisors must not be 0.
         (inventory.cpu.sockets, inventory.cpu.cores, inventory.cpu.threads) = (1, 1, 1);
         inventory.cpu.numa_nodes = 1;
         inventory.memory_bytes = 1 << 20;

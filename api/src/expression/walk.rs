@@ -1,4 +1,4 @@
-//! Looks at every node of an expression before it is ever evaluated: names, fields, functions, loops.
+//! Checks every node of an expression before its first evaluation: names, fields, functions, loops.
 
 use std::collections::BTreeSet;
 
@@ -8,24 +8,24 @@ use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue};
 use super::variables::{HARDWARE, Shape, VARIABLES};
 use super::{ExpressionError, MAX_LEVELS};
 
-/// Functions beside the operators.
+/// Allowed functions, beside the operators.
 const FUNCTIONS: [&str; 7] = ["size", "contains", "startsWith", "endsWith", "string", "int", "double"];
-/// Loops within each other.
+/// Most nested loops.
 const MAX_LOOPS: usize = 2;
 
-/// What an expression is made of.
+/// The variables that an expression uses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    /// The variables it uses.
+    /// Names of the variables.
     pub(super) roots: BTreeSet<&'static str>,
-    /// One of them is hardware.
+    /// True if one of them is hardware.
     pub(super) hardware: bool,
 }
 
 struct Walk<'a> {
     at: &'a dyn Fn(u64) -> u32,
     found: Found,
-    /// Variables of loops around, with what they stand for.
+    /// Variables of the surrounding loops, with their shapes.
     bound: Vec<(&'a str, Shape)>,
     loops: usize,
     levels: usize,
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
                     shapes.push(self.expression(part)?);
                 }
                 let name = call.func_name.as_str();
-                // Operators have names that no text can spell.
+                // The parser's names for operators contain signs, so no function in a text can have such a name.
                 let is_operator = name.contains(|c: char| !c.is_ascii_alphanumeric());
                 match (name, shapes.as_slice()) {
                     ("_[_]", [Shape::List(item), ..]) => return Ok(**item),
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
         self.loops = self.loops.saturating_sub(1);
         self.expression(&it.result)?;
         self.bound.truncate(before);
-        // What filter keeps is of the list it goes over; what map makes is anything.
+        // The elements of `map` can have any type. Those of `filter` have the type of its list, but are not distinguished here.
         Ok(Shape::Any)
     }
 }

@@ -1,4 +1,4 @@
-//! What operations answer. What an operation accepts is in the table; why it may refuse follows from that by rules.
+//! Answers of operations. The table lists their successes; rules over the table give their refusals.
 
 use super::schemas::reference;
 use super::{Endpoint, media_type, named};
@@ -9,7 +9,7 @@ use crate::wire::RECEIVED_HEADER;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Plain HTTP from another host.
+/// Answer to plain HTTP from another host.
 const UPGRADE_REQUIRED: u16 = 426;
 
 /// Refusals of single operations, beside those that follow from the rules.
@@ -28,7 +28,7 @@ const MORE: &[(&str, &[u16])] = &[
     ("watch", &[404, 410]),
 ];
 
-/// Headers of good answers: operation, status, headers. Whatever answers one object has its ETag as well.
+/// Headers of successful answers: operation, status, headers. Answers with one object also have its ETag.
 const HEADERS: &[(&str, &str, &[&str])] = &[
     ("headBlob", "200", &["Content-Length"]),
     ("headBlob", "202", &[RECEIVED_HEADER]),
@@ -39,14 +39,14 @@ const HEADERS: &[(&str, &str, &[&str])] = &[
     ("getBlob", "206", &["Content-Length", "Content-Range"]),
 ];
 
-/// Operations that answer with server-sent events as well, and the schema of each event.
+/// Operations that can also answer with server-sent events, and the schema of each event.
 const STREAMED: &[(&str, &str)] = &[("logs", "LogEvent"), ("events", "EventEvent")];
 
 /// All answers of an operation, by status.
 pub(super) fn of(endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
     let mut all = Map::new();
     for (status, description, body) in endpoint.answers {
-        // What enrols itself is not created.
+        // Objects of this kind enrol themselves, so PUT does not create them.
         if *status == "201" && kind.is_some_and(|kind| !kind.declarable) {
             continue;
         }
@@ -54,7 +54,7 @@ pub(super) fn of(endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
     }
     for status in refused(endpoint) {
         let refusal = match endpoint.method {
-            // Such an answer has no body to tell why.
+            // An answer to HEAD has no body that could hold a problem.
             "head" => json!({"description": "Refused, as GET would be"}),
             _ => json!({"$ref": format!("#/components/responses/Refused{status}")}),
         };
@@ -87,7 +87,7 @@ fn good(
     if let Some(body) = body {
         let schema = match media_type(body) {
             "application/json" => reference(&named(body, kind)),
-            // Of each event.
+            // The schema describes each event.
             EVENT_STREAM => reference("WatchEvent"),
             _ => json!({"type": "string"}),
         };
@@ -101,7 +101,7 @@ fn good(
     Value::Object(answer)
 }
 
-/// With which statuses an operation may be refused.
+/// The statuses with which an operation may be refused.
 fn refused(endpoint: &Endpoint) -> BTreeSet<u16> {
     let mut all = BTreeSet::from([UPGRADE_REQUIRED]);
     if !endpoint.is_constant() {
@@ -128,7 +128,7 @@ fn refused(endpoint: &Endpoint) -> BTreeSet<u16> {
     all
 }
 
-/// The refusals as components, one a status, each with its codes.
+/// The refusals as components: one per status, with its codes.
 pub(super) fn refusals() -> Value {
     let statuses: BTreeSet<u16> = ProblemCode::ALL.iter().map(|code| code.status()).collect();
     let by_code = statuses.into_iter().filter(|status| *status != 405).map(|status| {

@@ -1,4 +1,4 @@
-//! What a client of one document would notice of another.
+//! Finds changes between two OpenAPI documents that break clients.
 //!
 //! | of | is broken by |
 //! | --- | --- |
@@ -11,14 +11,14 @@
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Which way a value goes.
+/// Direction of a value between client and region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Sent,
     Answered,
 }
 
-/// What clients of `old` would notice of `new`; empty when nothing.
+/// The changes from `old` to `new` that break clients of `old`; empty if there is none.
 pub(super) fn broken(old: &Value, new: &Value) -> Vec<String> {
     let mut compared = Comparison { old, new, seen: BTreeSet::new(), broken: Vec::new() };
     for (path, methods) in members(old, "paths") {
@@ -41,7 +41,7 @@ fn words<'a>(value: &'a Value, key: &str) -> Vec<&'a Value> {
     value.get(key).and_then(Value::as_array).into_iter().flatten().collect()
 }
 
-/// The types that a schema says, as a list.
+/// The types of a schema, as a list.
 fn types(schema: &Value) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(one)) => vec![one],
@@ -53,7 +53,7 @@ fn types(schema: &Value) -> Vec<&str> {
 struct Comparison<'a> {
     old: &'a Value,
     new: &'a Value,
-    /// References that were followed, so that what refers to itself ends.
+    /// References that were followed, so that recursive schemas end.
     seen: BTreeSet<(Way, String, String)>,
     broken: Vec<String>,
 }
@@ -63,7 +63,7 @@ impl<'a> Comparison<'a> {
         self.broken.push(format!("{at}: {what}"));
     }
 
-    /// What a reference leads to, once for each pair and way.
+    /// The targets of two references. `None` if this pair was already compared in this direction.
     fn follow(&mut self, way: Way, old: &'a Value, new: &'a Value) -> Option<(&'a Value, &'a Value)> {
         let (from, to) = (old.get("$ref").and_then(Value::as_str), new.get("$ref").and_then(Value::as_str));
         if let (Some(from), Some(to)) = (from, to)
@@ -232,7 +232,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Variants are compared in their order; what is sent may become one of more, and what is answered one of fewer.
+    /// Compares variants in their order. A sent value may get more variants, an answered value fewer.
     fn variants(&mut self, at: &str, way: Way, old: &'a Value, new: &'a Value) {
         for key in ["anyOf", "oneOf", "allOf"] {
             let (before, now) = (words(old, key), words(new, key));
@@ -273,7 +273,7 @@ fn document() -> Value {
     })
 }
 
-/// Where, what stands there then (nothing: it leaves), and what is said about that.
+/// Pointer to a place, the new JSON there (empty: it is removed), and the expected findings.
 const CHANGES: &[(&str, &str, &[&str])] = &[
     ("/paths/~1things/get", r#"{"responses": {"200": {}}}"#, &[]),
     ("/paths/~1things/put/responses/404", "", &[]),

@@ -1,21 +1,21 @@
-//! One object of every kind, and of kinds whose fields exclude each other more: together they say every field there is. They are
-//! the document's examples, and can all be stored.
+//! Example objects of every kind. Kinds with fields that exclude each other have several, so that together the examples set every field.
+//! They are the examples in the document, and all can be stored.
 
 use crate::schema::{Kind, Semantic};
 use serde_json::{Value, json};
 
-/// An object that is valid beside those before it.
+/// An object that is valid if the examples before it exist.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: &'static Kind,
-    /// Its name.
+    /// Name of the object.
     pub name: &'static str,
-    /// Its spec.
+    /// Spec of the object.
     pub spec: Value,
 }
 
-/// Examples of every kind, each after those it refers to.
+/// Examples of every kind. Each comes after the examples that it refers to.
 #[must_use]
 pub fn examples() -> Vec<Example> {
     let sha256 = "0".repeat(64);
@@ -274,7 +274,7 @@ pub fn examples() -> Vec<Example> {
                 "macs": ["525400000004"]}),
         ),
     ];
-    // A build without the sample kind has no example of it.
+    // A build without the sample kind omits the examples of that kind.
     let described = |(kind, name, spec)| Some(Example { kind: Kind::find(kind)?, name, spec });
     specs.into_iter().filter_map(described).collect()
 }

@@ -27,20 +27,20 @@ use crate::schema::Kind;
 use crate::wire::MERGE_PATCH;
 use serde_json::{Map, Value, json};
 
-/// The version of what the document promises. A promise is broken only together with this number: see `compatibility`.
+/// The version of the document. A change that breaks clients must raise it: see `compatibility`.
 const VERSION: &str = "0.6";
 
-/// Which kinds an endpoint exists for.
+/// The kinds for which an endpoint exists.
 enum For {
-    /// One path, not about a kind.
+    /// One path that is not for a kind.
     Itself,
     /// Every kind.
     All,
-    /// These.
+    /// The kinds with these names.
     Named(&'static [&'static str]),
 }
 
-/// One operation. `{plural}` in a path, `{Kind}` in texts and schema names stand for the kind.
+/// One operation. `{plural}` in a path and `{Kind}` in texts and schema names are replaced by the kind's.
 struct Endpoint {
     method: &'static str,
     path: &'static str,
@@ -49,13 +49,13 @@ struct Endpoint {
     summary: &'static str,
     parameters: &'static [&'static str],
     request: Option<&'static str>,
-    /// Status and schema of the good answers; no schema for an answer without JSON.
+    /// Status, description and schema of the successful answers. No schema for an answer without JSON.
     answers: &'static [(&'static str, &'static str, Option<&'static str>)],
 }
 
 const LIVING: &[&str] = &["Machine", "Deployment"];
 
-/// Operations that anybody may call, without a token, beside those of the provider's registry.
+/// Operations that need no token, beside those of the provider's registry.
 const OPEN: &[&str] = &[
     "home",
     "console",
@@ -73,7 +73,7 @@ const OPEN: &[&str] = &[
     "registry",
 ];
 
-/// Operations that are answered without looking at anything.
+/// Operations with a constant answer, which no request can change.
 const CONSTANT: &[&str] =
     &["home", "console", "docs", "pages", "openapi", "version", "versionAtTheRoot", "healthz", "registry"];
 
@@ -743,17 +743,17 @@ fn add(paths: &mut Map<String, Value>, endpoint: &Endpoint, kind: Option<&Kind>)
     }
 }
 
-/// A text of the table, for this kind.
+/// A text of the table with the kind's name filled in.
 fn named(text: &str, kind: Option<&Kind>) -> String {
     text.replace("{Kind}", kind.map_or("", |k| k.name))
 }
 
-/// Bodies are named by their schema, or by their media type where they are no JSON.
+/// The media type of a body. The table names a body by its schema, or by its media type if it is not JSON.
 fn media_type(body: &str) -> &str {
     if body.contains('/') { body } else { "application/json" }
 }
 
-/// Schema and example of a request's body.
+/// Schema and example of a request body.
 fn content(body: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
     let schema = match body {
         MERGE_PATCH => schemas::reference(&named("{Kind}Patch", kind)),
@@ -772,12 +772,12 @@ fn content(body: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
 }
 
 impl Endpoint {
-    /// Whether anybody may call it, without a token.
+    /// True if the operation needs no token.
     fn is_open(&self) -> bool {
         self.id.starts_with("provider") || OPEN.contains(&self.id)
     }
 
-    /// Whether it is answered without looking at anything.
+    /// True if the operation's answer is constant.
     fn is_constant(&self) -> bool {
         CONSTANT.contains(&self.id)
     }

@@ -40,7 +40,7 @@ pub(super) fn components(kinds: &[&Kind]) -> Map<String, Value> {
     all
 }
 
-/// The body of a PUT: what was read can be written back, so that the region's own members are taken and ignored.
+/// The body of a PUT. It accepts and ignores the region's own members, so that a client can write back an object that it has read.
 fn put(kind: &Kind) -> Value {
     json!({
         "type": "object",
@@ -55,7 +55,7 @@ fn put(kind: &Kind) -> Value {
     })
 }
 
-/// A merge patch of a spec: fields that a spec cannot be without are not taken away, and objects are merged in their turn.
+/// A merge patch of a spec. Required fields cannot be removed by null. Objects are merged recursively.
 fn patch(kind: &Kind, all: &mut Map<String, Value>) -> Value {
     let of = |field: &'static Field, all: &mut Map<String, Value>| {
         let schema = match &field.ty {
@@ -99,14 +99,14 @@ fn list(kind: &Kind) -> Value {
     })
 }
 
-/// Who writes what a schema is of. What clients declare is bounded.
+/// The author of the values of a schema. Values that clients declare have bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Declared,
     Reported,
 }
 
-/// Adds `schema` and those it is made of.
+/// Adds `schema` and the schemas that it uses.
 fn component(schema: &'static Schema, side: Side, all: &mut Map<String, Value>) {
     if all.contains_key(schema.name) {
         return;
@@ -133,7 +133,7 @@ fn component(schema: &'static Schema, side: Side, all: &mut Map<String, Value>) 
 fn property(field: &'static Field, side: Side, all: &mut Map<String, Value>) -> Value {
     let mut schema = type_schema(&field.ty, side, all);
     if field.presence != Presence::Required {
-        // Null is absence.
+        // Null means an absent field.
         schema = nullable(schema);
     }
     let Some(map) = schema.as_object_mut() else { return schema };
@@ -200,7 +200,7 @@ fn type_schema(ty: &'static Type, side: Side, all: &mut Map<String, Value>) -> V
     }
 }
 
-/// A key is not empty.
+/// A pattern against empty keys.
 fn named(mut key: Value) -> Value {
     if let Some(map) = key.as_object_mut() {
         map.insert("minLength".to_owned(), json!(1));
@@ -230,9 +230,9 @@ pub(super) fn nullable(mut schema: Value) -> Value {
     schema
 }
 
-/// A text with a form. The patterns are wider than the forms: what does not match is refused, and not all that matches is taken.
+/// A text with a form. The patterns are wider than the forms: a text that does not match is invalid, but a matching one can also be.
 pub(super) fn form(semantic: Semantic) -> Value {
-    // JSON Schema's own `duration` is that of ISO 8601.
+    // The format `duration` of JSON Schema is that of ISO 8601, which differs.
     let format = if semantic == Semantic::Duration { "basalt-duration" } else { semantic.name() };
     let mut schema = json!({"type": "string", "format": format, "examples": [semantic.example()]});
     let pattern = match semantic {

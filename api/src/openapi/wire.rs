@@ -24,7 +24,7 @@ pub(super) fn labels() -> Value {
     })
 }
 
-/// The metadata of what is written. What is the region's in it is ignored.
+/// The metadata of a write. The region's own fields in it are ignored.
 pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
     let ignored = || json!({"description": "Ignored"});
     json!({
@@ -40,7 +40,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
     })
 }
 
-/// Their components, by name.
+/// The components that are not about kinds, by name.
 pub(super) fn components() -> [(&'static str, Value); 85] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
