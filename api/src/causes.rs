@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-/// Words of rustls before the text of an error of ours.
+/// Text that rustls puts before an error from Basalt's own code.
 const EMPTY_WORDS: &str = "unexpected error: ";
 
-/// An error with all its causes, one after another. A cause that stands in the line already is not told again.
+/// An error with all its causes in order. A cause whose text is already in the line is not repeated.
 #[must_use]
 pub fn in_one_line(error: &dyn Error) -> String {
     let mut line = error.to_string().replace(EMPTY_WORDS, "");

@@ -4,7 +4,7 @@ use crate::diff::FieldChange;
 use crate::pointer;
 use crate::schema::{Field, Kind, Type};
 
-/// The changed fields that decide where the secret at `pointer` is sent, as JSON pointers. Empty: it goes where it went before.
+/// The changed fields that decide where the secret at `pointer` is sent, as JSON pointers. Empty: the destination stays the same.
 #[must_use]
 pub fn redirections(kind: &Kind, pointer: &str, changes: &[FieldChange]) -> Vec<String> {
     let Some((parent, _)) = pointer.rsplit_once('/') else { return Vec::new() };

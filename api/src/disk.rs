@@ -21,7 +21,7 @@ mod choice;
 
 pub use choice::{BIOS_BOOT, ChoiceError, END, ESP, MIB, START, choose_disks, least_bytes};
 
-/// Candidates that an error names, at most.
+/// Most candidates that an error names.
 const NAMED: usize = 8;
 
 /// A name that a disk can be known by.
@@ -142,13 +142,13 @@ impl kinds::Disk {
     }
 }
 
-/// Why a name does not mean one disk of its own.
+/// The reason why a name does not select a single disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskNameError {
-    /// It is empty.
+    /// The name is empty.
     #[error("{0:?} names no disk")]
     Empty(String),
-    /// Several disks have it.
+    /// Several disks have the name.
     #[error("{name:?} is the name of several disks: {candidates}")]
     Ambiguous {
         /// The name as it was written.
@@ -169,7 +169,7 @@ pub enum DiskNameError {
 }
 
 impl DiskNameError {
-    /// How to mend it.
+    /// Advice for a person.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {

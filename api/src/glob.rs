@@ -1,12 +1,12 @@
 //! Patterns of texts: `*` stands for any text and `?` for one byte. fnmatch(3) knows sets, `[a-z]`, as well.
 
-/// True if the pattern is the whole text.
+/// True if the pattern matches the whole text.
 #[must_use]
 pub fn matches(pattern: &str, text: &str) -> bool {
     walk(pattern.as_bytes(), text.as_bytes(), one)
 }
 
-/// True if the pattern is the whole text, where `[…]` stands for one byte of a set. A `[` without its `]` matches nothing.
+/// True if the pattern matches the whole text. `[…]` stands for one byte of a set. A `[` without its `]` matches nothing.
 #[must_use]
 pub fn fnmatch(pattern: &str, text: &str) -> bool {
     walk(pattern.as_bytes(), text.as_bytes(), one_or_set)
@@ -15,7 +15,8 @@ pub fn fnmatch(pattern: &str, text: &str) -> bool {
 /// The rests of the pattern and of the text.
 type Rests<'p, 't> = (&'p [u8], &'t [u8]);
 
-/// Compares piece by piece. The steps are at most the product of both lengths: an earlier `*` never has to take more once a later one is reached.
+/// Compares piece by piece. The number of steps is at most the product of both lengths: once a later `*` is reached, an earlier one is
+/// never tried again.
 fn walk(
     mut pattern: &[u8],
     mut text: &[u8],

@@ -1,7 +1,7 @@
-//! TLS with a server that is known by its key or its certificate: a rack, or a BMC, which sign their own.
+//! TLS with a server that is identified by its key or its certificate: a rack or a BMC, whose certificates are self-signed.
 //!
-//! Names and dates are not looked at: racks and BMCs are asked by address, a machine's clock is often wrong at boot, and most BMCs
-//! never renew what they signed.
+//! Names and dates in the certificate are not checked: racks and BMCs are addressed by IP, a machine's clock is often wrong at boot, and
+//! most BMCs never renew their certificate.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,17 +18,17 @@ pub type PinnedKey = Pinned<Key>;
 /// Accepts exactly one certificate.
 pub type PinnedCertificate = Pinned<Certificate>;
 
-/// Accepts what a judge accepts, from a server that has the key to it.
+/// Accepts the certificates that `J` accepts, from a server that proves to have the private key.
 #[derive(Debug)]
 pub struct Pinned<J> {
     judge: J,
     provider: Arc<CryptoProvider>,
 }
 
-/// Says which certificate is the one.
+/// Decides if a certificate is the expected one.
 pub trait Judge: std::fmt::Debug + Send + Sync {
     /// # Errors
-    /// It is another one.
+    /// The certificate is not the expected one.
     fn judge(&self, certificate: &CertificateDer<'_>) -> Result<(), Error>;
 }
 
@@ -59,19 +59,19 @@ impl Judge for Key {
 #[derive(Debug)]
 pub struct Certificate(OnceLock<[u8; 32]>);
 
-/// Another certificate than the one that is accepted. The fingerprints are SHA-256 of the DER, as `openssl x509 -fingerprint -sha256`
-/// has them, in small letters.
+/// The server has another certificate than the expected one. The fingerprints are SHA-256 of the DER, printed like `openssl x509
+/// -fingerprint -sha256`, in lower case.
 #[derive(Debug, thiserror::Error)]
 #[error("it shows the one with SHA-256 {}, and is known by {}", text(.shown), text(.known))]
 pub struct OtherCertificate {
-    /// What the server showed.
+    /// Fingerprint of the server's certificate.
     pub shown: [u8; 32],
-    /// What is accepted.
+    /// Fingerprint of the expected certificate.
     pub known: [u8; 32],
 }
 
 impl Pinned<Certificate> {
-    /// The certificate with this SHA-256 of its DER. `None`: the first that is shown, from then on.
+    /// Accepts the certificate with this SHA-256 of its DER. With `None`, accepts the first certificate, and later only that one.
     #[must_use]
     pub fn new(sha256: Option<[u8; 32]>, provider: Arc<CryptoProvider>) -> Self {
         let known = OnceLock::new();
@@ -81,7 +81,7 @@ impl Pinned<Certificate> {
         Self { judge: Certificate(known), provider }
     }
 
-    /// The certificate that is accepted, once one is. That the server has its key is known when the handshake is done.
+    /// The accepted certificate, once there is one. The server has proven to have its key only after the handshake is complete.
     #[must_use]
     pub fn sha256(&self) -> Option<[u8; 32]> {
         self.judge.0.get().copied()

@@ -1,4 +1,4 @@
-//! JSON pointers (RFC 6901): how errors and changes say where.
+//! JSON pointers (RFC 6901), which name the place of an error or a change.
 
 /// `word` as one step of a pointer.
 #[must_use]
@@ -12,12 +12,12 @@ pub fn child(parent: &str, word: &str) -> String {
     format!("{parent}/{}", escape(word))
 }
 
-/// The steps of a pointer, as they stand in the document.
+/// The unescaped steps of a pointer.
 pub fn steps(pointer: &str) -> impl Iterator<Item = String> + '_ {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"))
 }
 
-/// Whether `pointer` is `ancestor` or lies below it.
+/// True if `pointer` equals `ancestor` or lies below it.
 #[must_use]
 pub fn is_within(pointer: &str, ancestor: &str) -> bool {
     pointer.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

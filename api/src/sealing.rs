@@ -1,11 +1,11 @@
-//! Secrets that a machine makes for the region. They are sealed by HPKE (RFC 9180: base mode, X25519, HKDF-SHA256, AES-256-GCM).
-//! Racks and databases carry and store a sealed secret, and cannot read it.
+//! Sealing of secrets that a machine makes for the region, by HPKE (RFC 9180: base mode, X25519, HKDF-SHA256, AES-256-GCM). Racks and
+//! databases carry and store a sealed secret, and cannot read it.
 
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicKey};
 use thiserror::Error;
 
-/// Bytes of a key, and of the encapsulated secret in front of what is sealed.
+/// Bytes of a key, and of the encapsulated key at the start of a sealed text.
 pub const KEY: usize = 32;
 
 const SUITE: &dyn Hpke = DH_KEM_X25519_HKDF_SHA256_AES_256;
@@ -21,7 +21,7 @@ pub enum SealingError {
     Text,
 }
 
-/// Seals `text` for who has the private key to `public`. `purpose` has to be the same when it is opened.
+/// Seals `text` for the owner of the private key to `public`. [`open`] needs the same `purpose`.
 ///
 /// # Errors
 /// [`SealingError::Key`]
@@ -32,7 +32,7 @@ pub fn seal(public: &[u8], purpose: &str, text: &[u8]) -> Result<Vec<u8>, Sealin
     Ok([secret.0, text].concat())
 }
 
-/// Opens what [`seal`] made.
+/// Opens a text that [`seal`] made.
 ///
 /// # Errors
 /// [`SealingError::Text`]

@@ -15,7 +15,7 @@
 //! | `for people` | a text that people read; see [`FOR_PEOPLE`] |
 //! | `untested` | no test shows it yet; see [`UNTESTED`] |
 //!
-//! A test that stores a field and reads it back is no evidence: whoever adds a row opens the test and looks.
+//! A test that only stores a field and reads it back is no evidence. Before you add a row, open the test and check its effect.
 
 #![expect(clippy::print_stdout, reason = "what is left to do is read by people")]
 
@@ -24,7 +24,7 @@ use basalt_api::{Const, KINDS, Model, Presence, Schema, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Fields that only people read, and programs filter by.
+/// Fields that people read and filters use, without another effect.
 const FOR_PEOPLE: &[&str] = &[
     "description",
     "TagSpec.comment",
@@ -35,20 +35,20 @@ const FOR_PEOPLE: &[&str] = &[
     "ImageSpec.release",
 ];
 
-/// How many rows of each table no test shows. It only shrinks.
+/// Number of rows of each table without a test. It may only become smaller.
 const UNTESTED: [usize; 2] = [3, 8];
 
 /// Structs that are flattened into several schemas.
 const FLATTENED: [&Schema; 2] = [BuiltConfig::SCHEMA, CommonStatus::SCHEMA];
 
-/// The keys of a table. True: nothing acts on it.
+/// The keys of a table. True for keys that nothing acts on.
 type Keys = BTreeMap<String, bool>;
 
 /// Collects keys of schemas, each schema once.
 struct Walk<'a> {
     seen: &'a mut BTreeSet<&'static str>,
     keys: Keys,
-    /// Whether words of enums have rows.
+    /// True if words of enums have rows.
     words: bool,
 }
 
@@ -62,7 +62,7 @@ impl Walk<'_> {
             let marked = |word| dormant || field.dormant.iter().any(|it| it.word == word);
             let words = words(&field.ty);
             let is_default = |word: &'static str| field.presence == Presence::Default(Const::Str(word));
-            // If all other words are stored alone, then the default is as well: it changes nothing.
+            // If all other words are stored alone, then so is the default: it changes nothing.
             let of_words =
                 words.len() > 1 && words.iter().all(|word| is_default(word) || marked(Some(*word)));
             let is_dormant = marked(None) || of_words;
@@ -77,7 +77,7 @@ impl Walk<'_> {
     }
 }
 
-/// The schema that declares a field: the one itself, or one that is flattened into it.
+/// The schema that declares a field: `schema` itself, or one that is flattened into it.
 fn owner(schema: &'static Schema, field: &str) -> &'static str {
     let is_part = |part: &Schema| {
         let mut fields = part.fields.iter();
@@ -118,7 +118,7 @@ fn keys() -> [Keys; 2] {
     })
 }
 
-/// Finds what is wrong with the evidence of a row.
+/// The error in the evidence of a row, if there is one.
 fn fault(root: &Path, key: &str, evidence: &str, dormant: bool) -> Option<String> {
     if evidence == "for people" {
         let name = key.rsplit('.').next();
@@ -141,7 +141,7 @@ fn fault(root: &Path, key: &str, evidence: &str, dormant: bool) -> Option<String
     (!has_test(&text, test)).then(|| format!("{path} has no test {test}"))
 }
 
-/// Whether a source has a function of this name with a test's attribute.
+/// True if a source has a test function with this name.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let (plain, later) = (format!("fn {name}("), format!("async fn {name}("));

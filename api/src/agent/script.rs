@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct Script {
     /// Name of the Script.
     pub name: String,
-    /// From `#!` on.
+    /// The text of the script, which begins with `#!`.
     pub content: String,
     /// Arguments: `--NAME=VALUE`.
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// It is stopped when it runs longer.
+    /// Time limit of a run in seconds. After it the script is stopped.
     pub timeout_seconds: u64,
     /// True: a later boot runs it again.
     #[serde(default)]
@@ -126,5 +126,5 @@ pub const TEST_ROWS: usize = 256;
 /// Most bytes of a test's output that a result has.
 pub const TEST_OUTPUT_BYTES: usize = 4 * 1024;
 
-/// Most that is kept of what a script said, in bytes.
+/// Most bytes of a script's output that a result has.
 pub const OUTPUT_BYTES: usize = 16 * 1024;

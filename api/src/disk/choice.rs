@@ -13,23 +13,23 @@ pub const START: u64 = MIB;
 pub const BIOS_BOOT: u64 = MIB;
 /// EFI system partition, in bytes.
 pub const ESP: u64 = 512 * MIB;
-/// The second copy of the table, at the end, and what alignment may take. In bytes.
+/// Room for the second copy of the partition table at the end, and for alignment. In bytes.
 pub const END: u64 = 2 * MIB;
-/// The least of a disk of which something takes what is left, in bytes.
+/// Smallest remaining room on a disk that has a partition without a size. In bytes.
 const ROOM: u64 = 64 * MIB;
 const GIB: u64 = 1 << 30;
-/// Inventories of agents before by-path names were read have none.
+/// Inventories of older agents have no by-path names.
 const NO_PATHS: &str = "this inventory has no by-path names; run `basalt recommission`";
 
-/// Smallest disk for an image of so many bytes: the boot partitions and some room to run, and the image unpacked. Root tarballs compress to between
-/// a half and a quarter.
+/// Smallest disk for an image of `image` bytes: the boot partitions, the unpacked image, and some free space. Root tarballs compress to
+/// between a half and a quarter.
 #[must_use]
 pub const fn least_bytes(image: u64) -> u64 {
     image.saturating_mul(4).saturating_add(GIB)
 }
 
 impl StorageConfig {
-    /// Bytes that a disk's partitions with a size, and the boot partitions, take of it, with the table itself.
+    /// Bytes of a disk that its partitions with a size, the boot partitions and the partition table take.
     #[must_use]
     pub fn taken(&self, disk: &str) -> u64 {
         let boot = if self.below_boot().contains(disk) { BIOS_BOOT + ESP } else { 0 };
@@ -39,7 +39,7 @@ impl StorageConfig {
         sizes.fold(START + boot + END, u64::saturating_add)
     }
 
-    /// True if something takes what is left of a disk.
+    /// True if a partition or volume takes the remaining room of a disk.
     #[must_use]
     pub fn has_rest(&self, disk: &str) -> bool {
         let mut parts = self.partitions.values().filter(|partition| partition.disk == disk).peekable();
@@ -78,7 +78,7 @@ impl StorageConfig {
     }
 }
 
-/// Why a layout does not get its disks.
+/// The reason why there is no disk for a layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// Names that do not mean one disk of their own, by entries.

@@ -82,7 +82,7 @@ fn mistakes_are_found_when_it_is_read_with_their_place() {
     insta::assert_snapshot!(said.join("\n"));
 }
 
-/// Each in a thread with half the stack of a worker: what would overflow there would end a region.
+/// Each runs on a thread with half the stack of a worker: a stack overflow would end a region.
 #[test]
 fn hostile_texts_neither_hang_nor_end_the_process() {
     let deep = |open: &str, close: &str, n: usize| format!("{}1{} == 1", open.repeat(n), close.repeat(n));
@@ -109,7 +109,7 @@ fn hostile_texts_neither_hang_nor_end_the_process() {
             format!("name + name == '{}'", "\\x41".repeat(n)),
         ]);
     }
-    // Texts within which the brackets of a text seem to be outside, or the other way round.
+    // Texts in which a bracket inside a string looks as if it were outside, or the reverse.
     for begin in ["'''a'b''' == name || ", "r'\\' == name || ", "name == '' //'\n|| ", "'\\q", "'\n", "r"] {
         for n in [13, 40, 100, 480] {
             texts.extend([
@@ -175,7 +175,7 @@ fn hostile_texts_neither_hang_nor_end_the_process() {
     assert!(begin.elapsed() < Duration::from_secs(60), "took {:?}", begin.elapsed());
 }
 
-/// A machine with lists of so many and texts of so many bytes.
+/// The inventory of a machine with lists of `list` elements and texts of `text` bytes.
 fn large(list: usize, text: usize) -> Inventory {
     let mut inventory = server();
     let long = || Some("x".repeat(text));
@@ -203,7 +203,7 @@ fn what_would_take_long_is_counted_before_it_begins() {
     }
 }
 
-/// Each makes some thousand times of what it begins with, by another means.
+/// Each enlarges its input some thousand times, in a different way.
 #[test]
 fn an_expression_that_makes_much_of_little_is_refused_before_it_is_evaluated() {
     let chain = |begin: &str, link: &str, n: usize| format!("{begin}{}.exists(a, a == 'x')", link.repeat(n));
@@ -221,11 +221,11 @@ fn an_expression_that_makes_much_of_little_is_refused_before_it_is_evaluated() {
         let error = Expression::parse(&text).unwrap_err();
         assert!(matches!(error, ExpressionError::Costly { .. }), "{text}: {error}");
     }
-    // A few times is what people write.
+    // People do write a few repetitions.
     assert!(holds("[name].map(a, a + '-' + a).map(a, a + a).exists(a, a == 'web-1-web-1web-1-web-1')"));
 }
 
-/// Bytes that a value has in the library's memory, at least.
+/// Least number of bytes that a value takes in the library's memory.
 fn weight(value: &Value) -> u64 {
     let wide = |length: usize| u64::try_from(length).unwrap();
     match value {
@@ -269,7 +269,7 @@ fn no_value_is_larger_than_its_bound() {
     }
 }
 
-/// An error may quote a value: of that, no more than a line is written.
+/// An error may quote a value. At most one line of it is written.
 #[test]
 fn an_error_about_a_large_value_is_short() {
     let found = large(256, 1024);

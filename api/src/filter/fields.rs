@@ -24,15 +24,15 @@ pub(super) enum Field {
 pub(super) struct Named {
     key: &'static str,
     alias: Option<&'static str>,
-    /// Places of the value in an object. The first place that has a value counts.
+    /// Pointers to the value in an object. The first that has a value counts.
     at: &'static [&'static str],
-    /// The meaning of none.
+    /// The value of an object that has none.
     usual: Option<&'static str>,
-    /// Its number, where it is one.
+    /// The form of the value as a number.
     number: Number,
 }
 
-/// How a named field is a number.
+/// The form in which a named field is a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     None,
@@ -58,7 +58,7 @@ impl Named {
     }
 }
 
-/// The keys of machines: the console's `filter/machines.ts`, in the same order. The state stands behind the name there.
+/// The keys of machines, in the order of the console's `filter/machines.ts`. There, the state comes after the name.
 const OF_MACHINES: &[Named] = &[
     named("name", &["/metadata/name"]).or("hostname"),
     named("zone", &["/spec/zone"]).usual("default"),
@@ -86,14 +86,14 @@ const OF_MACHINES: &[Named] = &[
 /// The keys of every other kind, beside the fields of its spec.
 const OF_OTHERS: &[Named] = &[named("name", &["/metadata/name"]), named("manager", &["/metadata/manager"])];
 
-/// Members that paths begin with.
+/// The first steps of paths.
 const ROOTS: [&str; 3] = ["metadata", "spec", "status"];
 
 fn table(kind: &Kind) -> &'static [Named] {
     if kind.name == "Machine" { OF_MACHINES } else { OF_OTHERS }
 }
 
-/// The field of a key; or the fault, and the right form.
+/// The field of a key, or an error and a remedy.
 pub(super) fn find(kind: &'static Kind, key: &str) -> Result<Field, (String, String)> {
     if let Some(label) = key.strip_prefix("label-").or_else(|| key.strip_prefix("label.")) {
         return Ok(Field::Label(label.to_owned()));
@@ -120,7 +120,7 @@ pub(super) fn find(kind: &'static Kind, key: &str) -> Result<Field, (String, Str
         let hint = format!("/docs has the fields of a {}", kind.name);
         return Err((format!("a {} has no {root}.{field}", kind.name), hint));
     }
-    // Objects of other kinds are filtered by each field of their specs.
+    // For other kinds, each field of the spec is a key.
     if kind.name != "Machine" && kind.spec.field(key).is_some() {
         return Ok(Field::Path(vec!["spec".to_owned(), key.to_owned()]));
     }
@@ -131,7 +131,7 @@ pub(super) fn find(kind: &'static Kind, key: &str) -> Result<Field, (String, Str
 const METADATA: [&str; 8] =
     ["name", "uid", "manager", "labels", "generation", "created_at", "updated_at", "deletion_requested_at"];
 
-/// The keys there are, in words.
+/// The known keys, in words.
 fn known(kind: &Kind) -> String {
     let mut keys: Vec<&str> = table(kind).iter().map(|it| it.key).collect();
     keys.push("status");
@@ -149,7 +149,7 @@ fn known(kind: &Kind) -> String {
 }
 
 impl Field {
-    /// How a number of a filter is read, where the field can be compared.
+    /// The parser for a number in a filter on this field, if the field can be compared.
     pub(super) fn number(&self) -> Option<fn(&str) -> Option<f64>> {
         match self {
             Self::Named(Named { number: Number::Count, .. }) => Some(number::plain),
@@ -159,12 +159,12 @@ impl Field {
         }
     }
 
-    /// Says if it is a number whatever the sign. A path is one where it is compared.
+    /// True if the value is a number with every operator. A path is a number only in a comparison.
     pub(super) const fn is_number(&self) -> bool {
         matches!(self, Self::Named(Named { number: Number::Count | Number::Bytes, .. }))
     }
 
-    /// The name, the zone or the pool, where the key is that of a column.
+    /// The name, zone or pool, if the database has a column for the key.
     pub(super) fn column(&self) -> Option<&'static str> {
         match self {
             Self::Named(Named { key: key @ ("name" | "zone" | "pool"), .. }) => Some(key),
@@ -193,7 +193,7 @@ impl Field {
         }
     }
 
-    /// The plain values at its place.
+    /// The scalar values at its pointers.
     fn found<'a>(&self, object: &'a Value) -> Vec<&'a Value> {
         let mut found = Vec::new();
         match self {
@@ -211,7 +211,7 @@ impl Field {
     }
 }
 
-/// The values at a path. Each element of a list counts; `*` is every member of a map.
+/// The values at a path. Each element of a list counts; `*` stands for every member of a map.
 fn walk<'a>(value: &'a Value, path: &[String], found: &mut Vec<&'a Value>) {
     match (path.split_first(), value) {
         (None, value) => plain_values(value, found),
@@ -226,7 +226,7 @@ fn walk<'a>(value: &'a Value, path: &[String], found: &mut Vec<&'a Value>) {
     }
 }
 
-/// The value, or all values in it that have no parts.
+/// The value, or all scalar values inside it.
 fn plain_values<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     match value {
         Value::Null => {}
@@ -236,7 +236,7 @@ fn plain_values<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     }
 }
 
-/// A plain value as text.
+/// A scalar value as text.
 fn shown(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -245,7 +245,7 @@ fn shown(value: &Value) -> Option<String> {
     }
 }
 
-/// All that an object says in a row of the console, in lower case.
+/// All text of an object in a row of the console, in lower case.
 pub(super) fn text(kind: &Kind, object: &Value) -> String {
     let state = state::of(object);
     let mut said = Vec::new();

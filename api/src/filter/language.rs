@@ -5,7 +5,7 @@ use super::Wrong;
 /// How a term compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// `:`, has it in it; of numbers, at least.
+    /// `:`. A text contains it; a number is at least this.
     Has,
     /// `=`
     Is,
@@ -33,7 +33,7 @@ const OPS: [(&str, Op); 7] = [
 ];
 
 impl Op {
-    /// Says if it is for numbers alone.
+    /// True if the operator is only for numbers.
     pub(super) const fn compares(self) -> bool {
         matches!(self, Self::Above | Self::AtLeast | Self::Below | Self::AtMost)
     }
@@ -53,7 +53,7 @@ impl Op {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) text: String,
-    /// Just that, not a part.
+    /// The whole value must be equal, not only a part.
     pub(super) exact: bool,
     /// The value excludes an object.
     pub(super) not: bool,
@@ -62,15 +62,15 @@ pub(super) struct Wanted {
 /// One condition of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Term {
-    /// None of words. In lower case, but for paths and labels.
+    /// `None` for words without a key. In lower case, except for paths and labels.
     pub(super) key: Option<String>,
     pub(super) op: Op,
     pub(super) values: Vec<Wanted>,
-    /// Its first character, from 1 on.
+    /// Position of its first character, from 1.
     pub(super) at: usize,
 }
 
-/// Beginnings of keys whose capitals count.
+/// Prefixes of keys that are case-sensitive.
 const AS_WRITTEN: [&str; 5] = ["label-", "label.", "metadata.", "spec.", "status."];
 
 struct Reader {
@@ -108,7 +108,7 @@ impl Reader {
         is_there
     }
 
-    /// The place of a character as people count.
+    /// The position of a character, counted from 1.
     const fn place(at: usize) -> usize {
         at.saturating_add(1)
     }
@@ -140,7 +140,7 @@ impl Reader {
         Ok(Term { key: Some(key), op, values, at })
     }
 
-    /// A key, if one begins here.
+    /// The key at this position, if there is one.
     fn key(&mut self) -> String {
         let start = self.at;
         let is_first = |sign: char| sign.is_ascii_alphabetic() || sign == '_';
@@ -199,7 +199,7 @@ impl Reader {
         Ok(values)
     }
 
-    /// Text up to a sign outside of quotes.
+    /// Text up to one of `stops` outside of quotes.
     fn quoted(&mut self, stops: impl Fn(char) -> bool) -> Result<String, Wrong> {
         let (mut said, mut opened) = (String::new(), None);
         while let Some(sign) = self.sign() {

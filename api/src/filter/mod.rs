@@ -1,4 +1,4 @@
-//! Filters of lists: one line of text that objects fit, or do not. `docs/concepts/filters.md` has the grammar.
+//! Filters of lists: one line of text that selects objects. `docs/concepts/filters.md` has the grammar.
 //!
 //! | module | is |
 //! | --- | --- |
@@ -25,21 +25,21 @@ use fields::Field;
 use language::{Op, Term, Wanted};
 use serde_json::Value;
 
-/// Bytes of a filter, at most.
+/// Most bytes of a filter.
 pub const MAX_FILTER_BYTES: usize = 2000;
-/// Most terms of a filter. A word looks at the whole text of each object.
+/// Most terms of a filter. A term without a key searches the whole text of each object.
 pub const MAX_TERMS: usize = 32;
 /// Most values of all terms.
 pub const MAX_VALUES: usize = 200;
 
-/// The fault of a filter, in words.
+/// An error in a filter, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The character at which it is, from 1 on.
+    /// Position of the error in characters, from 1.
     pub at: usize,
-    /// The fault at that place.
+    /// The error at that position.
     pub message: String,
-    /// The right form.
+    /// A valid form.
     pub hint: String,
 }
 
@@ -92,7 +92,7 @@ impl Filter {
         })
     }
 
-    /// Says if an object, as the API shows it, has all that the filter asks for.
+    /// True if an object, in its API form, meets all terms of the filter.
     #[must_use]
     pub fn fits(&self, object: &Value) -> bool {
         self.tests.iter().all(|test| test.holds(self.kind, object))
@@ -139,7 +139,7 @@ impl Test {
     }
 }
 
-/// True: one of the wanted values holds, if there are any, and no excluded value does.
+/// True if at least one wanted value holds, or none is wanted, and no excluded value holds.
 fn one_of(values: &[Wanted], has: impl Fn(&Wanted) -> bool) -> bool {
     let mut wanted = values.iter().filter(|value| !value.not).peekable();
     let is_one = wanted.peek().is_none() || wanted.any(&has);

@@ -4,7 +4,8 @@ use super::Filter;
 use super::fields::Field;
 use super::language::Wanted;
 
-/// Conditions that every object that fits meets, and others may meet too: patterns of SQL's `like`, in lower case. `None`: any.
+/// Necessary conditions for objects that fit; other objects may meet them too. Patterns of SQL's `like`, in lower case. `None`: no
+/// condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Narrowing {
     /// The name of an object.
@@ -41,7 +42,7 @@ impl Filter {
     }
 }
 
-/// Patterns of the values that are asked for; `None` where only some are excluded, or databases may write small letters otherwise.
+/// Patterns of the wanted values. `None` if values are only excluded, or if the database may change case differently.
 fn patterns(values: &[Wanted]) -> Option<Vec<String>> {
     let wanted: Vec<&Wanted> = values.iter().filter(|value| !value.not).collect();
     let is_ascii = wanted.iter().all(|value| value.text.is_ascii());

@@ -1,4 +1,4 @@
-//! Numbers of filters, and sizes as people see them.
+//! Numbers in filters, and sizes in the form that people read.
 
 const STEPS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -11,7 +11,7 @@ pub(super) fn plain(text: &str) -> Option<f64> {
     (are_digits(whole) && are_digits(part)).then(|| text.parse().ok()).flatten()
 }
 
-/// The bytes of `64`, `64GiB`, `512 M`; without a unit they are GiB.
+/// The bytes of `64`, `64GiB`, `512 M`. A number without a unit is in GiB.
 pub(super) fn bytes(text: &str) -> Option<f64> {
     sized(text, 3)
 }
@@ -21,7 +21,7 @@ pub(super) fn plain_or_bytes(text: &str) -> Option<f64> {
     plain(text).or_else(|| sized(text, 0))
 }
 
-/// A size; without a unit it is of this step.
+/// A size. A number without a unit has the unit `STEPS[usual]`.
 fn sized(text: &str, usual: i32) -> Option<f64> {
     let text = text.trim().to_ascii_lowercase();
     let digits = text.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(text.len());

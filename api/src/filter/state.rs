@@ -1,4 +1,4 @@
-//! The state of an object in the words that people see: the console's `parts/state.ts`, which is tested by the same cases.
+//! The state of an object in the words that people see. The console has the same in `parts/state.ts`; both are tested with the same cases.
 
 use serde_json::Value;
 
@@ -52,14 +52,14 @@ fn holds(condition: Option<&Value>) -> bool {
     condition.is_some_and(|it| text(it, "/status") == "true")
 }
 
-/// The reason that a condition gives, without what is to be done.
+/// The reason in a condition, without the remedy.
 fn because(condition: Option<&Value>) -> String {
     let message = condition.map(|it| text(it, "/message")).unwrap_or_default();
     let reason = message.split(" To do: ").next().unwrap_or_default();
     plain(reason)
 }
 
-/// Without the full stop of a sentence that stands alone.
+/// The text without its final full stop.
 fn plain(text: &str) -> String {
     text.strip_suffix('.').unwrap_or(text).to_owned()
 }
@@ -69,7 +69,7 @@ fn capital(text: &str) -> String {
     signs.next().map(|first| first.to_uppercase().chain(signs).collect()).unwrap_or_default()
 }
 
-/// Words that are said by their letters.
+/// Words that are abbreviations, and are pronounced letter by letter.
 const SHORT: [&str; 16] = [
     "bmc", "cidr", "cpu", "dhcp", "dns", "gpu", "ip", "mac", "mtu", "ntp", "os", "ssh", "tls", "ttl", "uid",
     "url",

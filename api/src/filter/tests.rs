@@ -9,7 +9,7 @@ fn machines() -> &'static Kind {
     Kind::find("Machine").expect("a kind")
 }
 
-/// The cases of the console as well: `controller/ui/tests/unit/filter.test.ts`.
+/// The same cases test the console: `controller/ui/tests/unit/filter.test.ts`.
 #[test]
 fn every_case_of_the_console_is_answered_as_there() {
     let vectors = vectors();

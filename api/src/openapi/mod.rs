@@ -73,7 +73,7 @@ const OPEN: &[&str] = &[
     "registry",
 ];
 
-/// Operations with a constant answer, which no request can change.
+/// Operations that answer without the database and without checks of the request. They never fail with 422, 500 or 503.
 const CONSTANT: &[&str] =
     &["home", "console", "docs", "pages", "openapi", "version", "versionAtTheRoot", "healthz", "registry"];
 

@@ -1,4 +1,4 @@
-//! Parameters: what stands in paths, behind the question mark and in headers.
+//! Parameters in paths, queries and headers.
 
 use super::schemas::form;
 use super::{Endpoint, examples};
@@ -11,10 +11,10 @@ use crate::wire::{
 };
 use serde_json::{Map, Value, json};
 
-/// A position of the watch: which life of the database, and how far into it.
+/// A watch position: the incarnation of the database, and a sequence number.
 const POSITION: &str = "^[0-9A-Fa-f-]{32,36}:[0-9]+$";
 
-/// The parameter that the table calls `key`, for an endpoint of this kind. Names have the form that their kind wants.
+/// The parameter with this `key` in the table, for an endpoint of this kind. Names have the form of their kind.
 pub(super) fn reference(key: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
     let of_path = || {
         let plural = endpoint.path.strip_prefix("/api/v1/")?.split('/').next()?;
@@ -27,7 +27,7 @@ pub(super) fn reference(key: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> 
     json!({"$ref": format!("#/components/parameters/{key}")})
 }
 
-/// All of them, by the keys that the table uses.
+/// All parameters, by the keys that the table uses.
 pub(super) fn components(kinds: &[&Kind]) -> Value {
     let names = kinds.iter().map(|kind| (format!("{}Name", kind.name), name(kind)));
     let others = others().into_iter().map(|(key, name, place, schema, description)| {

@@ -1,15 +1,15 @@
-//! The document as text for people and for `git diff`: what fits on a line stands on one.
+//! The document as text for people and for `git diff`: a value that fits on one line is written on one line.
 
 use crate::KINDS;
 use serde_json::Value;
 
-/// Characters of a line.
+/// Most characters of a line.
 const WIDTH: usize = 110;
 
 /// The document of every kind that a release knows, as it stands in `docs/reference/openapi.json`.
 #[must_use]
 pub fn openapi_text() -> String {
-    // Builds for tests have one kind more.
+    // Test builds have the kind Sample as well.
     let kinds: Vec<_> = KINDS.iter().copied().filter(|kind| kind.name != "Sample").collect();
     let mut text = String::new();
     write(&super::openapi(&kinds), 0, 0, &mut text);
@@ -17,7 +17,7 @@ pub fn openapi_text() -> String {
     text
 }
 
-/// Writes `value` where `used` characters stand already on a line that is indented by `indent`.
+/// Writes `value` to a line that already has `used` characters and an indent of `indent`.
 fn write(value: &Value, indent: usize, used: usize, to: &mut String) {
     let line = value.to_string();
     if line.chars().count() + indent + used < WIDTH {

@@ -1,5 +1,4 @@
-//! Random specs from a description, and hostile values for any place of one: for the properties that hold of every
-//! kind.
+//! Random specs from a description, and hostile values for any place of a spec. For tests of properties that hold for every kind.
 
 use super::limits::{MAX_STRING_BYTES, MAX_TEXT_BYTES};
 use crate::pointer;
@@ -122,7 +121,7 @@ fn ed25519((key, comment): ([u8; 32], String)) -> String {
     format!("ssh-ed25519 {}{comment}", base64::engine::general_purpose::STANDARD.encode(wire))
 }
 
-/// Every place of a spec that is there, with its type.
+/// Every place in a spec that has a value, with its type.
 pub(crate) fn places(schema: &'static Schema, spec: &Value) -> Vec<(String, Type)> {
     let mut found = Vec::new();
     below(&Type::Object(schema), spec, "", &mut found);
@@ -154,7 +153,7 @@ fn below(ty: &Type, value: &Value, at: &str, found: &mut Vec<(String, Type)>) {
     }
 }
 
-/// Values that no field of this type takes, whatever its bounds.
+/// Values that no field of this type accepts, whatever its bounds.
 pub(crate) fn hostile(ty: &Type) -> Vec<Value> {
     let mut all = match ty {
         Type::Bool => vec![json!("true"), json!(1)],

@@ -1,18 +1,18 @@
-//! Labels: what people and tools know objects by.
+//! Validation of labels.
 
 use crate::problem::{FieldCode, FieldError};
 use std::collections::BTreeMap;
 
-/// Labels of one manager on one object, at most.
+/// Most labels of one manager on one object.
 const MAX_LABELS: usize = 64;
 
-/// Bytes of a label's key.
+/// Most bytes of a label's key.
 const MAX_KEY_BYTES: usize = 63;
 
-/// Bytes of a label's value.
+/// Most bytes of a label's value.
 const MAX_VALUE_BYTES: usize = 255;
 
-/// What is wrong with these labels; pointers are into them.
+/// The errors in these labels. Pointers are into the labels.
 #[must_use]
 pub fn validate_labels(labels: &BTreeMap<String, String>) -> Vec<FieldError> {
     if labels.len() > MAX_LABELS {

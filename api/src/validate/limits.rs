@@ -1,4 +1,4 @@
-//! How large a spec may be. Checked before anything else looks at it.
+//! Limits for the size of a spec. They are checked before any other rule.
 
 use crate::pointer;
 use crate::problem::{FieldCode, FieldError};
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 /// Largest spec, in bytes of compact JSON.
 pub const MAX_SPEC_BYTES: usize = 1 << 20;
-/// Deepest nesting of objects and arrays; no description comes near it.
+/// Deepest nesting of objects and arrays. No description comes near it.
 pub const MAX_DEPTH: usize = 16;
 /// Most entries of one list, set or map.
 pub const MAX_ITEMS: usize = 4096;
 /// Longest line of text, in bytes.
 pub const MAX_STRING_BYTES: usize = 4096;
-/// Longest name of a field or key of a map, in bytes. The error about each value below repeats it.
+/// Longest name of a field or key of a map, in bytes. An error about a value below repeats the name, so it must be short.
 const MAX_KEY_BYTES: usize = 1024;
 /// Longest text of several lines, in bytes.
 pub const MAX_TEXT_BYTES: usize = 256 << 10;
@@ -35,10 +35,10 @@ pub(super) fn check(spec: &Value) -> Result<(), FieldError> {
     }
 }
 
-/// Beyond a limit other than that of bytes.
+/// A limit that was exceeded, other than the size in bytes.
 enum Excess {
     Depth,
-    /// A name of so many bytes in the object at this pointer.
+    /// A name of this many bytes in the object at this pointer.
     Key {
         bytes: usize,
         at: String,
@@ -54,7 +54,7 @@ impl Excess {
     }
 }
 
-/// Bytes of `value` as compact JSON, escapes not counted.
+/// Bytes of `value` as compact JSON, without escapes.
 fn measure(value: &Value, depth: usize) -> Result<usize, Excess> {
     if depth > MAX_DEPTH {
         return Err(Excess::Depth);

@@ -1,8 +1,7 @@
-//! Intrinsic validation: what can be said of a spec without looking at any other object.
+//! Intrinsic validation: the checks of a spec that need no other object.
 //!
-//! First the description is walked: unknown fields, types, bounds, forms. When nothing is wrong so far, the kind's own
-//! rules between fields run on the typed spec. Every error has a JSON pointer into the spec, names the value, and says
-//! what would be right.
+//! The first pass walks the description: unknown fields, types, bounds, forms. If it finds no error, the kind's own rules between fields
+//! run on the typed spec. Every error has a JSON pointer into the spec, the value, and a remedy.
 
 mod labels;
 mod limits;
@@ -25,14 +24,14 @@ use serde_json::Value;
 /// A kind's rules between fields.
 pub(crate) type Rules = fn(&Value, &mut Vec<FieldError>);
 
-/// What is wrong with `spec` as a spec of `kind`; empty when nothing is.
+/// The errors of `spec` as a spec of `kind`; empty if it is valid.
 #[must_use]
 pub fn validate(kind: &Kind, spec: &Value) -> Vec<FieldError> {
     validate_partial(kind, spec, &[])
 }
 
-/// The same, while the values at the pointers `unknown` are not known yet, as in a Terraform plan. They are not
-/// missed; rules between fields wait until all is known.
+/// The same while the values at the pointers `unknown` are unknown, as in a Terraform plan. A missing unknown value is no error. The rules
+/// between fields only run if no value is unknown.
 #[must_use]
 pub fn validate_partial(kind: &Kind, spec: &Value, unknown: &[String]) -> Vec<FieldError> {
     if let Err(error) = limits::check(spec) {
@@ -45,7 +44,7 @@ pub fn validate_partial(kind: &Kind, spec: &Value, unknown: &[String]) -> Vec<Fi
     errors
 }
 
-/// What is wrong with `name` for an object of `kind` with this `spec`. The pointer is `/metadata/name`.
+/// The error of `name` for an object of `kind` with this `spec`, or `None`. Its pointer is `/metadata/name`.
 #[must_use]
 pub fn validate_name(kind: &Kind, name: &str, spec: &Value) -> Option<FieldError> {
     const AT: &str = "/metadata/name";
@@ -63,7 +62,7 @@ pub fn validate_name(kind: &Kind, name: &str, spec: &Value) -> Option<FieldError
     None
 }
 
-/// Reads `spec` and applies `rules` to it.
+/// Deserializes `spec` and applies `rules` to it.
 pub(crate) fn typed<S: Model>(spec: &Value, errors: &mut Vec<FieldError>, rules: fn(&S, &mut Rule<'_>)) {
     match S::deserialize(spec) {
         Ok(spec) => rules(&spec, &mut Rule { errors }),
@@ -74,13 +73,13 @@ pub(crate) fn typed<S: Model>(spec: &Value, errors: &mut Vec<FieldError>, rules:
 /// For a kind without rules between fields.
 pub(crate) fn no_rules<S>(_: &S, _: &mut Rule<'_>) {}
 
-/// Where a kind's rules say what they found.
+/// Collects the errors that a kind's rules find.
 pub(crate) struct Rule<'a> {
     errors: &'a mut Vec<FieldError>,
 }
 
 impl Rule<'_> {
-    /// A rule between fields is broken at `pointer`.
+    /// Adds an error at `pointer` for a broken rule between fields.
     pub(crate) fn broken(
         &mut self,
         pointer: impl Into<String>,
@@ -90,12 +89,12 @@ impl Rule<'_> {
         self.errors.push(FieldError::new(pointer, FieldCode::Rule, message, hint));
     }
 
-    /// An error that was found elsewhere.
+    /// Adds an error that another check made.
     pub(crate) fn found(&mut self, error: FieldError) {
         self.errors.push(error);
     }
 
-    /// Another field makes the one at `pointer` necessary.
+    /// Adds an error for the missing field at `pointer`, which another field requires.
     pub(crate) fn missing(
         &mut self,
         pointer: impl Into<String>,

@@ -1,4 +1,4 @@
-//! What is refused, where the error points, and what it says; and the properties that hold of every kind.
+//! Refusals with their pointers and texts, and properties that hold for every kind.
 
 use super::generate::{hostile, places, spec};
 use super::*;
@@ -13,7 +13,7 @@ fn errors(kind: &str, spec: &Value) -> Vec<String> {
     validate(kind, spec).into_iter().map(|e| format!("{}: {e}", e.pointer)).collect()
 }
 
-/// The whole answer to each typical mistake. A message names the value; a hint says what would be right.
+/// The whole answer to each typical mistake. A message names the value; a hint has a valid one.
 #[test]
 fn typical_mistakes_are_answered_with_what_would_be_right() {
     let cases = [

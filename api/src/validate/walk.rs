@@ -1,4 +1,4 @@
-//! The generic part of validation: a value against its description.
+//! The generic part of validation: compares a value with its description.
 
 use super::limits::{MAX_ITEMS, MAX_STRING_BYTES, MAX_TEXT_BYTES};
 use crate::pointer;
@@ -8,7 +8,7 @@ use crate::values::{BadValue, closest, quoted, ssh_key_line};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// More errors than this help nobody.
+/// Most errors of one answer. More would not help a person.
 const MAX_ERRORS: usize = 100;
 
 pub(super) fn walk(kind: &Kind, spec: &Value, unknown: &[String]) -> Vec<FieldError> {
@@ -172,7 +172,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A secret as it was read: kept.
+    /// A secret in its read form, which keeps the stored one.
     fn read_form(&mut self, map: &Map<String, Value>, at: &str) {
         let is_read_form = map.get("set") == Some(&Value::Bool(true))
             && map.iter().all(|(key, value)| key == "set" || (key == "revision" && value.is_u64()));
@@ -206,7 +206,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether `text` has the form of `ty`, at `at`: a field's value, or the key of an entry.
+/// Checks the form of `text` at `at`: a field's value, or the key of an entry.
 fn form(ty: &Type, text: &str, at: &str) -> Result<(), BadValue> {
     match ty {
         Type::Enum(words) if !words.contains(&text) => {

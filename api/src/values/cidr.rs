@@ -20,7 +20,7 @@ pub enum Reach {
 }
 
 impl Cidr {
-    /// The network that holds `address` when the first `prefix_len` bits are its own.
+    /// The network of `address` with a prefix of `prefix_len` bits.
     ///
     /// # Errors
     /// `prefix_len` is longer than the address.
@@ -33,7 +33,7 @@ impl Cidr {
         })
     }
 
-    /// The same as `ipnet` has it.
+    /// The network as the type of the crate `ipnet`.
     #[must_use]
     pub const fn net(self) -> IpNet {
         self.0
@@ -51,26 +51,26 @@ impl Cidr {
         self.0.broadcast()
     }
 
-    /// Number of leading bits that are the network's.
+    /// Number of bits of the network prefix.
     #[must_use]
     pub fn prefix_len(self) -> u8 {
         self.0.prefix_len()
     }
 
-    /// Whether `address` lies in this network.
+    /// True if `address` lies in this network.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
 
-    /// Whether the two networks share an address.
+    /// True if the two networks share an address.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.0.contains(&other.0) || other.0.contains(&self.0)
     }
 
-    /// Whether `address` lies in this network and an interface can have it: neither network nor broadcast address,
-    /// where the network has those (not in /31, /32, nor in IPv6 but for the anycast address).
+    /// True if `address` lies in this network and an interface can have it. False for the network and broadcast address, except in /31 and
+    /// /32. In IPv6 false for the subnet-router anycast address only, except in /127 and /128.
     #[must_use]
     pub fn is_host(self, address: IpAddr) -> bool {
         if !self.contains(address) {
@@ -96,8 +96,7 @@ impl Cidr {
     /// 1. its address is link-local,
     /// 2. the network is a single address, which has no room for a router.
     ///
-    /// Elsewhere it is a mistake in writing.
-    /// `None`: `router` is no router's address, or is out of reach.
+    /// Any other router outside of the network is a typing error. `None`: no router can have this address, or it is out of reach.
     #[must_use]
     pub fn reach(self, router: IpAddr) -> Option<Reach> {
         if router.is_ipv4() != self.network().is_ipv4() || !is_unicast(router) {

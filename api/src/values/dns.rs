@@ -14,7 +14,7 @@ pub(crate) const LONGEST_NAME: usize = 253;
 /// The longest label.
 const LONGEST_LABEL: usize = 63;
 
-/// Why one label is none.
+/// Checks one label. The error is the reason why it is invalid.
 fn label(label: &str, is_host: bool) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || (c == '_' && !is_host);
     if label.is_empty() {
@@ -33,7 +33,7 @@ fn label(label: &str, is_host: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether every label of `text` is one, and the whole not too long.
+/// Checks the length of `text` and every label of it.
 fn labels(text: &str, is_host: bool) -> Result<(), String> {
     if text.len() > LONGEST_NAME {
         return Err(format!("it is longer than {LONGEST_NAME} bytes"));
@@ -55,7 +55,7 @@ pub(crate) fn check_domain(text: &str) -> Result<(), BadValue> {
     labels(text, true).map_err(bad)
 }
 
-/// A whole name in a record's data; answers it in lower case, with its final dot.
+/// A whole name in a record's data, in lower case and with its final dot.
 pub(crate) fn target(text: &str) -> Result<String, BadValue> {
     let bad = |why: String| {
         let hint = "a whole name, like www.lab.example.com";

@@ -4,21 +4,21 @@ use super::{BadValue, quoted, text_value};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a host calls itself in DHCPv6: a type of two bytes and 1 to 128 more. Prints as `00:04:1b:…`; reads that, `00-04-1B-…` and
-/// `00041b…`, in either case.
+/// Identifier of a host in DHCPv6: a type of two bytes and 1 to 128 more bytes. Prints as `00:04:1b:…`. Also parses `00-04-1B-…` and
+/// `00041b…`, in upper or lower case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duid(Vec<u8>);
 
 impl Duid {
-    /// The fewest bytes that there are in one, the type's included.
+    /// Fewest bytes of a DUID, with the two bytes of the type.
     pub const MIN_LEN: usize = 3;
-    /// The most.
+    /// Most bytes of a DUID, with the two bytes of the type.
     pub const MAX_LEN: usize = 130;
 
     /// From its bytes.
     ///
     /// # Errors
-    /// They are too few or too many, or of type 0, which no host has.
+    /// There are too few or too many bytes, or the type is 0, which no host has.
     pub fn new(bytes: &[u8]) -> Result<Self, BadValue> {
         let count = bytes.len();
         if !(Self::MIN_LEN..=Self::MAX_LEN).contains(&count) {

@@ -11,29 +11,29 @@ pub struct Duration(std::time::Duration);
 /// Milliseconds per unit, largest first; the order in which units may follow each other.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Ten years: longer is a mistake, and must not overflow anyone's clock arithmetic.
+/// Ten years. A longer duration is a typing error, and could overflow calculations with clocks.
 const LONGEST_MS: u64 = 3_650 * 86_400_000;
 
 impl Duration {
-    /// So many seconds.
+    /// A duration of this many seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(std::time::Duration::from_secs(seconds))
     }
 
-    /// So many milliseconds.
+    /// A duration of this many milliseconds.
     #[must_use]
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(std::time::Duration::from_millis(milliseconds))
     }
 
-    /// For timers.
+    /// The duration as the standard library's type, for timers.
     #[must_use]
     pub const fn get(self) -> std::time::Duration {
         self.0
     }
 
-    /// Whole seconds.
+    /// The duration in whole seconds, rounded down.
     #[must_use]
     pub const fn as_secs(self) -> u64 {
         self.0.as_secs()

@@ -1,4 +1,4 @@
-//! Identifiers and counters, one type each, so that none is taken for another.
+//! Identifiers and counters. Each has its own type, so that the compiler finds mix-ups.
 
 use super::BadValue;
 use super::{quoted, text_value};
@@ -51,7 +51,7 @@ macro_rules! uuid_id {
 }
 
 uuid_id! {
-    /// What an object is for its whole life, whatever it is called. Version 7 (RFC 9562 §5.7): sorts by creation.
+    /// Identifies an object for its whole life, even after a rename. Version 7 (RFC 9562 §5.7): sorts by time of creation.
     Uid,
     /// The uid of a Machine.
     MachineId,
@@ -65,16 +65,16 @@ uuid_id! {
     VlanId,
     /// The uid of an Image.
     ImageId,
-    /// The id of an operation that was asked of a Machine.
+    /// The id of an operation on a Machine.
     OperationId,
     /// A run of a client, such as one apply of Terraform. The client chooses it.
     RunId,
-    /// Which life of the database a number belongs to; renewed after a restore that lost commits.
+    /// Identifies a history of the database. A restore that lost commits makes a new one, so that numbers from before are not compared.
     Incarnation,
 }
 
 impl RunId {
-    /// A new one.
+    /// A new random id, which contains the present time.
     #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
@@ -82,7 +82,7 @@ impl RunId {
 }
 
 impl Uid {
-    /// A new one.
+    /// A new random id, which contains the present time.
     #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
@@ -90,7 +90,7 @@ impl Uid {
 }
 
 impl Incarnation {
-    /// A new one.
+    /// A new random id.
     #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::new_v4())
@@ -121,19 +121,19 @@ macro_rules! counter {
         pub struct $name(u64);
 
         impl $name {
-            /// From the number; below 2^53 wherever it comes from our own counters.
+            /// The counter with this value. Values from Basalt's own counters are below 2^53.
             #[must_use]
             pub const fn new(number: u64) -> Self {
                 Self(number)
             }
 
-            /// The number.
+            /// The value of the counter.
             #[must_use]
             pub const fn get(self) -> u64 {
                 self.0
             }
 
-            /// The one after it.
+            /// The next value.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0.saturating_add(1))
@@ -159,12 +159,12 @@ macro_rules! counter {
 }
 
 counter! {
-    /// Counts the changes of a spec; 1 at creation. It is the ETag.
+    /// Number of changes of a spec; 1 at creation. It is the ETag.
     Generation,
-    /// Counts the changes of a secret's plaintext.
+    /// Number of changes of a secret's plaintext.
     Revision,
-    /// Orders what several region processes tell a rack or a BMC: the lower one has lost.
+    /// Orders commands of several region processes to a rack or a BMC. Commands of a lower epoch are refused.
     Epoch,
-    /// Orders destructive tasks, region-wide; what disk markers carry.
+    /// Orders destructive tasks in the whole region. Disk markers contain it.
     Attempt,
 }

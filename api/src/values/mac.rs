@@ -4,8 +4,8 @@ use super::{BadValue, quoted, text_value};
 use std::fmt;
 use std::str::FromStr;
 
-/// An Ethernet address. Prints as `52:54:00:12:34:56`; reads that, `52-54-00-12-34-56`, `5254.0012.3456` and
-/// `525400123456`, in either case.
+/// An Ethernet address. Prints as `52:54:00:12:34:56`. Also parses `52-54-00-12-34-56`, `5254.0012.3456` and `525400123456`, in upper or
+/// lower case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac([u8; 6]);
 

@@ -1,8 +1,8 @@
-//! Typed values: a bare string never crosses a boundary.
+//! Typed values. No bare string crosses a boundary between modules.
 //!
-//! Parsing is lenient about spelling (`00-1A-…` is a MAC address) and strict about meaning; what was parsed prints in
-//! one canonical form. Specs themselves are stored as declared, so the canonical form is for comparing and for
-//! machines, never for writing a user's text back.
+//! Parsing accepts several spellings (`00-1A-…` is a MAC address) and is strict about the meaning. A parsed value prints in one canonical
+//! form. The canonical form is for comparisons and for machines. Specs are stored as clients declared them, so a user's text is never
+//! rewritten.
 
 mod cidr;
 mod dns;
@@ -50,23 +50,23 @@ pub(crate) use url::canonical as canonical_url;
 /// A point in time; RFC 3339 on the wire.
 pub use jiff::Timestamp;
 
-/// Why a text is not the value it should be.
+/// The reason why a text is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct BadValue {
-    /// What is wrong, naming the value.
+    /// The error with the value.
     pub message: String,
-    /// What would be right.
+    /// A valid value, or a remedy.
     pub hint: String,
 }
 
 impl BadValue {
-    /// A refusal with what would be right.
+    /// An error with a remedy.
     pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into() }
     }
 
-    /// `text` is none of the words of the closed list `what`.
+    /// The error that `text` is none of the words of the closed list `what`.
     #[must_use]
     pub fn word(what: &str, text: &str, words: &[&str]) -> Self {
         let hint = match closest(text, words) {
@@ -77,7 +77,7 @@ impl BadValue {
     }
 }
 
-/// `text` in quotes for a message, cut where it is long.
+/// `text` in quotes for a message. A long text is cut.
 pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 80;
     if text.chars().count() <= SHOWN {
@@ -87,7 +87,7 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("{start:?}… ({} bytes)", text.len())
 }
 
-/// The candidate nearest to `text`, if one is near enough to be what was meant.
+/// The candidate nearest to `text`, if it is near enough to be the intended word.
 #[must_use]
 pub fn closest<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str> {
     const LONGEST: usize = 64;
@@ -103,7 +103,7 @@ pub fn closest<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str> {
         .map(|(_, c)| c)
 }
 
-/// So many of the candidates, the nearest to `text` first.
+/// At most `most` of the candidates, the nearest to `text` first.
 #[must_use]
 pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let near = |candidate: &'a str| (distance(&text.to_lowercase(), &candidate.to_lowercase()), candidate);
@@ -112,7 +112,7 @@ pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>, mo
     all.into_iter().take(most).map(|(_, candidate)| candidate).collect()
 }
 
-/// The candidates that `text` may be a slip of, the nearest first: one character in four differs, and one more.
+/// Candidates for a typing error in `text`, the nearest first. At most one character in four differs, and one more.
 #[must_use]
 pub fn similar<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let slips = 1 + text.chars().count() / 4;
@@ -120,7 +120,7 @@ pub fn similar<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>, mo
     nearest(text, candidates.into_iter().filter(is_near), most)
 }
 
-/// Levenshtein distance.
+/// Levenshtein distance between two texts, in characters.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -136,7 +136,7 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// Serde as text, and a place in the description, for a value with `Display` and `FromStr`.
+/// Implements serde as text and `Described` for a value with `Display` and `FromStr`.
 macro_rules! text_value {
     ($type:ty, $semantic:ident) => {
         impl serde::Serialize for $type {

@@ -6,27 +6,27 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 
-/// How the objects of a kind are named.
+/// The form of the names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// A DNS label (RFC 1123 §2.1): `web-1`.
     Label,
-    /// A VLAN's: its fabric, a dot, its number: `default.0`.
+    /// A VLAN's name: its fabric, a dot, its number: `default.0`.
     FabricVid,
     /// The name of a domain of the DNS, in lower case: `lab.example.com`.
     DomainName,
-    /// The name of the only object there can be: `default`.
+    /// The name of the only object of a kind: `default`.
     Singleton,
 }
 
-/// What the only object of its kind is called.
+/// The name of the only object of its kind.
 const ONLY: &str = "default";
 
 impl Naming {
-    /// Whether `text` is such a name.
+    /// Checks that `text` is a name of this form.
     ///
     /// # Errors
-    /// It is not.
+    /// The text does not have this form.
     pub fn check(self, text: &str) -> Result<(), BadValue> {
         match self {
             Self::Label => label(text),
@@ -40,7 +40,7 @@ impl Naming {
         }
     }
 
-    /// Such names as a regular expression (ECMA 262, as JSON Schema wants it).
+    /// The form as a regular expression (ECMA-262, as in JSON Schema).
     #[must_use]
     pub const fn pattern(self) -> &'static str {
         match self {
@@ -54,12 +54,12 @@ impl Naming {
     }
 }
 
-/// An object's name, of any form. Names are unique within a kind, and can change; see `Uid`.
+/// An object's name, of any form. Names are unique within a kind and can change; see `Uid` for a constant identifier.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// In quotes, as in messages.
+/// Prints the name in quotes, for messages.
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -67,7 +67,7 @@ impl fmt::Debug for Name {
 }
 
 impl Name {
-    /// The text.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! When something is done again and again.
+//! Schedules of repeated work.
 
 use super::text::checked_text;
 use super::{BadValue, Duration, quoted};
@@ -9,25 +9,25 @@ checked_text! {
 }
 
 impl Schedule {
-    /// With this length of time between two runs, at least a minute.
+    /// The schedule with this duration between two runs, which is at least a minute.
     #[must_use]
     pub fn every(time: Duration) -> Self {
         Self(time.max(Duration::from_secs(SHORTEST_SECS)).to_string())
     }
 }
 
-/// The fields of crontab(5), and what each may be.
+/// The fields of crontab(5) with their smallest and largest value.
 const FIELDS: [(&str, u8, u8); 5] =
     [("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7)];
 
-/// More often, the work itself would be the load.
+/// Shortest interval. With a shorter one, the work itself would load the region.
 const SHORTEST_SECS: u64 = 60;
 
 pub(crate) fn check(text: &str) -> Result<(), BadValue> {
     canonical(text).map(drop)
 }
 
-/// Durations print in the largest units, and fields with one space between them.
+/// The canonical spelling: durations in the largest units, and one space between fields.
 pub(crate) fn canonical(text: &str) -> Result<String, BadValue> {
     let hint =
         "a length of time like 6h, or five fields like \"30 3 * * 1-5\" (minute, hour, day, month, weekday)";
@@ -54,7 +54,7 @@ pub(crate) fn canonical(text: &str) -> Result<String, BadValue> {
     Ok(fields.join(" "))
 }
 
-/// `*`, `5`, `1-5`, and any of the first and the last with a step: `*/15`.
+/// True for `*`, `5`, `1-5`, and for `*` and `1-5` with a step: `*/15`.
 fn is_item(item: &str, least: u8, most: u8) -> bool {
     let number = |text: &str| {
         let n = text.parse::<u8>().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));

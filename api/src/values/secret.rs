@@ -7,23 +7,23 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// A secret field. A client writes a string; a read shows `{"set": true, "revision": 4}`, and writing that form back,
-/// or leaving the field out, keeps the secret. `null` clears it.
+/// A secret field. A client writes a string. A read shows `{"set": true, "revision": 4}`. A write of that form, or without the field, keeps
+/// the secret. `null` clears it.
 ///
 /// `Debug` and `Serialize` never show the plaintext.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
     /// The plaintext, from a client or from the seal.
     Plain(String),
-    /// What a read shows.
+    /// The read form.
     Sealed {
-        /// Rises when the plaintext changes; 0 when it was not said.
+        /// Rises when the plaintext changes; 0 if the client sent none.
         revision: Revision,
     },
 }
 
 impl Secret {
-    /// The plaintext, where this holds one.
+    /// The plaintext, if this value holds it.
     #[must_use]
     pub fn expose(&self) -> Option<&str> {
         match self {

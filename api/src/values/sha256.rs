@@ -1,4 +1,4 @@
-//! Content addresses.
+//! SHA-256 digests, which name blobs by their content.
 
 use super::{BadValue, quoted, text_value};
 use std::fmt;

@@ -22,13 +22,13 @@ const UNITS: [(&str, u64); 9] = [
 ];
 
 impl ByteSize {
-    /// So many bytes.
+    /// An amount of this many bytes.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// In bytes.
+    /// The amount in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
@@ -59,7 +59,7 @@ impl FromStr for ByteSize {
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The largest unit of which it is a whole number, binary or decimal: as a person wrote it.
+        // The largest unit, binary or decimal, of which the amount is a whole number: the spelling that a person most likely used.
         let whole = UNITS.iter().filter(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor));
         let (unit, factor) = whole.max_by_key(|(_, factor)| *factor).copied().unwrap_or(("B", 1));
         f.pad(&format!("{}{unit}", self.0 / factor))

@@ -10,26 +10,26 @@ checked_text! {
     SshPublicKey: SshPublicKey, check => line,
 }
 
-/// What follows the algorithm's name in a key.
+/// A part of a key after the algorithm's name.
 enum Part {
-    /// So many bytes.
+    /// A field of this many bytes.
     Bytes(usize),
     /// The name of this curve.
     Curve(&'static str),
-    /// An uncompressed point (SEC 1 §2.3.3) of so many bytes.
+    /// An uncompressed point (SEC 1 §2.3.3) of this many bytes.
     Point(usize),
     /// A public exponent.
     Exponent,
-    /// A modulus.
+    /// An RSA modulus.
     Modulus,
     /// The application that a security key was enrolled for.
     Application,
 }
 
-/// Shorter ones are refused by every sshd of this decade.
+/// Current versions of sshd refuse shorter keys.
 const LEAST_RSA_BITS: usize = 1024;
 
-/// Algorithms that sshd takes, and what their keys are made of.
+/// Algorithms that sshd accepts, and the parts of their keys.
 const ALGORITHMS: [(&str, &[Part]); 7] = [
     ("ssh-ed25519", &[Part::Bytes(32)]),
     ("ssh-rsa", &[Part::Exponent, Part::Modulus]),
@@ -40,12 +40,12 @@ const ALGORITHMS: [(&str, &[Part]); 7] = [
     ("sk-ecdsa-sha2-nistp256@openssh.com", &[Part::Curve("nistp256"), Part::Point(65), Part::Application]),
 ];
 
-/// The line itself: every `.pub` file ends with a newline, and is given whole.
+/// The line without its end. A `.pub` file ends with a newline, and people pass the whole file.
 pub(crate) const fn line(text: &str) -> &str {
     text.trim_ascii_end()
 }
 
-/// The key in the one spelling that keys are compared by.
+/// The canonical spelling of a key, for comparisons.
 pub(crate) fn canonical(text: &str) -> Result<String, BadValue> {
     let line = line(text);
     check(line).map(|()| line.to_owned())
@@ -73,7 +73,7 @@ fn check(text: &str) -> Result<(), BadValue> {
     key(&wire, algorithm, parts).map_err(bad)
 }
 
-/// Whether `wire` is a key of `algorithm`, to its last byte.
+/// Checks that `wire` is a whole key of `algorithm` and nothing more.
 fn key(wire: &[u8], algorithm: &str, parts: &[Part]) -> Result<(), String> {
     let (name, mut rest) = string(wire)?;
     if name != algorithm.as_bytes() {
@@ -104,7 +104,7 @@ fn key(wire: &[u8], algorithm: &str, parts: &[Part]) -> Result<(), String> {
     if rest.is_empty() { Ok(()) } else { Err(format!("{} bytes follow the key", rest.len())) }
 }
 
-/// A string of the wire format (RFC 4251 §5), and what follows it.
+/// A string of the wire format (RFC 4251 §5), and the bytes after it.
 fn string(wire: &[u8]) -> Result<(&[u8], &[u8]), String> {
     let cut = || "the key itself is cut".to_owned();
     let (length, rest) = wire.split_first_chunk::<4>().ok_or_else(cut)?;

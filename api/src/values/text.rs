@@ -1,10 +1,10 @@
-//! Texts with a form: they keep their spelling, and are checked when they are made.
+//! Texts with a defined form. They keep their spelling and are checked when they are made.
 
 use super::name::label;
 use super::{BadValue, quoted};
 use std::net::IpAddr;
 
-/// Declares texts that `$check` has nothing against; of which only what `$kept` leaves is kept.
+/// Declares text types. `$check` refuses invalid texts; `$kept` removes characters that are not stored.
 macro_rules! checked_text {
     ($(#[doc = $doc:literal] $name:ident: $semantic:ident, $check:path $(=> $kept:path)?),* $(,)?) => {$(
         #[doc = $doc]
@@ -12,7 +12,7 @@ macro_rules! checked_text {
         pub struct $name(String);
 
         impl $name {
-            /// The text, as it was written.
+            /// The text, in its original spelling.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -46,12 +46,12 @@ checked_text! {
     Hostname: Hostname, hostname,
     /// An IP address or a host name.
     Host: Host, host,
-    /// A word that machines are grouped by: `a-z`, `A-Z`, `0-9`, `-`, `_`, `.`, up to 63 bytes.
+    /// A word by which people group machines: `a-z`, `A-Z`, `0-9`, `-`, `_`, `.`, up to 63 bytes.
     Tag: Tag, tag,
 }
 
 impl Host {
-    /// The address, when it is one.
+    /// The address, if the host is one.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         self.0.parse().ok()

@@ -1,4 +1,4 @@
-//! Where something is on the web (RFC 3986, RFC 9110 §4.2).
+//! URLs of `http` and `https` (RFC 3986, RFC 9110 §4.2).
 
 use super::text::checked_text;
 use super::{BadValue, check_host, quoted};
@@ -10,13 +10,13 @@ checked_text! {
 }
 
 impl Url {
-    /// The form in which two spellings of one URL are the same: scheme and host in small letters.
+    /// The canonical form: scheme and host in lower case. Two spellings of one URL have the same form.
     #[must_use]
     pub fn canonical(&self) -> String {
         canonical(self.as_str()).unwrap_or_else(|_| self.to_string())
     }
 
-    /// Whether what comes from there is what that host sent: over TLS, or from this host itself.
+    /// True if nobody can change the content on its way: by TLS, or because the server is this host.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         let Ok((scheme, authority, _)) = parts(self.as_str()) else { return false };
@@ -35,7 +35,7 @@ fn is_local(authority: &str) -> bool {
     })
 }
 
-/// What a path or query is made of, beside letters and digits (RFC 3986 §3.3, §3.4); `%` begins an escape.
+/// Characters of a path or query, beside letters and digits (RFC 3986 §3.3, §3.4); `%` begins an escape.
 const SIGNS: &str = "-._~:/?[]@!$&'()*+,;=%";
 
 pub(crate) fn check(text: &str) -> Result<(), BadValue> {
@@ -58,7 +58,7 @@ fn parts(text: &str) -> Result<(&str, &str, &str), BadValue> {
     }
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if authority.contains('@') {
-        // Not quoted: what stands before the @ may be a password.
+        // The URL is not quoted: the text before the @ may be a password.
         let message = "the URL has an account or a password in it, which everybody who reads it would see";
         return Err(BadValue::new(message, "leave out what stands before the @"));
     }

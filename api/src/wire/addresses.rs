@@ -1,4 +1,4 @@
-//! Addresses that are not free, and their owners: answer to `GET /api/v1/addresses`.
+//! Addresses in use or reserved, and their owners: answer to `GET /api/v1/addresses`.
 
 use crate::values::{Duid, Mac, Name, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,16 +14,16 @@ pub struct AddressPage {
     pub next: Option<String>,
 }
 
-/// One address, and why it is not free. An address has several entries if several sources name it.
+/// One address with a reason why it is not free. An address has one entry for each reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressEntry {
     /// IPv4 or IPv6, without a prefix length.
     pub address: IpAddr,
     /// The Subnet that it is in.
     pub subnet: Name,
-    /// Why it is not free.
+    /// The reason why it is not free.
     pub source: AddressSource,
-    /// The object that has it: of the kind that the source names. Absent for a lease.
+    /// The object that has the address. `source` tells its kind. Absent for a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Name>,
     /// The interface, for a deployment's address.
@@ -41,10 +41,10 @@ pub struct AddressEntry {
     /// DUID of the host, for an IpAddress that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duid: Option<Duid>,
-    /// Name that the host told a DHCP server, or that an IpAddress gives it.
+    /// Host name from a DHCP request or an IpAddress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// The Rack that granted the lease, while it is there.
+    /// The Rack that granted the lease, while the Rack exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<Name>,
     /// When the lease ends.
@@ -52,30 +52,30 @@ pub struct AddressEntry {
     pub ends_at: Option<Timestamp>,
 }
 
-/// Why an address is not free.
+/// The reason why an address is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressSource {
     /// The gateway of its subnet.
     Gateway,
-    /// An IpAddress keeps it.
+    /// An IpAddress reserves it.
     IpAddress,
     /// A Device has it.
     Device,
     /// An interface of a Deployment has it.
     Deployment,
-    /// A Rack answers there.
+    /// A Rack has it.
     Rack,
-    /// A rack leased it to a client, and the lease runs.
+    /// A rack leased it to a client, and the lease has not ended.
     Lease,
 }
 
 impl AddressSource {
-    /// All of them.
+    /// All sources.
     pub const ALL: [Self; 6] =
         [Self::Gateway, Self::IpAddress, Self::Device, Self::Deployment, Self::Rack, Self::Lease];
 
-    /// As it is written.
+    /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl AddressSource {
         }
     }
 
-    /// The source that is written so.
+    /// The source with this word.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.as_str() == text)

@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventSort {
-    /// Somebody wrote an object, or asked for an operation.
+    /// A caller wrote an object or requested an operation.
     Written,
     /// A step has begun.
     Began,
-    /// A step has ended; with a detail it has failed.
+    /// A step has ended. With a detail, it has failed.
     Ended,
-    /// The object has come to another phase.
+    /// The object has reached another phase.
     Phase,
-    /// The object stands still: something is wrong, or it waits for a person.
+    /// The object does not progress: it has an error, or it waits for a person.
     Stalled,
-    /// The object has left.
+    /// The object was deleted.
     Left,
 }
 
 impl EventSort {
-    /// All of them.
+    /// All sorts.
     pub const ALL: [Self; 6] =
         [Self::Written, Self::Began, Self::Ended, Self::Phase, Self::Stalled, Self::Left];
 
-    /// As it is written.
+    /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl EventSort {
         }
     }
 
-    /// As the database has it.
+    /// The sort of a word in the database.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         Self::ALL.into_iter().find(|sort| sort.as_str() == text).unwrap_or(Self::Written)
@@ -51,7 +51,7 @@ impl EventSort {
 pub struct EventPage {
     /// This page's events, the newest first.
     pub items: Vec<EventEntry>,
-    /// Goes into the next request; absent on the last page. A page that has it may have no items.
+    /// Value of `next` for the next request; absent on the last page. A page that has it may be empty.
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -61,20 +61,20 @@ pub struct EventPage {
 pub struct EventEntry {
     /// Rises from event to event.
     pub id: String,
-    /// When, by the database's clock.
+    /// Time by the database's clock.
     pub at: Timestamp,
     /// The sort of the event.
     pub sort: EventSort,
     /// Kind of the object.
     pub kind: String,
-    /// The object; absent for what is no object, like a blob.
+    /// Uid of the object; absent for a thing that is no object, like a blob.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<Uid>,
-    /// Its name then.
+    /// Its name at that time.
     pub name: String,
     /// The end of a sentence that begins with the object.
     pub words: String,
-    /// Why, of a failure and of what stands still.
+    /// The cause of a failure or a stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The actor: `user NAME`, `token NAME`, `region`.

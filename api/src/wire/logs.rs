@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Lines of a machine's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logs {
-    /// The last ones that were asked for, in the order in which they came.
+    /// The requested lines, in the order of their arrival.
     pub lines: Vec<LogLine>,
-    /// There are earlier ones: ask again, with `until` of the first line.
+    /// True if there are earlier lines. Request them with `until` of the first line.
     #[serde(default)]
     pub more: bool,
 }
@@ -19,7 +19,7 @@ pub struct Logs {
 /// A line, printable in all its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// When a rack heard it, by the rack's clock.
+    /// Time of arrival at the rack, by the rack's clock.
     pub at: Timestamp,
     /// `kern`, `user`, `daemon`, … (RFC 5424 section 6.2.1).
     pub facility: String,
@@ -28,10 +28,10 @@ pub struct LogLine {
     /// The sender's own date, as it wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// As the sender calls itself.
+    /// The name that the sender gives itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The program. `basalt-agent`: the agent and its scripts; `basalt-rack`: what is missing here.
+    /// The program. `basalt-agent`: the agent and its scripts; `basalt-rack`: a note about missing lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
     /// The process, mostly by its number.
@@ -43,7 +43,7 @@ pub struct LogLine {
     /// Structured data (RFC 5424 section 6.3), in brackets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<String>,
-    /// The address that it came from.
+    /// IP address of the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The text. A text that was cut ends with `…`.

@@ -1,4 +1,4 @@
-//! How racks answer for a host name: answer to `GET /api/v1/names/{name}`.
+//! Answers of racks for a host name: answer to `GET /api/v1/names/{name}`.
 
 use crate::values::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub struct NameReport {
     pub servers: Vec<IpAddr>,
     /// Similar names that exist, whole, the nearest first.
     pub near: Vec<String>,
-    /// All racks, and how far each is with the zones.
+    /// All racks, each with its progress on the zones.
     pub racks: Vec<NameRack>,
 }
 
@@ -29,7 +29,7 @@ pub struct NameReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NameOutcome {
-    /// Zones have records of it.
+    /// Zones have records of the name.
     Answered,
     /// The name exists without records (NODATA, RFC 2308 §2.2).
     NoData,
@@ -46,7 +46,7 @@ pub enum NameOutcome {
 }
 
 impl NameOutcome {
-    /// All of them.
+    /// All sorts.
     pub const ALL: [Self; 7] = [
         Self::Answered,
         Self::NoData,
@@ -57,7 +57,7 @@ impl NameOutcome {
         Self::NotWritten,
     ];
 
-    /// As it is written.
+    /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -84,12 +84,12 @@ pub struct NameRecord {
     pub ttl: u32,
     /// The data, as a DnsRecord has it.
     pub data: String,
-    /// The zone that has it.
+    /// The zone that has the record.
     pub zone: String,
-    /// The wildcard that it is made of.
+    /// The wildcard name that the record was made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wildcard: Option<String>,
-    /// The objects that it comes from. Empty if the region writes it for each zone.
+    /// The objects that the record comes from. Empty if the region writes the record for each zone.
     pub from: Vec<NameSource>,
 }
 
@@ -100,7 +100,7 @@ pub struct NameSource {
     pub kind: String,
     /// The object's name.
     pub name: String,
-    /// More about it: the machine of a deployment, or the lease of a dynamic address.
+    /// A detail: the machine of a deployment, or the lease of a dynamic address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -112,11 +112,11 @@ pub struct NameZone {
     pub origin: String,
     /// The serial of its SOA.
     pub serial: u32,
-    /// Since when it has this content.
+    /// Time of the last change of its content.
     pub since: Timestamp,
-    /// Seconds that a resolver may remember that a name does not exist.
+    /// Seconds that a resolver may cache that a name does not exist.
     pub negative_ttl: u32,
-    /// The objects that it comes from: a Domain, the Subnets of its addresses, or the Settings.
+    /// The objects that the zone comes from: a Domain, the Subnets of its addresses, or the Settings.
     pub from: Vec<NameSource>,
 }
 
@@ -127,11 +127,11 @@ pub struct NameRack {
     pub rack: Name,
     /// True if it holds the zones at these serials.
     pub holds: bool,
-    /// Since when it is behind, if it is.
+    /// Time since when the rack is behind, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// The addresses at which it answers DNS.
     pub addresses: Vec<IpAddr>,
-    /// How it is, in words.
+    /// The rack's progress in words.
     pub message: String,
 }
