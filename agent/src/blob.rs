@@ -1,4 +1,4 @@
-//! Blobs by content: fetched from the rack, hashed as they pass, taken up again where a connection broke.
+//! Blobs from the rack: hashed as they arrive, and resumed after a broken connection.
 
 use std::io::{self, Read};
 use std::time::Instant;
@@ -10,33 +10,32 @@ use crate::deadlines::{self, Backoff};
 use crate::http::{Client, HttpError, Request, Response, Security};
 use crate::say;
 
-/// Why a blob is not there.
+/// The reason why a blob could not be read.
 #[derive(Debug, Error)]
 pub enum BlobError {
-    /// The rack did not deliver it.
+    /// The rack did not deliver the blob.
     #[error("blob {hash} could not be fetched: {reason}")]
     Unavailable {
-        /// Lower-case hex.
+        /// SHA-256 of the blob, in lower-case hex.
         hash: String,
-        /// What happened last.
+        /// The last error.
         reason: String,
     },
-    /// What the rack delivered is something else.
+    /// The delivered bytes do not have the hash of the blob.
     #[error(
         "blob {expected} is corrupt: the rack delivered {length} bytes with SHA-256 {found}; upload it to the region again"
     )]
     Corrupt {
-        /// Lower-case hex.
+        /// SHA-256 of the blob, in lower-case hex.
         expected: String,
-        /// Lower-case hex.
+        /// SHA-256 of the delivered bytes, in lower-case hex.
         found: String,
-        /// Bytes delivered.
+        /// Number of delivered bytes.
         length: u64,
     },
 }
 
-/// Reads a blob. The end of it is reported as an error when the bytes do not have the hash, so that a reader who
-/// sees no error has read exactly the blob.
+/// Reads a blob. If the bytes do not have the hash, the read at the end fails. So a reader that gets no error has read exactly the blob.
 #[derive(Debug)]
 pub struct BlobReader<'a> {
     client: &'a Client,
@@ -50,7 +49,7 @@ pub struct BlobReader<'a> {
 }
 
 impl<'a> BlobReader<'a> {
-    /// Nothing is fetched before the first read.
+    /// Makes a reader. Nothing is fetched before the first read.
     #[must_use]
     pub fn new(client: &'a Client, expected: [u8; 32]) -> Self {
         Self {
@@ -71,7 +70,7 @@ impl<'a> BlobReader<'a> {
         self.position
     }
 
-    /// Why the last read failed.
+    /// The reason why the last read failed.
     pub fn take_error(&mut self) -> Option<BlobError> {
         self.failed.take()
     }
@@ -87,13 +86,13 @@ impl<'a> BlobReader<'a> {
         self.fail(error)
     }
 
-    /// One attempt to have bytes; `Ok(0)` is the end of the blob.
+    /// Reads once; `Ok(0)` is the end of the blob.
     fn attempt(&mut self, buffer: &mut [u8]) -> Result<usize, HttpError> {
         if self.response.is_none() {
             let request = Request { from: self.position, ..Request::get(&self.path) };
             let mut response = self.client.send(Security::Clear, request)?;
             let broken = |source| HttpError::Io { method: "GET", path: self.path.clone(), source };
-            // A server without ranges starts again: skip what was read already.
+            // A server without ranges starts at the first byte: skip the bytes that were already read.
             let skip = self.position.checked_sub(response.from).ok_or_else(|| {
                 broken(io::Error::new(io::ErrorKind::InvalidData, "the rack left out bytes"))
             })?;
@@ -144,7 +143,7 @@ impl Read for BlobReader<'_> {
                     }
                     say!("{error}; trying again from byte {}", self.position);
                     if let Some(wait) = error.retry_after() {
-                        // It is not this machine's turn yet, which is no failure, however often it is said.
+                        // The rack serves other machines first. That is no failure, however often the rack says so.
                         std::thread::sleep(wait.clamp(deadlines::TURN[0], deadlines::TURN[1]));
                         backoff = Backoff::new(deadlines::BLOB_STALLED);
                     } else if !backoff.wait() {

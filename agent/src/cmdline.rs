@@ -1,8 +1,8 @@
-//! The kernel command line, from which the agent learns all it knows at first.
+//! Parser for the kernel command line, which holds the agent's first settings.
 
 use thiserror::Error;
 
-/// What the command line says to the agent.
+/// The agent's settings on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootConfig {
     /// `basalt.url`: the rack, `https://HOST:PORT`.
@@ -11,34 +11,34 @@ pub struct BootConfig {
     pub token: String,
     /// `basalt.spki`: SHA-256 of the rack's public key (DER SubjectPublicKeyInfo).
     pub spki: [u8; 32],
-    /// `basalt.root`: SHA-256 of the squashfs; absent where the agent runs in a stock live image.
+    /// `basalt.root`: SHA-256 of the squashfs. Absent if the agent runs in a stock live image.
     pub root: Option<[u8; 32]>,
     /// `BOOTIF`: MAC of the interface that the firmware booted from, lower-case with colons.
     pub boot_mac: Option<String>,
-    /// The `console=` words, in order: an installed system gets the same.
+    /// The `console=` words, in order. An installed system gets the same ones.
     pub consoles: Vec<String>,
 }
 
-/// What is wrong with the command line.
+/// An error in the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CmdlineError {
-    /// A word is absent.
+    /// A required word is missing.
     #[error("the kernel command line has no {0}=; the boot script of the rack has to set it")]
     Missing(&'static str),
-    /// A word has a value that cannot be.
+    /// A word has an invalid value.
     #[error("{word}={value} on the kernel command line is not {expected}")]
     Invalid {
-        /// The word.
+        /// Name of the word.
         word: &'static str,
-        /// Its value.
+        /// Value of the word.
         value: String,
-        /// What it should be.
+        /// Description of a valid value.
         expected: &'static str,
     },
 }
 
 impl BootConfig {
-    /// Reads `/proc/cmdline`'s content. Of a word given twice the last counts, as it does for the kernel.
+    /// Parses the content of `/proc/cmdline`. If a word occurs twice, the last one counts, as in the kernel.
     ///
     /// # Errors
     /// A required word is missing or malformed.
@@ -90,7 +90,7 @@ fn digest(text: &str) -> Option<[u8; 32]> {
     hex::decode(text).ok()?.try_into().ok()
 }
 
-/// PXELINUX's `BOOTIF`: the ARP hardware type, then the address. Loaders that leave the type out are understood too.
+/// PXELINUX's `BOOTIF`: the ARP hardware type, then the address. The type may be absent, since some loaders omit it.
 fn boot_mac(value: &str) -> Option<String> {
     let octets: Vec<&str> = value.split(['-', ':']).collect();
     let octets = match octets.len() {

@@ -1,4 +1,4 @@
-//! How long the agent waits for what, and why: nothing waits for ever, a machine that gives up reboots and asks again.
+//! Time limits of all waits, with their reasons. No wait is endless: a machine that gives up reboots and asks again.
 
 use std::time::{Duration, Instant};
 
@@ -6,65 +6,66 @@ use std::time::{Duration, Instant};
 pub const CONNECT: Duration = Duration::from_secs(6);
 /// Silence on an open connection. A rack that fetches a blob from its region first may be silent for a while.
 pub const SILENCE: Duration = Duration::from_secs(60);
-/// The boot interface appearing after its driver was loaded: firmware of large adapters takes up to half a minute.
+/// The boot interface appears after its driver was loaded. The firmware of large adapters takes up to half a minute.
 pub const INTERFACE: Duration = Duration::from_secs(60);
 /// Carrier on the boot interface: spanning tree without portfast keeps a port silent for 50 s.
 pub const CARRIER: Duration = Duration::from_secs(60);
-/// An address of the family that the rack is reached by.
+/// An address of the family by which the rack is reached.
 pub const LEASE: Duration = Duration::from_secs(180);
-/// An address that the kernel makes of what routers announce (SLAAC). It asks for them as soon as it may, and again after four seconds, and they answer
-/// within half a second (RFC 4861 §10); then DHCPv6 is tried without a router that says so.
+/// An address that the kernel makes from router advertisements (SLAAC). The kernel solicits them at once and again after four seconds, and
+/// routers answer within half a second (RFC 4861 §10). After this time DHCPv6 is tried even if no router announces it.
 pub const SLAAC: Duration = Duration::from_secs(5);
-/// DHCPv6, where routers say that addresses come by it and the kernel has made one all the same.
+/// DHCPv6, if routers announce it (M flag) and the kernel has an address from SLAAC as well.
 pub const MANAGED: Duration = Duration::from_secs(15);
-/// An address of the other family, where either will do: names may have addresses of one alone.
+/// An address of the other family, if the rack is known by name: the name may have addresses of one family only.
 pub const OTHER_FAMILY: Duration = Duration::from_secs(5);
-/// Carriers of the other interfaces, for the inventory alone.
+/// Carriers of the other interfaces. They are only needed for the inventory.
 pub const OTHER_CARRIERS: Duration = Duration::from_secs(4);
-/// Announcements of switches: they send LLDP every 30 s (802.1AB §9.2.5.7). The rest of a task goes on beside it.
+/// Announcements of switches, which send LLDP every 30 s (802.1AB §9.2.5.7). The task continues meanwhile.
 pub const LISTEN: Duration = Duration::from_secs(31);
-/// Fetching a blob, all interruptions included: 4 GiB at 10 Mbit/s.
+/// The transfer of a blob with all interruptions: 4 GiB at 10 Mbit/s.
 pub const BLOB: Duration = Duration::from_secs(3600);
-/// How long a blob's transfer may make no progress before the agent gives up.
+/// Longest time without progress in a blob's transfer.
 pub const BLOB_STALLED: Duration = Duration::from_secs(300);
-/// Between two questions whether it is this machine's turn to be sent a blob: at least, and at most.
+/// Shortest and longest pause before a blob is requested again from a rack that serves other machines first.
 pub const TURN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
-/// Claiming and fetching the task: the rack may be restarting.
+/// The claim, and the request for the task. The rack may be restarting.
 pub const CLAIM: Duration = Duration::from_secs(300);
-/// Delivering the result: longer than a rack takes to come back, since an install's worth of work depends on it.
+/// Delivery of the result. Longer than the restart of a rack, since otherwise a whole install would be lost.
 pub const RESULT: Duration = Duration::from_secs(900);
-/// Devices settling after their drivers were loaded.
+/// Devices appear after their drivers were loaded.
 pub const DEVICES: Duration = Duration::from_secs(30);
-/// The install disk appearing: a shelf of disks spins up one after the other.
+/// The install disk appears. The disks of a shelf spin up one after the other.
 pub const INSTALL_DISK: Duration = Duration::from_secs(90);
-/// A small program: a file system on a slow disk, a boot loader.
+/// A short program, such as mkfs on a slow disk, or a boot loader's installer.
 pub const TOOL: Duration = Duration::from_secs(300);
-/// All commands to the BMC from inside: some BMCs need minutes to store a user. The region takes an agent for dead that says nothing for five.
+/// All commands to the BMC from inside; some BMCs need minutes to store a user. The region treats an agent as dead after five minutes of
+/// silence.
 pub const BMC: Duration = Duration::from_secs(240);
-/// Between two tries of a command that a busy BMC refuses.
+/// Pause before a command that a busy BMC refused is repeated.
 pub const BMC_BUSY: Duration = Duration::from_millis(500);
 /// Finding the BMC's Redfish service, on all interfaces that the firmware describes together.
 pub const BMC_FIND: Duration = Duration::from_secs(40);
 /// Making an account by Redfish. The rest of [`BMC`] is left for IPMI.
 pub const BMC_REDFISH: Duration = Duration::from_secs(100);
-/// Connecting to the BMC's Redfish service. The service on a USB device begins when the host's end is up.
+/// Connection to the BMC's Redfish service. A service on a USB device starts only when the host's end is up.
 pub const BMC_CONNECT: Duration = Duration::from_secs(20);
 /// A BMC that has answered may still store the account.
 pub const BMC_STORES: Duration = Duration::from_secs(3);
-/// Having a password written down by the rack. Afterwards there has to be time for the BMC.
+/// The rack stores the BMC account's password. Afterwards there must be time left for the BMC.
 pub const BMC_PROMISE: Duration = Duration::from_secs(60);
 /// A lease from the BMC on its own host interface.
 pub const BMC_LEASE: Duration = Duration::from_secs(15);
-/// Making an initramfs: everything that any machine needs, compressed.
+/// The build of an initramfs with the drivers for any machine, compressed.
 pub const INITRAMFS: Duration = Duration::from_secs(1800);
-/// Processes that a script of a deployment left in the new system, after they were killed: a disk may hold them up.
+/// The end of processes that a script left in the new system, after they were killed. A slow disk may delay it.
 pub const LEFT_BEHIND: Duration = Duration::from_secs(10);
 /// Unpacking an image.
 pub const UNPACK: Duration = Duration::from_secs(3600);
-/// How long a reason stays on the console before the machine reboots.
+/// Time for a person to read an error on the console before the machine reboots.
 pub const READ_THE_CONSOLE: Duration = Duration::from_secs(20);
 
-/// Waits between attempts: 0.25 s, doubled up to 8 s.
+/// Pauses between attempts: 0.25 s at first, doubled up to 8 s.
 #[derive(Debug)]
 pub struct Backoff {
     end: Instant,
@@ -78,7 +79,7 @@ impl Backoff {
         Self { end: Instant::now() + limit, next: Duration::from_millis(250) }
     }
 
-    /// Sleeps before the next attempt; false when the time is up.
+    /// Sleeps before the next attempt. False when the time is up.
     pub fn wait(&mut self) -> bool {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -90,7 +91,7 @@ impl Backoff {
     }
 }
 
-/// Polls `ready` every 20 ms until it answers something or `limit` has passed.
+/// Polls `ready` every 20 ms until it returns a value or `limit` has passed.
 pub fn poll_until<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {

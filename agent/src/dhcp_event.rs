@@ -1,4 +1,4 @@
-//! What udhcpc reports, applied to the interface. udhcpc starts `/bin/dhcp-event EVENT` with the lease in its environment.
+//! Applies events of udhcpc to the interface. udhcpc starts `/bin/dhcp-event EVENT` with the lease in its environment.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::network::UDHCPC;
 use crate::tool::ToolError;
 use crate::{deadlines, lease, resolv, say, tool};
 
-/// Set for a DHCP client on the way to the BMC: routes and name servers of a BMC lead nowhere.
+/// Set for a DHCP client on the interface to the BMC. Routes and name servers of a BMC are useless, so only the address is applied.
 const ADDRESS_ALONE: &str = "BASALT_ADDRESS_ALONE";
 
-/// Gives an interface an address by DHCP, and nothing else.
+/// Gives an interface an address by DHCP, without routes and name servers.
 ///
 /// # Errors
-/// Nobody gives one.
+/// No server gave an address.
 pub fn address_alone(interface: &str) -> Result<(), ToolError> {
     let setting = format!("{ADDRESS_ALONE}=1");
     let mut args = vec![setting.as_str(), "busybox"];
@@ -26,8 +26,8 @@ pub fn address_alone(interface: &str) -> Result<(), ToolError> {
     tool::run_with("env", &args, b"", deadlines::BMC_LEASE).map(drop)
 }
 
-/// Applies `bound` and `renew`. Other events change nothing: a lease that is lost for a moment is no reason to cut
-/// the connection over which an installation comes in.
+/// Applies `bound` and `renew`. Other events change nothing: a short loss of the lease must not cut the connection over which an install is
+/// downloaded.
 #[must_use]
 pub fn apply(event: &str) -> ExitCode {
     if !matches!(event, "bound" | "renew") {
@@ -53,7 +53,7 @@ pub fn apply(event: &str) -> ExitCode {
     }
     if let Some(servers) = var("dns") {
         let servers: Vec<IpAddr> = servers.split(' ').filter_map(|server| server.parse().ok()).collect();
-        // Names are a convenience here: the rack is named by its address.
+        // A failure is ignored: the rack is reached by address, so names are not required.
         let _ = resolv::set(Path::new(lease::RESOLV_CONF), false, &servers, &[]);
     }
     ended(&address, &interface, result)
@@ -69,7 +69,7 @@ fn ended(address: &str, interface: &str, result: Result<String, ToolError>) -> E
     }
 }
 
-/// True if the kernel has to be told that the router is a neighbour: it is in no network of the address.
+/// True if the router is in no network of the address. The kernel must then be told that the router is on the link.
 fn is_on_link(ip: &str, prefix: &str, router: &str) -> bool {
     let (Ok(ip), Ok(prefix), Ok(router)) = (ip.parse(), prefix.parse(), router.parse()) else { return false };
     Cidr::containing(ip, prefix).is_ok_and(|network| kinds::is_on_link(&[network], router))

@@ -15,12 +15,12 @@ use crate::work::Context;
 use crate::{say, task_scripts, tool};
 
 const MIB: u64 = 1 << 20;
-/// Zeroed at either end of the disk and at the start of every partition: where signatures are.
+/// Bytes that are zeroed at both ends of the disk and at the start of every partition, where signatures are.
 const ENDS: u64 = 2 * MIB;
-/// Zeroed between two reports of progress.
+/// Bytes that are zeroed between two progress reports.
 const PART: u64 = 1024 * MIB;
 
-/// Erases.
+/// Runs an erase task.
 ///
 /// # Errors
 /// The task has expired, a disk is not Basalt's to erase, a script of it failed, or a disk cannot be written.
@@ -63,7 +63,7 @@ pub fn run(
         }
         let path = disk.path().display().to_string();
         disk.finish(MarkerState::Erased).map_err(failed())?;
-        // Only the kernel's idea of partitions that are gone; the next boot reads the disk anew in any case.
+        // Only updates the kernel's view of the removed partitions. A failure does not matter: the next boot reads the disk anew.
         if let Err(error) = tool::run("blockdev", &["--rereadpt", &path]) {
             say!("{error}");
         }
@@ -71,7 +71,7 @@ pub fn run(
     Ok(Outcome::Succeeded)
 }
 
-/// Signatures: both ends of the disk, and the start of every partition, where file systems and volumes have theirs.
+/// Zeroes signatures at both ends of the disk and at the start of every partition, where file systems and volumes have theirs.
 fn quick(disk: &WritableDisk, partitions: &[u64]) -> io::Result<()> {
     for start in partitions {
         disk.zero(*start, ENDS)?;
@@ -80,7 +80,7 @@ fn quick(disk: &WritableDisk, partitions: &[u64]) -> io::Result<()> {
     disk.zero(disk.size().saturating_sub(ENDS), ENDS)
 }
 
-/// First bytes of the partitions that the kernel sees on a disk.
+/// Byte offsets of the partitions that the kernel sees on a disk.
 fn partition_starts(root: &Root, name: &str) -> Vec<u64> {
     let base = format!("sys/block/{name}");
     let starts = root.names(&base).into_iter().filter(|part| part.starts_with(name));

@@ -1,4 +1,4 @@
-//! How a task fails: a cause for the region, a sentence for a person.
+//! Failures of a task: a code for the region, a sentence for a person.
 
 use std::fmt::Display;
 
@@ -8,13 +8,13 @@ use thiserror::Error;
 use crate::blob::BlobError;
 use crate::tool::ToolError;
 
-/// Why a task did not succeed.
+/// The reason why a task failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// Machine-readable cause.
+    /// The cause, for programs.
     pub code: FailureCode,
-    /// What failed, with what value, and what to do.
+    /// The error with its value and a remedy, for a person.
     pub message: String,
 }
 
@@ -24,7 +24,7 @@ impl Failure {
         Self { code, message: message.to_string() }
     }
 
-    /// For `map_err`: an input or output error of a disk, or of the file system just made on it.
+    /// For `map_err`: an I/O error of a disk, or of the file system that was just made on it.
     pub fn disk<E: Display>(what: impl Display) -> impl FnOnce(E) -> Self {
         move |error| Self::new(FailureCode::DiskError, format!("{what}: {error}"))
     }

@@ -1,7 +1,7 @@
 //! A minimal HTTP/1.1 client: one request a connection, blocking, bounded in size and time (RFC 9112).
 //!
-//! The agent API is spoken over TLS with the pinned key. Blobs may be fetched in the clear from the same port: their
-//! bytes are checked against a hash that came by a trusted way, and they hold no secrets.
+//! The agent API uses TLS with the pinned key. Blobs may be fetched without TLS from the same port: they contain no secrets, and their hash
+//! is known from a trusted source.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -23,18 +23,18 @@ const MAX_INTERIM: usize = 8;
 /// Longest body that is read as a whole.
 const MAX_BODY: u64 = 16 * 1024 * 1024;
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, Error)]
 pub enum HttpError {
-    /// The address is not one.
+    /// The URL is invalid.
     #[error("{0} is not an address of the form https://HOST:PORT")]
     Address(String),
-    /// No connection.
+    /// No connection could be made.
     #[error("cannot connect to {address}: {source}")]
     Connect {
-        /// Where to.
+        /// Host and port of the server.
         address: String,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The connection broke.
@@ -44,7 +44,7 @@ pub enum HttpError {
         method: &'static str,
         /// Path of the request.
         path: String,
-        /// What broke.
+        /// The error of the connection.
         source: io::Error,
     },
     /// The answer is not HTTP.
@@ -54,27 +54,27 @@ pub enum HttpError {
         method: &'static str,
         /// Path of the request.
         path: String,
-        /// What is wrong.
+        /// The error in the answer.
         what: &'static str,
     },
-    /// The server refused.
+    /// The server answered with an error status.
     #[error("{method} {path}: the rack answered {status}: {body}")]
     Status {
         /// Method of the request.
         method: &'static str,
         /// Path of the request.
         path: String,
-        /// Status code.
+        /// HTTP status code.
         status: u16,
         /// Start of the body.
         body: String,
-        /// When the server wants to be asked again.
+        /// Time after which the server wants the request again.
         retry_after: Option<Duration>,
     },
 }
 
 impl HttpError {
-    /// Whether the same request may succeed later.
+    /// True if the same request may succeed later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -84,7 +84,7 @@ impl HttpError {
         }
     }
 
-    /// When the server wants to be asked again: it lives, and others are served before.
+    /// Time after which the server wants the request again. The server works, but serves other clients first.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -94,16 +94,16 @@ impl HttpError {
     }
 }
 
-/// A request.
+/// An HTTP request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// `GET`, `POST`
     pub method: &'static str,
     /// Path and query.
     pub path: &'a str,
-    /// Bearer key.
+    /// Key for the header `Authorization: Bearer`.
     pub bearer: Option<&'a str>,
-    /// Ask for the bytes from here on.
+    /// Offset of the first wanted byte.
     pub from: u64,
     /// Headers of a protocol on top of HTTP: name, value.
     pub headers: &'a [(&'a str, &'a str)],
@@ -112,7 +112,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A GET.
+    /// A GET request without a body.
     #[must_use]
     pub fn get(path: &'a str) -> Self {
         Self::new("GET", path)
@@ -124,13 +124,13 @@ impl<'a> Request<'a> {
         Self { method, path, bearer: None, from: 0, headers: &[], body: None }
     }
 
-    /// A POST.
+    /// A POST request with a body.
     #[must_use]
     pub fn post(path: &'a str, content_type: &'a str, body: &'a [u8]) -> Self {
         Self { body: Some((content_type, body)), ..Self::new("POST", path) }
     }
 
-    /// With a bearer key.
+    /// Adds a bearer key.
     #[must_use]
     pub fn bearer(self, key: &'a str) -> Self {
         Self { bearer: Some(key), ..self }
@@ -150,25 +150,25 @@ impl<'a> Request<'a> {
 pub struct Client {
     host: String,
     port: u16,
-    /// The address to connect to. None: as the host name is resolved.
+    /// The address to connect to. `None`: resolve the host name.
     at: Option<SocketAddr>,
-    /// The name that TLS tells the server.
+    /// The server name in the TLS handshake.
     name: String,
     tls: Arc<ClientConfig>,
     end: Option<Instant>,
 }
 
-/// How to speak to the rack's port.
+/// The protection of a connection to the rack's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// TLS with the pinned key.
     Tls,
-    /// In the clear, for bytes that are checked by hash.
+    /// Plain HTTP, for bytes that are checked by hash.
     Clear,
 }
 
 impl Client {
-    /// For `https://HOST[:PORT]`, port 443 where none is named.
+    /// A client for `https://HOST[:PORT]`. The default port is 443.
     ///
     /// # Errors
     /// [`HttpError::Address`].
@@ -187,7 +187,7 @@ impl Client {
         Ok(Self { host: host.to_owned(), port, at: None, name: host.to_owned(), tls, end: None })
     }
 
-    /// For the server at this address. `name` is told to it by TLS, if it is the name of a host.
+    /// A client for the server at this address. `name` is sent in the TLS handshake if it is a host name.
     #[must_use]
     pub fn to(at: SocketAddr, name: &str, tls: Arc<ClientConfig>) -> Self {
         let host = at.ip().to_string();
@@ -204,7 +204,7 @@ impl Client {
     /// Sends a request and reads the head of its answer. A status of 400 and more is an error.
     ///
     /// # Errors
-    /// No connection, no answer in time, an answer that is not HTTP, or a refusal.
+    /// No connection, no answer in time, an answer that is not HTTP, or an error status.
     pub fn send(&self, security: Security, request: Request<'_>) -> Result<Response, HttpError> {
         let response = self.exchange(security, request)?;
         if response.status < 400 {
@@ -212,7 +212,7 @@ impl Client {
         }
         let (status, retry_after) = (response.status, response.retry_after);
         let mut body = Vec::new();
-        // The refusal is what matters; a body that breaks off is shown as far as it came.
+        // The status is the important part. A body that breaks off is kept as far as it arrived.
         let _ = response.take(1024).read_to_end(&mut body);
         Err(HttpError::Status {
             method: request.method,
@@ -223,7 +223,7 @@ impl Client {
         })
     }
 
-    /// Sends a request by TLS and reads the head of its answer, whatever its status is.
+    /// Sends a request over TLS and reads the head of its answer. No status is an error.
     ///
     /// # Errors
     /// No connection, no answer in time, or an answer that is not HTTP.
@@ -269,7 +269,7 @@ impl Client {
         read_head(BufReader::with_capacity(256 * 1024, stream), request)
     }
 
-    /// Host and port, as they stand in a URL.
+    /// Host and port, in the form of a URL.
     fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
@@ -283,6 +283,8 @@ impl Client {
         for address in addresses {
             match TcpStream::connect_timeout(&address, deadlines::CONNECT) {
                 Ok(stream) => {
+                    stream.set_read_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
+                    stream.set_write_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
                     // Requests are written at once; nothing is gained by waiting for more.
                     stream.set_nodelay(true).map_err(failed)?;
                     return Ok(stream);
@@ -333,7 +335,7 @@ impl Write for Ending {
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// An answer whose body is still to be read.
+/// An answer whose body was not read yet.
 pub struct Response {
     /// Status code. [`Client::send`] has it below 400.
     pub status: u16,
@@ -382,10 +384,10 @@ struct Body {
     framing: Framing,
 }
 
-/// How a body ends (RFC 9112 §6.3), with the bytes left.
+/// The end of a body (RFC 9112 §6.3), with the number of bytes left.
 enum Framing {
     Length(u64),
-    /// Bytes left of this chunk; the line end after a chunk has been read when this is 0.
+    /// Bytes left of this chunk. At 0, the line end after the chunk was read.
     Chunk(u64),
     Close,
 }
@@ -477,7 +479,7 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
                 }
                 "location" => location = Some(value.to_owned()),
                 "etag" => etag = Some(value.to_owned()),
-                // The other form, a date, is for servers that are down for longer.
+                // The other form, a date, is for longer outages and is ignored.
                 "retry-after" => retry_after = value.parse().ok().map(Duration::from_secs),
                 _ => {}
             }

@@ -1,7 +1,7 @@
-//! First process of the initrd: from kernel and a few drivers to the squashfs.
+//! First process of the initrd. It loads drivers, configures the network, and enters the squashfs.
 //!
-//! The initrd is small however many drivers it brings: they lie in a compressed file system inside it, of which only
-//! the modules that this machine needs are ever read.
+//! The initrd stays small with many drivers: they are in a compressed file system inside it, and only the modules that this machine needs
+//! are read.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -22,11 +22,11 @@ use crate::root::Root;
 use crate::tool::{self, ToolError};
 use crate::{console, deadlines, dhcp6, ipv6, say, tls};
 
-/// Modules that lie uncompressed in the initrd, in the order of their insertion: with them the others can be read.
+/// Modules that are uncompressed in the initrd, in the order of their insertion. They make the compressed file system readable.
 pub const EARLY_MODULES: [&str; 2] = ["/early/loop.ko", "/early/squashfs.ko"];
 /// Squashfs with `modules/` and `firmware/`, mounted at `/lib`.
 pub const DRIVERS: &str = "/drivers.squashfs";
-/// The agent in the ephemeral root: `/init`, copied.
+/// Path of the agent in the ephemeral root. It is a copy of `/init`.
 pub const AGENT: &str = "/usr/bin/basalt-agent";
 
 #[derive(Debug, Error)]
@@ -54,7 +54,7 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> BootError {
     move |source| BootError::Io { what, source }
 }
 
-/// Never returns but by a reboot.
+/// Never returns: a failure ends in a reboot.
 #[must_use]
 pub fn run() -> ExitCode {
     let error = match boot() {
@@ -65,19 +65,19 @@ pub fn run() -> ExitCode {
     restart()
 }
 
-/// Leaves time to read the console, then reboots: the next boot has a fresh script, token and lease.
+/// Waits so that a person can read the console, then reboots. The next boot gets a new script, token and lease.
 pub fn restart() -> ! {
     say!("rebooting in {:?}", deadlines::READ_THE_CONSOLE);
     std::thread::sleep(deadlines::READ_THE_CONSOLE);
     rustix::fs::sync();
     let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
-    // Only as root's first process can this be reached in vain; its end makes the kernel reboot after a panic.
+    // The reboot only fails if this is not the first process. If it is, its end makes the kernel panic and reboot.
     std::process::exit(1)
 }
 
 fn boot() -> Result<std::convert::Infallible, BootError> {
     mount_basics()?;
-    // The end of this process, whatever its cause, must not leave a machine that hangs.
+    // If this process ends for any reason, the kernel must reboot instead of hanging.
     let _ = fs::write("/proc/sys/kernel/panic", "20");
     say!("agent {} in the initrd, {:.1} s after the kernel", env!("CARGO_PKG_VERSION"), console::uptime());
     let line = fs::read_to_string("/proc/cmdline").map_err(io_error("/proc/cmdline"))?;
@@ -96,7 +96,7 @@ fn boot() -> Result<std::convert::Infallible, BootError> {
     lease::obtain(&interface, &mac, Needs::of(&config.url), &lease::files())?;
     say!("{interface} has an address, {:.1} s after the kernel", console::uptime());
     if let Some(mac) = lease::octets(&mac) {
-        // The kernel takes the address away when the lease ends, and the root may be long on its way.
+        // The kernel removes the address at the end of the lease, and the download of the root may take longer.
         dhcp6::port::keep(&interface, mac, lease::files());
     }
 
@@ -126,13 +126,13 @@ fn mkdir_mount(
         .map_err(|error| io_error(format!("mounting {kind} on {target}"))(error.into()))
 }
 
-/// Drives devices until the boot interface is there, then brings it up and waits for its carrier.
+/// Loads drivers until the boot interface exists, then brings it up and waits for its carrier.
 fn boot_interface(coldplug: &mut Coldplug, mac: Option<&str>) -> Result<String, BootError> {
     let system = Root::system();
     let found = deadlines::poll_until(deadlines::INTERFACE, || {
         coldplug.pass();
         if mac.is_none() {
-            // Without BOOTIF a carrier decides, and an interface has one only when it is up.
+            // Without BOOTIF the first interface with a carrier is used, and only an interface that is up has a carrier.
             for name in network::physical(&system) {
                 let _ = network::up(&name);
             }
@@ -174,7 +174,7 @@ fn fetch(client: &Client, hash: [u8; 32], path: &str) -> Result<(), BootError> {
     Ok(())
 }
 
-/// Mounts the squashfs under a writable layer, frees the initrd, moves in and becomes the agent there.
+/// Mounts the squashfs below a writable layer, frees the initrd, changes root, and executes the agent there.
 fn enter_root() -> Result<std::convert::Infallible, BootError> {
     let failed = |what: &'static str| move |error: rustix::io::Errno| io_error(what)(error.into());
     for directory in ["/ram/lower", "/ram/upper", "/ram/work", "/newroot"] {
@@ -183,16 +183,16 @@ fn enter_root() -> Result<std::convert::Infallible, BootError> {
     tool::run("busybox", &["mount", "-t", "squashfs", "-o", "ro,loop", "/ram/root.squashfs", "/ram/lower"])?;
     let layers = c"lowerdir=/ram/lower,upperdir=/ram/upper,workdir=/ram/work";
     mkdir_mount("overlay", "/newroot", "overlay", MountFlags::empty(), layers)?;
-    // The squashfs has no agent of its own: this one goes on, and a new agent needs no new squashfs.
+    // The squashfs has no agent. This one is copied, so that a new agent needs no new squashfs.
     fs::copy("/init", format!("/newroot{AGENT}")).map_err(io_error(format!("{AGENT} in the new root")))?;
-    // Drivers load from the new root from here on; a module that is still being read keeps the mount alive.
+    // From here on, drivers are loaded from the new root. A module that is still being read keeps the mount busy.
     unmount("/lib", UnmountFlags::DETACH).map_err(failed("unmounting the drivers"))?;
     for directory in ["proc", "sys", "dev", "run"] {
         let target = format!("/newroot/{directory}");
         fs::create_dir_all(&target).map_err(io_error(target.clone()))?;
         mount_move(format!("/{directory}"), &target).map_err(failed("moving a kernel file system"))?;
     }
-    // The initrd's files are memory: give it back.
+    // The files of the initrd take memory: delete them.
     for entry in fs::read_dir("/").map_err(io_error("/"))?.flatten() {
         if entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
             let _ = fs::remove_file(entry.path());

@@ -1,5 +1,5 @@
-//! The Redfish host interface that the firmware describes (SMBIOS type 42; DSP0270 1.3 §8): the network device that leads to the BMC,
-//! and the addresses at its two ends. Nothing here does I/O.
+//! Parser for the Redfish host interface in the firmware's table (SMBIOS type 42; DSP0270 1.3 §8): the network device that leads to the
+//! BMC, and the addresses at its two ends. Pure functions without I/O.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,13 +21,13 @@ const USB_STRING: u8 = 3;
 pub struct HostInterface {
     /// The network device that leads to the BMC.
     pub device: Device,
-    /// The BMC gives bootstrap accounts by IPMI. None: devices of version 1 do not say it.
+    /// True if the BMC gives bootstrap accounts by IPMI. `None`: unknown, as for devices of version 1.
     pub bootstraps: Option<bool>,
     /// The source of the host's address.
     pub assignment: Assignment,
     /// The host's address, for [`Assignment::Static`].
     pub host: Option<Network>,
-    /// The address of the Redfish service. None: the firmware does not say it.
+    /// The address of the Redfish service. `None`: the firmware does not name it.
     pub service: Option<Network>,
     /// The TCP port of the service.
     pub port: u16,
@@ -42,9 +42,9 @@ pub struct HostInterface {
 pub enum Device {
     /// A USB device.
     Usb {
-        /// idVendor
+        /// USB vendor id (idVendor).
         vendor: u16,
-        /// idProduct
+        /// USB product id (idProduct).
         product: u16,
         /// Serial number. Empty: any.
         serial: String,
@@ -71,25 +71,25 @@ pub enum Assignment {
     AutoConfigure,
     /// The host chooses one in the network of the service.
     HostSelected,
-    /// The firmware does not say it.
+    /// The firmware does not name it.
     Unknown,
 }
 
 /// An address and the length of its network's prefix, in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// The address.
+    /// The address, IPv4 or IPv6.
     pub address: IpAddr,
     /// 0 to 32, or 0 to 128.
     pub prefix: u8,
 }
 
-/// The Redfish host interfaces of a table. Structures that are damaged, and interfaces of other kinds, are left out.
+/// The Redfish host interfaces of a table. Damaged structures and interfaces of other kinds are skipped.
 pub fn host_interfaces(table: &[u8]) -> impl Iterator<Item = HostInterface> {
     structures(table).filter(|it| it.kind == HOST_INTERFACE).filter_map(|it| read(&it))
 }
 
-/// Offset 4: interface type; 5: length n of what is specific to it; 6: that; 6+n: count of protocols; 7+n: the protocols.
+/// Offset 4: interface type. 5: length n of the interface data. 6: interface data. 6+n: number of protocols. 7+n: the protocols.
 fn read(structure: &Structure<'_>) -> Option<HostInterface> {
     let [NETWORK, length, rest @ ..] = structure.bytes.get(4..)? else { return None };
     let (specific, rest) = rest.split_at_checked((*length).into())?;
@@ -128,7 +128,7 @@ fn device(kind: u8, descriptor: &[u8], structure: &Structure<'_>) -> Option<(Dev
             octets.take::<1>()?;
             let ids = octets.words()?;
             let mac = mac(octets.take()?);
-            // Segment, bus, device and function: the kernel may count buses otherwise.
+            // Segment, bus, device and function are skipped: the kernel may number buses differently.
             octets.take::<4>()?;
             (Device::Pci { ids, mac }, bootstraps(&mut octets))
         }
@@ -136,7 +136,7 @@ fn device(kind: u8, descriptor: &[u8], structure: &Structure<'_>) -> Option<(Dev
     })
 }
 
-/// Version 1.3 of the specification has added the characteristics.
+/// The characteristics exist since version 1.3 of the specification.
 fn bootstraps(octets: &mut Octets<'_>) -> Option<bool> {
     octets.words().map(|[characteristics]| characteristics & BOOTSTRAPS != 0)
 }
@@ -185,7 +185,7 @@ fn redfish_over_ip(
     Some(HostInterface { device, bootstraps, assignment, host, service, port, vlan, hostname })
 }
 
-/// Octets that are still to be read.
+/// The octets not yet read.
 struct Octets<'a>(&'a [u8]);
 
 impl Octets<'_> {
@@ -204,7 +204,7 @@ impl Octets<'_> {
         Some(words)
     }
 
-    /// Format (1: IPv4, 2: IPv6), 16 octets of address, 16 of mask. The inner value is absent where there is no address.
+    /// Format (1: IPv4, 2: IPv6), 16 octets of address, 16 of mask. The inner value is `None` if there is no address.
     fn network(&mut self) -> Option<Option<Network>> {
         let [format] = self.take()?;
         let address: [u8; 16] = self.take()?;
@@ -329,7 +329,7 @@ mod tests {
         for table in [oem, short, overlong, ipmi] {
             assert_eq!(host_interfaces(&table).count(), 0, "{table:02x?}");
         }
-        // A name that is cut off does not matter: nobody checks the certificate.
+        // A truncated host name does not matter: the certificate's name is not checked.
         let mut cut = whole;
         cut[6 + 17 + 3 + 90] = 200;
         assert_eq!(host_interfaces(&cut).next().map(|it| it.hostname), Some(String::new()));

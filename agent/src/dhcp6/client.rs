@@ -1,4 +1,5 @@
-//! The client: from SOLICIT to an address, and the life of the lease (RFC 8415 §18.2). Times are since the machine's boot.
+//! The DHCPv6 client as a state machine: from SOLICIT to an address, and the life of the lease (RFC 8415 §18.2). Times count from the
+//! machine's boot.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -8,55 +9,55 @@ use serde::{Deserialize, Serialize};
 use super::exchange::{self, Exchange, Random};
 use super::message::{self, Answer, Granted, Identity, Status};
 
-/// Before it begins anew, where a server gave nothing or something unusable: servers are not to be hurried (§14.1).
+/// Pause before a new SOLICIT after a server gave no address or an unusable one. It limits the load on servers (§14.1).
 const REST: Duration = Duration::from_secs(5);
-/// Whom nobody else can outbid (§18.2.1).
+/// The highest preference: such an ADVERTISE is accepted at once (§18.2.1).
 const TAKE_AT_ONCE: u8 = 255;
-/// Transitions at one moment: Bound, then renewing, then sent.
+/// Most state transitions at one moment: bound, renewing, sent.
 const STEPS: usize = 4;
 
-/// What happened.
+/// An input of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// An address is wanted.
+    /// The machine needs an address.
     Start,
-    /// It is [`Client::wake`]'s time.
+    /// The time of [`Client::wake`] has come.
     Timer,
-    /// Something came.
+    /// A datagram was received.
     Datagram(&'a [u8]),
     /// Another host has the address (§18.2.10.1).
     Taken,
 }
 
-/// What the caller does next.
+/// An output of the client, for the caller to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send to all servers and relays.
+    /// Send this datagram to all servers and relays.
     Send(Vec<u8>),
-    /// The interface has this address; also after each renewal.
+    /// The interface gets this address, or its lifetimes were renewed.
     Bound(Lease),
-    /// It is no longer the interface's.
+    /// The interface must no longer use this address.
     Lost(Ipv6Addr),
 }
 
-/// An address, and what comes with it. A moment that is `None` never comes.
+/// A leased address with its lifetimes and options. A time that is `None` never comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The address.
+    /// The leased address.
     pub address: Ipv6Addr,
-    /// DUID of who leased it.
+    /// DUID of the server.
     pub server: Vec<u8>,
-    /// T1: when that server is asked to extend it.
+    /// T1: time at which that server is asked to extend the lease.
     pub renew: Option<Duration>,
-    /// T2: when every server is.
+    /// T2: time at which every server is asked.
     pub rebind: Option<Duration>,
-    /// Until when it is used for what is new.
+    /// End of the preferred lifetime: afterwards, new connections use another address.
     pub preferred: Option<Duration>,
-    /// Until when it is used at all.
+    /// End of the valid lifetime: afterwards, the address is not used.
     pub valid: Option<Duration>,
-    /// DNS servers.
+    /// DNS servers, most preferred first.
     pub dns_servers: Vec<Ipv6Addr>,
-    /// Domains in which short names are looked up, in order.
+    /// Search domains for short names, in order.
     pub search: Vec<String>,
 }
 
@@ -88,32 +89,32 @@ pub struct Client {
 }
 
 impl Client {
-    /// One that waits for [`Event::Start`]. Nobody on the link should know the seed.
+    /// A client that waits for [`Event::Start`]. The seed must be secret from other hosts on the link.
     #[must_use]
     pub const fn new(identity: Identity, seed: u64) -> Self {
         let random = Random::new(seed);
         Self { identity, random, state: State::Idle, solicit_limit: None, refusal: None }
     }
 
-    /// One that goes on with the lease of another.
+    /// A client that continues with an existing lease.
     #[must_use]
     pub fn resume(identity: Identity, seed: u64, lease: Lease) -> Self {
         Self { state: State::Bound(lease), ..Self::new(identity, seed) }
     }
 
-    /// Why there is no address yet, as a server said.
+    /// The last refusal of a server, if there is no address yet.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
-    /// Whether it was started.
+    /// True once the client was started.
     #[must_use]
     pub const fn is_running(&self) -> bool {
         !matches!(self.state, State::Idle)
     }
 
-    /// When it wants [`Event::Timer`]. An event changes it.
+    /// Time at which the client needs [`Event::Timer`]. Each event may change it.
     #[must_use]
     pub fn wake(&self) -> Option<Duration> {
         let exchange = self.exchange().map(|exchange| exchange.due);
@@ -128,7 +129,7 @@ impl Client {
         [exchange, soonest, valid].into_iter().flatten().min()
     }
 
-    /// Takes what happened; the actions are carried out in order.
+    /// Handles an event. The caller carries out the actions in order.
     pub fn handle(&mut self, now: Duration, event: Event<'_>) -> Vec<Action> {
         let mut actions = match (event, &self.state) {
             (Event::Start, State::Idle) => self.solicit(now),
@@ -161,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Its time has come.
+    /// Handles the time of [`Client::wake`].
     fn step(&mut self, now: Duration) -> Vec<Action> {
         match &self.state {
             State::Soliciting { best: Some(offer), .. } => {
@@ -258,7 +259,8 @@ impl Client {
         }
     }
 
-    /// The first ADVERTISE of the highest preference counts of those that come before the first SOLICIT is sent again, and after that the first of all.
+    /// Handles an ADVERTISE. Until the first retransmission of SOLICIT, the first one with the highest preference is chosen; after that,
+    /// the first one that arrives.
     fn offered(&mut self, now: Duration, answer: Answer) -> Vec<Action> {
         let Some(granted) = usable(&answer).first().copied() else {
             self.refusal = Some(refusal(&answer));
@@ -282,7 +284,7 @@ impl Client {
         }
         self.refusal = Some(refusal(&answer));
         match failed {
-            // The server asks for patience: the REQUEST is sent again (§18.2.10).
+            // The server may be able to answer later: the REQUEST is retransmitted (§18.2.10).
             code if code != message::SUCCESS && code != message::NOT_ON_LINK => Vec::new(),
             _ => self.solicit(now.saturating_add(REST)),
         }
@@ -302,7 +304,7 @@ impl Client {
         }
         let named = answer.association.iter().flat_map(|it| &it.addresses);
         if !named.into_iter().any(|it| it.address == old.address) {
-            // Nothing was said of the address: it stays, and somebody may know more.
+            // The answer does not mention the address: keep it, since another server may extend it.
             return Vec::new();
         }
         let next = match usable.first() {
@@ -323,7 +325,7 @@ fn is_past(at: Option<Duration>, now: Duration) -> bool {
     at.is_some_and(|at| at <= now)
 }
 
-/// The addresses of an answer that can be used (§21.4, §21.6); none of an association that is refused or contradicts itself.
+/// The usable addresses of an answer (§21.4, §21.6). None if the association is refused or contradicts itself.
 fn usable(answer: &Answer) -> Vec<Granted> {
     let is_success = |status: &Option<Status>| status.as_ref().is_none_or(|it| it.code == message::SUCCESS);
     let Some(association) = answer.association.as_ref().filter(|it| is_success(&it.status)) else {
@@ -340,7 +342,7 @@ fn usable(answer: &Answer) -> Vec<Granted> {
     association.addresses.iter().filter(is_usable).copied().collect()
 }
 
-/// What a server said that gave nothing.
+/// The refusal in an answer without a usable address, as text.
 fn refusal(answer: &Answer) -> String {
     let inner = answer.association.as_ref().and_then(|it| it.status.as_ref());
     let failed = [answer.status.as_ref(), inner].into_iter().flatten().find(|it| it.code != message::SUCCESS);
@@ -350,14 +352,14 @@ fn refusal(answer: &Answer) -> String {
     }
 }
 
-/// The moment that many seconds from now; never, where they are all of them.
+/// The time `seconds` from `now`. `None` for the value that means infinity.
 fn after(now: Duration, seconds: u32) -> Option<Duration> {
     (seconds != u32::MAX).then(|| now.saturating_add(Duration::from_secs(seconds.into())))
 }
 
 fn lease(now: Duration, answer: &Answer, Granted { address, preferred, valid }: Granted) -> Lease {
     let (mut t1, mut t2) = answer.association.as_ref().map_or((0, 0), |it| (it.t1, it.t2));
-    // What the server leaves to the client (§14.2): half and four fifths.
+    // Defaults for T1 and T2 of 0 (§14.2): half and four fifths of the lifetime.
     let lifetime = if preferred == 0 { valid } else { preferred };
     let of = |fifths: u32, part: u32| if lifetime == u32::MAX { u32::MAX } else { lifetime / part * fifths };
     if t2 == 0 {
@@ -366,7 +368,7 @@ fn lease(now: Duration, answer: &Answer, Granted { address, preferred, valid }: 
     if t1 == 0 {
         t1 = of(1, 2).min(t2);
     }
-    // A server that says so is not asked more often.
+    // At least one second, so that a server cannot make the client send without pause.
     let (t1, t2) = (t1.max(1), t2.max(1));
     Lease {
         address,

@@ -1,20 +1,21 @@
-//! A message that is sent until it is answered, or for as long as its type may be (RFC 8415 §15 and §7.6).
+//! Retransmission of a message until it is answered, or until its limits are reached (RFC 8415 §15 and §7.6).
 
 use std::time::Duration;
 
 use super::message;
 
-/// How often a type of message is sent.
+/// The retransmission parameters of a message type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     pub(super) kind: u8,
-    /// IRT.
+    /// IRT, the first interval.
     first: Duration,
-    /// MRT; for SOLICIT servers may say another one.
+    /// MRT, the longest interval. For SOLICIT a server may set another one.
     longest: Duration,
-    /// MRC; 0 for as often as time allows.
+    /// MRC, the most transmissions. 0: no limit.
     times: u32,
-    /// The first is sent a moment later, and never sent again before IRT has passed: machines start together (§18.2.1).
+    /// The first transmission has a random delay, and the first interval is never below IRT. Machines that start together then do not send
+    /// together (§18.2.1).
     staggered: bool,
 }
 
@@ -29,7 +30,7 @@ pub(super) static RENEW: Rules = rules(message::RENEW, 10, 600, 0);
 pub(super) static REBIND: Rules = rules(message::REBIND, 10, 600, 0);
 pub(super) static DECLINE: Rules = rules(message::DECLINE, 1, 3600, 4);
 
-/// Numbers that nobody on the link can guess where the seed is such (xorshift64*).
+/// Random numbers (xorshift64*). With a secret seed, other hosts cannot guess them.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -45,20 +46,20 @@ impl Random {
         u32::try_from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32).unwrap_or_default()
     }
 
-    /// From 0 to 1.
+    /// A random number from 0 to 1.
     fn part(&mut self) -> f64 {
         f64::from(self.next()) / f64::from(u32::MAX)
     }
 }
 
-/// One message, sent again and again.
+/// One message with its retransmissions.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub(super) rules: &'static Rules,
     pub(super) xid: [u8; 3],
-    /// How often it was sent.
+    /// Number of transmissions so far.
     pub(super) sent: u32,
-    /// When it is to be sent next.
+    /// Time of the next transmission.
     pub(super) due: Duration,
     longest: Duration,
     began: Duration,
@@ -74,26 +75,26 @@ impl Exchange {
         Self { rules, xid, sent: 0, due, longest: rules.longest, began: due, wait: Duration::ZERO }
     }
 
-    /// Another MRT (§18.2.1, SOL_MAX_RT).
+    /// Sets another MRT (§18.2.1, SOL_MAX_RT).
     pub(super) fn at_most_every(mut self, longest: Option<Duration>) -> Self {
         self.longest = longest.unwrap_or(self.longest);
         self
     }
 
-    /// It was sent as often as it may be, and waited for after the last time.
+    /// True if the last allowed transmission was sent and its interval has passed.
     pub(super) const fn is_over(&self) -> bool {
         self.rules.times > 0 && self.sent >= self.rules.times
     }
 
-    /// Since it was sent first.
+    /// Time since the first transmission.
     pub(super) fn elapsed(&self, now: Duration) -> Duration {
         now.saturating_sub(self.began)
     }
 
-    /// It is sent now: plans the next time.
+    /// Notes a transmission, and computes the time of the next.
     pub(super) fn send(&mut self, now: Duration, random: &mut Random) {
         let part = random.part();
-        // RAND: a tenth more or less.
+        // RAND: up to a tenth more or less.
         let rand = if self.rules.staggered && self.sent == 0 { part / 10.0 } else { part / 5.0 - 0.1 };
         if self.sent == 0 {
             self.began = now;
@@ -111,7 +112,7 @@ impl Exchange {
 mod tests {
     use super::*;
 
-    /// Seconds after the start at which it is sent.
+    /// The times of the transmissions, in seconds after the start.
     fn times(rules: &'static Rules, seed: u64, until: f64) -> Vec<f64> {
         let mut random = Random::new(seed);
         let mut exchange = Exchange::start(rules, Duration::ZERO, &mut random);

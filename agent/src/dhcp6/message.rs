@@ -1,24 +1,24 @@
-//! DHCPv6 messages as a client writes and reads them (RFC 8415 §8 and §21).
+//! DHCPv6 messages, as a client writes and parses them (RFC 8415 §8 and §21).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// The longest datagram that is read.
+/// Longest datagram that is accepted, in bytes.
 pub(super) const MAX_DATAGRAM: usize = 4096;
-/// The most options in one place.
+/// Most options at one level.
 const MAX_OPTIONS: usize = 128;
-/// The most addresses that are read of an identity association.
+/// Most addresses that are read from an identity association.
 const MAX_ADDRESSES: usize = 16;
-/// What a resolver reads at most (resolv.conf(5)).
+/// Limits of a resolver for DNS servers and search domains (resolv.conf(5)).
 const MAX_DNS_SERVERS: usize = 3;
 const MAX_SEARCH: usize = 6;
-/// The longest text of a status that is repeated.
+/// Longest status text that is kept, in bytes.
 const MAX_TEXT: usize = 200;
-/// The longest DUID (RFC 8415 §11.1).
+/// Longest DUID in bytes (RFC 8415 §11.1).
 const MAX_DUID: usize = 130;
-/// What SOL_MAX_RT may be (RFC 8415 §21.24).
+/// Valid seconds of SOL_MAX_RT (RFC 8415 §21.24).
 const SOLICIT_LIMITS: std::ops::RangeInclusive<u32> = 60..=86_400;
 
 pub(super) const SOLICIT: u8 = 1;
@@ -41,16 +41,16 @@ const DNS_SERVERS: u16 = 23;
 const SEARCH: u16 = 24;
 const SOL_MAX_RT: u16 = 82;
 
-/// What a client asks for beside an address.
+/// Options that the client requests beside an address.
 const WISHED: [u16; 3] = [DNS_SERVERS, SEARCH, SOL_MAX_RT];
 
-/// Status codes (RFC 8415 §21.13) that a client acts on; every other one but 0 is a failure.
+/// Status codes (RFC 8415 §21.13) with their own handling. Every other code except 0 is a failure.
 pub(super) const SUCCESS: u16 = 0;
 pub(super) const NO_BINDING: u16 = 3;
 pub(super) const NOT_ON_LINK: u16 = 4;
 
-/// Whom servers know: DUID-LL (§11.4) and the number of its one association, both of the interface's address, so that every boot of a
-/// machine is the same client.
+/// Identity of the client for servers: a DUID-LL (§11.4), and the number of its one association. Both come from the interface's MAC, so
+/// that every boot of a machine is the same client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     duid: [u8; 10],
@@ -58,7 +58,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of an interface's hardware address.
+    /// The identity for an interface's MAC address.
     #[must_use]
     pub fn of(mac: [u8; 6]) -> Self {
         let [a, b, c, d, e, f] = mac;
@@ -66,7 +66,7 @@ impl Identity {
     }
 }
 
-/// What is wrong with a datagram. It is dropped.
+/// The reason why a datagram is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Unusable {
     #[error("{0} bytes are no DHCPv6 message")]
@@ -83,14 +83,14 @@ pub(super) enum Unusable {
     NoServer,
 }
 
-/// What a server says went well or not.
+/// A status option of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) code: u16,
     pub(super) text: String,
 }
 
-/// An address and how long it is good for, in seconds; [`u32::MAX`] is for ever.
+/// An address and its lifetimes in seconds. [`u32::MAX`] is infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(super) address: Ipv6Addr,
@@ -98,7 +98,7 @@ pub(super) struct Granted {
     pub(super) valid: u32,
 }
 
-/// The client's association as a server sees it. Of T1 and T2 0 leaves the choice to the client.
+/// The client's association in an answer. T1 or T2 of 0 leaves the choice to the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Association {
     pub(super) t1: u32,
@@ -121,7 +121,7 @@ pub(super) struct Answer {
     pub(super) solicit_limit: Option<Duration>,
 }
 
-/// Reads a datagram.
+/// Parses a datagram.
 pub(super) fn read(datagram: &[u8], identity: &Identity) -> Result<Answer, Unusable> {
     let unusable = Unusable::Length(datagram.len());
     let Some(([kind, a, b, c], field)) = datagram.split_first_chunk::<4>() else { return Err(unusable) };
@@ -153,7 +153,7 @@ pub(super) fn read(datagram: &[u8], identity: &Identity) -> Result<Answer, Unusa
     })
 }
 
-/// The options of one place, in order.
+/// The options of one level, in order.
 struct Options<'a>(Vec<(u16, &'a [u8])>);
 
 impl<'a> Options<'a> {
@@ -197,7 +197,7 @@ fn long(bytes: &[u8]) -> Option<(u32, &[u8])> {
     bytes.split_first_chunk().map(|(number, rest)| (u32::from_be_bytes(*number), rest))
 }
 
-/// The association of this client; others are not its own.
+/// The association with this client's number. Others are ignored.
 fn association(options: &Options<'_>, identity: &Identity) -> Result<Option<Association>, Unusable> {
     let mine = |value: &&[u8]| value.starts_with(&identity.iaid);
     let Some(value) = options.all(IA_NA).find(mine) else { return Ok(None) };
@@ -222,7 +222,7 @@ fn addresses(value: &[u8]) -> Vec<Ipv6Addr> {
     addresses.iter().take(MAX_DNS_SERVERS).map(|octets| Ipv6Addr::from(*octets)).collect()
 }
 
-/// Domains, not compressed (§10), up to the first that is none. They end up in a file with words and lines.
+/// Uncompressed domain names (§10), up to the first invalid one. They are written to a file of words and lines, so only safe ones pass.
 fn names(mut value: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     let mut labels: Vec<String> = Vec::new();
@@ -246,7 +246,8 @@ fn names(mut value: &[u8]) -> Vec<String> {
     names
 }
 
-/// A message of this client: `server` where it is for one alone, `address` where it is about one, `elapsed` since the first of its exchange.
+/// Writes a message of this client. `server`: the only server that should answer. `address`: the subject of the message. `elapsed`: time
+/// since the first transmission of the exchange.
 pub(super) fn write(
     kind: u8,
     xid: [u8; 3],
@@ -261,10 +262,10 @@ pub(super) fn write(
     if let Some(server) = server {
         put(&mut bytes, SERVER_ID, server);
     }
-    // In hundredths of a second, and what is longer is this long (§21.9).
+    // In hundredths of a second. The largest value also means any longer time (§21.9).
     let elapsed = u16::try_from(elapsed.as_millis() / 10).unwrap_or(u16::MAX);
     put(&mut bytes, ELAPSED, &elapsed.to_be_bytes());
-    // T1, T2 and lifetimes are the server's to say.
+    // T1, T2 and lifetimes are 0: the server chooses them.
     let mut association = [identity.iaid, [0; 4], [0; 4]].concat();
     if let Some(address) = address {
         put(&mut association, IA_ADDR, &[address.octets().as_slice(), &[0; 8]].concat());

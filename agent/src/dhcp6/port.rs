@@ -1,4 +1,4 @@
-//! The client on an interface: its socket, its clock, and what a lease is to the system.
+//! The client on an interface: its socket, its clock, and the effects of a lease on the system.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,15 +15,15 @@ use crate::{ipv6, resolv, say, tool};
 const SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
 const SERVER_PORT: u16 = 547;
 const CLIENT_PORT: u16 = 546;
-/// It is one address: which others are on the link routers say (RFC 5942).
+/// The prefix covers one address. Routers announce which other addresses are on the link (RFC 5942).
 const LENGTH: u8 = 128;
 
-/// Files that say what was leased.
+/// Files with the leased data.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// The lease, for the client that goes on with it.
+    /// The lease, for a later process that continues with it.
     pub lease: PathBuf,
-    /// `resolv.conf`.
+    /// The file `resolv.conf`.
     pub resolv: PathBuf,
 }
 
@@ -36,29 +36,29 @@ pub struct Port {
     client: Client,
     files: Files,
     lease: Option<Lease>,
-    /// Whether another host has the address is not known yet.
+    /// True until the kernel has checked if another host has the address.
     is_probing: bool,
 }
 
 impl Port {
-    /// On an interface whose link-local address can be used.
+    /// A client on an interface whose link-local address is usable.
     ///
     /// # Errors
-    /// The socket's: another client runs.
+    /// The socket cannot be bound: another client is running.
     pub fn open(
         interface: &str,
         link_local: ipv6::Address,
         client: Client,
         files: Files,
     ) -> io::Result<Self> {
-        // At this address alone it hears this interface alone.
+        // A socket that is bound to this address receives only from this interface.
         let socket =
             UdpSocket::bind(SocketAddrV6::new(link_local.address, CLIENT_PORT, 0, link_local.index))?;
         let (interface, index) = (interface.to_owned(), link_local.index);
         Ok(Self { interface, index, socket, client, files, lease: None, is_probing: false })
     }
 
-    /// Begins to ask, unless it has begun.
+    /// Starts the client, unless it is running.
     pub fn start(&mut self) {
         if !self.client.is_running() {
             say!(
@@ -70,32 +70,32 @@ impl Port {
         }
     }
 
-    /// The lease, where its address can be used.
+    /// The lease, once its address is usable.
     #[must_use]
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref().filter(|_| !self.is_probing)
     }
 
-    /// Whether it asks, or has a lease.
+    /// True if the client is running.
     #[must_use]
     pub const fn is_started(&self) -> bool {
         self.client.is_running()
     }
 
-    /// Why there is none, as a server said.
+    /// The last refusal of a server, if there is no lease.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         self.client.refusal()
     }
 
-    /// Sees to what comes, and to what is due, for at most so long.
+    /// Handles received datagrams and due timers for at most this long.
     pub fn step(&mut self, most: Duration) {
         if self.is_probing {
             self.probe();
         }
         let wait = self.client.wake().map_or(most, |at| at.saturating_sub(now()).min(most));
         let mut buffer = vec![0; MAX_DATAGRAM + 1];
-        // A timeout of zero would be none.
+        // A zero timeout would mean no timeout.
         let heard = self
             .socket
             .set_read_timeout(Some(wait.max(Duration::from_millis(1))))
@@ -121,7 +121,7 @@ impl Port {
         }
     }
 
-    /// What is not sent now is sent again, as what is lost.
+    /// Sends a datagram. A failed send is like a lost datagram: the client retransmits it.
     fn send(&self, bytes: &[u8]) {
         let to = SocketAddrV6::new(SERVERS, SERVER_PORT, 0, self.index);
         if let Err(error) = self.socket.send_to(bytes, to) {
@@ -129,7 +129,8 @@ impl Port {
         }
     }
 
-    /// The kernel has tried the address for a second (RFC 4862 §5.4). One that ends it removes where another host has it; others it marks.
+    /// Reads the result of the kernel's address check, which lasts a second (RFC 4862 §5.4). If another host has the address, the kernel
+    /// removes an address with a lifetime, and marks one without.
     fn probe(&mut self) {
         let Some(leased) = self.lease.as_ref().map(|lease| lease.address) else { return };
         let addresses = ipv6::addresses(&self.interface).unwrap_or_default();
@@ -157,7 +158,7 @@ impl Port {
             return;
         }
         if is_new {
-            // The rack knows the machine by its lease, and refuses a claim from another address.
+            // The rack identifies the machine by its lease, and refuses a claim from another address.
             ipv6::stop_making_addresses(&self.interface);
             let others = ipv6::addresses(&self.interface).unwrap_or_default();
             let is_made =
@@ -172,7 +173,7 @@ impl Port {
             );
         }
         let servers: Vec<IpAddr> = lease.dns_servers.iter().copied().map(IpAddr::V6).collect();
-        // Names are a convenience here: the rack is named by its address.
+        // A failure is ignored: the rack is reached by address, so names are not required.
         let _ = resolv::set(&self.files.resolv, true, &servers, &lease.search);
         self.is_probing |= is_new;
         self.lease = Some(lease);
@@ -187,7 +188,7 @@ impl Port {
     }
 }
 
-/// Adds the address, or says anew how long it is good for.
+/// Adds the address, or updates its lifetimes.
 fn set_address(interface: &str, lease: &Lease) -> Result<(), tool::ToolError> {
     let now = now();
     let left = |at: Duration| at.saturating_sub(now).as_secs().to_string();
@@ -202,20 +203,20 @@ fn set_address(interface: &str, lease: &Lease) -> Result<(), tool::ToolError> {
     tool::run("busybox", &args).map(drop)
 }
 
-/// It may be gone already.
+/// Removes the address. It may be gone already.
 fn remove(interface: &str, address: Ipv6Addr, prefix: u8) {
     let address = format!("{address}/{prefix}");
     let _ = tool::run("busybox", &["ip", "-6", "addr", "del", &address, "dev", interface]);
 }
 
-/// Whole or not at all: this process may become another one at any time.
+/// Writes the lease atomically, since this process may be replaced by another at any time.
 fn note(path: &Path, lease: &Lease) -> io::Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, serde_json::to_vec(lease).map_err(io::Error::other)?)?;
     fs::rename(new, path)
 }
 
-/// Goes on with the lease that another client noted, for as long as this process runs; does nothing where none did.
+/// Continues with the lease that an earlier process noted, as long as this process runs. Does nothing without such a lease.
 pub fn keep(interface: &str, mac: [u8; 6], files: Files) {
     let Some(lease) =
         fs::read(&files.lease).ok().and_then(|bytes| serde_json::from_slice::<Lease>(&bytes).ok())
@@ -243,7 +244,7 @@ pub fn keep(interface: &str, mac: [u8; 6], files: Files) {
     }
 }
 
-/// Since the machine's boot: initrd and ephemeral root count alike.
+/// Time since the machine's boot. It is the same in the initrd and in the ephemeral root.
 fn now() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::new(
@@ -252,7 +253,7 @@ fn now() -> Duration {
     )
 }
 
-/// What nobody on the link knows.
+/// A seed that other hosts on the link cannot know.
 pub(crate) fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

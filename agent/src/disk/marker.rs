@@ -1,4 +1,4 @@
-//! The Basalt marker: what a disk says about itself, outside every partition.
+//! The Basalt marker: a record on the disk, outside every partition.
 //!
 //! 4096 bytes at byte 524288, between the partition table (which ends before byte 65536 on every block size) and the
 //! first partition (at byte 1048576):
@@ -11,7 +11,7 @@
 //! | 16 | 32 | SHA-256 of the JSON |
 //! | 48 | | JSON of [`DiskMarker`], then zeroes |
 //!
-//! All of it that is not zero fits into one sector of 512 bytes, so a power cut leaves the old marker or the new one.
+//! All non-zero bytes fit into one sector of 512 bytes, so a power cut leaves either the old or the new marker.
 
 use basalt_api::agent::DiskMarker;
 use sha2::{Digest, Sha256};
@@ -37,10 +37,10 @@ pub enum MarkerError {
     Json(#[from] serde_json::Error),
 }
 
-/// The marker as it lies on the disk.
+/// The bytes of a marker on the disk.
 ///
 /// # Errors
-/// It does not fit.
+/// The marker is too long.
 pub fn encode(marker: &DiskMarker) -> Result<[u8; LENGTH], MarkerError> {
     let json = serde_json::to_vec(marker)?;
     let length = u32::try_from(json.len()).map_err(|_| MarkerError::TooLong(json.len()))?;
@@ -57,7 +57,7 @@ pub fn encode(marker: &DiskMarker) -> Result<[u8; LENGTH], MarkerError> {
     bytes.try_into().map_err(|_| MarkerError::TooLong(json.len()))
 }
 
-/// The marker in these bytes. Anything but a complete marker of a known version is none.
+/// Parses a marker. `None` unless it is a complete marker of a known version.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Option<DiskMarker> {
     let rest = bytes.strip_prefix(MAGIC)?;

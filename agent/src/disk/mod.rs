@@ -1,4 +1,4 @@
-//! Disks: which is meant ([`select`]), what it shows, whether it may be written ([`rules`]), and writing its marker first.
+//! Disks: [`select`] finds the one that a task means, [`rules`] decides if it may be written, and its marker is written first.
 
 pub mod marker;
 pub mod rules;
@@ -29,13 +29,13 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// None written yet.
+    /// The disks before any write.
     #[must_use]
     pub fn new(root: Root) -> Self {
         Self { root, wrote: false }
     }
 
-    /// Those that are there now.
+    /// The disks that the kernel sees now.
     #[must_use]
     pub fn devices(&self) -> Vec<Disk> {
         inventory::block_devices(&self.root)
@@ -47,23 +47,23 @@ impl Disks {
         self.root.path(Path::new("dev").join(name))
     }
 
-    /// What each of those that are there now shows.
+    /// The marker and content of each disk that the kernel sees now.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// A disk cannot be read.
     pub fn observe_all(&self) -> Result<Vec<Observed>, Failure> {
         self.devices().iter().map(|disk| self.observe(&disk.name)).collect()
     }
 
-    /// What a disk shows.
+    /// The marker and content of one disk.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The disk cannot be read.
     pub fn observe(&self, name: &str) -> Result<Observed, Failure> {
         observe(name, &self.path(name)).map_err(Failure::disk(format!("reading disk {name}")))
     }
 
-    /// Opens a disk for writing: its marker says `writing`, durably, before this returns.
+    /// Opens a disk for writing. Before this returns, the marker `writing` is durable on the disk.
     ///
     /// # Errors
     /// The disk cannot be written.
@@ -88,7 +88,7 @@ impl Disks {
         Ok(disk)
     }
 
-    /// Whether any disk was opened for writing.
+    /// True if a disk was opened for writing.
     #[must_use]
     pub fn wrote(&self) -> bool {
         self.wrote
@@ -145,15 +145,15 @@ impl WritableDisk {
         &self.path
     }
 
-    /// Bytes.
+    /// Size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Zeroes a range but for the marker, which stays as it is.
+    /// Zeroes a range, but leaves the marker unchanged.
     ///
-    /// The disk's own command is used where it promises zeroes; else the kernel writes them.
+    /// Uses the disk's own command if the disk promises zeroes afterwards. Otherwise the kernel writes them.
     ///
     /// # Errors
     /// The disk cannot be written.
@@ -190,7 +190,7 @@ impl WritableDisk {
         self.file.sync_all()
     }
 
-    /// Says how the attempt ended, after everything else is durable.
+    /// Writes the state of the attempt's end into the marker, after all other data is durable.
     ///
     /// # Errors
     /// The disk cannot be written.
@@ -216,7 +216,7 @@ mod tests {
 
     const SIZE: u64 = 8 * MIB;
 
-    /// A tree whose only disk is a file.
+    /// A directory tree with one disk, which is a file.
     fn lab(content: &[u8]) -> (tempfile::TempDir, Disks) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("sys/block/vda")).unwrap();

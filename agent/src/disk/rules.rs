@@ -1,41 +1,42 @@
-//! Whether a task may write: decided from the markers and contents of all disks, before the first byte.
+//! Decides if a task may write, by the markers and contents of all disks, before the first byte is written.
 //!
-//! A [`Permit`] comes from here alone, and nothing opens a disk for writing without one.
+//! Only this module makes a [`Permit`], and no disk is opened for writing without one.
 //!
-//! A marker of this machine settles the order of attempts: a later attempt, or this one finished, supersedes the task.
-//! A marker of another machine shows that the region wrote the disk, which was moved since, or whose machine was
-//! declared anew; its data is Basalt's as long as its attempt is older than the task. A marker that says `erased`
-//! claims nothing that was written to the disk afterwards.
+//! 1. A marker of this machine orders the attempts: if a later attempt has written, or this attempt has finished, the task is superseded.
+//! 2. A marker of another machine shows that the region wrote the disk. The disk was moved, or its machine was declared again. The data
+//!    counts as Basalt's if its attempt is older than the task.
+//! 3. The marker `erased` says nothing about data that was written afterwards.
 
 use basalt_api::agent::{DiskMarker, FailureCode, MarkerState, Task, Wipe};
 
 use crate::failure::Failure;
 
-/// What one disk shows.
+/// The marker and content of one disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// Kernel name, for messages.
     pub name: String,
-    /// Its marker.
+    /// The marker, if the disk has a valid one.
     pub marker: Option<DiskMarker>,
-    /// Whether its first or last MiB holds anything besides a marker.
+    /// True if the first or last MiB has data other than a marker.
     pub has_data: bool,
 }
 
-/// Permission to write to the disks that were judged.
+/// Permission to write to the disks that were checked.
 #[derive(Debug)]
 pub struct Permit(());
 
-/// The decision.
+/// The decision for a task.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Write.
+    /// The task may write.
     Proceed(Permit),
-    /// Write nothing: this attempt is not the latest, or done already.
+    /// The task must write nothing: this attempt, or a later one, is done. The value is that attempt.
     Superseded(u64),
 }
 
-/// May `task` install to `targets`? One that is not Basalt's to overwrite protects them all. `others` are the machine's other disks: they are left
+/// Decides if `task` may install to `targets`. If one target is foreign, none may be written. `others` are the machine's other disks: they
+/// are not written, but their markers count.
 /// alone, but what they show counts.
 ///
 /// # Errors
@@ -46,7 +47,7 @@ pub fn install(
     targets: &[Observed],
     others: &[Observed],
 ) -> Result<Verdict, Failure> {
-    // An attempt finishes its disks when all of them are written: one that is, stands for all.
+    // An attempt marks its disks as finished only when all of them are written. So one finished disk means that all are.
     for disk in targets.iter().chain(others) {
         if let Some(found) = later(task, disk).or_else(|| finished(task, disk)) {
             return Ok(Verdict::Superseded(found));
@@ -56,7 +57,7 @@ pub fn install(
     Ok(Verdict::Proceed(Permit(())))
 }
 
-/// May `task` erase `disks`? One that is not Basalt's to destroy protects them all.
+/// Decides if `task` may erase `disks`. If one is foreign, none may be erased.
 ///
 /// # Errors
 /// [`FailureCode::ForeignData`].
@@ -64,7 +65,7 @@ pub fn erase(task: &Task, wipe: Wipe, disks: &[Observed]) -> Result<Verdict, Fai
     if let Some(found) = outranked(task, disks) {
         return Ok(Verdict::Superseded(found));
     }
-    // An attempt that was cut off half way has finished some disks; the others are still to be done.
+    // An interrupted attempt has finished some disks; the others remain.
     if !disks.is_empty() && disks.iter().all(|disk| finished(task, disk).is_some()) {
         return Ok(Verdict::Superseded(task.attempt));
     }
@@ -72,13 +73,13 @@ pub fn erase(task: &Task, wipe: Wipe, disks: &[Observed]) -> Result<Verdict, Fai
     Ok(Verdict::Proceed(Permit(())))
 }
 
-/// The later attempt that has written to one of a machine's disks: whatever this task is, the machine has gone on without it.
+/// The later attempt that has written to one of the machine's disks. Any task of an earlier attempt is then superseded.
 #[must_use]
 pub fn outranked(task: &Task, disks: &[Observed]) -> Option<u64> {
     disks.iter().find_map(|disk| later(task, disk))
 }
 
-/// Whether this very attempt has finished with a disk.
+/// This task's attempt, if it has finished a disk.
 #[must_use]
 pub fn finished(task: &Task, disk: &Observed) -> Option<u64> {
     let marker = disk.marker.as_ref()?;
@@ -86,7 +87,7 @@ pub fn finished(task: &Task, disk: &Observed) -> Option<u64> {
     (same && marker.state != MarkerState::Writing).then_some(marker.attempt)
 }
 
-/// The attempt after this task's that has written to a disk of this machine.
+/// A later attempt than this task's that has written to a disk of this machine.
 fn later(task: &Task, disk: &Observed) -> Option<u64> {
     let marker = disk.marker.as_ref()?;
     (marker.machine_uid == task.machine_uid && marker.attempt > task.attempt).then_some(marker.attempt)
@@ -150,7 +151,7 @@ mod tests {
     fn the_rules_for_an_install_of_attempt_7() {
         use MarkerState::{Erased, Installed, Writing};
         let cases = [
-            // marker, data, if_ours, always
+            // Columns: marker, data, result with `if_ours`, result with `always`.
             (None, false, "proceed", "proceed"),
             (None, true, "ForeignData", "proceed"),
             (Some((ME, 6, Writing)), true, "proceed", "proceed"),
@@ -170,7 +171,7 @@ mod tests {
             let target = [disk(marker, data)];
             assert_eq!(word(install(&task(7), Wipe::IfOurs, &target, &[])), if_ours, "{target:?}");
             assert_eq!(word(install(&task(7), Wipe::Always, &target, &[])), always, "{target:?}");
-            // Beside an empty one it counts as much, whichever comes first.
+            // Beside an empty disk the result is the same, in either order.
             let [target] = target;
             for both in [[target.clone(), disk(None, false)], [disk(None, false), target]] {
                 assert_eq!(word(install(&task(7), Wipe::IfOurs, &both, &[])), if_ours, "{both:?}");
