@@ -1,5 +1,5 @@
-//! What the kernel does of IPv6 by itself, and what it knows: it hears routers, makes addresses of the prefixes that they announce (SLAAC,
-//! RFC 4862), and finds out whether another host has an address.
+//! The kernel's own IPv6 configuration: it receives router advertisements, makes addresses from their prefixes (SLAAC, RFC 4862), and
+//! checks if another host has an address.
 
 use std::fs;
 use std::net::Ipv6Addr;
@@ -7,9 +7,9 @@ use std::net::Ipv6Addr;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Of an interface: what it is to be, and why.
+/// Settings of an interface, by file name.
 const SETTINGS: [(&str, &str); 3] = [
-    // Some stock images switch it off.
+    // Some stock images disable IPv6.
     ("disable_ipv6", "0"),
     ("accept_ra", "1"),
     ("autoconf", "1"),
@@ -28,58 +28,58 @@ const REQUEST_DUMP: u16 = 0x301;
 const FAMILY_INET6: u8 = 10;
 const PROTOCOL_INFO: u16 = 12;
 const INET6_FLAGS: u16 = 1;
-/// What nested attributes are marked with.
+/// Mask for the type of an attribute without its flags.
 const TYPE_MASK: u16 = 0x3fff;
-/// In the flags: a router's advertisement came, and the last one has the M flag (include/net/if_inet6.h).
+/// Interface flag: the last router advertisement had the M flag (include/net/if_inet6.h).
 const MANAGED: u32 = 0x40;
-/// Datagrams of one answer: each interface is one message of it.
+/// Most datagrams of one answer. Each interface is one message of the answer.
 const MAX_PARTS: usize = 256;
 
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The address.
+    /// The IPv6 address.
     pub address: Ipv6Addr,
-    /// Bits of its prefix, without which the kernel does not find it.
+    /// Prefix length in bits. The kernel needs it to find the address.
     pub prefix: u8,
     /// The interface's number.
     pub index: u32,
-    /// `fe80::/10`; otherwise it is good beyond the link.
+    /// True for `fe80::/10`. Other addresses are valid beyond the link.
     pub is_link_local: bool,
-    /// Whether another host has it is not known yet.
+    /// True while the kernel checks if another host has the address.
     pub is_tentative: bool,
-    /// Another host has it.
+    /// True if another host has the address.
     pub is_taken: bool,
-    /// It does not end: no router announced it.
+    /// True if the address has no lifetime: it does not come from a router.
     pub is_permanent: bool,
 }
 
-/// Lets the kernel hear routers on this interface, and make addresses of what they announce. Before it is brought up.
+/// Makes the kernel listen to routers on this interface, and make addresses from their prefixes. Call it before the interface is up.
 pub fn listen_to_routers(interface: &str) {
     for (name, value) in SETTINGS {
         set(interface, name, value);
     }
 }
 
-/// No address and no route by this interface.
+/// Makes the kernel add no address and no route from routers on this interface.
 pub fn ignore_routers(interface: &str) {
     set(interface, "accept_ra", "0");
 }
 
-/// No more addresses of announced prefixes: the interface has one that was leased, by which the rack knows it.
+/// Stops addresses from announced prefixes. The interface has a leased address, by which the rack identifies the machine.
 pub fn stop_making_addresses(interface: &str) {
     set(interface, "autoconf", "0");
 }
 
-/// A kernel without IPv6 has no such file, and everything that is asked of it here says so.
+/// Writes a setting. A kernel without IPv6 has no such file, and the message says so.
 fn set(interface: &str, name: &str, value: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/{name}"), value);
 }
 
-/// The addresses of an interface, tentative ones too; `None` where the kernel has no IPv6.
+/// The addresses of an interface, also tentative ones. `None` if the kernel has no IPv6.
 #[must_use]
 pub fn addresses(interface: &str) -> Option<Vec<Address>> {
-    // Of this thread: `self` is the whole process, which may be in another namespace.
+    // `thread-self`, since `self` is the main thread, which may be in another network namespace.
     fs::read_to_string("/proc/thread-self/net/if_inet6").ok().map(|text| listed(&text, interface))
 }
 
@@ -104,7 +104,7 @@ fn listed(text: &str, interface: &str) -> Vec<Address> {
     text.lines().filter_map(address).collect()
 }
 
-/// Whether the last router said that addresses come by DHCPv6 (the M flag, RFC 4861 §4.2).
+/// True if the last router advertisement said that addresses come by DHCPv6 (the M flag, RFC 4861 §4.2).
 #[must_use]
 pub fn is_managed(index: u32) -> bool {
     flags(index).is_ok_and(|flags| flags.is_some_and(|flags| flags & MANAGED != 0))
@@ -142,7 +142,7 @@ enum Found {
     End,
 }
 
-/// Walks the messages of one datagram from the kernel.
+/// Searches the messages of one datagram from the kernel.
 fn found(mut bytes: &[u8], index: u32) -> Found {
     while let Some((length, _)) = bytes.split_first_chunk::<4>() {
         let length = usize::try_from(u32::from_ne_bytes(*length)).unwrap_or(usize::MAX);
@@ -163,7 +163,7 @@ fn found(mut bytes: &[u8], index: u32) -> Found {
     Found::Nothing
 }
 
-/// An attribute's value. Each begins at a multiple of four.
+/// The value of an attribute. Each attribute starts at a multiple of four bytes.
 fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let (length, rest) = bytes.split_first_chunk::<2>()?;

@@ -1,4 +1,5 @@
-//! An address for the boot interface: IPv4 by DHCP and IPv6 by routers or DHCPv6, side by side, until there is one that leads to the rack.
+//! Obtains an address for the boot interface. IPv4 by DHCP and IPv6 by routers or DHCPv6 run side by side until an address can reach the
+//! rack.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,32 +12,32 @@ use crate::dhcp6::{Client, Identity};
 use crate::network::{NetworkError, UDHCPC};
 use crate::{deadlines, ipv6, say, tool};
 
-/// Where names are looked up.
+/// Configuration of the resolver.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// What DHCPv6 leased; `/run` survives the move into the squashfs.
+/// The lease of DHCPv6. `/run` survives the move into the squashfs.
 const LEASE6: &str = "/run/basalt-lease6.json";
-/// Between two looks at both families.
+/// Interval at which both families are checked.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Files of the running system.
+/// Paths of the files in the running system.
 #[must_use]
 pub fn files() -> Files {
     Files { lease: PathBuf::from(LEASE6), resolv: PathBuf::from(RESOLV_CONF) }
 }
 
-/// What leads to the rack.
+/// The address family that reaches the rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// An IPv4 address: the rack's is one.
+    /// An IPv4 address: the rack's address is IPv4.
     V4,
-    /// An IPv6 address, for this one of the rack.
+    /// An IPv6 address: the rack's address is this one.
     V6(Ipv6Addr),
-    /// Either: the rack is called by a name.
+    /// An address of either family: the rack is known by a host name.
     Either,
 }
 
 impl Needs {
-    /// By the host of `https://HOST:PORT`.
+    /// The family for the host of `https://HOST:PORT`.
     #[must_use]
     pub fn of(url: &str) -> Self {
         let authority = url.strip_prefix("https://").unwrap_or(url);
@@ -56,7 +57,7 @@ impl Needs {
         }
     }
 
-    /// Whether the search is over, `both` where nothing more will come of the other one.
+    /// True if the search is over. `v4` and `v6`: there is an address. `both`: no address of the other family will come.
     const fn is_met(self, v4: bool, v6: bool, both: bool) -> bool {
         match self {
             Self::V4 => v4,
@@ -66,7 +67,7 @@ impl Needs {
     }
 }
 
-/// Gets an address of the family that is needed, and applies it.
+/// Obtains an address of the needed family, and applies it.
 ///
 /// # Errors
 /// [`NetworkError::NoAddress`].
@@ -107,7 +108,7 @@ pub fn obtain(interface: &str, mac: &str, needs: Needs, files: &Files) -> Result
     Ok(())
 }
 
-/// Where no router says what is on the link, the rack is looked for there: its own advertisements announce nothing.
+/// Adds a route for the rack on the interface's link if no route leads to it. The rack's own router advertisements announce no prefix.
 fn lead_to(rack: Ipv6Addr, interface: &str) {
     let route = |args: &[&str]| tool::run("busybox", &[&["ip", "-6", "route"], args].concat());
     if route(&["get", &rack.to_string()]).is_ok() {
@@ -119,7 +120,7 @@ fn lead_to(rack: Ipv6Addr, interface: &str) {
     }
 }
 
-/// udhcpc, until it has a lease.
+/// The process udhcpc, until it has a lease.
 struct V4 {
     child: Result<Child, String>,
     done: Option<Result<(), String>>,
@@ -127,7 +128,7 @@ struct V4 {
 
 impl V4 {
     fn start(interface: &str) -> Self {
-        // Quits with a lease; a try a second, since a rack of rank k waits k x 0.4 s before it offers.
+        // udhcpc exits with a lease. It sends one request each second, since a rack of rank k waits k x 0.4 s before it offers.
         let child = Command::new("busybox")
             .args(UDHCPC)
             .args(["-f", "-q", "-t", "60", "-T", "1", "-A", "1", "-n", "-i", interface])
@@ -147,7 +148,7 @@ impl V4 {
             Ok(Some(status)) if status.success() => Some(Ok(())),
             Ok(Some(status)) => {
                 let mut said = String::new();
-                // It has ended, and said little.
+                // The process has ended, and its output is short.
                 let _ = child.stderr.take().map(|pipe| pipe.take(64 * 1024).read_to_string(&mut said));
                 Some(Err(format!("udhcpc ended with {status}: {}", tool::tail(&said))))
             }
@@ -159,7 +160,7 @@ impl V4 {
         matches!(self.done, Some(Ok(())))
     }
 
-    /// Nothing more will come.
+    /// True if no lease will come.
     const fn is_over(&self) -> bool {
         self.done.is_some()
     }
@@ -182,19 +183,19 @@ impl Drop for V4 {
     }
 }
 
-/// The kernel's addresses, and DHCPv6 beside it where it is called for.
+/// The kernel's addresses, and DHCPv6 if it is needed.
 struct V6 {
     interface: String,
     mac: Option<[u8; 6]>,
     needs: Needs,
     files: Files,
     port: Option<Port>,
-    /// Since when the link-local address can be used.
+    /// Time since when the link-local address is usable.
     since: Option<Instant>,
-    /// An address that the kernel made can be used.
+    /// True if an address from the kernel is usable.
     is_made: bool,
     is_managed: bool,
-    /// Nothing will come.
+    /// The reason why no address will come.
     dead: Option<String>,
 }
 
@@ -230,7 +231,7 @@ impl V6 {
             addresses.iter().filter(|it| !it.is_link_local && !it.is_permanent && !it.is_taken).collect();
         self.is_made = made.iter().any(|it| !it.is_tentative);
         self.is_managed = ipv6::is_managed(own.index);
-        // Without a router: only where there is no other way to the rack.
+        // Without a router, DHCPv6 is only tried if no other address leads to the rack.
         let is_alone = made.is_empty() && since.elapsed() > deadlines::SLAAC && self.needs != Needs::V4;
         if !self.is_managed && !is_alone {
             return;
@@ -247,7 +248,7 @@ impl V6 {
         }
     }
 
-    /// Waits a moment, for the network where it is asked.
+    /// Sleeps for one interval; a running DHCPv6 client handles datagrams meanwhile.
     fn wait(&mut self) {
         match &mut self.port {
             Some(port) if port.is_started() => port.step(TICK),
@@ -280,7 +281,7 @@ impl V6 {
     }
 }
 
-/// `52:54:00:00:00:01`.
+/// Parses a MAC address like `52:54:00:00:00:01`.
 #[must_use]
 pub fn octets(mac: &str) -> Option<[u8; 6]> {
     let octets: Option<Vec<u8>> = mac.split(':').map(|octet| u8::from_str_radix(octet, 16).ok()).collect();

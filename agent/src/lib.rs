@@ -2,15 +2,15 @@
 //!
 //! One static binary in three places:
 //!
-//! 1. `/init` of the initrd ([`initrd`]): loads network drivers, configures the boot interface, fetches the squashfs
-//!    that the kernel command line names by hash, and moves into it.
-//! 2. First process of that squashfs ([`supervise`]): starts the worker, reaps what it leaves, and reboots the machine
-//!    when the worker dies. It has no other way to fail.
-//! 3. The worker ([`work`]): claims, runs its one task ([`inventory`], [`install`], [`erase`]), streams progress and
-//!    log, delivers the result, and powers off or reboots. It does not need 1 and 2: a stock live image starts it alone.
+//! 1. `/init` of the initrd ([`initrd`]): loads network drivers, configures the boot interface, fetches the squashfs with the hash on the
+//!    kernel command line, and moves into it.
+//! 2. First process of that squashfs ([`supervise`]): starts the worker, reaps orphans, and reboots the machine when the worker dies. Every
+//!    failure ends in that reboot.
+//! 3. The worker ([`work`]): claims, runs its one task ([`inventory`], [`install`], [`erase`]), sends progress and log, delivers the
+//!    result, and powers off or reboots. It does not need 1 and 2: a stock live image can start it alone.
 //!
-//! What decides whether a byte of a disk may be written is in [`disk`], pure, and tested against ordinary files.
-//! Every wait has a deadline from the table in [`deadlines`].
+//! [`disk`] decides if a disk may be written. That decision is a pure function, tested against ordinary files. The time limits of all waits
+//! are in [`deadlines`].
 
 #![cfg_attr(
     not(test),

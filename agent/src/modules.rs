@@ -1,8 +1,7 @@
-//! Loading kernel modules for the devices that are there, from the index files that `depmod` writes.
+//! Loads kernel modules for the present devices, by the index files of `depmod`.
 //!
-//! Every device has a `modalias` below `/sys/devices`; `modules.alias` maps patterns of them to modules, `modules.dep`
-//! modules to files and dependencies. This is all that udev and kmod would do here, without either, so that the initrd
-//! needs no shared library.
+//! Every device has a `modalias` below `/sys/devices`. `modules.alias` maps patterns of these to modules; `modules.dep` maps modules to
+//! files and dependencies. This module replaces udev and kmod, so that the initrd needs no shared library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -18,9 +17,9 @@ use crate::{deadlines, say};
 /// The index of one kernel's modules.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// Directory of `modules.dep`, to which its paths are relative.
+    /// Directory of `modules.dep`. Its paths are relative to it.
     directory: PathBuf,
-    /// Pattern and module, by what stands before the first colon: the bus. Looking through one bus's is enough.
+    /// Patterns and their modules by bus, the text before the first colon. A device only needs the patterns of its bus.
     aliases: BTreeMap<String, Vec<(String, String)>>,
     files: BTreeMap<String, ModuleFile>,
     soft: BTreeMap<String, Vec<String>>,
@@ -50,7 +49,7 @@ impl Index {
     /// The index of the running kernel.
     ///
     /// # Errors
-    /// As [`Index::load`].
+    /// The same as for [`Index::load`].
     pub fn of_running_kernel() -> io::Result<Self> {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         Self::load(&Path::new("/lib/modules").join(release))
@@ -72,7 +71,7 @@ impl Index {
         for line in softdep.lines() {
             let mut words = line.split_ascii_whitespace();
             if let (Some("softdep"), Some(module)) = (words.next(), words.next()) {
-                // Only what has to be there before: what comes after is found by its own devices.
+                // Only the modules that must be loaded before. Modules to load afterwards are found by their own devices.
                 let pre = words.skip_while(|word| *word != "pre:").skip(1);
                 let pre = pre.take_while(|word| !word.ends_with(':')).map(normal);
                 index.soft.entry(normal(module)).or_default().extend(pre);
@@ -81,7 +80,7 @@ impl Index {
         index
     }
 
-    /// The modules for a device, or the one of this name.
+    /// The modules for a modalias, or the module with this name.
     #[must_use]
     pub fn resolve(&self, alias: &str) -> BTreeSet<String> {
         let name = normal(alias);
@@ -93,7 +92,7 @@ impl Index {
         matching.map(|(_, module)| module.clone()).collect()
     }
 
-    /// The files to insert for a module, what it needs first.
+    /// The files to insert for a module, its dependencies first.
     #[must_use]
     pub fn files(&self, module: &str) -> Vec<PathBuf> {
         let mut files = Vec::new();
@@ -107,14 +106,14 @@ impl Index {
         }
         let Some(file) = self.files.get(module) else { return };
         let soft = self.soft.get(module).into_iter().flatten();
-        // `modules.dep` names the direct dependency first and the deepest last.
+        // `modules.dep` lists direct dependencies first and the deepest last.
         for needed in soft.chain(file.needs.iter().rev()) {
             self.collect(needed, seen, files);
         }
         files.push(self.directory.join(&file.path));
     }
 
-    /// Inserts a module and what it needs. A module that is there already, or finds no device, is no error.
+    /// Inserts a module and its dependencies. It is no error if the module is already loaded or finds no device.
     ///
     /// # Errors
     /// A file cannot be read, or the kernel refuses it.
@@ -126,7 +125,7 @@ impl Index {
 /// Inserts one module file.
 ///
 /// # Errors
-/// It cannot be read, or the kernel refuses it for another reason than that it is there or finds no device.
+/// The file cannot be read, or the kernel refuses it for a reason other than EEXIST or ENODEV.
 pub fn insert_file(path: &Path) -> io::Result<()> {
     use rustix::io::Errno;
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -137,12 +136,11 @@ pub fn insert_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A module that takes longer is named: it is what a boot waits for.
+/// A module that takes longer than this is logged, since it delays the boot.
 const SLOW: Duration = Duration::from_millis(300);
 
-/// Devices whose modules nothing here uses, by the start of their alias: loading them took a third of the time from
-/// power-on to the inventory. `cpu:` stands for KVM, EDAC and accelerated ciphers; ciphers that are needed are loaded
-/// by the kernel itself.
+/// Devices whose modules are not needed here, by the start of their alias. Loading these modules took a third of the time from power-on to
+/// the inventory. `cpu:` loads KVM, EDAC and accelerated ciphers; the kernel itself loads ciphers that it needs.
 const PASSED_OVER: [&str; 8] = [
     "cpu:",
     "input:",
@@ -154,7 +152,7 @@ const PASSED_OVER: [&str; 8] = [
     "platform:coretemp",
 ];
 
-/// Loads the modules of all devices, remembering which it has seen, since new devices appear as buses are driven.
+/// Loads the modules of all devices. It remembers the devices, since new ones appear once a bus has its driver.
 #[derive(Debug)]
 pub struct Coldplug {
     index: Index,
@@ -163,13 +161,13 @@ pub struct Coldplug {
 }
 
 impl Coldplug {
-    /// With nothing loaded yet.
+    /// Makes one with no module loaded.
     #[must_use]
     pub fn new(index: Index) -> Self {
         Self { index, seen: BTreeSet::new(), loaded: BTreeSet::new() }
     }
 
-    /// Loads the modules of devices that appeared since the last call; true if there were any.
+    /// Loads the modules of devices that appeared since the last call. True if there were any.
     pub fn pass(&mut self) -> bool {
         let found = modaliases(Path::new("/sys/devices"));
         let new: Vec<String> = found.difference(&self.seen).cloned().collect();
@@ -182,13 +180,13 @@ impl Coldplug {
         !new.is_empty()
     }
 
-    /// How many modules were loaded by name or for a device, those that they needed not counted.
+    /// Number of modules that were loaded by name or for a device, without their dependencies.
     #[must_use]
     pub fn count(&self) -> usize {
         self.loaded.len()
     }
 
-    /// Loads one module; a failure is said and goes no further, the device is then missing from the inventory.
+    /// Loads one module. A failure is only logged: the device is then missing from the inventory.
     pub fn load(&mut self, module: &str) {
         if !self.loaded.insert(module.to_owned()) {
             return;
@@ -203,7 +201,7 @@ impl Coldplug {
         }
     }
 
-    /// Passes until no device appears any more: `uevent_seqnum` has stood still for 0.3 s.
+    /// Repeats [`Self::pass`] until no device appears: `uevent_seqnum` has not changed for 0.3 s.
     pub fn settle(&mut self) {
         let end = Instant::now() + deadlines::DEVICES;
         let mut quiet = 0;
@@ -222,7 +220,7 @@ impl Coldplug {
     }
 }
 
-/// The modalias of each device below a directory, `/sys/devices`.
+/// The modalias of each device below a directory such as `/sys/devices`.
 pub(crate) fn modaliases(directory: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     add_modaliases(directory, &mut found);
@@ -244,7 +242,7 @@ fn add_modaliases(directory: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The kernel's own request for a module (`request_module`): `modprobe -q -- NAME`.
+/// Handles the kernel's own request for a module (`request_module`): `modprobe -q -- NAME`.
 #[must_use]
 pub fn modprobe(args: &[String]) -> ExitCode {
     let Some(name) = args.iter().find(|arg| !arg.starts_with('-')) else { return ExitCode::from(2) };
@@ -256,7 +254,7 @@ pub fn modprobe(args: &[String]) -> ExitCode {
     if loaded.is_ok_and(|any| any) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// `kernel/drivers/net/virtio-net.ko` -> `virtio_net`
+/// The module's name for a path: `kernel/drivers/net/virtio-net.ko` -> `virtio_net`.
 fn module_name(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     normal(name.split(".ko").next().unwrap_or(name))
@@ -266,7 +264,7 @@ fn normal(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// What stands before the first colon; nothing where a wildcard does.
+/// The bus in an alias: the text before the first colon. Empty if it contains a wildcard.
 fn bus(alias: &str) -> String {
     let bus = alias.split(':').next().unwrap_or_default();
     if bus.contains(['*', '?', '[']) { String::new() } else { bus.to_owned() }

@@ -1,4 +1,4 @@
-//! The boot interface: found by its address, and brought up. Its addresses: [`lease`].
+//! The boot interface: finds it by its MAC address and brings it up. [`lease`] obtains its addresses.
 
 use std::process::{Command, Stdio};
 
@@ -8,41 +8,41 @@ use crate::root::Root;
 use crate::tool::{self, ToolError};
 use crate::{deadlines, dhcp6, lease, say};
 
-/// Why there is no network.
+/// The reason why there is no network.
 #[derive(Debug, Error)]
 pub enum NetworkError {
-    /// No interface has the address.
+    /// No interface has the MAC address.
     #[error(
         "no interface has the address {mac} after {:?}; there are: {found}. Is its driver in the image?",
         deadlines::INTERFACE
     )]
     NoInterface {
-        /// `BOOTIF`, or `any`.
+        /// The wanted MAC address from `BOOTIF`, or `any`.
         mac: String,
-        /// Names and addresses of those that are there.
+        /// Names and MAC addresses of the interfaces that exist.
         found: String,
     },
-    /// It does not come up.
+    /// The interface cannot be brought up.
     #[error("{interface} cannot be brought up: {source}")]
     Up {
-        /// Kernel name.
+        /// Kernel name of the interface.
         interface: String,
-        /// Why not.
+        /// The error of the program `ip`.
         source: ToolError,
     },
-    /// No address.
+    /// The interface got no IP address.
     #[error(
         "{interface} got no {what} within {:?}, and the rack is reached by one. IPv4: {v4}. IPv6: {v6}. Is there a DHCP server, or a router, on its network?",
         deadlines::LEASE
     )]
     NoAddress {
-        /// Kernel name.
+        /// Kernel name of the interface.
         interface: String,
-        /// What kind of address.
+        /// The address family, in words.
         what: &'static str,
-        /// Why there is none of IPv4.
+        /// The reason why there is no IPv4 address.
         v4: String,
-        /// Why there is none of IPv6.
+        /// The reason why there is no IPv6 address.
         v6: String,
     },
 }
@@ -55,13 +55,13 @@ pub fn physical(root: &Root) -> Vec<String> {
     names
 }
 
-/// The address of an interface, lower-case with colons.
+/// The MAC address of an interface, lower-case with colons.
 #[must_use]
 pub fn mac(root: &Root, interface: &str) -> Option<String> {
     Some(root.text(format!("sys/class/net/{interface}/address"))?.to_ascii_lowercase())
 }
 
-/// The interface with this address, or the first physical one that has a carrier where no address is known.
+/// The interface with this MAC address. Without one, the first physical interface with a carrier.
 #[must_use]
 pub fn find(root: &Root, boot_mac: Option<&str>) -> Option<String> {
     let names = physical(root);
@@ -71,7 +71,7 @@ pub fn find(root: &Root, boot_mac: Option<&str>) -> Option<String> {
     }
 }
 
-/// Whether an interface sees its peer. False also while it is down.
+/// True if an interface has a carrier. False while the interface is down.
 #[must_use]
 pub fn has_carrier(root: &Root, interface: &str) -> bool {
     root.text(format!("sys/class/net/{interface}/carrier")).as_deref() == Some("1")
@@ -86,7 +86,7 @@ pub fn up(interface: &str) -> Result<(), NetworkError> {
     result.map(drop).map_err(|source| NetworkError::Up { interface: interface.to_owned(), source })
 }
 
-/// Names and addresses, for a message.
+/// Names and MAC addresses of the interfaces, for a message.
 #[must_use]
 pub fn describe(root: &Root) -> String {
     let all: Vec<String> =
@@ -94,10 +94,10 @@ pub fn describe(root: &Root) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// udhcpc's arguments in common: no client identifier, since the client is its hardware address everywhere in Basalt.
+/// Common arguments of udhcpc. It sends no client identifier, since Basalt identifies clients by their hardware address.
 pub(crate) const UDHCPC: [&str; 4] = ["udhcpc", "-C", "-s", "/bin/dhcp-event"];
 
-/// Keeps the leases for as long as the agent runs: an installation may outlast them.
+/// Renews the leases while the agent runs, since an install may take longer than a lease.
 pub fn keep_leases(interface: &str, mac: &str) {
     if let Some(mac) = lease::octets(mac) {
         dhcp6::port::keep(interface, mac, lease::files());
@@ -110,7 +110,7 @@ pub fn keep_leases(interface: &str, mac: &str) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    // The child is reaped by the first process; it ends with the machine.
+    // The first process reaps the child, which ends with the machine.
     if let Err(error) = started {
         say!("the DHCP lease will not be renewed: udhcpc cannot be started: {error}");
     }

@@ -1,4 +1,4 @@
-//! The agent API of the rack: every call repeated until it is answered or its deadline has passed.
+//! The agent API of the rack. A call is repeated until it is answered or its time limit has passed.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::deadlines::{self, Backoff};
 use crate::http::{Client, HttpError, Request, Response, Security};
 use crate::say;
 
-/// Why a call has no usable answer.
+/// The reason why a call has no usable answer.
 #[derive(Debug, Error)]
 pub enum RackError {
     /// No answer, or a refusal.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The answer cannot be read.
+    /// The answer is not valid.
     #[error("the rack's answer to {path} cannot be understood: {reason}")]
     Answer {
         /// Path of the call.
         path: &'static str,
-        /// What is wrong with it.
+        /// The error in the answer.
         reason: String,
     },
 }
@@ -47,13 +47,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// With the key that the claim answered.
+    /// A session with the key from the claim.
     #[must_use]
     pub fn new(client: Client, key: String) -> Self {
         Self { client, key }
     }
 
-    /// Where blobs come from.
+    /// The HTTP client for this rack, which also serves blobs.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
@@ -62,12 +62,12 @@ impl Session {
     /// The task of this boot.
     ///
     /// # Errors
-    /// No answer within [`deadlines::CLAIM`], a refusal, or a task this agent does not know.
+    /// No answer within [`deadlines::CLAIM`], a refusal, or a task of a type that this agent does not know.
     pub fn task(&self) -> Result<Task, RackError> {
         json("task", send(&self.client, Request::get("/agent/v1/task").bearer(&self.key), deadlines::CLAIM)?)
     }
 
-    /// Reports progress, once: the next report says more.
+    /// Sends progress without a retry: the next report replaces it.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -75,7 +75,7 @@ impl Session {
         self.post_once("/agent/v1/progress", JSON, &encode("progress", progress)?)
     }
 
-    /// Sends the part of the log that begins at `offset`, once: it is sent again from where the rack has it.
+    /// Sends the part of the log that starts at `offset`, without a retry. The next call sends from the first byte that the rack lacks.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -83,7 +83,7 @@ impl Session {
         self.post_once(&format!("/agent/v1/log?offset={offset}"), "text/plain", bytes)
     }
 
-    /// Has an account's sealed password written down, before the BMC is told it. The rack has it on its disk then.
+    /// Makes the rack store an account's sealed password on its disk, before the BMC gets the password.
     ///
     /// # Errors
     /// A refusal, or no answer within [`deadlines::BMC_PROMISE`].
@@ -112,7 +112,7 @@ impl Session {
     }
 }
 
-/// Sends until there is an answer other than a passing failure.
+/// Sends a request until the answer is final: not a temporary failure.
 fn send(client: &Client, request: Request<'_>, limit: Duration) -> Result<Response, HttpError> {
     let mut backoff = Backoff::new(limit);
     loop {

@@ -1,4 +1,4 @@
-//! Progress and log on their way to the rack, beside the work: a rack that does not answer slows nothing down.
+//! Sends progress and log to the rack on a separate thread, so that a slow rack does not delay the work.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,13 +14,13 @@ use crate::console::LOG_FILE;
 use crate::rack::Session;
 use crate::say;
 
-/// Most of the log in one request.
+/// Most bytes of the log in one request.
 const LOG_PART: u64 = 256 * 1024;
-/// How often the log is looked at, and how often progress within a stage is sent: each is a TLS handshake, which a slow
-/// machine has better use for.
+/// Interval at which the log is read, and shortest interval between progress reports of one stage. Each costs a TLS handshake, which slows
+/// a slow machine.
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// Where a task says how far it is. Cheap to call often: within a stage one report every few seconds is sent.
+/// Collects the progress of a task. Calls are cheap: within a stage it sends one report every few seconds.
 #[derive(Debug)]
 pub struct Reporter {
     sender: Option<Sender<Progress>>,
@@ -33,7 +33,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Starts sending.
+    /// Starts the thread that sends reports.
     #[must_use]
     pub fn new(session: Session) -> Self {
         let (sender, receiver) = channel();
@@ -41,7 +41,7 @@ impl Reporter {
         Self { sender: Some(sender), thread: Some(thread), ..Self::silent() }
     }
 
-    /// Sends nothing; for tests of what reports.
+    /// A reporter that sends nothing, for tests.
     #[must_use]
     pub fn silent() -> Self {
         let now = Instant::now();
@@ -56,7 +56,7 @@ impl Reporter {
         }
     }
 
-    /// Enters a stage.
+    /// Begins a stage and reports it.
     pub fn stage(&mut self, stage: &str, percent: u8, message: &str) {
         self.close_stage();
         stage.clone_into(&mut self.stage);
@@ -64,7 +64,7 @@ impl Reporter {
         self.send(percent, message);
     }
 
-    /// Says how far the present stage is, unless something was said just now. Answers whether it did.
+    /// Reports progress within the present stage, unless a report was sent within [`INTERVAL`]. True if it was reported.
     pub fn within(&mut self, percent: u8, message: impl FnOnce() -> String) -> bool {
         let due = self.sent.elapsed() >= INTERVAL;
         if due {
@@ -94,7 +94,7 @@ impl Reporter {
         self.began = Instant::now();
     }
 
-    /// Waits until all has been said or refused, and answers the seconds spent in each stage.
+    /// Waits until all reports were sent or refused. Returns the seconds spent in each stage.
     pub fn finish(mut self) -> Vec<(String, f64)> {
         self.close_stage();
         drop(self.sender.take());
@@ -105,25 +105,25 @@ impl Reporter {
     }
 }
 
-/// The progress of runs that go on at the same time.
+/// The progress of runs at the same time.
 #[derive(Debug)]
 pub struct Shared<'a> {
     reporter: Mutex<&'a mut Reporter>,
     runs: usize,
-    /// The part of the task that they are, in percent.
+    /// The range of the task's progress that these runs cover, in percent.
     progress: (u8, u8),
     ended: AtomicUsize,
 }
 
 impl<'a> Shared<'a> {
-    /// The progress of so many runs, which are a part of the task.
+    /// The progress of this number of runs, which cover the range `progress` of the task.
     #[must_use]
     pub const fn new(reporter: &'a mut Reporter, runs: usize, progress: (u8, u8)) -> Self {
         Self { reporter: Mutex::new(reporter), runs, progress, ended: AtomicUsize::new(0) }
     }
 
-    /// As [`Reporter::within`], of one run, of which a part from 0 to 1 is done. The percentage of several runs counts those that have
-    /// ended.
+    /// The same as [`Reporter::within`] for one run, of which `part` (0 to 1) is done. With several runs, the percentage counts those that
+    /// have ended.
     pub fn within(&self, part: f64, message: impl FnOnce() -> String) -> bool {
         let ended = self.ended.load(Ordering::Relaxed);
         let mut reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +149,7 @@ impl<'a> Shared<'a> {
         percent
     }
 
-    /// A run has ended.
+    /// Counts a run that has ended.
     pub fn ended(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
@@ -161,7 +161,7 @@ fn deliver(session: &Session, receiver: &Receiver<Progress>) {
         let mut closed = false;
         match receiver.recv_timeout(INTERVAL) {
             Ok(mut progress) => {
-                // Only the latest of several that waited together is news, but a stage must not be skipped.
+                // If several reports are waiting, only the latest is sent. But no stage is skipped.
                 while let Ok(next) = receiver.try_recv() {
                     if next.stage != progress.stage {
                         send(session, &progress);
@@ -186,7 +186,7 @@ fn send(session: &Session, progress: &Progress) {
     }
 }
 
-/// Sends what the log has gained and answers how many bytes the rack took.
+/// Sends new bytes of the log. Returns the number of bytes that the rack accepted.
 fn send_log(session: &Session, offset: u64) -> u64 {
     let mut bytes = Vec::new();
     let read = File::open(LOG_FILE).and_then(|mut file| {
@@ -200,7 +200,7 @@ fn send_log(session: &Session, offset: u64) -> u64 {
     }
 }
 
-/// The bytes up to the end of their last line: the rack keeps lines. A line that is longer than a part is sent in pieces.
+/// The bytes up to the end of their last line, since the rack stores lines. A line longer than a part is sent in pieces.
 fn whole_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
     match end {

@@ -1,4 +1,4 @@
-//! Reading small kernel files below a root, so that parsers run on an invented tree as well as on `/`.
+//! Reads small kernel files below a root directory, so that tests can use an invented tree in place of `/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ impl Root {
         Self(PathBuf::from("/"))
     }
 
-    /// An invented tree.
+    /// An invented tree, for tests.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// Where `path` is.
+    /// The path of `path` below the root.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.join(path)
     }
 
-    /// Whether `path` exists.
+    /// True if `path` exists.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.path(path).exists()
     }
 
-    /// The text of a file without surrounding white space and NULs; nothing where it cannot be read.
+    /// The text of a file without surrounding white space and NULs. `None` if it cannot be read.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = fs::read(self.path(path)).ok()?;
         let text = String::from_utf8_lossy(&bytes);
@@ -37,7 +37,7 @@ impl Root {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// A decimal number.
+    /// The decimal number in a file.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         self.text(path)?.parse().ok()
     }
@@ -47,7 +47,7 @@ impl Root {
         fs::read(self.path(path)).ok()
     }
 
-    /// The names in a directory, sorted; none where it does not exist.
+    /// The names in a directory, sorted. Empty if the directory does not exist.
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path(path))
             .into_iter()
@@ -58,12 +58,12 @@ impl Root {
         names
     }
 
-    /// The last component of what a symbolic link points to (`…/driver` -> `virtio_net`).
+    /// The last component of a symbolic link's target (`…/driver` -> `virtio_net`).
     pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         Some(fs::read_link(self.path(path)).ok()?.file_name()?.to_str()?.to_owned())
     }
 
-    /// What a symbolic link points to, as written.
+    /// The target of a symbolic link, unresolved.
     pub fn link(&self, path: impl AsRef<Path>) -> Option<String> {
         Some(fs::read_link(self.path(path)).ok()?.to_str()?.to_owned())
     }

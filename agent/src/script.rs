@@ -1,6 +1,6 @@
-//! Running a script that a person declared: as root, in this environment, once, and for no longer than it may take.
+//! Runs the scripts that people declared: as root, in this environment, each once and with a time limit.
 //!
-//! Everything that it says is said here as well, line by line, and so reaches console and log; the end of it goes with the result.
+//! The output is copied line by line to console and log. The result contains the end of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, OpenOptions};
@@ -35,48 +35,48 @@ const NAMED: usize = 3;
 static STARTS: Mutex<()> = Mutex::new(());
 /// Starts a script in the directory `$0`, of a system that the agent has changed its root to.
 const ENTER: &str = "cd \"$0\" && exec ./script \"$@\"";
-/// The search path of programs in an installed system. That of the agent is of the ephemeral environment.
+/// The search path of programs in an installed system. The agent's own path is that of the ephemeral environment.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The file of the script in the directory of its run.
 const SCRIPT: &str = "script";
 /// The file for the rows of a test, beside the script.
 const RESULTS: &str = "results";
-/// Rows that a run may write, however many runs share [`TEST_ROWS`].
+/// Rows that a run may write at least, even if many runs share [`TEST_ROWS`].
 const LEAST_ROWS: usize = 4;
-/// Most bytes of a line; a longer one is several.
+/// Most bytes of a line. A longer line is split.
 const LINE_BYTES: u64 = 4096;
-/// Most of what it says that is logged: the log lies in memory.
+/// Most bytes of output that are logged, since the log is in memory.
 const LOG_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes of a run that are logged, however many runs share [`LOG_BYTES`].
+/// Bytes of a run that are logged at least, even if many runs share [`LOG_BYTES`].
 const LEAST_LOG_BYTES: usize = 64 * 1024;
-/// How often its end is looked for while the script is silent.
+/// Interval at which the end of a silent script is checked.
 const TICK: Duration = Duration::from_millis(500);
-/// How often progress is told while the script is silent: it may run for days.
+/// Interval of progress reports for a silent script, which may run for days.
 const SILENT: Duration = Duration::from_secs(30);
-/// How long what a script left behind may hold its output open.
+/// Time that processes left by a script may keep its output open.
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
-/// The end of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// The failure, if it was one.
+    /// Success, or the failure.
     pub done: Result<(), Failure>,
-    /// The end of what it said.
+    /// The end of the output.
     pub output: String,
-    /// The rows that a test wrote.
+    /// The rows of a test.
     pub rows: Vec<TestRow>,
-    /// The time that it took.
+    /// Run time in seconds.
     pub seconds: f64,
 }
 
-/// The system that runs go on in.
+/// The system in which runs are executed.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The root of the system, if it is another one than the agent's.
+    /// The root of the system; absent for the agent's own system.
     root: Option<PathBuf>,
-    /// The directory of the runs, as the agent sees it.
+    /// The directory of the runs, as a path in the agent's system.
     directory: PathBuf,
-    /// The part of the task's progress that they are, in percent.
+    /// The range of the task's progress that the runs cover, in percent.
     progress: (u8, u8),
 }
 
@@ -87,7 +87,7 @@ impl Place {
         Self { root: None, directory: DIRECTORY.into(), progress: (2, 99) }
     }
 
-    /// The system below `root`, whose `/run` is in memory. Its runs are `progress` of the task.
+    /// The system below `root`, with a `/run` in memory. Its runs cover the range `progress` of the task.
     #[must_use]
     pub fn inside(root: &Path, progress: (u8, u8)) -> Self {
         let directory = root.join(DIRECTORY.trim_start_matches('/'));
@@ -109,7 +109,7 @@ impl Place {
     }
 }
 
-/// Carries out runs to their ends, at the same time: [`AT_ONCE`] at most. The ends are in the order of the runs.
+/// Executes runs at the same time, at most [`AT_ONCE`]. Returns their results in the order of `runs`.
 pub fn run_all(place: &Place, task: &Task, runs: &[Run<'_>], reporter: &mut Reporter) -> Vec<Ended> {
     let Some(first) = runs.first() else { return Vec::new() };
     let (stage, what) = if first.script.test { (TEST_STAGE, "test") } else { ("run_script", "script") };
@@ -135,7 +135,7 @@ fn run_all_in(place: &Place, task: &Task, runs: &[Run<'_>], reporter: &mut Repor
     ends.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
-/// The names of runs, the first [`NAMED`] of them.
+/// The names of the first [`NAMED`] runs.
 fn labels(runs: &[Run<'_>]) -> String {
     let labels: Vec<String> = runs.iter().take(NAMED).map(Run::label).collect();
     let more = runs.len().saturating_sub(NAMED);
@@ -143,14 +143,14 @@ fn labels(runs: &[Run<'_>]) -> String {
     labels.join(", ") + &more
 }
 
-/// Carries out a run in a directory of its own.
+/// Executes a run in its own directory.
 fn run_in(place: &Place, directory: &Path, task: &Task, run: &Run<'_>, shared: &Shared<'_>) -> Ended {
     let began = Instant::now();
     let mut said = Said::with_limit((LOG_BYTES / run.shared_by).max(LEAST_LOG_BYTES));
     let done = attend(place, directory, task, run, &mut said, shared);
     let limit = (TEST_ROWS / run.shared_by).max(LEAST_ROWS);
     let rows = if run.script.test { results::read(&directory.join(RESULTS), limit) } else { Vec::new() };
-    // Nothing else is removed: a script may have mounted a disk there.
+    // Only these files are removed: a script may have mounted a disk in the directory.
     for file in [SCRIPT, RESULTS] {
         let _ = fs::remove_file(directory.join(file));
     }
@@ -195,7 +195,7 @@ fn attend(
         let first = script.content.lines().next().unwrap_or_default();
         failed(format!("script {name} cannot be started by its first line, {first:?}: {error}"))
     })?;
-    // The ends that are written to are the script's alone now: the pipe ends with it, and with what it started.
+    // Close the agent's copies of the pipe's write ends. The pipe then ends when the script and all of its children have closed it.
     drop(command);
     drop(starts);
     let group = Pid::from_child(&child);
@@ -246,7 +246,7 @@ fn attend(
     }
 }
 
-/// Puts the script where the kernel can start it, beside an empty file for its results.
+/// Writes the script as an executable file, and an empty file for its results.
 fn write(directory: &Path, script: &Script) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let results = directory.join(RESULTS);
@@ -260,7 +260,7 @@ fn write(directory: &Path, script: &Script) -> io::Result<()> {
     file.write_all(script.content.as_bytes())
 }
 
-/// What is said into the pipe, a line at a time; the sender waits for whoever takes them.
+/// The lines from the pipe. The reader thread waits while the channel is full, so a fast script cannot fill the memory.
 fn lines_of(pipe: io::PipeReader) -> Receiver<String> {
     let (sender, receiver) = sync_channel(64);
     std::thread::spawn(move || {
@@ -286,13 +286,13 @@ fn part(elapsed: Duration, limit: Duration) -> f64 {
     elapsed.as_secs_f64() / limit.as_secs_f64().max(1.0)
 }
 
-/// The end of what a script said.
+/// The end of a script's output.
 #[derive(Debug, Default)]
 struct Said {
     lines: VecDeque<String>,
-    /// Of `lines`, their ends included.
+    /// Bytes in `lines`, with the line ends.
     bytes: usize,
-    /// Of everything that was logged.
+    /// Bytes of the output that were logged.
     logged: usize,
     /// Most bytes that are logged.
     log_bytes: usize,
@@ -326,7 +326,7 @@ impl Said {
         self.lines.iter().rev().map(|line| line.trim()).find(|line| !line.is_empty())
     }
 
-    /// Behind a sentence.
+    /// The last line as an addition to a sentence.
     fn in_words(&self) -> String {
         self.last().map(|line| format!("; it said last: {line}")).unwrap_or_default()
     }
@@ -373,7 +373,7 @@ mod tests {
             .remove(0)
     }
 
-    /// Runs it in a directory of its own.
+    /// Runs a script in its own directory.
     fn outcome(content: &str, arguments: &[&str], timeout_seconds: u64) -> (Result<(), String>, String) {
         let script = script(content, arguments, timeout_seconds);
         let directory = tempfile::tempdir().unwrap();
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn runs_go_on_at_the_same_time_each_in_a_directory_of_its_own() {
-        // Each waits for all others, and would find what another has left in its directory.
+        // Each run waits for all others, and would see files of another run in its directory.
         let meeting = tempfile::tempdir().unwrap();
         let content = format!(
             "#!/bin/sh\nset -e\nm={}\n[ \"$(ls)\" = \"$(printf 'results\\nscript')\" ]\necho '{{\"verdict\":\"passed\",\"message\":\"'$1'\"}}' >\"$BASALT_RESULTS\"\ntouch \"$m/$1\"\nwhile [ $(ls $m | wc -l) -lt 8 ]; do sleep 0.02; done\necho \"$1\"\n",

@@ -1,21 +1,21 @@
-//! The structures of the firmware's table (SMBIOS 3.7 §6), as the kernel shows it.
+//! Parser for the structures of the firmware's table (SMBIOS 3.7 §6), in the form of the kernel's file.
 
 use crate::root::Root;
 
-/// The whole table. The kernel shows it without any module.
+/// The whole table. The kernel provides it without a module.
 const TABLE: &str = "sys/firmware/dmi/tables/DMI";
 const END_OF_TABLE: u8 = 127;
 /// The header of a structure: type, length, handle (§6.1.2).
 const HEADER: usize = 4;
-/// Structures that are looked at. Large servers have some 1,000.
+/// Most structures that are read. Large servers have some 1,000.
 const MAX_STRUCTURES: usize = 8192;
 
 /// A structure of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Structure<'a> {
-    /// Its type.
+    /// The structure's type number.
     pub kind: u8,
-    /// The formatted area with its header. Offsets count from its start, as in the specification.
+    /// The formatted area with the header. Offsets count from its start, as in the specification.
     pub bytes: &'a [u8],
     strings: &'a [u8],
 }
@@ -27,7 +27,7 @@ impl Structure<'_> {
         self.bytes.get(at).copied()
     }
 
-    /// A string by its number, which counts from one (§6.1.3). Empty: there is none.
+    /// A string by its number, counted from 1 (§6.1.3). Empty if there is no such string.
     #[must_use]
     pub fn string(&self, number: u8) -> String {
         let at = usize::from(number).checked_sub(1);
@@ -36,13 +36,13 @@ impl Structure<'_> {
     }
 }
 
-/// The table. Empty: the machine has none.
+/// The table. Empty if the machine has none.
 #[must_use]
 pub fn table(root: &Root) -> Vec<u8> {
     root.bytes(TABLE).unwrap_or_default()
 }
 
-/// The structures of a table, at most 8,192. A table that is cut off counts as far as it goes.
+/// The structures of a table, at most 8,192. A truncated table is read as far as it goes.
 pub fn structures(mut table: &[u8]) -> impl Iterator<Item = Structure<'_>> {
     std::iter::from_fn(move || {
         let [kind, length, ..] = *table else { return None };
@@ -50,7 +50,7 @@ pub fn structures(mut table: &[u8]) -> impl Iterator<Item = Structure<'_>> {
         if kind == END_OF_TABLE || bytes.len() < HEADER {
             return None;
         }
-        // Strings follow, up to two NULs.
+        // Strings follow. Two NULs end them.
         let end = rest.windows(2).position(|pair| pair == [0, 0])?;
         let strings = rest.get(..end).unwrap_or_default();
         table = rest.get(end + 2..).unwrap_or_default();

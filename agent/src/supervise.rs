@@ -1,6 +1,6 @@
 //! First process of the ephemeral root: starts the worker, reaps every orphan, reboots when the worker ends.
 //!
-//! A worker that does its work powers the machine off or reboots it itself, so its end is always a failure.
+//! A successful worker powers the machine off or reboots it. So if the worker ends, it has failed.
 
 use std::process::{Command, ExitCode};
 
@@ -8,7 +8,7 @@ use rustix::process::{Pid, WaitOptions, wait};
 
 use crate::{console, initrd, say};
 
-/// Never returns but by a reboot.
+/// Never returns: it ends in a reboot.
 #[must_use]
 pub fn run() -> ExitCode {
     say!("ephemeral root, {:.1} s after the kernel", console::uptime());

@@ -1,5 +1,5 @@
-//! Scripts of a task: all run, in their order, except those for other hardware. A script that fails fails the task. The failure of
-//! a test of the hardware is a result of the machine, and none of the task.
+//! Scripts of a task. All are run, in their order, except those for other hardware. If a script fails, the task fails. The failure of a
+//! hardware test is a result of the machine, and does not fail the task.
 
 use basalt_api::agent::{FailureCode, OUTPUT_BYTES, Script, ScriptEnd, TEST_OUTPUT_BYTES};
 
@@ -19,11 +19,11 @@ const LEAST_BYTES: usize = 512;
 /// Most failures that a message names.
 const NAMED: usize = 10;
 
-/// Runs them beside a task that touches no disk itself. A task that is too late, or that a later one has overtaken, runs none: a
-/// rack that was cut off may still hold it.
+/// Runs the scripts of a task that touches no disk itself. An expired task runs none, and neither does a task that a later one has
+/// overtaken: a rack that lost its region may still deliver it.
 ///
 /// # Errors
-/// Which of them failed; that the task is too late; that a disk cannot be read.
+/// A script failed, the task has expired, or a disk cannot be read.
 pub fn run_alone(
     context: &Context<'_>,
     root: &Root,
@@ -41,10 +41,10 @@ pub fn run_alone(
     run(context, root, &Place::here(), reporter, ends).map(|()| None)
 }
 
-/// Runs them.
+/// Runs the scripts, and adds their ends to `ends`.
 ///
 /// # Errors
-/// Which of them failed, and how.
+/// A script failed; the message names it and its error.
 pub fn run(
     context: &Context<'_>,
     root: &Root,
@@ -59,7 +59,7 @@ pub fn run(
     judge(ends)
 }
 
-/// The ends of a group of runs. Some are left out, and a script that changes the machine is not run again after a restart.
+/// The ends of a group of runs. Some runs are skipped. A script that changes the machine is not run again after a restart.
 fn ends_of(
     group: Vec<Run<'_>>,
     again: bool,
@@ -78,7 +78,7 @@ fn ends_of(
     ends
 }
 
-/// Refuses a second run.
+/// Refuses a second run of a script that must run only once.
 fn not_again(script: &Script, again: bool) -> Result<(), Failure> {
     if !again || script.repeats {
         return Ok(());
@@ -90,10 +90,10 @@ fn not_again(script: &Script, again: bool) -> Result<(), Failure> {
     Err(Failure::new(FailureCode::ScriptFailed, message))
 }
 
-/// Runs the script that a person asked for, for each device where it wants that. Its output, if it ran.
+/// Runs the script that a person requested, once or for each device. Returns its output if it ran.
 ///
 /// # Errors
-/// Fails if a run fails, or if the script is for other hardware: a person who names a machine expects a run.
+/// A run failed, or the script is for other hardware: a person who names a machine expects a run.
 pub fn run_asked(
     context: &Context<'_>,
     root: &Root,
@@ -127,7 +127,7 @@ fn refused(run: &Run<'_>, reason: &str) -> String {
     format!("script {} was not run: {reason}", run.label())
 }
 
-/// The outputs of runs for a person. Several runs share [`OUTPUT_BYTES`] equally, each below the name of the run.
+/// The outputs of runs for a person. Several runs share [`OUTPUT_BYTES`] equally, each below its name.
 fn joined(outputs: &[(Run<'_>, String)]) -> String {
     let share = OUTPUT_BYTES / outputs.len().max(1);
     let part = |(run, output): &(Run<'_>, String)| match run.script.per_device {
@@ -140,22 +140,22 @@ fn joined(outputs: &[(Run<'_>, String)]) -> String {
     outputs.iter().map(part).collect()
 }
 
-/// The failure of a script that was asked for on a machine that it is not for. None: it has a run.
+/// The failure of a requested script that is for other hardware. `None` if it has a run.
 #[must_use]
 pub fn not_run(runs: &[Run<'_>]) -> Option<Failure> {
-    // A device beyond the largest number is left out, and others have run.
+    // Devices beyond the largest number are skipped, but others were run.
     let run = runs.first().filter(|run| run.device == run.script.device)?;
     Some(Failure::new(FailureCode::ScriptFailed, refused(run, run.skipped.as_ref()?)))
 }
 
-/// The end of a run that is left out on this machine.
+/// The end of a run that is skipped on this machine.
 #[must_use]
 pub fn left_out(run: &Run<'_>, reason: &str) -> ScriptEnd {
     say!("script {} is skipped: {reason}", run.label());
     ScriptEnd { skipped: Some(reason.to_owned()), ..named(run) }
 }
 
-/// The end of a run with nothing in it yet.
+/// An empty end of a run, with its name.
 #[must_use]
 pub fn named(run: &Run<'_>) -> ScriptEnd {
     ScriptEnd {
@@ -166,7 +166,7 @@ pub fn named(run: &Run<'_>) -> ScriptEnd {
     }
 }
 
-/// The end as the region reads it. The output of a test goes with it; that of another script is in the log alone.
+/// The end for the region. It has the output of a test; the output of another script is only in the log.
 fn end(run: &Run<'_>, ended: script::Ended) -> ScriptEnd {
     let share = (DEVICES_OUTPUT_BYTES / run.shared_by).clamp(LEAST_BYTES, TEST_OUTPUT_BYTES);
     ScriptEnd {
@@ -178,24 +178,24 @@ fn end(run: &Run<'_>, ended: script::Ended) -> ScriptEnd {
     }
 }
 
-/// The end of a text, at most so many bytes.
+/// The end of a text, at most `bytes` bytes.
 fn last(text: &str, bytes: usize) -> String {
     let least = text.len().saturating_sub(bytes);
     let from = (least..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     text.get(from..).unwrap_or_default().to_owned()
 }
 
-/// The end of a task whose scripts ended so. Tests and skipped scripts do not count.
+/// The result of the scripts of a task. Tests and skipped scripts do not count.
 ///
 /// # Errors
-/// [`FailureCode::ScriptFailed`], naming each that failed.
+/// [`FailureCode::ScriptFailed`]: the message names each failed script.
 pub fn judge(ends: &[ScriptEnd]) -> Result<(), Failure> {
     let counted: Vec<&ScriptEnd> = ends.iter().filter(|end| !end.test && end.skipped.is_none()).collect();
     let failures: Vec<&str> = counted.iter().filter_map(|end| end.failure.as_deref()).collect();
     told(&failures, counted.len())
 }
 
-/// Names the failures of so many runs.
+/// A failure that names the failures of this number of runs.
 fn told(failures: &[&str], runs: usize) -> Result<(), Failure> {
     let message = match failures {
         [] => return Ok(()),
@@ -328,7 +328,7 @@ mod tests {
         };
         let test = run(true, 1);
         assert_eq!((test.test, test.seconds, test.failure.as_deref()), (true, 1.5, Some("no")));
-        // The first character does not fit whole.
+        // The first character does not fit completely.
         assert_eq!(test.output, "x".repeat(TEST_OUTPUT_BYTES - 1));
         assert_eq!(run(true, 64).output.len(), DEVICES_OUTPUT_BYTES / 64);
         assert_eq!(run(true, 256).output.len(), LEAST_BYTES);

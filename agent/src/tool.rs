@@ -1,4 +1,4 @@
-//! Running the programs of the ephemeral root, each with a deadline.
+//! Runs programs of the ephemeral root, each with a time limit.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -10,38 +10,38 @@ use thiserror::Error;
 
 use crate::{deadlines, say};
 
-/// Why a program did not do its work.
+/// The reason why a program failed.
 #[derive(Debug, Error)]
 pub enum ToolError {
-    /// It could not be started.
+    /// The program could not be started.
     #[error("{program} cannot be started: {source}")]
     Start {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It said that it failed.
+    /// The program ended with a failure.
     #[error("`{command}` failed with {status}: {output}")]
     Failed {
         /// The program and its arguments.
         command: String,
-        /// How it ended.
+        /// The exit status.
         status: String,
-        /// The end of what it said.
+        /// The end of the output.
         output: String,
     },
-    /// It did not end.
+    /// The program did not end in time.
     #[error("`{command}` was stopped because it took longer than {limit:?}")]
     TooLong {
         /// The program and its arguments.
         command: String,
-        /// The deadline.
+        /// The time limit.
         limit: Duration,
     },
 }
 
-/// Runs a program to its end and answers its standard output.
+/// Runs a program and waits for its end. Returns its standard output.
 ///
 /// # Errors
 /// It cannot be started, fails, or exceeds [`deadlines::TOOL`].
@@ -74,7 +74,7 @@ pub fn run_with(program: &str, args: &[&str], input: &[u8], limit: Duration) -> 
 /// Runs a program whose arguments are secret: neither log nor error names them.
 ///
 /// # Errors
-/// The program's message, or why it did not end by itself.
+/// The program's message, or the reason why it did not run to its end.
 pub fn run_unlogged(program: &str, args: &[&str], limit: Duration) -> Result<String, String> {
     ended(program, args, b"", limit, program.to_owned()).map_err(|error| match error {
         ToolError::Failed { output, .. } => output,
@@ -82,7 +82,7 @@ pub fn run_unlogged(program: &str, args: &[&str], limit: Duration) -> Result<Str
     })
 }
 
-/// The end of a program.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Ended {
     /// Its exit status; absent: a signal ended it.
@@ -102,7 +102,7 @@ pub fn answer(program: &str, args: &[&str], limit: Duration) -> Result<Ended, To
     finish(program, args, b"", limit, &format!("{program} {}", args.join(" ")))
 }
 
-/// Runs a program to its end. `command` is what errors call it.
+/// Runs a program and waits for its end. `command` is its name in errors.
 fn ended(
     program: &str,
     args: &[&str],
@@ -142,7 +142,7 @@ fn finish(
     let stdout = child.stdout.take();
     let stderr = child.stderr.take();
     std::thread::scope(|scope| {
-        // A program that does not read its input says why on its standard error.
+        // A program that does not read its input reports the reason on its standard error, so a failed write is ignored.
         let writer = scope.spawn(move || stdin.is_some_and(|mut pipe| pipe.write_all(input).is_ok()));
         let out = scope.spawn(move || read_all(stdout));
         let err = scope.spawn(move || read_all(stderr));
@@ -155,14 +155,14 @@ fn finish(
     })
 }
 
-/// Waits for a child's end; kills it at `end` and answers nothing.
+/// Waits for a child's end. At `end`, kills the child and returns `None`.
 fn wait_until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
             Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
             _ => {
-                // What it started itself has its output, and would be waited for.
+                // Kill the whole process group: child processes hold the output open, and the reader would wait for them.
                 if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
@@ -181,7 +181,7 @@ fn read_all(pipe: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The last kilobyte, on one line.
+/// The last kilobyte of a text, on one line.
 #[must_use]
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -24,7 +24,7 @@ use crate::{
     task_scripts, tls,
 };
 
-/// What the rack's clock says, carried on by this machine's own.
+/// The rack's clock: its time at the claim, plus the time that has passed on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     unix_ms: i64,
@@ -45,22 +45,22 @@ impl Clock {
     }
 }
 
-/// What a task is run with.
+/// Data for the execution of a task.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// The task.
+    /// The task of this boot.
     pub task: &'a Task,
-    /// Blobs and reports.
+    /// The session, for blobs and reports.
     pub session: &'a Session,
     /// The kernel command line.
     pub boot: &'a BootConfig,
     /// The rack's clock.
     pub clock: Clock,
-    /// An earlier boot of this machine had claimed the task.
+    /// True if an earlier boot of this machine had claimed the task.
     pub again: bool,
 }
 
-/// Returns only when it could do nothing.
+/// Only returns after a failure.
 #[must_use]
 pub fn run() -> ExitCode {
     let then = match claimed_task() {
@@ -89,7 +89,7 @@ fn leave(then: Then) -> ! {
 fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     let boot = BootConfig::parse(&fs::read_to_string("/proc/cmdline")?)?;
     let client = Client::new(&boot.url, tls::pinned(boot.spki)?)?;
-    // Drivers load while the claim is on its way.
+    // Drivers are loaded while the claim is sent.
     let devices = std::thread::spawn(drive_devices);
     let system = Root::system();
     let interface = network::find(&system, boot.boot_mac.as_deref());
@@ -124,7 +124,7 @@ fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     Ok(task.then)
 }
 
-/// Runs the task to its result, whatever that is.
+/// Runs the task and returns its result.
 fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     let task = context.task;
     let system = Root::system();
@@ -174,7 +174,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
         say!("failed: {message}");
         Outcome::Failed { code, message, wrote: disks.wrote() }
     });
-    // Only the inventory of a task that succeeded counts.
+    // Neighbours are only needed in the inventory of a task that succeeded.
     if let (Outcome::Succeeded, Some(listener)) = (&outcome, listener) {
         let silent = listener.silent(&system).join(", ");
         if !silent.is_empty() {
@@ -195,15 +195,15 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     }
 }
 
-/// The ways from the machine to its BMC.
+/// The connections from the machine to its BMC.
 struct Ways<'a> {
     kernel: Option<&'a mut bmc::Kernel>,
     redfish: Option<&'a mut Result<bmc::redfish::Found, String>>,
-    /// The UUID of the machine's firmware.
+    /// The UUID in the machine's firmware.
     uuid: &'a str,
 }
 
-/// Makes the account on the BMC. A machine whose BMC takes none is known all the same.
+/// Makes the account on the BMC. A failure does not stop the inventory.
 fn set_up_bmc(context: &Context<'_>, ways: Ways<'_>, wanted: &BmcSetup, found: &mut Option<Bmc>) -> BmcEnd {
     let task = context.task;
     let purpose = bmc_purpose(&task.machine_uid, task.attempt);
@@ -237,7 +237,7 @@ fn drive_devices() {
     };
     let mut coldplug = Coldplug::new(index);
     coldplug.pass();
-    // The BMC has no device of its own on many boards: SMBIOS names it to the driver.
+    // On many boards the BMC has no device of its own: the driver finds it by SMBIOS.
     for module in ["ipmi_devintf", "ipmi_si", "efivarfs"] {
         coldplug.load(module);
     }
@@ -245,19 +245,19 @@ fn drive_devices() {
     say!("{} modules for the devices found, {:.1} s after the kernel", coldplug.count(), console::uptime());
 }
 
-/// Switches announce themselves while the rest of the task goes on. Without a listener the inventory has no neighbours.
+/// Starts to listen for switches' announcements during the task. Without a listener the inventory has no neighbours.
 fn listen(system: &Root) -> Option<Listener> {
     let listener = Listener::start(system, neighbours::links(system));
     listener.inspect_err(|error| say!("switches cannot be heard: {error}")).ok()
 }
 
-/// Links and speeds of all interfaces belong to the inventory, and an interface that is down shows neither.
+/// Brings up all interfaces, since the inventory has their carriers and speeds and an interface that is down shows neither.
 fn bring_up_other_interfaces(system: &Root, own: Option<&str>) {
     let down: Vec<String> =
         network::physical(system).into_iter().filter(|name| !network::has_carrier(system, name)).collect();
     for name in &down {
         if Some(name.as_str()) != own {
-            // The way to the rack stays the one it was claimed by.
+            // The route to the rack must stay the one of the claim.
             ipv6::ignore_routers(name);
         }
         if let Err(error) = network::up(name) {
@@ -270,7 +270,7 @@ fn bring_up_other_interfaces(system: &Root, own: Option<&str>) {
     }
 }
 
-/// Files that an installation makes should not be dated by a dead battery. Nothing depends on it.
+/// Sets the system clock, so that files of an install get sensible dates. A failure is not serious.
 fn set_system_clock(reply: &ClaimReply) {
     let Ok(since) = u64::try_from(reply.now_unix_ms).map(Duration::from_millis) else { return };
     let time = rustix::time::Timespec {

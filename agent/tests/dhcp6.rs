@@ -1,4 +1,4 @@
-//! The DHCPv6 client against the rack's own server, neither of them with a socket or a clock.
+//! Tests of the DHCPv6 client against the rack's own server, both without sockets and clocks.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const MAC: [u8; 6] = [0x52, 0x54, 0, 0, 0, 1];
 const LINK: Arrival =
     Arrival { interface: 3, from: Ipv6Addr::new(0xfe80, 0, 0, 0, 0x5054, 0xff, 0xfe00, 1), to: None };
-/// The machine runs for a while before it asks.
+/// The machine runs for this time before its first request.
 const START: Duration = Duration::from_secs(7);
 const LEASE: Duration = Duration::from_secs(600);
 
@@ -44,7 +44,7 @@ fn server(number: u8, config: Config) -> Server {
 }
 
 fn serving(subnet: Subnet) -> Server {
-    // The region knows of its leases: they are whole.
+    // The region has acknowledged the leases, so they have their full duration.
     let unacknowledged_seconds = 600;
     server(1, Config { subnets: vec![subnet], unacknowledged_seconds, ..Config::default() })
 }
@@ -54,9 +54,9 @@ struct World {
     client: Client,
     servers: Vec<Server>,
     now: Duration,
-    /// When which message was sent.
+    /// Time and message type of each transmission.
     sent: Vec<(Duration, u8)>,
-    /// What the client made of the answers.
+    /// Actions of the client.
     became: Vec<Action>,
 }
 
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, from one moment that the client waits for to the next.
+    /// Advances the time from one timer of the client to the next.
     fn until(&mut self, end: Duration) {
         while let Some(at) = self.client.wake().filter(|at| *at <= end) {
             self.now = self.now.max(at);
@@ -147,7 +147,7 @@ fn renews_with_its_server_and_then_with_every_server() {
     let second = world.bound();
     assert_eq!((second.address, second.valid), (first.address, Some(world.now + LEASE)));
 
-    // Its server is away, and comes back after T2.
+    // The client's server stops, and returns after T2.
     let server = world.servers.pop().unwrap();
     world.until(second.rebind.unwrap() + Duration::from_millis(1));
     let kinds = world.kinds();
@@ -167,7 +167,7 @@ fn what_nobody_extends_is_lost_and_asked_for_again() {
     world.until(lease.valid.unwrap());
     assert_eq!(world.became.last(), Some(&Action::Lost(lease.address)));
     world.servers.push(server);
-    // SOLICIT comes within a second.
+    // SOLICIT follows within a second.
     world.until(lease.valid.unwrap() + Duration::from_secs(1));
     assert_eq!(world.bound().address, lease.address);
 }
@@ -221,7 +221,7 @@ fn of_two_servers_it_takes_the_one_that_is_preferred() {
         server(number + 0x20, Config { subnets: vec![subnet], preference, ..Config::default() })
     };
     let mut world = World::new(vec![of(0x11, 7), of(0x12, 9), of(0x13, 9)]);
-    // A second at most until it asks, and then a second and a tenth for the servers.
+    // Up to a second until the SOLICIT, and then 1.1 seconds for the servers.
     world.until(START + Duration::from_millis(2_200));
     assert_eq!(world.kinds(), [SOLICIT, REQUEST]);
     let waited = world.sent[1].0 - world.sent[0].0;
@@ -233,7 +233,7 @@ fn option(code: u16, value: &[u8]) -> Vec<u8> {
     [code.to_be_bytes().as_slice(), &u16::try_from(value.len()).unwrap().to_be_bytes(), value].concat()
 }
 
-/// A server that is made of its answers, for what the rack's never says.
+/// An answer with these parts, for cases in which the rack's server would not send it.
 fn answer(kind: u8, to: &[u8], association: &[u8]) -> Vec<u8> {
     let identity = [0, 3, 0, 1, 0x52, 0x54, 0, 0, 0, 1];
     let association = [&[0, 0, 0, 1], association].concat();
@@ -246,7 +246,7 @@ fn granted(address: Ipv6Addr, t1: u32, t2: u32, preferred: u32, valid: u32) -> V
     [t1.to_be_bytes().as_slice(), &t2.to_be_bytes(), &address].concat()
 }
 
-/// The next message that the client sends by itself.
+/// The next message from a timer of the client.
 fn next(client: &mut Client) -> (Duration, Vec<u8>) {
     let now = client.wake().unwrap();
     match client.handle(now, Event::Timer).as_slice() {
@@ -255,7 +255,7 @@ fn next(client: &mut Client) -> (Duration, Vec<u8>) {
     }
 }
 
-/// A client that asked for an address with the REQUEST that is answered, and when.
+/// A client that has sent a REQUEST, with the time and the message.
 fn requesting() -> (Client, Duration, Vec<u8>) {
     let mut client = Client::new(Identity::of(MAC), 4711);
     client.handle(START, Event::Start);
@@ -347,7 +347,7 @@ fn an_answer_to_another_message_is_none() {
 }
 
 proptest! {
-    /// A server that says anything, at any time: an exchange a second at most is what it can make of the client.
+    /// A server sends any answer at any time. It can cause at most one exchange a second.
     #[test]
     fn whatever_servers_say_it_goes_on_and_never_hurries(
         script in prop::collection::vec((any::<bool>(), any::<[u32; 4]>(), prop::collection::vec(any::<u8>(), 0..40), 0u64..400), 1..60),
@@ -360,7 +360,7 @@ proptest! {
         for (is_reply, [t1, t2, preferred, valid], noise, seconds) in script {
             let last = sent.last().cloned().unwrap_or_else(|| vec![0; 4]);
             let kind = if is_reply { 7 } else { 2 };
-            // Small numbers are more interesting than large ones.
+            // Small numbers trigger more cases than large ones.
             let small = |number: u32| if number.is_multiple_of(2) { number % 500 } else { number };
             let good = granted(ip(0x77), small(t1), small(t2), small(preferred), small(valid));
             let mut datagram = answer(kind, &last, &good);

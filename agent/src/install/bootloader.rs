@@ -1,7 +1,7 @@
 //! GRUB, from the image itself, so that the system can maintain it with its own packages later.
 //!
-//! Both kinds are installed where the image brings both, so that a machine whose firmware mode is changed still boots.
-//! The one for the firmware that is running has to be there. A mirror's disks all get them: any of them boots alone.
+//! If the image has GRUB for BIOS and for UEFI, both are installed, so that the machine boots after a change of its firmware mode. The one
+//! for the present firmware is required. Every disk of a mirror gets them, so that it boots alone.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 use crate::storage::{ESP_NUMBER, Esp};
 use crate::{deadlines, efi, say, tool};
 
-/// Where the other EFI system partitions are mounted, one after the other.
+/// Mount point of the other EFI system partitions, one after the other.
 const OTHER_ESP: &str = "/run/basalt-esp";
 
-/// Installs the boot loader on the disks of these EFI system partitions, of which the first is mounted.
+/// Installs the boot loader on the disks of these EFI system partitions. The first one is mounted.
 ///
 /// # Errors
 /// The image has no GRUB for this firmware, or GRUB fails.
@@ -55,14 +55,14 @@ pub(super) fn install(esps: &[Esp], firmware: Firmware) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `ID` of os-release: the directory that the distribution's own packages keep up to date on the ESP.
+/// `ID` of os-release. The distribution's own packages maintain the directory of this name on the ESP.
 fn os_id() -> String {
     let text = fs::read_to_string(Path::new(TARGET).join("etc/os-release")).unwrap_or_default();
     let id = text.lines().find_map(|line| line.strip_prefix("ID=")).unwrap_or("linux");
     id.trim_matches('"').chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect()
 }
 
-/// The path that firmware tries without being told: NVRAM entries get lost with a mainboard.
+/// Copies the loader to the path that firmware tries without a boot entry, since a new mainboard has no entries.
 fn copy_to_fallback(name: &str) -> Result<(), Failure> {
     let efi = Path::new(TARGET).join("boot/efi/EFI");
     let copy = || {
@@ -72,7 +72,7 @@ fn copy_to_fallback(name: &str) -> Result<(), Failure> {
     copy().map(drop).map_err(Failure::disk("copying GRUB to EFI/BOOT/BOOTX64.EFI"))
 }
 
-/// Copies what the first EFI system partition has.
+/// Copies the files of the first EFI system partition to another one.
 fn copy_to(esp: &Esp) -> Result<(), Failure> {
     let failed = format!("mounting {} on {OTHER_ESP}", esp.device);
     fs::create_dir_all(OTHER_ESP).map_err(Failure::disk(&failed))?;
@@ -83,20 +83,20 @@ fn copy_to(esp: &Esp) -> Result<(), Failure> {
     copied.map(drop).map_err(Failure::from)
 }
 
-/// Adds the firmware's boot entries, the first disk's first. The fallback path boots without it, so a firmware that refuses is no failure.
+/// Adds the firmware's boot entries, with the first disk first. A firmware that refuses is no failure: the fallback path still boots.
 fn register(esps: &[Esp], name: &str) {
     if let Err(error) = efi::mount_variables() {
         say!("the firmware's variables cannot be reached: {error}");
         return;
     }
     let done = tool::run("efibootmgr", &[]).and_then(|entries| {
-        // Entries of earlier installations point to partitions that are gone.
+        // Entries of earlier installs point to partitions that no longer exist.
         for number in entries_labelled(&entries, name) {
             tool::run("efibootmgr", &["--quiet", "--delete-bootnum", "--bootnum", number])?;
         }
         let loader = format!("\\EFI\\{name}\\grubx64.efi");
         let part = ESP_NUMBER.to_string();
-        // What is created last is tried first.
+        // Firmware tries the entry that was created last first.
         esps.iter().rev().try_for_each(|Esp { disk, .. }| {
             let disk = format!("/dev/{disk}");
             let args = [

@@ -1,4 +1,4 @@
-//! What makes the unpacked image this machine's system: names, mounts, network, cloud-init seed, GRUB's settings.
+//! Configures the unpacked image for this machine: names, mounts, network, cloud-init seed, settings of GRUB.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -21,8 +21,8 @@ struct NewFile {
     text: String,
 }
 
-/// Writes the files, those of [`packages`] and [`logs`] too. Removes host keys, which every machine must have of its own. Answers how the system
-/// sends its log, if it is to send it.
+/// Writes the files, with those of [`packages`] and [`logs`]. Removes host keys, since every machine must have its own. Returns how the
+/// system sends its log, if the task asked for that.
 ///
 /// # Errors
 /// The file system cannot be written.
@@ -48,7 +48,7 @@ fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        // The image may have a link here, which would be followed out of the target.
+        // Remove a link in the image here: it could lead out of the target.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -56,7 +56,7 @@ fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
         let mut new = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(&path)?;
         new.write_all(file.text.as_bytes())?;
     }
-    // cloud-init makes new ones at the first boot.
+    // cloud-init makes new host keys at the first boot.
     for entry in fs::read_dir(target.join("etc/ssh")).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with("ssh_host_") {
             fs::remove_file(entry.path())?;
@@ -72,7 +72,7 @@ fn files(install: &Install, menu: &Menu, plan: &Plan) -> Vec<NewFile> {
         "127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost ip6-loopback\n",
         name = install.hostname
     );
-    // The network is netplan's, as Basalt wrote it; cloud-init would add a guess of its own beside it.
+    // Netplan configures the network. Without this setting, cloud-init would add its own guess.
     let network = if install.netplan.is_empty() { "" } else { "network: {config: disabled}\n" };
     let mut files = vec![
         file("etc/hostname", 0o644, &format!("{}\n", install.hostname)),
@@ -98,14 +98,14 @@ fn files(install: &Install, menu: &Menu, plan: &Plan) -> Vec<NewFile> {
             0o644,
             &format!("[Time]\nNTP={servers}\n"),
         ));
-        // Read by the chrony of Debian and Ubuntu, which an image or its owner may have in place of timesyncd.
+        // For chrony of Debian and Ubuntu, which an image may use in place of timesyncd.
         let sources = install.ntp_servers.iter().map(|server| format!("server {server} iburst\n"));
         files.push(file("etc/chrony/sources.d/50-basalt.sources", 0o644, &sources.collect::<String>()));
     }
     if let Some(conf) = &plan.mdadm_conf {
         files.push(file("etc/mdadm/mdadm.conf", 0o644, conf));
     }
-    // cloud-init reads a file that is there, and an empty network configuration is not the same as none.
+    // cloud-init reads every file that exists, and an empty network configuration differs from an absent one.
     for (path, text) in [
         ("var/lib/cloud/seed/nocloud/vendor-data", &seed.vendor_data),
         ("var/lib/cloud/seed/nocloud/network-config", &seed.network_config),

@@ -1,7 +1,7 @@
-//! Installing a root tarball on the machine's disks, so that BIOS and UEFI boot it and it needs Basalt no more.
+//! Installs a root tarball on the machine's disks. The system boots by BIOS and UEFI, and without Basalt.
 //!
-//! What is built on which disks is [`crate::storage`]'s. The markers of all of them say `writing` before anything else is written to any, and
-//! `installed` after everything else is durable on all.
+//! [`crate::storage`] decides the layout of the disks. Before any other write, the markers of all disks say `writing`. They say `installed`
+//! after all other data is durable on all disks.
 
 mod bootloader;
 mod configure;
@@ -30,10 +30,10 @@ use crate::work::Context;
 
 use target::{Mounted, TARGET};
 
-/// Installs. How the new system sends its log is put into `logs`, and the ends of its scripts into `ends`.
+/// Runs an install task. Sets `logs` to the way in which the new system sends its log, and adds the ends of its scripts to `ends`.
 ///
 /// # Errors
-/// The task has expired, disks are missing or too small, one is not Basalt's to overwrite, or a step or a script failed.
+/// The task has expired, disks are missing or too small, one is foreign, or a step or a script failed.
 pub fn run(
     context: &Context<'_>,
     install: &Install,
@@ -75,7 +75,7 @@ pub fn run(
     reporter.stage("bootloader", 80, "installing GRUB");
     bootloader::install(&plan.boot.esps, inventory::firmware(&Root::system()))?;
     system::update_initramfs(&plan)?;
-    // A script may add a kernel, which the menu then has.
+    // A script may have added a kernel, so the menu is written afterwards.
     scripts::run(context, reporter, ends)?;
     menu.write(Path::new(TARGET), &plan.boot)?;
     reporter.stage("finish", 95, &format!("writing everything back to {list}"));
@@ -90,7 +90,7 @@ pub fn run(
     Ok(Outcome::Succeeded)
 }
 
-/// A destructive task is void after its `not_after`: the region may have decided something else since.
+/// A destructive task is invalid after its `not_after`, since the region may have decided otherwise in the meantime.
 ///
 /// # Errors
 /// [`FailureCode::Expired`].
@@ -106,7 +106,7 @@ pub fn not_expired(context: &Context<'_>) -> Result<(), Failure> {
     ))
 }
 
-/// The disks that are wanted, once they are there. A name that is wrong stays wrong: that is not waited for.
+/// Waits for the disks that the layout names. A name that is not a valid disk name fails at once: waiting would not help.
 fn choose(wanted: &Wanted, disks: &Disks) -> Result<BTreeMap<String, Chosen>, Failure> {
     let choose = || {
         let devices = disks.devices();

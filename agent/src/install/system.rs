@@ -1,4 +1,4 @@
-//! What the new system needs to come up on RAIDs and volumes: programs that its image brings, and an initramfs that knows them.
+//! Requirements of a system on RAIDs and volumes: programs in its image, and an initramfs that contains them.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,13 @@ use crate::failure::Failure;
 use crate::storage::Plan;
 use crate::{deadlines, tool};
 
-/// There while the initramfs is made: the best compression takes most of the time that an installation takes. The system's own ones have it again.
+/// Exists while the initramfs is made, and selects a fast compression: the best one takes most of the time of an install. Later ones of the
+/// system use the best again.
 const QUICK_INITRAMFS: &str = "etc/initramfs-tools/conf.d/basalt-installing";
 
 const DIRECTORIES: [&str; 4] = ["usr/sbin", "sbin", "usr/bin", "bin"];
 
-/// Whether the image has what the disks need.
+/// Checks that the image has the programs for the disks.
 ///
 /// # Errors
 /// [`FailureCode::BadImage`], naming the package.
@@ -35,7 +36,7 @@ fn has_programs_below(target: &Path, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the initramfs anew where it has to assemble the root file system's disks, and the image's own cannot.
+/// Makes a new initramfs if it must assemble the disks of the root file system and the image's own cannot.
 ///
 /// # Errors
 /// The image's program fails.
@@ -60,7 +61,7 @@ pub(super) fn update_initramfs(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether every initramfs that the image brings has the programs: that one is for any machine, and finds its disks by itself.
+/// True if every initramfs in the image has the programs. Such an initramfs is for any machine, and finds its disks itself.
 fn image_is_able(plan: &Plan) -> bool {
     let Ok(entries) = fs::read_dir(Path::new(TARGET).join("boot")) else { return false };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -72,7 +73,7 @@ fn image_is_able(plan: &Plan) -> bool {
     !all.is_empty() && all.iter().all(lists)
 }
 
-/// Whether the list of an initramfs has all of the programs.
+/// True if the list of an initramfs has all of the programs.
 fn has_all(list: &str, plan: &Plan) -> bool {
     let has = |program: &str| list.lines().any(|line| line.rsplit('/').next() == Some(program));
     plan.programs.iter().all(|(program, _)| has(program))

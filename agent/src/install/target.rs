@@ -1,4 +1,4 @@
-//! The new root: its file systems at their places below the target directory, and the kernel's within.
+//! The new root: its file systems, mounted below the target directory, and the kernel's file systems inside it.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::mount::{
 use crate::failure::Failure;
 use crate::storage;
 
-/// Where the new root is mounted.
+/// Mount point of the new root.
 pub(super) const TARGET: &str = "/target";
 
 /// File systems below [`TARGET`], to be unmounted in reverse.
@@ -18,10 +18,10 @@ pub(super) const TARGET: &str = "/target";
 pub(super) struct Mounted(Vec<String>);
 
 impl Mounted {
-    /// Mounts them in this order.
+    /// Mounts these file systems in order.
     ///
     /// # Errors
-    /// The kernel refuses one.
+    /// The kernel refuses a mount.
     pub(super) fn all(mounts: &[storage::Mount]) -> Result<Self, Failure> {
         let mut mounted = Self(Vec::new());
         for storage::Mount { source, at, kind, data } in mounts {
@@ -35,7 +35,7 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Writes everything back and unmounts.
+    /// Writes all data back and unmounts.
     ///
     /// # Errors
     /// A file system cannot be written back or is still in use.
@@ -47,12 +47,12 @@ impl Mounted {
     }
 }
 
-/// The kernel's file systems inside the target, for as long as programs of the image run.
+/// The kernel's file systems inside the target, while programs of the image run.
 #[derive(Debug)]
 pub(super) struct Inside(Vec<String>);
 
 impl Inside {
-    /// Binds them.
+    /// Bind-mounts `/dev`, `/proc` and `/sys`.
     ///
     /// # Errors
     /// The kernel refuses a mount.
@@ -70,7 +70,7 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Binds them, and mounts a `/run` in memory: nothing that scripts leave there is on the disk.
+    /// The same, with a `/run` in memory: files that scripts leave there are not on the disk.
     ///
     /// # Errors
     /// The kernel refuses a mount.
@@ -87,7 +87,7 @@ impl Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         while let Some(target) = self.0.pop() {
-            // Should one stay, unmounting the root reports it.
+            // A failure is ignored: if a mount stays, unmounting the root reports it.
             let _ = unmount(&target, UnmountFlags::DETACH);
         }
     }

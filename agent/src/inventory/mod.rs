@@ -19,7 +19,7 @@ use crate::root::Root;
 
 pub use disks::block_devices;
 
-/// Reads the whole inventory. What the kernel does not say stays empty.
+/// Reads the whole inventory. Values that the kernel does not report stay empty.
 #[must_use]
 pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
     let memory_modules = memory::modules(root);
@@ -40,7 +40,7 @@ pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
     }
 }
 
-/// The machine as filters of Scripts see it.
+/// The machine's hardware, for the hardware filters of Scripts.
 #[must_use]
 pub fn hardware(root: &Root) -> Hardware {
     let text = |file: &str| root.text(Path::new("sys/class/dmi/id").join(file));
@@ -48,18 +48,18 @@ pub fn hardware(root: &Root) -> Hardware {
     Hardware { modaliases: modules::modaliases(&root.path("sys/devices")), firmware: firmware.collect() }
 }
 
-/// How the ephemeral environment was booted.
+/// The firmware by which the ephemeral environment was booted.
 #[must_use]
 pub fn firmware(root: &Root) -> Firmware {
     if root.exists("sys/firmware/efi") { Firmware::Uefi } else { Firmware::Bios }
 }
 
-/// `MemTotal`: what the firmware and the kernel left, where DMI says nothing.
+/// `MemTotal`: memory without the parts that firmware and kernel reserve. Used if DMI does not report the size.
 fn usable_memory(root: &Root) -> Option<u64> {
     meminfo(root, "MemTotal")
 }
 
-/// Bytes of a line of `/proc/meminfo`.
+/// Bytes in a line of `/proc/meminfo`.
 pub(crate) fn meminfo(root: &Root, name: &str) -> Option<u64> {
     let text = root.text("proc/meminfo")?;
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -1,4 +1,4 @@
-//! Carrying a plan out.
+//! Executes a plan.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,17 +20,17 @@ const MIB: u64 = 1 << 20;
 /// A new UUID.
 ///
 /// # Errors
-/// The kernel gives no randomness.
+/// The kernel cannot provide random bytes.
 pub fn random_uuid() -> Result<String, Failure> {
     fs::read_to_string("/proc/sys/kernel/random/uuid")
         .map(|uuid| uuid.trim().to_owned())
         .map_err(|error| Failure::new(FailureCode::Other, format!("no random UUID: {error}")))
 }
 
-/// Writes the partition tables over whatever was there, leaving the markers. `disks` are by kernel name.
+/// Writes the partition tables over any previous content, except the markers. `disks` are by kernel name.
 ///
 /// # Errors
-/// A disk is in use or cannot be written, or the kernel does not take the partitions over.
+/// A disk is in use or cannot be written, or the kernel does not accept the new partitions.
 pub fn write_tables(plan: &Plan, disks: &BTreeMap<String, WritableDisk>) -> Result<(), Failure> {
     load_modules(plan);
     for name in disks.keys() {
@@ -53,13 +53,14 @@ pub fn write_tables(plan: &Plan, disks: &BTreeMap<String, WritableDisk>) -> Resu
     Ok(())
 }
 
-/// Builds what is on the partitions, and gives it the names that udev would: there is none here, and GRUB asks for them.
+/// Builds RAIDs, volumes and file systems on the partitions. Makes the links by UUID that udev would make: there is no udev here, and GRUB
+/// needs the links.
 ///
 /// # Errors
 /// A program failed.
 pub fn make(plan: &Plan) -> Result<(), Failure> {
     if plan.mdadm_conf.is_some() {
-        // New RAIDs are synchronised when the system runs, not while it is written. A kernel that does not know the limit needs none.
+        // New RAIDs are synchronised later, while the system runs. A kernel without this file has no RAID driver and needs no limit.
         let _ = fs::write("/proc/sys/dev/raid/speed_limit_max", "1000");
     }
     for call in &plan.calls {
@@ -75,15 +76,16 @@ pub fn make(plan: &Plan) -> Result<(), Failure> {
         .map_err(Failure::disk("naming the new file systems"))
 }
 
-/// Lets go of volumes and RAIDs, which leaves them clean.
+/// Closes volumes and RAIDs, so that they are clean.
 ///
 /// # Errors
-/// One is still in use.
+/// One of them is still in use.
 pub fn close(plan: &Plan) -> Result<(), Failure> {
     plan.close.iter().try_for_each(|call| call.run().map(drop)).map_err(Failure::from)
 }
 
-/// What a device file must be opened for to find out is loaded beforehand; a driver that is missing shows in the call that needs it.
+/// Loads the modules of RAIDs and volumes before their programs run: no device asks for these modules. If one is missing, the call that
+/// needs it fails.
 fn load_modules(plan: &Plan) {
     if plan.modules.is_empty() {
         return;
@@ -95,7 +97,7 @@ fn load_modules(plan: &Plan) {
     }
 }
 
-/// Stops what the kernel has built of a disk or its partitions, so that it can be divided anew.
+/// Stops RAIDs and volumes that the kernel has assembled on a disk or its partitions, so that the disk can be partitioned again.
 fn release(root: &Root, name: &str) -> Result<(), Failure> {
     let base = format!("sys/class/block/{name}");
     let parts = root.names(&base).into_iter().filter(|part| root.exists(format!("{base}/{part}/partition")));
@@ -116,7 +118,7 @@ fn release(root: &Root, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Zeroes both ends of the disk, where signatures of its former content may be, then writes the table.
+/// Zeroes both ends of the disk, which may hold signatures of its former content, then writes the table.
 fn write_table(disk: &WritableDisk, script: &str) -> Result<(), Failure> {
     let path = disk.path().display().to_string();
     let failed = || Failure::disk::<std::io::Error>(format!("clearing {path}"));

@@ -7,37 +7,37 @@ use crate::tool::{self, ToolError};
 /// A program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its name.
+    /// Name of the program.
     pub program: &'static str,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
 }
 
 impl Call {
-    /// `program` with the words of `args`; more are added by [`Call::and`].
+    /// A call of `program` with the words of `args`. [`Call::and`] adds more.
     #[must_use]
     pub(super) fn new(program: &'static str, args: &str) -> Self {
         Self { program, args: args.split_ascii_whitespace().map(str::to_owned).collect() }
     }
 
-    /// With one more argument.
+    /// Adds one argument.
     #[must_use]
     pub(super) fn and(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// With more arguments.
+    /// Adds several arguments.
     #[must_use]
     pub(super) fn all<T: Into<String>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program and waits for its end.
     ///
     /// # Errors
-    /// As [`tool::run`].
+    /// The same as for [`tool::run`].
     pub fn run(&self) -> Result<String, ToolError> {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         tool::run(self.program, &args)

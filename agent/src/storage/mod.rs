@@ -1,14 +1,14 @@
-//! What is built on the machine's disks: partitions, RAIDs, volume groups, volumes, file systems.
+//! The layout of the machine's disks: partitions, RAIDs, volume groups, volumes, file systems.
 //!
-//! [`wanted`] says which disks are needed, and [`plan()`] what is done to those that were found: both are pure, and there is one way for all
-//! layouts. [`build`] does what was planned, program by program. Nothing here decides whether a disk may be written: that is
-//! [`crate::disk::rules`], and it was asked about every disk before.
+//! [`wanted`] lists the needed disks. [`plan()`] computes the actions for the disks that were found. Both are pure functions, and the same
+//! for all layouts. [`build`] executes the plan, program by program. [`crate::disk::rules`] has already decided that the disks may be
+//! written.
 //!
 //! | module | is |
 //! | --- | --- |
-//! | [`wanted`](mod@wanted) | the layout of a task, and how its disks are recognised |
-//! | [`plan`](mod@plan) | layout and disks become partition tables, calls of programs, mounts, `fstab`, `mdadm.conf` |
-//! | [`build`](mod@build) | the plan is carried out |
+//! | [`wanted`](mod@wanted) | the layout of a task, and the conditions for its disks |
+//! | [`plan`](mod@plan) | turns layout and disks into partition tables, calls of programs, mounts, `fstab`, `mdadm.conf` |
+//! | [`build`](mod@build) | executes the plan |
 
 pub mod build;
 mod call;

@@ -1,4 +1,4 @@
-//! Layout and disks become partition tables, calls of programs, mounts, `fstab` and `mdadm.conf`.
+//! Turns layout and disks into partition tables, calls of programs, mounts, `fstab` and `mdadm.conf`.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -10,74 +10,74 @@ use super::space;
 use super::table::{self, ESP_NUMBER};
 use crate::failure::Failure;
 
-/// LVM without udev, which is not here, and without what it keeps for the next time.
+/// Configuration of LVM without udev, which does not run here, and without the files that LVM keeps between calls.
 const LVM: &str = "activation { udev_sync=0 udev_rules=0 monitoring=0 } \
     devices { obtain_device_list_from_udev=0 external_device_info_source=\"none\" } backup { backup=0 archive=0 }";
 
-/// Tables are initialised after the first boot, not now.
+/// Inode tables and journal are initialised after the first boot.
 const EXT4_LAZY: &str = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
-/// Features newer than the boot loaders of older systems are left out: the image decides which GRUB has to read this.
+/// Newer ext4 features are disabled, since GRUB of the image may be too old to read them.
 const EXT4_FEATURES: &str = "^orphan_file,^metadata_csum_seed";
 
-/// A disk of the machine that was found for one of the layout.
+/// A disk of the machine, chosen for a disk of the layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// Kernel name.
+    /// Kernel name of the disk.
     pub name: String,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// All that is done for a layout, and what the new system has to know of it.
+/// All actions for a layout, and the files of the new system that depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Kernel modules that nothing else asks for.
+    /// Kernel modules that no device asks for.
     pub modules: Vec<&'static str>,
     /// Partition tables: a disk's kernel name, sfdisk's script, and the device files that appear.
     pub tables: Vec<(String, String, Vec<String>)>,
-    /// What is called when they are there, in this order.
+    /// Calls after the partitions exist, in this order.
     pub calls: Vec<Call>,
-    /// What is called in the end, when nothing is mounted any more.
+    /// Calls at the end, after all file systems were unmounted.
     pub close: Vec<Call>,
-    /// What is mounted, in this order.
+    /// Mounts, in this order.
     pub mounts: Vec<Mount>,
-    /// Device files by the UUIDs of what is on them.
+    /// Device files by the UUIDs of their contents.
     pub uuids: BTreeMap<String, String>,
-    /// `/etc/fstab`
+    /// Content of `/etc/fstab`.
     pub fstab: String,
-    /// `/etc/mdadm/mdadm.conf`, where there are RAIDs.
+    /// Content of `/etc/mdadm/mdadm.conf`, if there are RAIDs.
     pub mdadm_conf: Option<String>,
     /// Programs that the image must have, and their packages.
     pub programs: Vec<(&'static str, &'static str)>,
-    /// The initramfs has to know all this.
+    /// True if the initramfs needs the programs and configuration of this plan.
     pub initramfs: bool,
-    /// How it boots.
+    /// Data for the boot loader.
     pub boot: Boot,
 }
 
-/// Something mounted while the system is installed.
+/// A file system that is mounted during the install.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Device file.
+    /// Path of the device file.
     pub source: String,
-    /// Where, below the new root, without a slash before it.
+    /// Mount point below the new root, without a leading slash.
     pub at: String,
-    /// File system.
+    /// Type of the file system.
     pub kind: &'static str,
-    /// Its options now, which are not those of the new system.
+    /// Mount options during the install. The new system uses other ones.
     pub data: &'static CStr,
 }
 
-/// How a system boots.
+/// Data for the boot loader of a system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Boot {
     /// EFI system partitions, one on each disk that boots. The first is mounted.
     pub esps: Vec<Esp>,
     /// `root=` of the kernel command line.
     pub root: String,
-    /// UUID of the file system that has kernels.
+    /// UUID of the file system with the kernels.
     pub uuid: String,
-    /// Where they are on it: `/boot` or nothing.
+    /// Directory of the kernels on that file system: `/boot` or empty.
     pub prefix: &'static str,
 }
 
@@ -86,17 +86,17 @@ pub struct Boot {
 pub struct Esp {
     /// Kernel name of its disk.
     pub disk: String,
-    /// Its device file.
+    /// Path of the device file.
     pub device: String,
 }
 
-/// Makes UUIDs.
+/// A function that makes UUIDs.
 type Identity<'a> = &'a mut dyn FnMut() -> Result<String, Failure>;
 
-/// Plans a layout in `custom`'s terms on disks by their names in it. `identity` makes UUIDs.
+/// Plans a layout in `custom`'s terms. The disks are by their names in the layout. `identity` makes UUIDs.
 ///
 /// # Errors
-/// Something has no room, or there are no UUIDs.
+/// A partition or volume has no room, or no UUID can be made.
 pub fn plan(
     storage: &StorageConfig,
     disks: &BTreeMap<String, Chosen>,
@@ -116,7 +116,7 @@ pub fn plan(
 struct Planner<'a> {
     storage: &'a StorageConfig,
     plan: Plan,
-    /// Device files by names of the layout.
+    /// Device files by the names of the layout.
     devices: BTreeMap<&'a str, String>,
     identity: Identity<'a>,
 }
@@ -143,7 +143,7 @@ impl<'a> Planner<'a> {
         self.plan.calls.push(call);
     }
 
-    /// What was there before may begin at the same place.
+    /// Removes signatures of former content, which may start at the same offset.
     fn wipe(&mut self, device: &str) {
         self.call(Call::new("wipefs", "--all --force --quiet").and(device));
     }
@@ -188,7 +188,7 @@ impl<'a> Planner<'a> {
                 call = call.and(format!("--spare-devices={}", raid.spares.len()));
             }
             if raid.level != RaidLevel::Raid0 {
-                // After a power cut it compares what was being written, not everything.
+                // With a bitmap, a RAID compares only the recently written parts after a power cut.
                 call = call.and("--bitmap=internal");
             }
             let members = self.devices(raid.members.iter().chain(&raid.spares));
@@ -210,7 +210,7 @@ impl<'a> Planner<'a> {
         let mut close = Vec::new();
         for (name, group) in &self.storage.volume_groups {
             let members = self.devices(&group.members);
-            // Volume groups of disks that are left alone are none of its business.
+            // Volume groups on other disks must not be touched.
             let lvm = |command: &str| {
                 Call::new("lvm", command).all(["--config", LVM, "--devices", &members.join(",")])
             };
@@ -239,7 +239,7 @@ impl<'a> Planner<'a> {
             self.plan.modules.push("dm_mod");
             self.plan.programs.push(("lvm", "lvm2"));
         }
-        // Volumes are on RAIDs.
+        // Volumes are closed first, because they are on RAIDs.
         close.append(&mut self.plan.close);
         self.plan.close = close;
     }
@@ -261,7 +261,7 @@ impl<'a> Planner<'a> {
         for (index, esp) in esps.iter().enumerate() {
             let uuid = self.make(FilesystemType::Vfat, &esp.device, Some("ESP"))?;
             if index == 0 {
-                // With a mirror the system has to come up without the disk that it was on.
+                // With a mirror the system must also boot without the disk of this partition.
                 let options = if esps.len() > 1 { "umask=0077,nofail" } else { "umask=0077" };
                 let (device, mount) = (esp.device.clone(), "/boot/efi".to_owned());
                 let options = Some(options.to_owned());
@@ -272,7 +272,7 @@ impl<'a> Planner<'a> {
         Ok(lines)
     }
 
-    /// Makes a file system; its UUID, as Linux shows it.
+    /// Makes a file system. Returns its UUID in the form that Linux shows.
     fn make(&mut self, kind: FilesystemType, device: &str, label: Option<&str>) -> Result<String, Failure> {
         let uuid = (self.identity)()?;
         let labelled = |call: Call, option: &str| match label {
@@ -311,7 +311,7 @@ impl<'a> Planner<'a> {
         let root = uuid_of("/").unwrap_or_default();
         let device = lines.iter().find(|line| line.mount == "/").map(|line| line.device.clone());
         let boot = &mut self.plan.boot;
-        // As GRUB's own menu names them.
+        // The same path as in GRUB's own menu.
         boot.root = match device.filter(|device| device.starts_with("/dev/mapper/")) {
             Some(device) => device,
             None => format!("UUID={root}"),
@@ -350,7 +350,7 @@ impl Line {
 
     fn while_installing(&self) -> Option<Mount> {
         let (kind, data) = match self.kind {
-            // Until it is complete the installation is worth nothing, so it need not be ordered on disk.
+            // A crash during the install makes it worthless anyway, so the order of writes does not matter.
             FilesystemType::Ext4 => ("ext4", c"data=writeback,nobarrier,noauto_da_alloc"),
             FilesystemType::Xfs => ("xfs", c""),
             FilesystemType::Vfat => ("vfat", c"umask=0077"),
@@ -361,13 +361,13 @@ impl Line {
     }
 }
 
-/// A UUID as md writes it: four groups of eight digits.
+/// A UUID in md's form: four groups of eight digits.
 fn md_uuid(uuid: &str) -> String {
     let digits: Vec<char> = uuid.chars().filter(char::is_ascii_hexdigit).collect();
     digits.chunks(8).map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join(":")
 }
 
-/// A name as the device mapper writes it in those of volumes.
+/// A name in the device mapper's form for names of volumes.
 fn doubled(name: &str) -> String {
     name.replace('-', "--")
 }
@@ -393,7 +393,7 @@ mod tests {
         plan(&storage.expanded(), &disks.collect(), "web1", &mut identity)
     }
 
-    /// A plan, to be read.
+    /// A plan as text, for comparison.
     fn text(storage: Value, disks: &[(&str, &str)]) -> String {
         let plan = planned(storage, disks).unwrap();
         let mut text = String::new();

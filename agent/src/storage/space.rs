@@ -1,4 +1,4 @@
-//! Whether everything has room, before anything is written.
+//! Checks before any write that the disks have room for the layout.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::plan::Chosen;
 use super::table;
 use crate::failure::Failure;
 
-/// What md and LVM keep of each member for themselves, at most: md's bitmap, log and reserve grow with it up to this.
+/// Most bytes of each member that md and LVM reserve. md's bitmap, log and reserve grow with the member up to this size.
 const RAID_OWN: u64 = 132 * MIB;
 const GROUP_OWN: u64 = 5 * MIB;
 
@@ -47,7 +47,7 @@ pub(super) fn check(storage: &StorageConfig, disks: &BTreeMap<String, Chosen>) -
             |member: &String| bytes.get(member.as_str()).map_or(0, |bytes| bytes.saturating_sub(GROUP_OWN));
         let has: u64 = group.members.iter().map(member).sum();
         let volumes = storage.volumes.values().filter(|volume| volume.volume_group == *name);
-        // LVM's extents have 4 MiB.
+        // LVM allocates extents of 4 MiB.
         let needed: u64 = volumes
             .map(|volume| volume.size.map_or(4 * MIB, |size| size.bytes().next_multiple_of(4 * MIB)))
             .sum();

@@ -1,4 +1,4 @@
-//! Partition tables: which parts a disk has, and where they begin.
+//! Partition tables: the partitions of a disk and their offsets.
 
 use basalt_api::disk::{BIOS_BOOT, END, ESP, MIB, START};
 use basalt_api::kinds::{FilesystemType, StorageConfig};
@@ -6,28 +6,28 @@ use basalt_api::kinds::{FilesystemType, StorageConfig};
 /// Partition number of the EFI system partition, on disks that have one.
 pub const ESP_NUMBER: u32 = 2;
 
-/// One partition.
+/// One partition of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part<'a> {
-    /// What it is called in the layout: a partition's name, or that of a disk that is used whole; none for boot partitions.
+    /// Name in the layout: of the partition, or of the disk if it is used whole. `None` for boot partitions.
     pub(super) of: Option<&'a str>,
     pub(super) number: u32,
     name: &'a str,
     kind: &'static str,
     start: u64,
-    /// Bytes; what is left where absent.
+    /// Size in bytes. `None`: the remaining room.
     size: Option<u64>,
 }
 
 impl Part<'_> {
-    /// How large it is on a disk of so many bytes.
+    /// Size in bytes on a disk of `disk` bytes.
     pub(super) fn bytes(&self, disk: u64) -> u64 {
         self.size.unwrap_or_else(|| disk.saturating_sub(self.start + END))
     }
 }
 
-/// A disk's partitions. GRUB's core goes into the first of a boot disk when the firmware is BIOS, its EFI program into the second when it is
-/// UEFI: either boots the disk.
+/// The partitions of a disk. On a boot disk, the first is for GRUB's core with BIOS, and the second for its EFI program with UEFI. So the
+/// disk boots with both firmwares.
 pub(super) fn parts<'a>(storage: &'a StorageConfig, disk: &'a str) -> Vec<Part<'a>> {
     let mut parts = Vec::new();
     let (mut number, mut start) = (0, START);
@@ -41,7 +41,7 @@ pub(super) fn parts<'a>(storage: &'a StorageConfig, disk: &'a str) -> Vec<Part<'
         add(None, "esp", "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", Some(ESP));
     }
     let mut own: Vec<_> = storage.partitions.iter().filter(|(_, partition)| partition.disk == disk).collect();
-    // Those with a size first.
+    // Partitions with a size come first.
     own.sort_by_key(|(name, partition)| (partition.size.is_none(), *name));
     for (name, partition) in &own {
         add(Some(name), name, kind(storage, name), partition.size.map(|size| size.bytes()));
@@ -52,7 +52,7 @@ pub(super) fn parts<'a>(storage: &'a StorageConfig, disk: &'a str) -> Vec<Part<'
     parts
 }
 
-/// A partition's type: what is on it.
+/// The type GUID of a partition, by its content.
 fn kind(storage: &StorageConfig, name: &str) -> &'static str {
     let in_raid =
         |raid: &basalt_api::kinds::StorageRaid| raid.members.contains(name) || raid.spares.contains(name);
@@ -69,7 +69,7 @@ fn kind(storage: &StorageConfig, name: &str) -> &'static str {
     }
 }
 
-/// sfdisk's script.
+/// The input script of sfdisk.
 pub(super) fn script(parts: &[Part<'_>]) -> String {
     let mut text = "label: gpt\n".to_owned();
     for Part { name, kind, start, size, .. } in parts {
@@ -79,7 +79,7 @@ pub(super) fn script(parts: &[Part<'_>]) -> String {
     text
 }
 
-/// Device file of a partition: disks whose name ends in a digit take a `p`.
+/// Device file of a partition. If the name of the disk ends in a digit, a `p` comes before the number.
 #[must_use]
 pub(super) fn device(disk: &str, number: u32) -> String {
     let infix = if disk.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };

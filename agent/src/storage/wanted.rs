@@ -1,4 +1,4 @@
-//! The layout of a task, and how its disks are recognised.
+//! The layout of a task, and the conditions for its disks.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use basalt_api::agent::{DiskSelector, Install};
 use basalt_api::disk::least_bytes;
 use basalt_api::kinds::StorageConfig;
 
-/// What is to be built.
+/// The layout to build, and its disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The layout, in `custom`'s terms.
     pub storage: StorageConfig,
-    /// Its disks, by their names in the layout.
+    /// Conditions for the disks, by their names in the layout.
     pub disks: BTreeMap<String, DiskSelector>,
 }
 
-/// What a task asks for. One that says nothing of storage wants the layout `flat` on its disk.
+/// The layout of a task. A task without a storage layout gets the layout `flat` on its disk.
 #[must_use]
 pub fn wanted(install: &Install) -> Wanted {
     let Some(storage) = &install.storage else {
