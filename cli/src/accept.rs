@@ -1,4 +1,4 @@
-//! `basalt accept`: makes a Machine of a Discovery, as its status proposes.
+//! `basalt accept`: makes a Machine from a Discovery, as the Discovery's status proposes.
 
 use basalt_api::client::Precondition;
 use basalt_api::kinds::{Discovery, Machine};
@@ -85,7 +85,7 @@ mod tests {
 
     use crate::stand_in::{self, zone};
 
-    /// A region with one Discovery of this status. Keeps the paths of writes.
+    /// A region with one Discovery with this status. It stores the paths of writes.
     fn region(status: Value) -> (Arc<Mutex<Vec<String>>>, impl Fn(&Request) -> Response + Clone) {
         let written = Arc::new(Mutex::new(Vec::new()));
         let seen = written.clone();

@@ -1,4 +1,4 @@
-//! `basalt audit`: who changed what, from where.
+//! `basalt audit`: writes of objects, with their actors and addresses.
 
 use basalt_api::Kind;
 use basalt_api::client::AuditOptions;
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
             None => break,
         }
     }
-    // As one reads a log: the newest at the end.
+    // The newest entry last, as in a log.
     entries.reverse();
     if args.output == "json" {
         show_json(&entries);
@@ -74,13 +74,13 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     Ok(())
 }
 
-/// The object that a person means by KIND/NAME.
+/// The object in the form KIND/NAME.
 fn named(object: &str) -> Option<Result<(&'static Kind, &str), Failed>> {
     let (word, name) = object.split_once('/')?;
     Some(kind(word).map(|kind| (kind, name)))
 }
 
-/// A point in time, or how long ago it was.
+/// Parses a point in time, or a duration before now.
 pub(crate) fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Failed> {
     let ago = |ago: basalt_api::values::Duration| now.checked_sub(ago.get()).ok();
     text.parse().ok().or_else(|| text.parse().ok().and_then(ago)).ok_or_else(|| {
@@ -99,13 +99,14 @@ fn row(entry: &AuditEntry) -> [String; 6] {
     ]
 }
 
-/// The request, with a path that names the object.
+/// The request, with the object's name in its path.
 fn request(entry: &AuditEntry) -> String {
     let plural = Kind::find(&entry.kind).map_or("{plural}", |kind| kind.plural);
     entry.request.replace("{plural}", plural).replace("{name}", &entry.name)
 }
 
-/// The fields of a spec that differ, by name, and whatever else does, as it is now; of a new object and of one that is no kind of ours, what was said.
+/// The changed fields of a spec by name. If no field of the spec changed: the other changes with their new values. For an entry without a
+/// known kind or earlier spec: its content.
 fn changes(entry: &AuditEntry) -> String {
     let kind = Kind::find(&entry.kind);
     match (kind, &entry.before, &entry.after) {
@@ -121,7 +122,7 @@ fn changes(entry: &AuditEntry) -> String {
     }
 }
 
-/// What changed that is no field of a spec: a name, a layer, a token.
+/// Changes outside of the spec: a name, a layer, a token.
 fn beside(before: &Value, after: &Value) -> String {
     let changed = after.as_object().into_iter().flatten().filter(|(key, now)| before.get(key) != Some(*now));
     let said: Vec<_> = changed.map(|(key, now)| format!("{key}: {now}")).collect();

@@ -1,4 +1,4 @@
-//! `basalt explain boot`: what a machine asked of racks as it booted, and why it went no further.
+//! `basalt explain boot`: requests of a booting machine to racks, and the reason why the boot stopped.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::output::line;
 
 const HEADINGS: [&str; 6] = ["TIME", "+MS", "RACK", "SERVICE", "ASKED", "ANSWERED"];
 
-/// The last boots in words, the newest first.
+/// The last boots as text, the newest first.
 pub(crate) fn table(asked: &str, boots: &Boots, most: usize) -> String {
     let mut text = String::new();
     let macs: Vec<String> = boots.macs.iter().map(ToString::to_string).collect();

@@ -1,16 +1,16 @@
-//! `basalt explain clock RACK`: how a rack's clock is, and the NTP servers that it is compared with.
+//! `basalt explain clock RACK`: the state of a rack's clock, and the NTP servers that it is compared with.
 
 use basalt_api::Object;
 use serde_json::Value;
 
 use crate::output::line;
 
-/// The health of the clock against NTP servers, and against the region.
+/// The rack's health entries for its clock, against NTP servers and against the region.
 const CLOCKS: [(&str, &str); 2] = [("time", "NTP"), ("clock", "region")];
-/// The health of one NTP server is told under this, and its name.
+/// Prefix of the health entries for single NTP servers, before the server's name.
 const SERVER: &str = "time ";
 
-/// As people read it.
+/// The table for people.
 pub(crate) fn table(rack: &Object) -> String {
     let services = rack.status.get("services").and_then(Value::as_object);
     let services = || services.into_iter().flatten();
@@ -34,7 +34,7 @@ pub(crate) fn table(rack: &Object) -> String {
     format!("{name}:\n{}", rows.into_iter().map(row).collect::<String>())
 }
 
-/// The words of a service, or those that stand for none.
+/// The words of a service, or `silent` if there are none.
 fn words(told: &Value, silent: &str) -> String {
     told.get("message").and_then(Value::as_str).unwrap_or(silent).to_owned()
 }

@@ -47,7 +47,7 @@ fn script(shell: Known) -> String {
     script
 }
 
-/// The words of arguments without a flag. The generator leaves them out for fish.
+/// The words of arguments without a flag. clap's generator for fish omits them.
 fn fish_words(command: &Command) -> String {
     let line = |subcommand: &Command| {
         let words = subcommand.get_positionals().flat_map(Arg::get_possible_values);
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// Bash, with what is typed so far in `COMP_WORDS`.
+    /// Runs Bash with the words typed so far in `COMP_WORDS`.
     #[test]
     fn bash_completes_the_kind() {
         let typed =

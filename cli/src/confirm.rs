@@ -1,12 +1,12 @@
-//! Questions to a person before something is destroyed, cut off or taken over.
+//! Questions to a person before data is destroyed, a system is cut off or an object is taken over.
 
 use std::io::{BufRead, IsTerminal};
 
 use crate::region::Failed;
 
-/// Asks, and goes on after yes alone.
+/// Asks, and continues only after `yes`.
 pub(crate) fn confirm(question: &str, otherwise: &str) -> Result<(), Failed> {
-    // Tests have nobody to ask, also where somebody runs them at a terminal.
+    // Tests must not ask, even if a person runs them at a terminal.
     if cfg!(test) || !std::io::stdin().is_terminal() {
         return Err(Failed::Words("nobody is there to ask; --yes goes on without asking".to_owned()));
     }

@@ -1,4 +1,4 @@
-//! `basalt delete`: shows what it would mean that an object goes, asks, and has the region let go of just that.
+//! `basalt delete`: shows the effects of a deletion, asks, and makes the region delete exactly this object.
 
 use basalt_api::client::DeleteOptions;
 
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     if !args.yes {
         confirm("Delete it?", "not deleted")?;
     }
-    // What somebody declared meanwhile was not shown.
+    // Only this generation is deleted: a later one was not shown.
     let shown = Some(dry.object.metadata.generation);
     let leaving = client.delete(kind, name, options(shown)).await?;
     match (leaving, args.wait) {

@@ -1,4 +1,4 @@
-//! Commands of the manual, as this program understands them.
+//! Checks the commands of the manual against this program.
 
 #[path = "../../tests/documented.rs"]
 mod pages;
@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use crate::Cli;
 
-/// Errors that a command within a sentence may have: it lacks words.
+/// Errors that are allowed for a command within a sentence, which may be incomplete.
 const INCOMPLETE: &[ErrorKind] = &[
     ErrorKind::MissingRequiredArgument,
     ErrorKind::MissingSubcommand,
@@ -17,7 +17,7 @@ const INCOMPLETE: &[ErrorKind] = &[
     ErrorKind::TooFewValues,
 ];
 
-/// Programs of the pages' code blocks, and the test that reads or runs their lines.
+/// Programs in code blocks of the pages, and the tests that parse or run their lines.
 const PROGRAMS: &[(&str, &str)] = &[
     ("basalt", "this file"),
     ("make", "this file"),
@@ -41,10 +41,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("zstd", "cli/src/image/debian.rs"),
 ];
 
-/// Programs of every host: no page can be wrong about them.
+/// Programs of every host. Their lines are not checked.
 const OF_THE_HOST: &[&str] = &["export", "source", "systemctl"];
 
-/// A block of code without a language is commands. An excerpt has the language `text`, or `$ ` before its commands.
+/// A code block without a language contains commands. An excerpt has the language `text`, or `$ ` before its commands.
 #[test]
 fn every_program_of_a_code_block_is_known_to_a_test() {
     let known = |it: &str| PROGRAMS.iter().any(|(program, _)| *program == it) || OF_THE_HOST.contains(&it);
@@ -75,7 +75,7 @@ fn every_command_of_the_manual_is_understood() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Targets of the Makefile, and packages that cargo is to build.
+/// Targets of the Makefile, and packages in cargo commands.
 #[test]
 fn what_is_made_and_built_is_there() {
     let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,11 +1,11 @@
-//! What a write would do, for people.
+//! The effects of a write, as text for people.
 
 use basalt_api::wire::DryRun;
 use serde_json::Value;
 
 use crate::output::line;
 
-/// The plan, what follows for machines that the write does not name, and what stands against it.
+/// The plan, the effects on machines that the write does not name, and the conflicts with other objects.
 pub(crate) fn shown(dry: &DryRun) -> String {
     let mut text = format!("{}\n", line(&dry.plan.summary));
     if let Some(manager) = &dry.plan.taken_from {

@@ -1,4 +1,4 @@
-//! `basalt edit`: an object's spec in an editor, and then its change, as `basalt patch` makes it.
+//! `basalt edit`: opens an object's spec in an editor, and then changes the object like `basalt patch`.
 
 use std::io::Write;
 use std::path::Path;
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let text = declaration(kind, name, &spec)?;
     file.write_all(text.as_bytes()).map_err(failed(file.path()))?;
     edit(file.path())?;
-    // An editor may have put another file in its place.
+    // Read by path, since an editor may have replaced the file by another one.
     let edited = match std::fs::read_to_string(file.path()) {
         Ok(edited) => edited,
         Err(error) => return Err(failed(file.path())(error)),
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
             show(&patch::said(&object));
             return Ok(());
         };
-        // Refuse if somebody has changed it since: that was not in the editor.
+        // Refuse if another caller has changed the object: the editor did not show that change.
         let seen: Generation = object.metadata.generation;
         let options = PatchOptions { precondition: Precondition::Generation(seen), adopt: args.adopt };
         patch::make(&client, (kind, name), &change, options, consent).await
@@ -103,18 +103,18 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     done
 }
 
-/// A declaration with what can be edited.
+/// A declaration with the editable part of the object.
 fn declaration(kind: &Kind, name: &str, spec: &Value) -> Result<String, Failed> {
     let document = json!({"kind": kind.name, "metadata": {"name": name}, "spec": spec});
     let head = "# Change the spec, and leave the editor; leave it without a change to change nothing. Labels: `basalt label`.\n";
     Ok(format!("{head}{}", yaml(&[document])?))
 }
 
-/// Has a person change a file.
+/// Opens a file in the person's editor.
 fn edit(path: &Path) -> Result<(), Failed> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    // It may have arguments of its own.
+    // The variable may contain arguments for the editor.
     let status = Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(path).status();
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -125,7 +125,7 @@ fn edit(path: &Path) -> Result<(), Failed> {
     }
 }
 
-/// The spec in a file that was edited; the object has to be the same.
+/// The spec in the edited file. The file must still name the same object.
 fn read(path: &Path, (kind, name): (&Kind, &str)) -> Result<Value, Failed> {
     let mut documents = documents::read(&[path.to_owned()])?;
     let only = documents.pop().filter(|_| documents.is_empty());

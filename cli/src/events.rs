@@ -1,4 +1,4 @@
-//! `basalt events`: what happens in the region.
+//! `basalt events`: events of the region.
 
 use basalt_api::client::EventOptions;
 use basalt_api::values::Timestamp;
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     if events.is_empty() {
         say("nothing has happened");
     }
-    // As one reads a log: the newest at the end.
+    // The newest event last, as in a log.
     events.iter().rev().for_each(tell);
     Ok(())
 }
@@ -101,7 +101,7 @@ mod tests {
         let answers = |request: &Request| {
             let query = request.uri().query().unwrap_or_default();
             assert!(query.starts_with("object=machine%2Fweb1&limit=50"), "{query}");
-            // The page after the first one has none, and is the last.
+            // The second page has no `next`, so it is the last.
             let next = (!query.contains("continue")).then_some("7");
             Json(json!({"items": [], "continue": next})).into_response()
         };

@@ -1,4 +1,4 @@
-//! `basalt explain`: what an object is doing, what it waits for and until when, what comes next, what happened.
+//! `basalt explain`: the steps, waits and history of an object.
 
 use basalt_api::plan::{PlanReport, StepState, TimelineEntry, Wait};
 use basalt_api::values::Timestamp;
@@ -12,7 +12,7 @@ use crate::output::{line, show, show_exactly, show_json};
 use crate::region::{Connection, Failed, kind};
 use crate::subject::{Subject, machine, rack};
 
-/// What is no kind, and can be explained.
+/// Subjects that are not kinds. First: the boots of a machine.
 const BOOT: &str = "boot";
 /// The clock of a rack.
 const CLOCK: &str = "clock";
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     output: String,
 }
 
-/// Writes an answer: in words, or as it is for programs.
+/// Writes an answer: in words for people, or as JSON or YAML for programs.
 fn put(output: &str, answer: &impl serde::Serialize, words: impl FnOnce() -> String) -> Result<(), Failed> {
     match output {
         "json" => show_json(answer),
@@ -103,7 +103,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     Ok(())
 }
 
-/// The summary; where that is only what is waited for, which is said below, the name.
+/// The heading of a plan: its summary. If the summary only repeats the waits below, the name.
 fn heading<'a>(name: &'a str, plan: &'a PlanReport) -> &'a str {
     let waits_for = plan.summary.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
     let repeated = |summary| plan.waits.first().is_some_and(|wait| wait.message.starts_with(summary));
@@ -145,7 +145,7 @@ fn waits(wait: &Wait, now: Timestamp) -> String {
     text
 }
 
-/// The entries without the percentages that others followed in the same stage: how far a stage came is what counts.
+/// The entries, but of several percentages within one stage only the last.
 fn told(entries: &[TimelineEntry]) -> Vec<&TimelineEntry> {
     let stage = |entry: &TimelineEntry| {
         let (_, of) = entry.message.split_once(" % ").filter(|_| entry.reason == "progress")?;
@@ -159,7 +159,7 @@ fn told(entries: &[TimelineEntry]) -> Vec<&TimelineEntry> {
     kept.map(|(entry, _)| entry).collect()
 }
 
-/// A point in time, in UTC. It is read days later too.
+/// A point in time in UTC: the output may be read days later.
 fn moment(at: Timestamp) -> impl std::fmt::Display {
     at.strftime("%Y-%m-%d %H:%M:%S")
 }

@@ -1,4 +1,4 @@
-//! `basalt explain name HOST`: how racks answer for a name, and why.
+//! `basalt explain name HOST`: the answer of racks for a name, with its origin.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use basalt_api::wire::{NameRack, NameReport, NameSource};
 
 use crate::output::line;
 
-/// The answer as people read it.
+/// The answer as text for people.
 pub(crate) fn table(report: &NameReport) -> String {
     let mut text = format!("{}: {}\n", line(&report.name), line(&report.message));
     let rows: Vec<[String; 5]> = report

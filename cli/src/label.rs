@@ -1,4 +1,4 @@
-//! `basalt label`: labels and tags of this command, beside what other managers give.
+//! `basalt label`: labels and tags from this command, in addition to those of other managers.
 
 use basalt_api::values::Tag;
 use basalt_api::wire::{Layer, Layers};

@@ -1,5 +1,5 @@
-//! `basalt login`, `basalt logout` and `basalt passwd`. Neither a password nor an ID token is an argument: passwords are typed, and
-//! both come from a file or a pipe.
+//! `basalt login`, `basalt logout` and `basalt passwd`. Passwords and ID tokens are never arguments: a person types a password, or a file
+//! or a pipe contains it.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use crate::output::show;
 use crate::region::{Connection, Failed};
 
-/// As a shell says of a program that Ctrl-C ended.
+/// Exit status of a program that Ctrl-C ended, as shells report it.
 const INTERRUPTED: i32 = 130;
 
-/// What errors call standard input.
+/// Name of standard input in errors.
 const STDIN: &str = "/dev/stdin";
 
 /// Arguments of `basalt login`.
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     id_token_file: Option<PathBuf>,
 }
 
-/// What is sent, of which nothing is an argument.
+/// The body of the login request. Its secrets never come from arguments.
 async fn credentials(args: &Args) -> Result<LoginRequest, Failed> {
     if let Some(file) = &args.id_token_file {
         let id_token = given(Some(file))?.unwrap_or_default().trim().to_owned();
@@ -60,13 +60,13 @@ pub(crate) struct PasswdArgs {
     password_file: Option<PathBuf>,
 }
 
-/// Logs in, and keeps the session for the other commands.
+/// Logs in, and stores the session for other commands.
 pub(crate) async fn login(args: Args, connection: &Connection) -> Result<(), Failed> {
     let session = connection.session()?;
     let client = connection.client_with(None)?;
     let request = credentials(&args).await?;
     let answer = client.login(&request).await.map_err(|error| match error.problem() {
-        // Not what other commands are told, which is to log in.
+        // Other commands advise to log in, which makes no sense here.
         Some(problem) if problem.code == ProblemCode::Unauthenticated => {
             Failed::Words(problem.detail.clone())
         }
@@ -82,7 +82,7 @@ pub(crate) async fn login(args: Args, connection: &Connection) -> Result<(), Fai
     Ok(())
 }
 
-/// Ends the session here and at the region.
+/// Ends the session at the region, and removes its token here.
 pub(crate) async fn logout(connection: &Connection) -> Result<(), Failed> {
     let session = connection.session()?;
     let Some(token) = session.token()? else {
@@ -103,7 +103,7 @@ pub(crate) async fn logout(connection: &Connection) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Changes the password of the session's user, and keeps the session that begins under it.
+/// Changes the password of the session's user, and stores the new session.
 pub(crate) async fn passwd(args: PasswdArgs, connection: &Connection) -> Result<(), Failed> {
     let session = connection.session()?;
     let Some(token) = session.token()? else {
@@ -129,7 +129,7 @@ pub(crate) async fn passwd(args: PasswdArgs, connection: &Connection) -> Result<
     Ok(())
 }
 
-/// What passwords come from that are not typed: a file, or a pipe.
+/// Secrets from a file or a pipe. `None`: a person types them at the terminal.
 fn given(file: Option<&Path>) -> Result<Option<String>, Failed> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -148,7 +148,7 @@ fn given(file: Option<&Path>) -> Result<Option<String>, Failed> {
     }
 }
 
-/// A line as it stands; empty where there is none.
+/// The line at this position; empty if there is none.
 fn line(text: &str, place: usize) -> String {
     text.lines().nth(place).unwrap_or_default().to_owned()
 }
@@ -159,7 +159,7 @@ async fn ask(what: &str) -> Result<String, Failed> {
     typed.map_err(|source| Failed::File { path: STDIN.into(), source })
 }
 
-/// Reads a line from the terminal, which does not show what is typed, and does again whatever happens.
+/// Reads a line from the terminal with echo off. Echo is always switched on again.
 async fn typed(what: &str) -> std::io::Result<String> {
     let stdin = std::io::stdin();
     let shown = tcgetattr(&stdin)?;
@@ -179,7 +179,7 @@ async fn typed(what: &str) -> std::io::Result<String> {
     writeln!(std::io::stderr())?;
     match typed {
         Some(text) => Ok(line(&text.map_err(std::io::Error::other)??, 0)),
-        // Somebody still waits for the terminal, and would for ever.
+        // The other thread still waits for the terminal and never ends, so exit.
         None => std::process::exit(INTERRUPTED),
     }
 }

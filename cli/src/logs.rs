@@ -1,4 +1,4 @@
-//! `basalt logs`: what a machine said by syslog, and what its agent and scripts said.
+//! `basalt logs`: the log of a machine: syslog, and output of its agent and scripts.
 
 use basalt_api::client::{Client, LogOptions};
 use basalt_api::values::Timestamp;
@@ -82,7 +82,7 @@ fn print(line: &LogLine, shown: Shown) {
     }
 }
 
-/// `2026-01-31 12:00:00 err sshd[812]: text`. The severity is shown from `warning` on.
+/// Formats a line: `2026-01-31 12:00:00 err sshd[812]: text`. The severity is shown from `warning` on.
 fn text(entry: &LogLine) -> String {
     let LogLine { at, severity, app, procid, text, .. } = entry;
     let is_bad = ["emerg", "alert", "crit", "err", "warning"].contains(&severity.as_str());

@@ -1,4 +1,4 @@
-//! basalt: the operator's command. One module a command.
+//! basalt: the operator's command. Each command has its own module.
 
 mod accept;
 mod apply;
@@ -173,7 +173,7 @@ async fn perform(command: Command, connection: &Connection) -> Result<(), Failed
     }
 }
 
-/// Says why a command failed.
+/// Prints the reason why a command failed.
 fn ended(result: Result<(), Failed>, connection: &Connection) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

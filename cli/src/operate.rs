@@ -1,4 +1,5 @@
-//! `basalt power`, `recommission`, `run-script`, `test`, `override-tests`, `rescue`, `abort`, `operations`: what is asked of a machine once, and what became of it.
+//! `basalt power`, `recommission`, `run-script`, `test`, `override-tests`, `rescue`, `abort`, `operations`: requests operations on
+//! machines, and shows their results.
 
 mod many;
 
@@ -18,7 +19,7 @@ use crate::output::{line, say, show, show_exactly, show_json};
 use crate::region::{Connection, Failed};
 use crate::subject::{self, machine};
 
-/// How often is looked whether it is over.
+/// Pause between two checks if an operation has ended.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What to do with the power.
@@ -167,7 +168,7 @@ pub(crate) async fn power(args: PowerArgs, connection: &Connection) -> Result<()
     run(verb, args.args, connection).await
 }
 
-/// Says how a machine's power was when its BMC was asked last. Racks ask BMCs all the time.
+/// Prints the power state from the last query of a machine's BMC. Racks query BMCs regularly.
 async fn status(args: Args, connection: &Connection) -> Result<(), Failed> {
     let Args { machines, flags: args, .. } = args;
     let [name] = machines.as_slice() else {
@@ -241,7 +242,7 @@ pub(crate) async fn rescue(args: RescueArgs, connection: &Connection) -> Result<
     ask(request, &machine, Flags { dry_run, wait: !no_wait && !dry_run, yes, output }, connection).await
 }
 
-/// The public keys of whoever runs this.
+/// The public keys of the user who runs the command.
 fn own_keys() -> Result<Vec<PathBuf>, Failed> {
     let directory = std::env::home_dir().unwrap_or_default().join(".ssh");
     let names = ["id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub"];
@@ -256,7 +257,7 @@ fn own_keys() -> Result<Vec<PathBuf>, Failed> {
     Ok(files)
 }
 
-/// The keys of a file, one a line.
+/// The keys in a file, one a line.
 fn keys(file: &Path) -> Result<Vec<SshPublicKey>, Failed> {
     let at = file.display();
     let text = std::fs::read_to_string(file)
@@ -265,12 +266,12 @@ fn keys(file: &Path) -> Result<Vec<SshPublicKey>, Failed> {
     lines.map(|line| line.parse().map_err(|bad| Failed::Words(format!("{at}: {bad}")))).collect()
 }
 
-/// Asks for something that the verb says alone.
+/// Requests an operation that needs no parameters.
 pub(crate) async fn run(verb: Verb, args: Args, connection: &Connection) -> Result<(), Failed> {
     ask_all(verb.into(), args, connection).await
 }
 
-/// Asks the machines that the arguments name.
+/// Requests an operation on the machines in the arguments.
 async fn ask_all(operation: OperationRequest, args: Args, connection: &Connection) -> Result<(), Failed> {
     let Args { machines, filter, flags } = args;
     match (machines.as_slice(), filter) {
@@ -329,7 +330,7 @@ async fn ask(
     }
 }
 
-/// A verb that may cut off a running system. The others need no look at the machine first.
+/// True for verbs that may cut off a running system. For other verbs, the machine is not checked first.
 const fn cuts_off(verb: Verb) -> bool {
     match verb {
         Verb::PowerOff | Verb::PowerCycle | Verb::Rescue | Verb::RunScript | Verb::Test => true,
@@ -337,12 +338,12 @@ const fn cuts_off(verb: Verb) -> bool {
     }
 }
 
-/// Whether people can come in: a rescue goes on then, for as long as they need.
+/// True once people can log in. The rescue then continues until it is ended.
 fn is_open(operation: &Operation) -> bool {
     operation.state == OperationState::Running && operation.reason == OperationState::OPEN
 }
 
-/// Looks until it is over, or until people can come in; the region ends it at its deadline.
+/// Waits until the operation has ended, or until people can log in. The region ends it at its deadline.
 async fn over(
     client: &Client,
     machine: &str,
@@ -395,7 +396,7 @@ mod tests {
     use super::*;
     use crate::{Cli, Command, stand_in};
 
-    /// A dry run: of this machine nothing, or what this sentence says, is cut off.
+    /// The answer to a dry run: `interrupts` names the system that is cut off, if any.
     fn tried(interrupts: Option<&str>) -> Response {
         let mut object = stand_in::zone("Ready");
         object["kind"] = json!("Machine");
@@ -407,7 +408,7 @@ mod tests {
         request.uri().query() == Some("dry_run=true")
     }
 
-    /// Accepts everything, and says that it ended so. No system runs.
+    /// A region without running systems that accepts every operation and reports this end state.
     fn ends(state: &'static str) -> impl Fn(&Request) -> Response + Clone {
         move |request: &Request| {
             if is_tried(request) {
@@ -482,7 +483,7 @@ mod tests {
         assert!(missing.contains("none cannot be read: No such file"), "{missing}");
     }
 
-    /// Accepts a rescue, and says that people can come in.
+    /// A region that accepts a rescue and reports that people can log in.
     fn opens(request: &Request) -> Response {
         if is_tried(request) {
             return tried(None);
@@ -543,8 +544,8 @@ mod tests {
 
     const ID: &str = "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e";
 
-    /// A region with the machines a, whose system runs, and b, which takes nothing. It fails at anything but a dry run of the filter,
-    /// and at a request for the machine that the dry run showed.
+    /// A region with the machines a, whose system runs, and b, which refuses everything. It only answers a dry run of the filter, and a
+    /// request for the machines that the dry run showed.
     fn fleet(request: &Request) -> Response {
         assert_eq!(request.uri().path(), "/api/v1/operations");
         let refused = json!({"machine": "b", "problem": {"type": "x", "code": "conflict", "status": 409, "title": "Conflict", "detail": "b has no BMC"}});

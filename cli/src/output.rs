@@ -1,4 +1,4 @@
-//! Standard output and standard error, and their guard: no text from elsewhere moves a cursor or forges a line.
+//! Standard output and standard error. They escape text from the API, so that no such text can move the cursor or forge a line.
 //!
 //! | text | on a terminal | in a pipe |
 //! | --- | --- | --- |
@@ -18,7 +18,7 @@ pub(crate) fn show(text: &str) {
     let _read_enough = std::io::stdout().write_all(printable_lines(text).as_bytes());
 }
 
-/// Writes what programs read to standard output: byte for byte, except on a terminal.
+/// Writes text for programs to standard output: byte for byte, except on a terminal.
 pub(crate) fn show_exactly(text: &str) {
     let mut output = std::io::stdout();
     let text = exactly(text, output.is_terminal());

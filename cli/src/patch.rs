@@ -39,9 +39,9 @@ pub(crate) struct Args {
 /// The answers that a person gave in advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Consent {
-    /// Change nothing, and say what would happen.
+    /// Change nothing, and report the effects.
     pub(crate) dry_run: bool,
-    /// Do not ask, whatever follows.
+    /// Do not ask, whatever the effects are.
     pub(crate) yes: bool,
 }
 
@@ -81,12 +81,12 @@ pub(crate) async fn make(
     Ok(())
 }
 
-/// The line that is shown for an object that was changed.
+/// The line for a changed object.
 pub(crate) fn said(object: &Object) -> String {
     format!("{} {}  generation {}\n", object.kind, object.metadata.name, object.metadata.generation)
 }
 
-/// Looks for steps that write disks or switch power, and that the machine would not take without the patch.
+/// True if the patch adds steps that write disks or switch power.
 async fn harms(client: &Client, kind: &Kind, name: &str, dry: &DryRun) -> Result<bool, Failed> {
     let harmful = |step: &&Step| step.destructive || step.power;
     let mut elsewhere = dry.consequences.machines.iter().flat_map(|machine| &machine.steps);
@@ -101,7 +101,7 @@ async fn harms(client: &Client, kind: &Kind, name: &str, dry: &DryRun) -> Result
     Ok(dry.plan.steps.iter().filter(harmful).any(|step| !known.contains(rule(&step.key))))
 }
 
-/// The step that a key names: `install` of `m1/web/3/install/1`. The generation in it rises with every change.
+/// The name of the step in its key: `install` in `m1/web/3/install/1`. The key has a generation, which rises with every change.
 fn rule(key: &str) -> &str {
     key.split('/').nth(3).unwrap_or(key)
 }
@@ -121,7 +121,7 @@ mod tests {
         json!({"key": key, "message": "install", "state": "next", "destructive": true})
     }
 
-    /// Answers the plan now, the plan with the patch, and the patched object; keeps what was patched with.
+    /// A region that answers with the plan now, the plan with the patch, and the patched object. It stores the patches.
     fn region(now: Value, then: Value) -> (Arc<Mutex<Vec<String>>>, impl Fn(&Request) -> Response + Clone) {
         let patched = Arc::new(Mutex::new(Vec::new()));
         let seen = patched.clone();
@@ -149,7 +149,7 @@ mod tests {
         assert!(patched.lock().unwrap().is_empty());
         stand_in::run(&[&words[..], &["--yes", "--adopt"]].concat(), answer).await.unwrap();
         assert_eq!(*patched.lock().unwrap(), ["adopt=true"]);
-        // The install goes on whether or not the object is patched.
+        // The install continues with or without the patch.
         let (patched, answer) =
             region(json!([step("m1/web/3/run-install/1")]), json!([step("m1/web/4/run-install/1")]));
         stand_in::run(&words, answer).await.unwrap();

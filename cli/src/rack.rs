@@ -1,4 +1,4 @@
-//! `basalt rack`: enrolling racks.
+//! `basalt rack`: enrols racks.
 
 use crate::output::show;
 use crate::region::{Connection, Failed};

@@ -1,4 +1,4 @@
-//! How commands reach a region: the same flags and variables everywhere.
+//! Connections of commands to a region, with the same flags and variables for all commands.
 
 use std::path::{Path, PathBuf};
 
@@ -28,30 +28,30 @@ pub(crate) struct Connection {
     ca_file: Option<PathBuf>,
 }
 
-/// Why a command did not do what it should.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failed {
-    /// The region said no, or nothing.
+    /// The region refused, or did not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// A file cannot be read or written.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A word that means nothing here.
+    /// A word of the command line is invalid.
     #[error("{0}")]
     Words(String),
-    /// No runtime.
+    /// The asynchronous runtime could not be started.
     #[error("this program cannot start its runtime: {0}")]
     Runtime(std::io::Error),
 }
 
 impl Connection {
-    /// A client of the region, with the token that was given, or the session's.
+    /// A client of the region, with the given token or that of the session.
     pub(crate) fn client(&self) -> Result<Client, Failed> {
         let read = |path: &PathBuf| {
             std::fs::read_to_string(path).map_err(|source| Failed::File { path: path.clone(), source })
@@ -64,7 +64,7 @@ impl Connection {
         self.client_with(token)
     }
 
-    /// What gives a token in place of the session.
+    /// The variable or flag that gives a token. `None`: the session's token is used.
     pub(crate) fn token_given_by(&self) -> Option<&'static str> {
         match std::env::var("BASALT_TOKEN") {
             Ok(token) if !token.is_empty() => Some("BASALT_TOKEN"),
@@ -72,12 +72,12 @@ impl Connection {
         }
     }
 
-    /// The regions, for people.
+    /// The regions, as text for people.
     pub(crate) fn regions(&self) -> String {
         self.endpoint.join(", ")
     }
 
-    /// What somebody can do whom the region does not know.
+    /// Advice for a person whom the region does not know.
     pub(crate) fn who_to_be(&self) -> &'static str {
         match self.token_given_by() {
             Some("BASALT_TOKEN") => "look at BASALT_TOKEN",
@@ -121,7 +121,7 @@ fn token(path: &Path, text: &str) -> Result<String, Failed> {
     Ok(token.to_owned())
 }
 
-/// The manager that this command is.
+/// The name of this command as a manager.
 pub(crate) const MANAGER: &str = "cli";
 
 /// Runs a command that talks to a region.
@@ -133,7 +133,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failed>>) -> Resu
         .block_on(work)
 }
 
-/// The kind that a person means by `machine`, `machines`, `Machine` or `basalt_machine`; `ip-range` is `ip_range`.
+/// The kind for `machine`, `machines`, `Machine` or `basalt_machine`. `ip-range` means `ip_range`.
 pub(crate) fn kind(word: &str) -> Result<&'static Kind, Failed> {
     Kind::find(&word.replace('-', "_")).ok_or_else(|| {
         let kinds: Vec<_> = basalt_api::KINDS.iter().map(|kind| kind.plural).collect();

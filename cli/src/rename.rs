@@ -1,4 +1,4 @@
-//! `basalt rename`: gives an object another name; what refers to it goes on referring to it.
+//! `basalt rename`: gives an object another name. References to the object stay valid.
 
 use basalt_api::values::Name;
 

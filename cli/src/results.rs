@@ -1,4 +1,4 @@
-//! `basalt results`: what tests of a machine's hardware found.
+//! `basalt results`: findings of hardware tests of a machine.
 
 use basalt_api::agent::Verdict;
 use basalt_api::wire::TestResult;
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     Ok(())
 }
 
-/// Each output once, below its test and the devices that it is about. Runs for several devices have outputs of their own.
+/// Each output once, below its test and devices. Runs for several devices have separate outputs.
 fn outputs(rows: &[TestResult]) -> Vec<(String, &str)> {
     let of_one_run = |one: &TestResult, other: &TestResult| {
         (&one.script, one.attempt, &one.output) == (&other.script, other.attempt, &other.output)
@@ -68,7 +68,7 @@ fn head(rows: &[TestResult]) -> Option<(String, &str)> {
     Some((line(&head).to_string(), first.output.as_str()))
 }
 
-/// One line a finding.
+/// One line for each finding.
 fn table(rows: &[TestResult]) -> String {
     let device = |row: &TestResult| row.device.clone().unwrap_or_else(|| "-".to_owned());
     let widest = |of: &dyn Fn(&TestResult) -> String| {

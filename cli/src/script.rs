@@ -1,4 +1,4 @@
-//! `basalt script`: a Script of a file. The comment with metadata that scripts of MAAS carry becomes fields.
+//! `basalt script`: makes a Script from a file. The metadata comment that scripts of MAAS have is turned into fields.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A Script as its file declares it, without its content.
+/// The fields of a Script from its file, without the content.
 struct Declared {
     name: String,
     spec: Map<String, Value>,
@@ -81,7 +81,7 @@ fn declared(file: &Path, content: &str, name: Option<String>, when: &str) -> Res
     Ok(Declared { name, spec, notes: comment.notes })
 }
 
-/// A name as a label: lower case, with hyphens for other characters.
+/// Turns a name into a label: lower case, with hyphens for other characters.
 fn label(name: &str) -> Result<String, Failed> {
     let hyphen = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let label: String = name.chars().map(hyphen).collect();
@@ -95,7 +95,7 @@ fn label(name: &str) -> Result<String, Failed> {
     }
 }
 
-/// Sentences of a declaration, as comments.
+/// The notes of a declaration, as comments.
 fn notes(declared: &Declared) -> String {
     declared.notes.iter().map(|note| format!("# {note}\n")).collect()
 }
@@ -108,7 +108,7 @@ fn as_yaml(declared: &Declared, content: &str) -> Result<String, Failed> {
 }
 
 fn as_hcl(declared: &Declared, file: &Path) -> String {
-    // An identifier of Terraform begins with no digit.
+    // A Terraform identifier must not begin with a digit.
     let first = if declared.name.starts_with(|c: char| c.is_ascii_digit()) { "script_" } else { "" };
     let label = format!("{first}{}", declared.name.replace('-', "_"));
     let mut text = notes(declared);
@@ -125,7 +125,7 @@ fn as_hcl(declared: &Declared, file: &Path) -> String {
     text + "}\n"
 }
 
-/// A value of HCL, within so many levels.
+/// A value as HCL, with at most `depth` levels.
 fn literal(value: &Value, depth: usize) -> String {
     let indent = "  ".repeat(depth);
     match value {
@@ -143,7 +143,7 @@ fn literal(value: &Value, depth: usize) -> String {
     }
 }
 
-/// A quoted template without interpolations, as the specification of HCL's syntax has it.
+/// A quoted template without interpolations, by HCL's syntax specification.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     let mut characters = text.chars().peekable();

@@ -1,5 +1,5 @@
-//! Where the token of a session is kept: `$XDG_CONFIG_HOME/basalt/sessions`, a file (0600) for each list of regions, so that a
-//! token is never sent to another one.
+//! Storage of session tokens: `$XDG_CONFIG_HOME/basalt/sessions`, one file (0600) for each list of regions, so that a token is never sent
+//! to other regions.
 
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,7 +16,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// With these. Where there is no home there are no sessions.
+    /// The session for these endpoints. Without a home directory there are no sessions.
     pub(crate) fn of(endpoints: &[String]) -> Result<Self, Failed> {
         let config = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         let home = || std::env::var_os("HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
@@ -24,7 +24,7 @@ impl Session {
         Ok(Self { path: config.map(|dir| file(dir, endpoints)) })
     }
 
-    /// The session's token, where there is a session.
+    /// The session's token, if there is a session.
     pub(crate) fn token(&self) -> Result<Option<String>, Failed> {
         let Some(path) = &self.path else { return Ok(None) };
         match std::fs::read_to_string(path) {
@@ -34,7 +34,7 @@ impl Session {
         }
     }
 
-    /// Keeps a token: a whole file or none.
+    /// Stores a token atomically.
     pub(crate) fn keep(&self, token: &str) -> Result<(), Failed> {
         let Some(path) = &self.path else {
             return Err(Failed::Words(
@@ -46,7 +46,7 @@ impl Session {
                 std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
             }
             let fresh = path.with_extension("new");
-            // One that is there could be readable for others.
+            // Remove an existing file first: other users might be able to read it.
             match std::fs::remove_file(&fresh) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -59,7 +59,7 @@ impl Session {
         write().map_err(|source| Failed::File { path: path.clone(), source })
     }
 
-    /// Forgets the token.
+    /// Removes the token.
     pub(crate) fn forget(&self) -> Result<(), Failed> {
         let Some(path) = &self.path else { return Ok(()) };
         match std::fs::remove_file(path) {

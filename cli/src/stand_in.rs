@@ -1,4 +1,4 @@
-//! A small stand-in for a region: commands as a person calls them, and what they make of its answers.
+//! A small stand-in for a region, for tests of whole commands against fixed answers.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::region::Failed;
 use crate::{Cli, perform};
 
-/// A Zone of which this condition is true.
+/// A Zone with this condition set to true.
 pub(crate) fn zone(condition: &str) -> Value {
     let (uid, at) = ("0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "2026-01-31T12:00:00Z");
     let condition = json!({"type": condition, "status": "true", "reason": "Shut", "message": "the door is shut", "since": at});
@@ -19,14 +19,14 @@ pub(crate) fn zone(condition: &str) -> Value {
         "status": {"observed_generation": 3, "conditions": [condition]}})
 }
 
-/// The largest body of a request, in bytes.
+/// Most bytes of a request body.
 const MOST: usize = 1 << 20;
 
-/// The body of a request, in its extensions: the answering function has no time to wait for it.
+/// The body of a request as an extension, since the answering function is not asynchronous.
 #[derive(Clone, Debug)]
 pub(crate) struct Body(pub(crate) Bytes);
 
-/// Runs `basalt` with these words at a region that answers so.
+/// Runs `basalt` with these words at a region with these answers.
 pub(crate) async fn run<F>(words: &[&str], answer: F) -> Result<(), Failed>
 where
     F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,

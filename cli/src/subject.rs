@@ -1,4 +1,4 @@
-//! The object that a command is about: `KIND NAME`, or both in one word, `KIND/NAME`.
+//! The object of a command: `KIND NAME`, or both in one word, `KIND/NAME`.
 
 use std::ffi::OsStr;
 
@@ -19,13 +19,13 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// As clap would parse these words.
+    /// The same as clap would parse from these words.
     #[cfg(test)]
     fn new(kind: &str, name: Option<&str>) -> Self {
         Self { kind: kind.to_owned(), name: name.map(str::to_owned) }
     }
 
-    /// The word for the kind, the name, and the word behind an object that is named by one word.
+    /// The word for the kind, the name, and the word after an object that is named by one word.
     pub(crate) fn words(&self) -> (&str, Option<&str>, Option<&str>) {
         match self.kind.split_once('/') {
             Some((kind, name)) => (kind, Some(name), self.name.as_deref()),
@@ -33,14 +33,14 @@ impl Subject {
         }
     }
 
-    /// The object, and the word behind it if the object is named by one word.
+    /// The object, and the word after it if the object is named by one word.
     pub(crate) fn first(&self) -> Result<(&'static Kind, &str, Option<&str>), Failed> {
         let (word, name, rest) = self.words();
         let kind = kind(word)?;
         Ok((kind, named(kind, name)?, rest))
     }
 
-    /// The object, of which there is one.
+    /// The object. A further word is an error.
     pub(crate) fn object(&self) -> Result<(&'static Kind, &str), Failed> {
         let (kind, name, rest) = self.first()?;
         match rest {
@@ -64,7 +64,7 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// `KIND/NAME`, `KIND` or `uid:UUID`, as the API's parameter `object` has it.
+    /// `KIND/NAME`, `KIND` or `uid:UUID`, as in the API's parameter `object`.
     pub(crate) fn filter(self) -> Result<Option<String>, Failed> {
         match (self.object, self.name) {
             (Some(object), Some(rest)) if object.contains(['/', ':']) => Err(Failed::Words(format!(
@@ -89,7 +89,7 @@ fn named<'a>(kind: &Kind, name: Option<&'a str>) -> Result<&'a str, Failed> {
     }
 }
 
-/// The name of an object of one kind, with the kind before it or without.
+/// The name of an object of the kind `wanted`, with or without the kind before it.
 fn of_kind(text: &str, wanted: &str) -> Result<String, String> {
     let Some((word, name)) = text.split_once('/') else { return Ok(text.to_owned()) };
     match kind(word) {
@@ -129,7 +129,7 @@ pub(crate) fn api_token(text: &str) -> Result<String, String> {
     of_kind(text, "ApiToken")
 }
 
-/// Takes any text, and lets a shell complete some words.
+/// Accepts any text, and lets a shell complete some words.
 #[derive(Clone, Copy)]
 pub(crate) struct Suggest(pub(crate) fn() -> Vec<&'static str>);
 
@@ -168,10 +168,10 @@ mod tests {
     use super::*;
     use crate::{Cli, stand_in};
 
-    /// Stands for a file with a public key.
+    /// Placeholder for a file with a public key.
     const KEY: &str = "KEY";
 
-    /// Commands with an object in one word. Each has the request for it: method, path with query, and words of the body.
+    /// Commands with an object in one word. Each has its request: method, path with query, and words of the body.
     const ASKED: &[(&str, &str, &str)] = &[
         ("get machine/web1", "GET /api/v1/machines/web1", ""),
         ("get addresses --subnet subnet/lab", "GET /api/v1/addresses?subnet=lab", ""),
@@ -218,10 +218,10 @@ mod tests {
         ("rack join-token rack/r1", "POST /api/v1/join_tokens", r#"{"rack":"r1"}"#),
     ];
 
-    /// Commands whose words are no objects: files, a user, a shell.
+    /// Commands whose words are not objects: files, a user, a shell.
     const NO_OBJECTS: &[&str] = &["lint", "login", "image push", "completion", "script from"];
 
-    /// Runs a command at a region that has nothing, and gives the requests that it got.
+    /// Runs a command at a region without objects, and returns the requests that it received.
     async fn requests(words: &[&str]) -> Vec<String> {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let asked = Arc::clone(&seen);

@@ -1,4 +1,4 @@
-//! `basalt token`: the texts of declared API tokens.
+//! `basalt token`: issues and revokes the texts of declared API tokens.
 
 use crate::output::show;
 use crate::region::{Connection, Failed};

@@ -1,4 +1,4 @@
-//! `basalt wait`: goes on until an object is as declared, or gone.
+//! `basalt wait`: waits until an object is as declared, or gone.
 
 use std::time::{Duration, Instant};
 
@@ -24,15 +24,15 @@ pub(crate) struct Args {
     timeout: basalt_api::values::Duration,
 }
 
-/// What is waited for.
+/// The goal of a wait.
 pub(crate) enum Goal {
-    /// That a condition is true of this generation, or of a later one.
+    /// The condition is true for this generation or a later one.
     Holds(String, Generation),
-    /// That there is no such object.
+    /// The object does not exist.
     Gone,
 }
 
-/// How long is waited, of all the time that somebody gave.
+/// The rest of the time that a person allowed for a wait.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
     began: Instant,
@@ -40,7 +40,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// It begins now.
+    /// Starts now.
     pub(crate) fn of(time: Duration) -> Self {
         Self { began: Instant::now(), time }
     }
@@ -64,10 +64,10 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     until(&client, (kind, name), goal, Patience::of(args.timeout.get()), false).await
 }
 
-/// Waits, and says each new thing that the object says of itself.
+/// Waits, and prints each new message of the object's condition.
 ///
 /// # Errors
-/// It is stalled, or the time is up: what it says, and where there is more.
+/// The object is stalled or the time is up. The error has its last message, and names the command for more.
 pub(crate) async fn until(
     client: &Client,
     (kind, name): (&'static Kind, &str),
@@ -112,7 +112,7 @@ mod tests {
 
     use crate::stand_in::{self, zone};
 
-    /// Waits so at a region that has this zone.
+    /// Runs `basalt wait` with these flags at a region with this zone.
     async fn waited(flags: &[&str], zone: Value) -> Result<(), String> {
         let words = [&["wait", "zone", "row-1"], flags].concat();
         let ended = stand_in::run(&words, move |_| Json(&zone).into_response()).await;

@@ -1,4 +1,4 @@
-//! `basalt watch`, `basalt get --watch`: what changes, a line each, until interrupted.
+//! `basalt watch`, `basalt get --watch`: prints each change as a line, until interrupted.
 
 use std::collections::BTreeMap;
 
@@ -28,17 +28,17 @@ pub(crate) struct Args {
     output: String,
 }
 
-/// For whom events are written.
+/// Format of the printed events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// A person.
+    /// Text for people.
     Text,
-    /// A program.
+    /// JSON for programs.
     Json,
 }
 
 impl Shown {
-    /// From `--output`.
+    /// The format for the value of `--output`.
     pub(crate) fn of(output: &str) -> Self {
         if output == "json" { Self::Json } else { Self::Text }
     }
@@ -69,7 +69,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     watch(&connection.client()?, options, None, shown).await
 }
 
-/// What is there, and then what changes.
+/// Prints the present objects, and then their changes.
 pub(crate) async fn follow(
     client: &Client,
     kind: &'static Kind,

@@ -1,4 +1,4 @@
-//! `basalt whoami`: who the region takes this command for.
+//! `basalt whoami`: the identity and the rights of the caller.
 
 use basalt_api::wire::{GrantedRole, KnownBy, WhoAmI};
 

@@ -1,4 +1,4 @@
-//! Files of declarations: YAML or JSON, several documents in one, lists as `basalt get -o json` prints them.
+//! Files of declarations: YAML or JSON, with several documents in one file, and lists like those of `basalt get -o json`.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::region::Failed;
 
-/// A document and where it was found.
+/// A document and its place.
 #[derive(Debug)]
 pub(crate) struct Declared {
     pub(crate) document: Document,
-    /// The file.
+    /// Name of the file.
     pub(crate) file: String,
-    /// Which of its documents, from 1; 0 when it is the only one.
+    /// Position of the document in the file, from 1. 0: the only one.
     pub(crate) number: usize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Declared>, Failed> {
     Ok(declared)
 }
 
-/// Which field is wrong, and what to do.
+/// The error with the field's path and a remedy.
 fn in_words(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (path, inner) = (error.path().to_string(), error.inner().to_string());
     let place = if path == "." { String::new() } else { format!("{path}: ") };
@@ -54,7 +54,7 @@ fn in_words(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     format!("{place}{inner}; {todo}")
 }
 
-/// The file itself; of a directory, the YAML and JSON files in it, by name.
+/// The file itself. For a directory, its YAML and JSON files by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failed> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -81,7 +81,7 @@ fn text(path: &Path) -> Result<(String, String), Failed> {
     Ok((path.display().to_string(), std::fs::read_to_string(path).map_err(failed)?))
 }
 
-/// The documents of a text; lists are taken apart.
+/// The documents of a text. The items of a list are separate documents.
 fn values(name: &str, text: &str) -> Result<Vec<Value>, Failed> {
     let is_json = text.trim_start().starts_with(['{', '[']);
     let parsed = if is_json {
@@ -101,7 +101,7 @@ fn values(name: &str, text: &str) -> Result<Vec<Value>, Failed> {
 fn apart(value: Value) -> Vec<Value> {
     match value {
         Value::Array(items) => items,
-        // A list as the region answers it; anything else beside `items` would be lost.
+        // A list in the form of the region's answer. Other members beside `items` would be lost, so they are refused.
         Value::Object(mut list)
             if list.get("items").is_some_and(Value::is_array)
                 && list.keys().all(|key| ["items", "continue", "position"].contains(&key.as_str())) =>

@@ -1,4 +1,4 @@
-//! `basalt apply`: shows what files of declarations would do, asks, and has the region do exactly that.
+//! `basalt apply`: shows the effects of declarations in files, asks, and makes the region do exactly these.
 
 pub(crate) mod documents;
 mod plan;
@@ -114,8 +114,7 @@ fn print(json: bool, response: &ApplyResponse) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waits for everything that was declared, whether it changed or not, and for what was pruned; one after the other, all within
-/// the one time.
+/// Waits for every declared object, changed or not, and for the pruned ones. One after the other, all within one time limit.
 async fn wait(
     connection: &Connection,
     done: &ApplyResponse,
@@ -134,7 +133,7 @@ async fn wait(
     Ok(())
 }
 
-/// The refusal, with files instead of pointers into the request.
+/// The refusal, with places in files in place of pointers into the request.
 fn located(error: ClientError, declared: &[Declared]) -> Failed {
     match error {
         ClientError::Problem(problem) if !problem.errors.is_empty() => {

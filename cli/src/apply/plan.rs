@@ -1,4 +1,4 @@
-//! What an apply would do, for people.
+//! The effects of an apply, as text for people.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::documents::Declared;
 
-/// Changes of a new object are its declaration: they are not repeated.
+/// For a new object, the changes are its declaration and are not printed.
 pub(super) fn shown(plan: &ApplyResponse, declared: &[Declared]) -> String {
     let mut text = String::new();
     for result in &plan.results {
@@ -51,7 +51,7 @@ pub(super) fn shown(plan: &ApplyResponse, declared: &[Declared]) -> String {
     text
 }
 
-/// What follows for a machine that no document names.
+/// The new plan of a machine that no document names.
 fn consequence(it: &Consequence) -> String {
     let steps = in_words(&it.steps);
     let then = if steps.is_empty() { String::new() } else { format!("      then: {steps}\n") };
@@ -69,7 +69,7 @@ fn changed(change: &FieldChange) -> String {
     format!("      {}: {} -> {}{effect}\n", change.pointer, value(&change.old), value(&change.new))
 }
 
-/// What is waited for, and the steps that follow.
+/// The waits, and the steps after them.
 fn follows(report: &PlanReport) -> String {
     let mut text: String = report.waits.iter().map(waited).collect();
     let steps = in_words(&report.steps);
@@ -96,7 +96,7 @@ fn in_words(steps: &[Step]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// How many machines something happens to, and which.
+/// The number of machines and their names.
 fn radius(machines: &BTreeSet<Name>, what: impl FnOnce(&str) -> String) -> String {
     const NAMED: usize = 10;
     if machines.is_empty() {
@@ -113,7 +113,7 @@ fn counted(what: &str, count: usize) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// A pointer into the request, as a place in a file.
+/// The place in a file for a pointer into the request.
 pub(super) fn place(pointer: &str, declared: &[Declared]) -> String {
     let found = pointer.strip_prefix("/documents/").and_then(|rest| {
         let (index, rest) = rest.split_once('/').unwrap_or((rest, ""));

@@ -1,4 +1,4 @@
-//! What `basalt apply` waits for.
+//! Tests of the wait of `basalt apply`.
 
 use axum::extract::Request;
 use axum::http::Method;
@@ -10,7 +10,7 @@ use crate::stand_in::{self, zone};
 
 const ZONE: &str = "kind: Zone\nmetadata: {name: row-1}\nspec: {}\n";
 
-/// Applies [`ZONE`] with these flags, at a region in which it is as declared already.
+/// Applies [`ZONE`] with these flags, at a region that already has it as declared.
 async fn applied(flags: &[&str], zone: Value) -> Result<(), Failed> {
     let unchanged = json!({"summary": "", "digest": "0".repeat(64), "blast_radius": {}, "results": [
         {"kind": "Zone", "name": "row-1", "action": "unchanged", "generation": 3}]});

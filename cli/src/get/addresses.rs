@@ -1,4 +1,4 @@
-//! `basalt get addresses`, `basalt get leases`: who has which address.
+//! `basalt get addresses`, `basalt get leases`: addresses and their owners.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::output::{Output, table, yaml};
 use crate::output::{show as print, show_exactly, show_json};
 use crate::region::Failed;
 
-/// Words for addresses that have a source, and for those that are leased.
+/// Words for all addresses in use, and for leases only.
 pub(super) const WORDS: &[&str] = &["addresses", "leases"];
 
 /// Members of an entry on the wire, for named columns.
@@ -30,7 +30,7 @@ const MEMBERS: &[&str] = &[
     "ends_at",
 ];
 
-/// A head, and the text of its cells.
+/// A heading, and the function for the text of a cell.
 type Column = (&'static str, fn(&AddressEntry) -> Option<String>);
 
 const ADDRESSES: &[Column] = &[
@@ -75,7 +75,7 @@ fn until(entry: &AddressEntry) -> Option<String> {
     entry.ends_at.map(|at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
-/// Shows addresses: all, those that are named, those of a subnet.
+/// Prints addresses: all, the named ones, or those of a subnet.
 pub(super) async fn show(
     client: &Client,
     (what, named): (&str, &[String]),
@@ -110,7 +110,7 @@ pub(super) async fn show(
     if addresses.is_empty() {
         entries = client.all_addresses(&options).await?;
     }
-    // Pages come by subnet.
+    // The region sorts by subnet; people expect the order of the addresses.
     entries.sort_by_key(|entry| (entry.address, entry.source));
     match output {
         Output::Json => show_json(&entries),
@@ -128,7 +128,7 @@ pub(super) async fn show(
     Ok(())
 }
 
-/// The columns that a person named, over the entries as they stand on the wire.
+/// The columns that a person named, from the JSON of the entries.
 fn columns_of(columns: &[(String, String)], entries: &[AddressEntry]) -> Vec<Vec<String>> {
     let heads = columns.iter().map(|(head, _)| head.clone()).collect();
     let row = |entry: &AddressEntry| {
@@ -156,7 +156,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::collections::BTreeSet;
 
-    /// A lease with every member.
+    /// A lease with all members set.
     fn whole() -> Value {
         json!({"address": "10.77.0.100", "subnet": "lab", "source": "lease", "owner": "web", "interface": "eth0",
             "machine": "m1", "device": "d1", "mac": "52:54:00:00:00:01", "duid": "00:03:00:01:52:54:00:00:00:01",

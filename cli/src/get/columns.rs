@@ -1,7 +1,7 @@
-//! Columns that people need, kind by kind: a table of heads and places in the object.
+//! Default columns by kind: a table of headings and paths in the object.
 //!
-//! A place in `spec` that is not declared is looked for in `status.effective`, which has the defaults. The name comes first; whether the
-//! object is ready, and what it does or waits for, last.
+//! If a path in `spec` is not declared, the default in `status.effective` is used. The name is the first column; readiness and the present
+//! work or wait are the last ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 struct Column {
     head: &'static str,
     cell: Cell,
-    /// It is shown in wide tables alone.
+    /// Only shown in wide tables.
     wide: bool,
 }
 
@@ -272,7 +272,7 @@ const COLUMNS: &[(&str, &[Column])] = &[
     ),
 ];
 
-/// Heads and cells. The message of an object is in wide tables, and where it is not ready.
+/// Headings and cells. The message of an object is shown in wide tables, and if the object is not ready.
 pub(super) fn rows(
     kind: &Kind,
     objects: &[Value],
@@ -321,7 +321,7 @@ fn cell(object: &Value, cell: Cell, images: &BTreeMap<String, String>) -> String
             if sum == 0 { nothing() } else { size(sum) }
         }
         Services(path) => {
-            // A rack has several of one sort: `tftp 10.77.0.2:69`.
+            // A rack has several services of one sort, like `tftp 10.77.0.2:69`.
             let sort = |name: &str| name.split(' ').next().unwrap_or_default().to_owned();
             let is_running =
                 |service: &Value| service.get("state").and_then(Value::as_str) == Some("running");
@@ -368,7 +368,7 @@ fn members<'a>(object: &'a Value, path: &str) -> impl Iterator<Item = (&'a str, 
     members.into_iter().flatten().map(|(key, value)| (key.as_str(), value))
 }
 
-/// A value in one cell: texts as they are, lists and objects of scalars as their values, anything else as JSON.
+/// A value as one cell: a text as it is, a list or object of scalars as its values, anything else as JSON.
 pub(super) fn text(value: &Value) -> String {
     let is_scalar = |value: &Value| !value.is_array() && !value.is_object();
     match value {
@@ -397,7 +397,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// True if objects of the kind can have a value at this path. The description decides down to the second word.
+/// True if objects of the kind can have a value at this path. Only the first two words are checked against the description.
 pub(super) fn is_member(kind: &Kind, path: &str) -> bool {
     let mut words = path.split('.');
     match (words.next(), words.next()) {

@@ -1,4 +1,4 @@
-//! `basalt get`: what is declared and how it is.
+//! `basalt get`: declarations and states of objects.
 //!
 //! | module | is |
 //! | --- | --- |
@@ -63,12 +63,12 @@ impl Args {
     }
 }
 
-/// Words that a shell completes.
+/// Words for the completion of a shell.
 fn words() -> Vec<&'static str> {
     [kinds(), addresses::WORDS.to_vec()].concat()
 }
 
-/// Objects of one kind: all, or those of these names.
+/// Objects of one kind: all of them, or those with these names.
 type Wanted<'a> = (&'static Kind, Vec<&'a str>);
 
 /// Runs the command.
@@ -127,7 +127,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     }
 }
 
-/// The objects of these names. Names without an object go to `missing`.
+/// The objects with these names. Names without an object are added to `missing`.
 async fn some(
     client: &Client,
     kind: &'static Kind,
@@ -148,7 +148,7 @@ async fn some(
     Ok(objects)
 }
 
-/// The kinds and names that words mean. Objects of one kind that follow each other are one table.
+/// The kinds and names in the words. Consecutive objects of one kind form one table.
 fn wanted(words: &[String]) -> Result<Vec<Wanted<'_>>, Failed> {
     let mut wanted: Vec<Wanted<'_>> = Vec::new();
     for (place, word) in words.iter().enumerate() {
@@ -173,7 +173,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Name, phase, whether it is ready, and what it does or waits for.
+/// Name, phase, readiness, and the present work or wait.
 pub(crate) fn row(object: &Object) -> [String; 4] {
     let status = object.common_status();
     let ready = status.condition(Condition::READY);
@@ -187,7 +187,7 @@ pub(crate) fn row(object: &Object) -> [String; 4] {
     [object.metadata.name.to_string(), phase.to_owned(), word.to_owned(), message]
 }
 
-/// Says that there is none.
+/// Reports that there is none.
 fn none(of: &str) {
     say(&format!("there are no {of}"));
 }

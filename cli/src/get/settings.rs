@@ -1,4 +1,4 @@
-//! `basalt get settings`: each setting with what is in force, whether somebody declared it or not.
+//! `basalt get settings`: the effective value of each setting, declared or not.
 
 use basalt_api::kinds::{DEADLINES, Settings};
 use basalt_api::values::Duration;
@@ -8,20 +8,20 @@ use serde_json::{Map, Value, json};
 use super::columns::text;
 use super::output::{table as columns, value};
 
-/// The name of the one object.
+/// The name of the only object.
 const NAME: &str = "default";
 
-/// True of the kind Settings.
+/// True for the kind Settings.
 pub(super) fn is_settings(kind: &Kind) -> bool {
     kind.name == Settings::NAME
 }
 
-/// True of the one object, which need not be there.
+/// True for the only object of the kind, which may be undeclared.
 pub(super) fn is_one(kind: &Kind, name: &str) -> bool {
     is_settings(kind) && name == NAME
 }
 
-/// The objects; the defaults if Settings are meant, and nobody declared any.
+/// The objects. For the kind Settings without a declared object, the defaults.
 pub(super) fn or_defaults(kind: &Kind, objects: Vec<Object>) -> Vec<Value> {
     match is_settings(kind) && objects.is_empty() {
         true => vec![unset(kind)],
@@ -29,7 +29,7 @@ pub(super) fn or_defaults(kind: &Kind, objects: Vec<Object>) -> Vec<Value> {
     }
 }
 
-/// Settings that nobody declared: a declaration that changes nothing, with the defaults in its status.
+/// Undeclared Settings: an empty declaration with the defaults in its status.
 pub(super) fn unset(kind: &Kind) -> Value {
     let effective = basalt_api::effective(kind, json!({})).unwrap_or_default();
     json!({"kind": kind.name, "metadata": {"name": NAME}, "spec": {}, "status": {"effective": effective}})

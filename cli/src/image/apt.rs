@@ -26,10 +26,10 @@ const ARCHIVE: [(&str, &str); 3] = [
     ("-security", "http://deb.debian.org/debian-security"),
 ];
 
-/// Names that a Debian host may have for its own release in place of the code name.
+/// Names for its own release that a Debian host may use in place of the code name.
 const ALIASES: [&str; 5] = ["stable", "testing", "unstable", "sid", "oldstable"];
 
-/// Package sources as one-line entries, and apt's settings for reaching them.
+/// Package sources as one-line entries, and apt's settings to reach them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sources {
     /// `sources.list`
@@ -38,10 +38,10 @@ pub(super) struct Sources {
     pub(super) conf: String,
 }
 
-/// Answers of the command line, in place of what the host says.
+/// Values from the command line, which replace the host's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Given<'a> {
-    /// The archive's address.
+    /// URL of the archive.
     pub(super) mirror: Option<&'a str>,
     /// The file with the keys that the archive is signed with.
     pub(super) keyring: Option<&'a Path>,
@@ -61,7 +61,7 @@ impl Entry {
         Self { options, uri: uri.to_owned(), suite }
     }
 
-    /// True if apt believes it by Debian's keys. Other vendors name their suites after Debian's, too.
+    /// True if apt trusts the source by Debian's keys. Other vendors also use names of Debian's suites.
     fn is_debians(&self) -> bool {
         self.options.iter().all(|option| option.contains("debian-archive"))
     }
@@ -76,7 +76,7 @@ impl Entry {
 }
 
 impl Sources {
-    /// By a host's `/etc`.
+    /// The sources from a host's `/etc`.
     ///
     /// # Errors
     /// A file cannot be read, or the keys are missing.
@@ -97,7 +97,7 @@ impl Sources {
 fn entries(etc: &Path, release: &str, given: Given<'_>) -> Result<Vec<Entry>, BuildError> {
     let host_release = debian_release(etc);
     let mut entries = match given.mirror {
-        // apt on Debian believes its own archive, and what a site added to its trust, without being told.
+        // apt on Debian trusts its own archive and the keys that a site added, without an option.
         Some(uri) => [release.to_owned(), format!("{release}-updates")]
             .map(|suite| Entry { options: Vec::new(), uri: uri.to_owned(), suite })
             .to_vec(),
@@ -119,7 +119,7 @@ fn entries(etc: &Path, release: &str, given: Given<'_>) -> Result<Vec<Entry>, Bu
     Ok(entries)
 }
 
-/// The host's sources of the release; else those of its own release, a Debian's, which lead to the same mirrors.
+/// The host's sources of the release. If there are none and the host is Debian, those of its own release, which are on the same mirrors.
 fn host_entries(etc: &Path, release: &str, host_release: Option<&str>) -> Result<Vec<Entry>, BuildError> {
     let all = read_sources(&etc.join("apt"))?;
     let own = host_release.into_iter().flat_map(|codename| [codename].into_iter().chain(ALIASES));
@@ -132,7 +132,7 @@ fn host_entries(etc: &Path, release: &str, host_release: Option<&str>) -> Result
     Ok(Vec::new())
 }
 
-/// Entries of the release `name`, for the release `wanted`. A suite that Debian signed is taken from nobody else.
+/// Entries of the release `name`, changed to the release `wanted`. Only sources that Debian signed are used for Debian's suites.
 fn of_release(all: &[Entry], name: &str, wanted: &str) -> Vec<Entry> {
     let parts: Vec<(&Entry, &str)> =
         all.iter().filter_map(|entry| Some((entry, entry.part(name)?))).collect();
@@ -147,7 +147,7 @@ fn of_release(all: &[Entry], name: &str, wanted: &str) -> Vec<Entry> {
     found
 }
 
-/// The code name of a Debian host's release, by os-release(5). Debian's testing and unstable have that of the next release.
+/// The code name of a Debian host's release, from os-release(5). Testing and unstable have the code name of the next release.
 fn debian_release(etc: &Path) -> Option<String> {
     let text = fs::read_to_string(etc.join("os-release")).ok()?;
     let field = |name: &str| {
@@ -177,7 +177,7 @@ fn read_sources(etc_apt: &Path) -> Result<Vec<Entry>, BuildError> {
     Ok(entries)
 }
 
-/// Debian's images for clouds name a file of mirrors, which the image that is built does not have.
+/// The first mirror in a mirror file. Debian's cloud images use such a file, which the new image would not have.
 fn first_mirror(uri: &str) -> String {
     let text = uri.strip_prefix("mirror+file:").and_then(|path| fs::read_to_string(path).ok());
     let first = text.as_deref().and_then(|text| {
@@ -221,7 +221,7 @@ fn deb822(text: &str) -> Vec<Entry> {
         if !words("Types").any(|kind| kind == "deb") || field("Enabled") == Some("no") {
             continue;
         }
-        // A key given in place of a file cannot be carried over; Debian's own keyring is trusted without it.
+        // Only the path of a key file can be carried over, not an inline key. Debian's own keyring is trusted without an option.
         let key = field("Signed-By").filter(|key| key.starts_with('/'));
         for uri in words("URIs") {
             for suite in words("Suites") {
@@ -242,7 +242,7 @@ fn render(entries: &[Entry]) -> String {
     entries.iter().map(line).collect()
 }
 
-/// Of the host's apt settings those that decide whether a mirror can be reached and believed.
+/// The host's apt settings that affect connections to mirrors and their trust.
 fn settings(dump: &str) -> String {
     const KEPT: [&str; 4] =
         ["Acquire::http::", "Acquire::https::", "Acquire::Check-Valid-Until", "Acquire::Check-Date"];

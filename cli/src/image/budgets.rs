@@ -1,4 +1,4 @@
-//! How large the ephemeral image may get. A build that is over a budget fails, and so does the test of what was built.
+//! Size limits of the ephemeral image. A build over a limit fails, and so does the test of the built image.
 
 /// Largest size in bytes of each file of the ephemeral image, by role.
 pub(crate) const BUDGETS: [(&str, u64); 3] = [

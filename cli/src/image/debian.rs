@@ -12,8 +12,8 @@ const PROGRAMS: &host::Needed = &[("mmdebstrap", "mmdebstrap"), ("zstd", "zstd")
 
 const TARBALL: &str = "root.tar.zst";
 
-/// What is put right after the packages are configured, in a shell with the new root as `$1`: nothing of the build host
-/// stays, nothing that must differ between machines is shared, and what the agent writes has its place.
+/// Shell script after the configuration of the packages, with the new root as `$1`. It removes traces of the build host and data that must
+/// differ between machines, and prepares directories for the agent's files.
 const FINISH: &str = r#"set -e
 rm -f "$1"/etc/hostname "$1"/etc/ssh/ssh_host_* "$1"/var/lib/systemd/random-seed "$1"/var/lib/dbus/machine-id
 ln -sf ../run/systemd/resolve/stub-resolv.conf "$1"/etc/resolv.conf
@@ -60,7 +60,7 @@ fn build_tarball(site: &Site, cached: &Path) -> Result<(), BuildError> {
         .map_err(failed("making a directory"))?;
     let tar = work.path().join("root.tar");
     step("installing Debian packages", || {
-        // The firmware of wired adapters and storage controllers belongs to a system for real hardware.
+        // Firmware of wired adapters and storage controllers: this system is for real hardware.
         let packages = [&packages::SYSTEM[..], &packages::FIRMWARE[..]].concat().join(",");
         let mut options = vec![
             "--variant=minbase".to_owned(),

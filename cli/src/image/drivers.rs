@@ -1,4 +1,4 @@
-//! Picking kernel modules: those below some paths, all that they need, and the firmware that they ask for.
+//! Selects kernel modules: those below some paths, their dependencies, and their firmware.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,11 +11,11 @@ use super::host::{BuildError, io_error};
 pub(super) struct Modules {
     /// `…/lib/modules/RELEASE`
     dir: PathBuf,
-    /// Kernel release.
+    /// Release of the kernel.
     pub(super) release: String,
     /// Needed files of each file, as paths below `dir`.
     needs: BTreeMap<String, Vec<String>>,
-    /// Modules wanted before a module, by name.
+    /// Modules to load before a module, by its name.
     soft: BTreeMap<String, Vec<String>>,
 }
 
@@ -42,12 +42,12 @@ impl Modules {
         })
     }
 
-    /// Where a module file is.
+    /// The path of a module file.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.dir.join(file)
     }
 
-    /// The files below these paths (`drivers/net/phy`, `fs/overlayfs/overlay.ko`) and all that they need.
+    /// The files below these paths (`drivers/net/phy`, `fs/overlayfs/overlay.ko`) and their dependencies.
     pub(super) fn select(&self, paths: &[&str]) -> BTreeSet<String> {
         let below = |file: &str, path: &str| {
             file.strip_prefix("kernel/")

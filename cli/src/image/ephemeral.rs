@@ -1,9 +1,8 @@
 //! The ephemeral environment: kernel, initrd and squashfs.
 //!
-//! All that depends on packages alone is built once and kept in the cache (the *base*); the agent is added to the initrd
-//! afterwards, which takes a second. The initrd holds few files: the agent, busybox, the two modules that make its
-//! compressed file system of drivers readable, and that file system. However many drivers there are, a machine reads
-//! only its own.
+//! Everything except the agent is built once and kept in the cache (the *base*). The agent is then added to the initrd, which takes a
+//! second. The initrd has few files: the agent, busybox, the two modules for the compressed file system of drivers, and that file system. A
+//! machine reads only the drivers that it needs from it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -35,11 +34,11 @@ const DRIVERS: &str = "drivers.squashfs";
 const BUSYBOX: &str = "busybox";
 const EARLY: &str = "early";
 
-/// Where the squashfs expects the agent, which the initrd brings: programs that are called through a link to it.
+/// Path of the agent in the squashfs. The initrd copies it there; other programs are links to it.
 const AGENT: &str = "/usr/bin/basalt-agent";
 
-/// Run with the new root as `$1` while the packages are at hand: which of them, of which version, and what firmware and
-/// microcode the release offers beyond them. It stays in the image, for whoever asks what a machine was booted with.
+/// Shell script with the new root as `$1`, run while the packages are present. It records the packages with their versions, and the
+/// firmware and microcode packages that the release offers. The records stay in the image for later questions.
 const RECORD: &str = r#"set -e
 to="$1"/usr/share/basalt
 mkdir -p "$to"
@@ -83,7 +82,7 @@ pub(super) fn build(site: &Site, agent: Option<PathBuf>) -> Result<(), BuildErro
     Ok(())
 }
 
-/// All that decides what the base contains, this recipe included.
+/// All inputs that decide the content of the base, with this recipe.
 fn base_inputs(site: &Site) -> String {
     manifest::digest([
         include_str!("ephemeral.rs"),
@@ -137,7 +136,7 @@ fn is_static_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF\x02\x01") && half(18) == Some(X86_64) && interpreted() == Some(false)
 }
 
-/// Everything that the agent is not in. Complete, or not there.
+/// Builds all parts except the agent. After a failure the base does not exist.
 fn build_base(site: &Site, base: &Path) -> Result<(), BuildError> {
     let failed = |what: &str| io_error(format!("{what} in {}", site.cache.display()));
     let work = tempfile::Builder::new()
@@ -198,7 +197,7 @@ fn depmod(root: &Path) -> Result<(), BuildError> {
     host::run("depmod", ["--basedir", &root.display().to_string(), &release], Path::new("/")).map(drop)
 }
 
-/// Kernel, busybox and the first modules, which go into the initrd as they are.
+/// Copies kernel, busybox and the first modules, which go into the initrd uncompressed.
 fn take_kernel_parts(site: &Site, root: &Path, modules: &Modules, new: &Path) -> Result<(), BuildError> {
     let lacking = |what: &str| BuildError::Lacking { release: site.release.clone(), what: what.to_owned() };
     let copy =
@@ -236,7 +235,7 @@ fn finish_root(root: &Path) -> std::io::Result<()> {
     if !root.join("bin/sh").exists() {
         symlink("dash", root.join("bin/sh"))?;
     }
-    // Packages are not configured, so that nobody has chosen one.
+    // Packages are not configured, so the link for `awk` is missing.
     if !root.join("usr/bin/awk").exists() {
         symlink("mawk", root.join("usr/bin/awk"))?;
     }
@@ -244,7 +243,7 @@ fn finish_root(root: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// `lib/modules` and `lib/firmware` with what a machine may need to reach its rack.
+/// Collects `lib/modules` and `lib/firmware` with everything that a machine may need to reach its rack.
 fn stage_initrd_drivers(root: &Path, modules: &Modules, stage: &Path) -> Result<(), BuildError> {
     let chosen = modules.select(&packages::INITRD_MODULES);
     let to = stage.join("lib/modules").join(&modules.release);
@@ -256,7 +255,7 @@ fn stage_initrd_drivers(root: &Path, modules: &Modules, stage: &Path) -> Result<
     }
     fs::create_dir_all(stage.join("lib/firmware")).map_err(io_error("making a directory"))?;
     for name in modules.firmware(&chosen)? {
-        // Not every file that a driver names has been published.
+        // Some drivers name firmware that was never published.
         let from = root.join("lib/firmware").join(&name);
         if from.is_file() {
             copy_with_parents(&from, &stage.join("lib/firmware").join(&name))?;
@@ -273,17 +272,17 @@ fn copy_with_parents(from: &Path, to: &Path) -> Result<(), BuildError> {
     copy().map(drop).map_err(io_error(format!("copying {}", from.display())))
 }
 
-/// What passes through firmware and iPXE is worth more effort than what the agent fetches.
+/// Makes a squashfs. `level` is higher for files that firmware and iPXE load, since they are slower than the agent.
 fn squash(dir: &Path, to: &Path, level: u8) -> Result<(), BuildError> {
     let (dir, to, level) = (dir.display().to_string(), to.display().to_string(), level.to_string());
     let mut args =
         vec![dir.as_str(), &to, "-noappend", "-no-progress", "-comp", "zstd", "-Xcompression-level", &level];
-    // Large blocks compress better; a machine reads few files and those whole.
+    // Large blocks compress better. A machine reads few files, and each completely.
     args.extend(["-b", "256K", "-no-exports", "-xattrs"]);
     host::run("mksquashfs", args, Path::new("/")).map(drop)
 }
 
-/// The initrd: few files, packed as the kernel wants them (cpio newc), sorted, all of one time.
+/// Makes the initrd: a sorted archive in the kernel's format (cpio newc), in which all files have the same time.
 fn pack_initrd(base: &Path, agent: &Path, to: &Path) -> Result<(), BuildError> {
     let work =
         tempfile::Builder::new().prefix("initrd-").tempdir().map_err(io_error("making a directory"))?;

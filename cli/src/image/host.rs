@@ -1,4 +1,4 @@
-//! Running the host's programs: who is missing is named with its Debian package before anything is begun.
+//! Runs programs of the host. Before any work, it checks that they exist, and names the Debian packages of missing ones.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use thiserror::Error;
 
-/// Why a build stopped.
+/// The reason why a build stopped.
 #[derive(Debug, Error)]
 pub(super) enum BuildError {
     #[error("{what}: {source}")]
@@ -43,16 +43,16 @@ pub(super) enum BuildError {
     Lacking { release: String, what: String },
 }
 
-/// For `map_err`.
+/// For `map_err`: an I/O error of the action `what`.
 pub(super) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> BuildError {
     let what = what.into();
     move |source| BuildError::Io { what, source }
 }
 
-/// Programs and the packages that bring them.
+/// Programs and their Debian packages.
 pub(super) type Needed = [(&'static str, &'static str)];
 
-/// Checks that we are root and that all programs are there.
+/// Checks that this process is root and that all programs exist.
 pub(super) fn check(programs: &Needed) -> Result<(), BuildError> {
     let missing: Vec<_> = programs.iter().filter(|(program, _)| !on_path(program)).collect();
     if !missing.is_empty() {
@@ -78,7 +78,7 @@ fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).chain(SYSTEM.map(PathBuf::from)).any(|dir| dir.join(program).is_file())
 }
 
-/// Says what begins, runs it, says how long it took.
+/// Prints the start of a step, runs it, and prints its duration.
 pub(super) fn step<T>(what: &str, work: impl FnOnce() -> Result<T, BuildError>) -> Result<T, BuildError> {
     eprintln!("basalt: {what} ...");
     let began = Instant::now();
@@ -87,7 +87,7 @@ pub(super) fn step<T>(what: &str, work: impl FnOnce() -> Result<T, BuildError>) 
     Ok(result)
 }
 
-/// A program to run, in the environment of reproducible builds.
+/// A command in the environment of reproducible builds.
 pub(super) fn program(name: &str) -> Command {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     for dir in SYSTEM {
@@ -104,11 +104,11 @@ pub(super) fn program(name: &str) -> Command {
     command
 }
 
-/// What a program mounts is its own. mmdebstrap has the host's `/dev` and `/proc` in the new root while it works, and one that is killed would
-/// leave them there, for whoever removes that directory.
+/// Runs a program in its own mount namespace. mmdebstrap mounts the host's `/dev` and `/proc` in the new root. If it were killed, they
+/// would stay mounted, and a person who removes the directory would delete their content.
 const APART: [&str; 3] = ["--mount", "--propagation=private", "--"];
 
-/// Runs a program to its end; its output is shown only when it fails.
+/// Runs a program and waits for its end. Its output is only shown after a failure.
 pub(super) fn run<A: AsRef<OsStr>>(
     name: &str,
     args: impl IntoIterator<Item = A>,
@@ -118,7 +118,8 @@ pub(super) fn run<A: AsRef<OsStr>>(
     let mut command = program("unshare");
     command.args(APART).arg(name).args(&args).current_dir(dir);
     if dir != Path::new("/") {
-        // A killed program's files are then among those of its build, and the next build removes them. /tmp may be small, too.
+        // Temporary files of a killed program are then inside the build's directory, and the next build removes them. Also, /tmp may be
+        // small.
         command.env("TMPDIR", dir);
     }
     let shown = format!("{:?}", Command::new(name).args(&args));

@@ -1,4 +1,4 @@
-//! `image.json`: what an image consists of; and the digest of everything that a build depends on.
+//! `image.json`: the files of an image, and a digest of everything that its build depends on.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 
 use super::host::{BuildError, io_error};
 
-/// Time of all files that a build makes itself (2025-01-01): the same input gives the same bytes.
+/// Timestamp of all files that a build makes (2025-01-01), so that the same inputs give the same bytes.
 pub(super) const EPOCH: u64 = 1_735_689_600;
 
 /// Name of the manifest in an image's directory.
 pub(super) const NAME: &str = "image.json";
 
-/// An image.
+/// The manifest of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
@@ -30,7 +30,7 @@ pub(super) struct Manifest {
     pub(super) architecture: String,
     /// By role: `kernel`, `initrd`, `squashfs`, `root_tarball`.
     pub(super) files: BTreeMap<String, ImageFile>,
-    /// Digest of what the build depended on: the same again is up to date. An image that somebody else made has none.
+    /// Digest of the build's inputs. A build with the same digest is up to date. Empty for an image from other sources.
     #[serde(default)]
     pub(super) inputs: String,
 }
@@ -43,12 +43,12 @@ pub(super) struct ImageFile {
     pub(super) file: String,
     /// SHA-256, lower-case hex.
     pub(super) sha256: String,
-    /// Bytes.
+    /// Size in bytes.
     pub(super) size: u64,
 }
 
 impl ImageFile {
-    /// Of a file in `dir`.
+    /// Reads hash and size of a file in `dir`.
     pub(super) fn of(dir: &Path, file: &str) -> Result<Self, BuildError> {
         let path = dir.join(file);
         let (sha256, size) = hash_file(&path).map_err(io_error(format!("reading {}", path.display())))?;
@@ -57,7 +57,7 @@ impl ImageFile {
 }
 
 impl Manifest {
-    /// An amd64 Debian image of these (role, file) in `dir`.
+    /// The manifest of an amd64 Debian image with these (role, file) in `dir`.
     pub(super) fn of(
         kind: &str,
         release: &str,
@@ -76,7 +76,7 @@ impl Manifest {
         })
     }
 
-    /// The manifest in `dir` if it came from the same inputs and its files are there.
+    /// The manifest in `dir`, if it has the same inputs and its files exist.
     pub(super) fn up_to_date(dir: &Path, inputs: &str) -> Option<Self> {
         let manifest: Self = serde_json::from_slice(&fs::read(dir.join(NAME)).ok()?).ok()?;
         let present =
@@ -84,7 +84,7 @@ impl Manifest {
         (manifest.inputs == inputs && manifest.files.values().all(present)).then_some(manifest)
     }
 
-    /// Writes it, last of all: a build that was cut off leaves no manifest of files that are not there.
+    /// Writes the manifest as the last file, so that an interrupted build leaves none.
     pub(super) fn write(&self, dir: &Path) -> Result<(), BuildError> {
         let failed = || io_error(format!("writing {}", dir.join(NAME).display()));
         let mut text = serde_json::to_string_pretty(self).map_err(|error| failed()(error.into()))?;
@@ -94,7 +94,7 @@ impl Manifest {
         fs::rename(new, dir.join(NAME)).map_err(failed())
     }
 
-    /// One line a file.
+    /// One line for each file.
     pub(super) fn summary(&self) -> String {
         let lines = self
             .files
@@ -120,7 +120,7 @@ pub(super) fn hash_file(path: &Path) -> io::Result<(String, u64)> {
     }
 }
 
-/// The digest of a build's inputs, each set off from the next.
+/// The digest of a build's inputs. A separator between inputs keeps them distinct.
 pub(super) fn digest<'a>(inputs: impl IntoIterator<Item = &'a str>) -> String {
     let mut hash = Sha256::new();
     for input in inputs {

@@ -1,15 +1,15 @@
 //! `basalt image build`: the ephemeral environment and a Debian system, from Debian's packages.
 //!
-//! | file | does |
+//! | file | content |
 //! | --- | --- |
-//! | [`packages`] | which packages, modules and firmware go where, as tables with reasons |
-//! | [`budgets`] | how large it may get |
-//! | [`drivers`] | picks kernel modules with all they need, and their firmware |
+//! | [`packages`] | packages, modules and firmware of each image, as tables with reasons |
+//! | [`budgets`] | size limits |
+//! | [`drivers`] | selects kernel modules with their dependencies and firmware |
 //! | [`ephemeral`], [`debian`] | the two recipes |
-//! | [`apt`] | package sources, by the host's own |
-//! | [`host`] | running the host's programs |
-//! | [`push`] | uploading what was built |
-//! | [`manifest`] | `image.json`, and what makes a build up to date |
+//! | [`apt`] | package sources, from those of the host |
+//! | [`host`] | runs programs of the host |
+//! | [`push`] | uploads an image |
+//! | [`manifest`] | `image.json`, and the check if a build is up to date |
 
 mod apt;
 mod budgets;
@@ -29,7 +29,7 @@ use clap::Subcommand;
 use crate::region::{Connection, Failed};
 use host::BuildError;
 
-/// How the names of a build's own directories in the cache begin.
+/// Prefix of the names of a build's own directories in the cache.
 const WORK: &str = "build-";
 
 /// Arguments of `basalt image`.
@@ -91,7 +91,7 @@ struct Common {
     refresh: bool,
 }
 
-/// A build's surroundings, checked.
+/// The checked environment of a build.
 #[derive(Debug)]
 struct Site {
     output: PathBuf,
@@ -126,7 +126,7 @@ impl Site {
     }
 }
 
-/// Takes a cache for one build, and removes what killed builds left there: each is as large as an image.
+/// Locks a cache for one build. Removes directories of killed builds, each of which is as large as an image.
 fn lock(cache: &Path) -> Result<File, BuildError> {
     let failed = || host::io_error(format!("locking {}", cache.display()));
     let lock = File::create(cache.join("lock")).map_err(failed())?;

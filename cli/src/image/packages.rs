@@ -1,8 +1,7 @@
-//! What goes into the images, and why.
+//! Content of the images, with reasons.
 
-/// Network adapters' and storage controllers' firmware: every such package of Debian 12. Wireless, Bluetooth, graphics
-/// and sound are not among them: no machine boots over them and no disk hangs on them. `tests/tests/images.rs` compares
-/// this with all firmware that the release offers.
+/// Firmware of network adapters and storage controllers: every such package of Debian 12. Firmware for wireless, Bluetooth, graphics and
+/// sound is left out: no machine boots from such devices. `tests/tests/images.rs` compares this list with all firmware of the release.
 pub(super) const FIRMWARE: [&str; 10] = [
     "firmware-bnx2",         // Broadcom NetXtreme II, 1 Gbit/s
     "firmware-bnx2x",        // Broadcom NetXtreme II, 10 Gbit/s
@@ -16,7 +15,7 @@ pub(super) const FIRMWARE: [&str; 10] = [
     "firmware-realtek",      // Realtek 1 to 5 Gbit/s
 ];
 
-/// The ephemeral root. Packages are unpacked, not configured: nothing in it is started but the agent.
+/// The ephemeral root. Packages are unpacked, not configured: only the agent is started.
 pub(super) const EPHEMERAL: [&str; 36] = [
     "linux-image-amd64", // not the cloud kernel, which knows neither IPMI nor most controllers
     "busybox-static",    // in the initrd: mount, ip, udhcpc
@@ -56,7 +55,7 @@ pub(super) const EPHEMERAL: [&str; 36] = [
     "dropbear-bin", // the rescue environment
 ];
 
-/// Left out of the ephemeral root: it serves an hour, nobody reads there.
+/// Excluded from the ephemeral root: documentation, translations and data of package tools. The root runs only for the time of a task.
 pub(super) const UNREAD: [&str; 12] = [
     "usr/share/doc",
     "usr/share/man",
@@ -72,7 +71,7 @@ pub(super) const UNREAD: [&str; 12] = [
     "var/lib/apt",
 ];
 
-/// Directories of kernel modules left out of the ephemeral root, a third of all bytes.
+/// Directories of kernel modules that are excluded from the ephemeral root: a third of its size.
 pub(super) const UNUSED_MODULES: [&str; 20] = [
     "sound",
     "net/bluetooth",
@@ -96,13 +95,14 @@ pub(super) const UNUSED_MODULES: [&str; 20] = [
     "drivers/staging/wlan-ng",
 ];
 
-/// Firmware of those, in packages that are needed for something else.
+/// Firmware of excluded modules, in packages that are needed for other modules.
 pub(super) const UNUSED_FIRMWARE: [&str; 12] = [
     "amdgpu", "av7110", "dsp56k", "i915", "mediatek", "nvidia", "radeon", "rtl_bt", "rtlwifi", "rtw88",
     "rtw89", "wfx",
 ];
 
-/// Modules of the initrd, as paths below `kernel/`: every wired adapter, what it hangs on, and the file systems to go on.
+/// Modules of the initrd, as paths below `kernel/`: every wired adapter with its dependencies, and the file systems for the next boot
+/// stage.
 pub(super) const INITRD_MODULES: [&str; 17] = [
     "drivers/net/ethernet",
     "drivers/staging/qlge", // QLogic 8000 series
@@ -123,11 +123,10 @@ pub(super) const INITRD_MODULES: [&str; 17] = [
     "fs/overlayfs",
 ];
 
-/// Modules that lie outside the initrd's compressed file system, since they make it readable. The agent inserts them
-/// from `/early`.
+/// Modules outside the initrd's compressed file system, which make it readable. The agent inserts them from `/early`.
 pub(super) const EARLY_MODULES: [&str; 2] = ["drivers/block/loop.ko", "fs/squashfs/squashfs.ko"];
 
-/// The Debian system that is installed.
+/// The installed Debian system.
 pub(super) const SYSTEM: [&str; 34] = [
     "linux-image-amd64",
     "initramfs-tools",
@@ -165,8 +164,8 @@ pub(super) const SYSTEM: [&str; 34] = [
     "lsb-release",
 ];
 
-/// Paths that the installed system does without: what no server reads, drivers and firmware of devices no server has.
-/// They are two fifths of its bytes, and it unpacks as much faster.
+/// Paths that are excluded from the installed system: files and drivers that servers do not need. They are two fifths of its size, so that
+/// it unpacks faster.
 pub(super) const SYSTEM_EXCLUDED: [&str; 21] = [
     "/usr/share/doc/*",
     "/usr/share/man/*",
@@ -191,6 +190,6 @@ pub(super) const SYSTEM_EXCLUDED: [&str; 21] = [
     "/lib/modules/*/kernel/drivers/staging/*",
 ];
 
-/// Kept nevertheless.
+/// Paths that are kept although an excluded path contains them.
 pub(super) const SYSTEM_INCLUDED: [&str; 2] =
     ["/usr/share/doc/*/copyright", "/lib/modules/*/kernel/drivers/staging/qlge/*"];

@@ -1,4 +1,4 @@
-//! `basalt image push`: uploads an image's files; declaring the image is Terraform's, or `basalt apply`'s.
+//! `basalt image push`: uploads an image's files. Terraform or `basalt apply` declare the image.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::manifest::{Manifest, NAME};
 use crate::region::{Connection, Failed};
 
-/// Uploads every file of the image in `dir` that the region does not have.
+/// Uploads each file of the image in `dir` that the region lacks.
 pub(crate) async fn push(dir: &Path, connection: &Connection) -> Result<(), Failed> {
     let path: PathBuf = dir.join(NAME);
     let text =

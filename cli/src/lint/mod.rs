@@ -56,19 +56,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failed> {
     Err(Failed::Words(sum))
 }
 
-/// All that was read, and found in it.
+/// The result of a run.
 #[derive(Default)]
 struct Linted {
-    /// How many files were compared.
+    /// Number of compared files.
     files: usize,
     /// A line for each unknown key in them.
     findings: Vec<String>,
-    /// Files of values that were not compared: no module lies beside them.
+    /// Files of values that were not compared, because their directory has no module.
     alone: Vec<PathBuf>,
 }
 
 impl Linted {
-    /// A line for each finding and each file that was not compared, and the sentence about all.
+    /// First: a line for each finding and each uncompared file. Second: a summary.
     fn told(&self) -> (String, String) {
         let Self { files, findings, alone } = self;
         let alone = alone.iter().map(|path| format!("{}: not compared: no module beside it", path.display()));
@@ -83,7 +83,7 @@ impl Linted {
     }
 }
 
-/// Compares the files of a directory and of those below it.
+/// Compares the files of a directory and of all directories below it.
 fn lint(top: &Path) -> Result<Linted, Failed> {
     let mut modules = BTreeMap::new();
     let mut alone = Vec::new();
@@ -111,12 +111,12 @@ fn lint(top: &Path) -> Result<Linted, Failed> {
     Ok(Linted { files, findings, alone })
 }
 
-/// One path for one directory.
+/// The canonical path, which is the same for all paths of one directory.
 fn resolved(directory: &Path) -> PathBuf {
     directory.canonicalize().unwrap_or_else(|_| directory.to_owned())
 }
 
-/// `main.tf:12:3: …`, which editors follow.
+/// `main.tf:12:3: …`, a form that editors can open.
 fn line(file: &File, offset: usize, text: &str) -> String {
     let before = file.text.get(..offset).unwrap_or_default();
     let row = before.matches('\n').count() + 1;

@@ -22,11 +22,11 @@ pub(super) struct Module {
     pub(super) values: Vec<File>,
 }
 
-/// A directory as Terraform sees it.
+/// A directory by its files.
 pub(super) enum Directory {
     /// It has `*.tf`.
     Module(Module),
-    /// Values of variables without a `*.tf` beside them: another directory declares the variables. Empty if nothing is there.
+    /// Values of variables without `*.tf`: another directory declares the variables. Empty if the directory has neither.
     Values(Vec<PathBuf>),
 }
 
@@ -65,7 +65,7 @@ impl Module {
     }
 }
 
-/// The name of a key that is written out. A key in parentheses is computed.
+/// The literal name of a key. `None` for a computed key in parentheses.
 pub(super) fn key_name(key: &ObjectKey) -> Option<&str> {
     match key {
         ObjectKey::Ident(name) => Some(name.as_str()),
@@ -90,7 +90,7 @@ fn read(path: &Path) -> Result<File, Failed> {
     Ok(File { path: path.to_owned(), text, body })
 }
 
-/// Every directory below this one, itself first. Hidden ones are the tools' own, such as `.terraform`.
+/// This directory and all below it, except hidden ones such as `.terraform`, which belong to tools.
 pub(super) fn directories(top: &Path) -> Result<Vec<PathBuf>, Failed> {
     let mut found = vec![top.to_owned()];
     let mut next = 0;

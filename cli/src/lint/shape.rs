@@ -1,4 +1,4 @@
-//! The keys of a value: of a kind's fields, as the provider has them, and of a variable's type.
+//! The keys that a value may have: by the fields of a kind in the provider, or by the type of a variable.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) enum Shape {
     Each(Box<Self>),
 }
 
-/// Operations whose time a configuration can set. A test compares all shapes with the provider's schemas.
+/// Operations whose timeout a configuration can set. A test compares all shapes with the provider's schemas.
 const TIMEOUTS: &[(&str, &[&str])] =
     &[("Deployment", &["create", "update", "delete"]), ("Machine", &["delete"])];
 
@@ -63,7 +63,7 @@ fn of_field(ty: &Type) -> Shape {
     }
 }
 
-/// The shape of a type, as `type` of a variable has it.
+/// The shape of a type expression, as in `type` of a variable.
 pub(super) fn of_type(ty: &Expression) -> Shape {
     let Expression::FuncCall(call) = ty else { return Shape::Any };
     match (call.name.name.as_str(), call.args.get(0)) {

@@ -1,4 +1,4 @@
-//! Findings in small configurations, in the examples and in the manual; and shapes beside the provider's schemas.
+//! Findings in small configurations, in the examples and in the manual. Comparison of shapes with the provider's schemas.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -174,7 +174,7 @@ fn configurations_of_the_manual_have_no_unknown_key() {
     assert_eq!(findings, [] as [String; 0]);
 }
 
-/// The keys that the provider's schema lets a configuration give.
+/// The keys that a configuration may set according to the provider's schema.
 fn given(attributes: &[Attribute]) -> BTreeMap<String, Shape> {
     let can_be_given = attributes.iter().filter(|attribute| attribute.mode != Mode::Computed);
     let each = |shape| Shape::Each(Box::new(shape));

@@ -1,7 +1,6 @@
-//! Values beside the shapes of their attributes.
+//! Compares values with the shapes of their attributes.
 //!
-//! Keys are compared where the files write them out. Other functions and references are passed over: every key that is reported is one that
-//! Terraform drops.
+//! Only literal keys are compared. Unknown functions and references are skipped, so that every reported key is one that Terraform drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +16,7 @@ use super::shape::{self, Shape};
 const TRANSPARENT: &[&str] =
     &["coalesce", "concat", "merge", "nonsensitive", "sensitive", "tolist", "tomap", "toset", "try"];
 
-/// Findings by file, byte offset and text, so that a local value that is used twice is told once.
+/// Findings by byte offset and text, so that a local value that is used twice is reported once.
 pub(super) type Findings = BTreeSet<(usize, String)>;
 
 /// The comparison of one module's values.
@@ -25,7 +24,7 @@ pub(super) struct Walk<'a> {
     module: &'a Module,
     /// By path of the file: offset and text of each finding.
     pub(super) findings: BTreeMap<&'a std::path::Path, Findings>,
-    /// Local values that are being followed.
+    /// Names of the local values on the present path. They prevent endless recursion.
     following: Vec<&'a str>,
 }
 
@@ -33,9 +32,9 @@ pub(super) struct Walk<'a> {
 #[derive(Clone)]
 struct Place<'a> {
     file: &'a File,
-    /// `basalt_deployment.web`.
+    /// Like `basalt_deployment.web`.
     block: String,
-    /// `network.interfaces.eth0`.
+    /// Like `network.interfaces.eth0`.
     path: String,
 }
 
@@ -65,7 +64,7 @@ impl<'a> Walk<'a> {
             let block_name = format!("{}.{}", of.as_str(), name.as_str());
             let place = Place { file, block: block_name, path: String::new() };
             for attribute in block.body.attributes() {
-                // Terraform itself refuses an attribute that the resource has not.
+                // Terraform itself refuses an attribute that the resource does not have.
                 if let Some(shape) = attributes.get(attribute.key.as_str()) {
                     self.value(&place.below(attribute.key.as_str()), &attribute.value, shape);
                 }
@@ -96,7 +95,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Arguments of modules that lie beside this one.
+    /// Arguments of modules in the same repository.
     fn calls(&mut self, called: impl Fn(&str) -> Option<&'a Module>) {
         for (file, block) in self.module.blocks("module") {
             let source = block.body.get_attribute("source").and_then(|source| source.value.as_str());
@@ -156,7 +155,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A value of `local`, or of a variable.
+    /// Compares a reference to `local` or to a variable.
     fn reference(&mut self, place: &Place<'a>, traversal: &'a Traversal, shape: &Shape) {
         let Expression::Variable(root) = &traversal.expr else { return };
         let Some((TraversalOperator::GetAttr(name), rest)) =
@@ -194,7 +193,7 @@ impl<'a> Walk<'a> {
         self.following.pop();
     }
 
-    /// A variable's type may name keys that the attribute lacks. Without a type, its default may.
+    /// If a variable has a type, its keys are compared with the attribute's. Otherwise those of its default are.
     fn variable(&mut self, place: &Place<'a>, name: &str, shape: &Shape) {
         let Some((file, block)) = self.module.variable(name) else { return };
         let place = Place { file, ..place.clone() };

@@ -1,4 +1,4 @@
-//! The same of many machines: by names, or by a filter.
+//! One operation on many machines, by names or by a filter.
 
 use basalt_api::wire::{OperationState, OperationsAnswer, OperationsRequest};
 
@@ -7,7 +7,7 @@ use crate::confirm::confirm;
 use crate::output::{line, say, show, show_json};
 use crate::region::{Connection, Failed};
 
-/// Asks many machines. With a filter, a person is shown the machines first, and these are asked.
+/// Requests the operation. For a filter, a person first sees the machines, and the request then names these machines.
 pub(super) async fn ask(
     mut request: OperationsRequest,
     flags: Flags,
@@ -58,7 +58,7 @@ pub(super) async fn ask(
     told(&answer, verb.as_str(), &flags, refused)
 }
 
-/// Shows an answer, and fails where a machine did not take it. So many more were refused before.
+/// Prints an answer, and fails if a machine refused. `refused`: number of machines that refused before.
 fn told(answer: &OperationsAnswer, verb: &str, flags: &Flags, refused: usize) -> Result<(), Failed> {
     let mut failed = refused;
     let mut text = String::new();
