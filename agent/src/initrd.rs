@@ -1,6 +1,6 @@
 //! First process of the initrd. It loads drivers, configures the network, and enters the squashfs.
 //!
-//! The initrd stays small with many drivers: they are in a compressed file system inside it, and only the modules that this machine needs
+//! The drivers are in a compressed file system inside the initrd, so that the initrd stays small. Only the modules that this machine needs
 //! are read.
 
 use std::fs::{self, File};

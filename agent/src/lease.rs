@@ -231,7 +231,7 @@ impl V6 {
             addresses.iter().filter(|it| !it.is_link_local && !it.is_permanent && !it.is_taken).collect();
         self.is_made = made.iter().any(|it| !it.is_tentative);
         self.is_managed = ipv6::is_managed(own.index);
-        // Without a router, DHCPv6 is only tried if no other address leads to the rack.
+        // If no router announces DHCPv6, it is only tried when SLAAC gave no address in time and the rack may be reached by IPv6.
         let is_alone = made.is_empty() && since.elapsed() > deadlines::SLAAC && self.needs != Needs::V4;
         if !self.is_managed && !is_alone {
             return;

@@ -1,4 +1,4 @@
-//! The boot interface: finds it by its MAC address and brings it up. [`lease`] obtains its addresses.
+//! The boot interface: the search by MAC address, and the start of the interface. [`lease`] obtains its addresses.
 
 use std::process::{Command, Stdio};
 

@@ -19,8 +19,8 @@ const LEAST_BYTES: usize = 512;
 /// Most failures that a message names.
 const NAMED: usize = 10;
 
-/// Runs the scripts of a task that touches no disk itself. An expired task runs none, and neither does a task that a later one has
-/// overtaken: a rack that lost its region may still deliver it.
+/// Runs the scripts of a task that touches no disk itself. No script runs if the task has expired, or if a later task has written to a
+/// disk: a rack without a connection to its region may still deliver an old task.
 ///
 /// # Errors
 /// A script failed, the task has expired, or a disk cannot be read.

@@ -1,11 +1,10 @@
 //! The kinds of Basalt and their descriptions, validation, plans, and the wire types that all parts share.
 //!
-//! A kind is described once: as a pair of Rust structs under [`kinds`]. `#[derive(Model)]` makes static data of them
-//! ([`Kind`], [`Schema`], [`Field`], [`Type`]), and everything that deals with objects in general walks that data:
-//! [`validate()`], [`diff()`], [`openapi()`], the region's REST API, and the Terraform provider. A field that is added to
-//! one of these structs appears in all of them.
+//! Each kind is described once: as a pair of Rust structs under [`kinds`]. `#[derive(Model)]` turns them into static data ([`Kind`],
+//! [`Schema`], [`Field`], [`Type`]). Code for objects of all kinds walks that data: [`validate()`], [`diff()`], [`openapi()`], the region's
+//! REST API, and the Terraform provider. A new field of such a struct therefore appears in all of these.
 //!
-//! Code that deals with one kind uses the structs: [`Object::typed`] gives a [`Typed`] of it.
+//! Code for a single kind uses the structs: [`Object::typed`] gives a [`Typed`] of it.
 //!
 //! ```
 //! use basalt_api::{Kind, validate};

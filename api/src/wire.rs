@@ -296,7 +296,7 @@ pub struct Version {
     pub version: String,
     /// Version of the API: `v1`.
     pub api: String,
-    /// The incarnation of the database. It differs after a restore from a backup.
+    /// The incarnation of the database. It changes after a restore that lost commits.
     pub incarnation: Option<Incarnation>,
     /// The kinds that the region knows.
     #[serde(default)]

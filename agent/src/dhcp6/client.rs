@@ -259,8 +259,8 @@ impl Client {
         }
     }
 
-    /// Handles an ADVERTISE. Until the first retransmission of SOLICIT, the first one with the highest preference is chosen; after that,
-    /// the first one that arrives.
+    /// Handles an ADVERTISE. Until the first retransmission of SOLICIT, the client collects offers and takes the first one of the highest
+    /// preference. After that, it takes the next offer at once.
     fn offered(&mut self, now: Duration, answer: Answer) -> Vec<Action> {
         let Some(granted) = usable(&answer).first().copied() else {
             self.refusal = Some(refusal(&answer));

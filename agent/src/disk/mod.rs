@@ -1,4 +1,4 @@
-//! Disks: [`select`] finds the one that a task means, [`rules`] decides if it may be written, and its marker is written first.
+//! Disks of a task. [`select`] chooses them, [`rules`] decides if they may be written, and a marker is written to each first.
 
 pub mod marker;
 pub mod rules;

@@ -356,7 +356,7 @@ async fn a_wait_ends_when_its_time_is_up() {
     assert!(matches!(outcome, Outcome::TimedOut(_)), "{outcome:?}");
 }
 
-/// A region that breaks its first connection after it received the request, and the number of requests that it received.
+/// A region that breaks its first connection after the request, and a count of the received requests.
 async fn breaking(answer: &'static str) -> (String, Arc<AtomicUsize>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

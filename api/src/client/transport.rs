@@ -414,7 +414,7 @@ async fn refused(response: Response, again: Again) -> Failure {
         let error = ClientError::Unexpected { url, status: status.as_u16(), why };
         return Failure::NextEndpoint { error, retry_after: None, is_undone: true };
     }
-    // These two statuses mean that the request was not done, if they come from a region or from a proxy before it.
+    // With these two statuses, neither a region nor a proxy before it has done the request.
     let is_undone = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     // A proxy lost its region. It is unknown if the request was done.
     let is_lost = matches!(status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);

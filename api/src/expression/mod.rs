@@ -1,8 +1,8 @@
 //! Conditions of tags on machines, in CEL (the Common Expression Language): `cpu.cores >= 32 && gpu.count > 0`.
 //!
 //! An expression is true or false for one machine. It reads the [`variables`] and nothing else, and changes nothing. The parser reports
-//! unknown names, fields and functions with their position. It also reports most type errors, because it evaluates the expression once on a
-//! machine that has one of everything.
+//! unknown names, fields and functions with their position. For type errors, it evaluates the expression once on a sample machine that has
+//! every sort of hardware.
 //!
 //! A person who may write tags must not be able to hold up a region. These bounds stand before an evaluation:
 //!

@@ -467,7 +467,7 @@ fn longest<'a>(texts: impl IntoIterator<Item = &'a str>) -> usize {
     texts.into_iter().map(str::len).max().unwrap_or(0)
 }
 
-/// A machine with one of everything and with long texts.
+/// A sample machine with every sort of hardware and with long texts.
 pub(super) fn sample() -> Subject<'static> {
     static ONE: LazyLock<Inventory> = LazyLock::new(|| {
         let mut inventory = Inventory::default();

@@ -20,7 +20,7 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// The author: `token NAME`, `user NAME`, `peer uid 0`, `rack NAME`.
     pub actor: String,
-    /// IP address of the author.
+    /// Network address of the author.
     pub address: String,
     /// Method and path of the request.
     pub request: String,

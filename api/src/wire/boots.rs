@@ -87,6 +87,6 @@ pub struct Listener {
     pub rack: Name,
     /// True while the rack has a stream to a region, so that the region knows the requests that the rack receives.
     pub connected: bool,
-    /// IP addresses that the rack listens on.
+    /// Addresses that the rack listens on.
     pub addresses: Vec<String>,
 }

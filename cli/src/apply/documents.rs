@@ -101,7 +101,7 @@ fn values(name: &str, text: &str) -> Result<Vec<Value>, Failed> {
 fn apart(value: Value) -> Vec<Value> {
     match value {
         Value::Array(items) => items,
-        // A list in the form of the region's answer. Other members beside `items` would be lost, so they are refused.
+        // A list in the form of the region's answer. An object with other members stays whole, since those members would be lost.
         Value::Object(mut list)
             if list.get("items").is_some_and(Value::is_array)
                 && list.keys().all(|key| ["items", "continue", "position"].contains(&key.as_str())) =>

@@ -132,7 +132,7 @@ fn host_entries(etc: &Path, release: &str, host_release: Option<&str>) -> Result
     Ok(Vec::new())
 }
 
-/// Entries of the release `name`, changed to the release `wanted`. Only sources that Debian signed are used for Debian's suites.
+/// Entries of the release `name`, changed to the release `wanted`. If Debian signs a suite, other vendors' sources for it are dropped.
 fn of_release(all: &[Entry], name: &str, wanted: &str) -> Vec<Entry> {
     let parts: Vec<(&Entry, &str)> =
         all.iter().filter_map(|entry| Some((entry, entry.part(name)?))).collect();
