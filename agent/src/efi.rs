@@ -1,10 +1,10 @@
-//! Variables of UEFI firmware, as files.
+//! The variables of UEFI firmware, as files.
 
 use std::{fs, io};
 
 use rustix::mount::{MountFlags, mount};
 
-/// The kernel has this directory where it was booted by UEFI and the driver is loaded.
+/// This directory exists if the machine was booted by UEFI and the driver is loaded.
 const VARIABLES: &str = "/sys/firmware/efi/efivars";
 
 /// Mounts the variables, unless they are mounted or there are none.

@@ -1,4 +1,4 @@
-//! Starts the part of the agent that its name and its arguments ask for.
+//! Starts the part of the agent that its program name and its arguments select.
 
 #![cfg_attr(
     not(test),

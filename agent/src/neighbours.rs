@@ -1,4 +1,4 @@
-//! Switches at the machine's links, as they announce themselves by LLDP and CDP.
+//! Listens for switches on the machine's links, by LLDP and CDP.
 //!
 //! [`Listener::start`] makes each Ethernet link hear multicast, and listens beside all other work. [`Listener::collect`] waits until each link with a
 //! carrier has heard LLDP, at most until [`LISTEN`](deadlines::LISTEN) after the start. Switches announce themselves every 30 seconds.
@@ -9,7 +9,8 @@
 //! | of an adapter that only virtual machines have ([`VIRTUAL`]) | no: bridges of hypervisors do not pass LLDP on. An announcement that arrives in time counts |
 //! | without a carrier | no |
 //!
-//! A device that speaks both protocols counts by LLDP alone. Otherwise the order of arrival would decide, and two inventories would differ.
+//! If a device speaks both protocols, only LLDP is used. Otherwise two inventories of the same machine could differ by the order of
+//! arrival.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -40,11 +41,11 @@ const ETHERNET: u16 = 1;
 const LLC: u16 = 0x0004;
 /// IFF_ALLMULTI of `linux/if.h`.
 const ALL_MULTICAST: u32 = 0x200;
-/// Jumbo frames. Longer frames are cut, and the reader refuses what is cut.
+/// Largest frame that is read. Longer frames are truncated, and the parser refuses truncated ones.
 const MAX_FRAME: usize = 9216;
-/// The thread looks so often whether the listener is still there.
+/// Interval at which the thread checks if the listener still exists.
 const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// Frames of one socket that are read at once.
+/// Most frames that are read from one socket at once.
 const BATCH: usize = 64;
 
 /// A link that is listened to.
@@ -54,7 +55,7 @@ pub struct Link {
     pub name: String,
     /// The kernel's number of the interface.
     pub index: usize,
-    /// An announcement on it is waited for.
+    /// True if [`Listener::collect`] waits for an announcement on the link.
     pub is_awaited: bool,
 }
 
@@ -78,7 +79,7 @@ pub fn link(root: &Root, name: String) -> Option<Link> {
 /// Neighbours by the index of the link.
 type Heard = BTreeMap<usize, BTreeSet<Neighbour>>;
 
-/// Listens until it is collected or dropped, at most [`LISTEN`](deadlines::LISTEN).
+/// Listens until it is collected or dropped, at most for [`LISTEN`](deadlines::LISTEN).
 #[derive(Debug)]
 pub struct Listener {
     links: Vec<Link>,
@@ -109,7 +110,7 @@ impl Listener {
         Ok(this)
     }
 
-    /// Waits for links that have a carrier and have not heard LLDP. Answers the neighbours by the names of interfaces.
+    /// Waits for links that have a carrier and have not received LLDP. Returns the neighbours by interface name.
     #[must_use]
     pub fn collect(self, root: &Root) -> BTreeMap<String, Vec<agent::Neighbour>> {
         let left = self.end.saturating_duration_since(Instant::now());
@@ -125,7 +126,7 @@ impl Listener {
         self.links.iter().filter_map(of).collect()
     }
 
-    /// Interfaces that are still waited for.
+    /// Interfaces that [`Self::collect`] would still wait for.
     #[must_use]
     pub fn silent(&self, root: &Root) -> Vec<&str> {
         let heard = self.heard();
@@ -151,7 +152,7 @@ fn is_lldp(neighbour: &Neighbour) -> bool {
     neighbour.protocol == Protocol::Lldp
 }
 
-/// LLDP counts alone if it was heard.
+/// The neighbours of a link. If there are any by LLDP, those by CDP are dropped.
 fn reported(heard: &BTreeSet<Neighbour>) -> Vec<agent::Neighbour> {
     let speaks_lldp = heard.iter().any(is_lldp);
     let counting = heard.iter().filter(|neighbour| is_lldp(neighbour) || !speaks_lldp);
@@ -182,7 +183,7 @@ fn in_words(neighbour: &Neighbour) -> agent::Neighbour {
 
 fn listen(sockets: &[OwnedFd; 2], links: &BTreeSet<usize>, heard: &Arc<Mutex<Heard>>, end: Instant) {
     let mut buffer = vec![0; MAX_FRAME];
-    // The other reference is the listener's.
+    // The other reference belongs to the listener.
     while Instant::now() < end && Arc::strong_count(heard) > 1 {
         let mut ready = sockets.each_ref().map(|socket| PollFd::new(socket, PollFlags::IN));
         if let Err(error) = poll(&mut ready, Some(&GLANCE))
@@ -204,13 +205,13 @@ fn listen(sockets: &[OwnedFd; 2], links: &BTreeSet<usize>, heard: &Arc<Mutex<Hea
 /// Some of the frames that wait in a socket, each with the index of its link.
 fn receive(socket: &OwnedFd, buffer: &mut [u8], mut each: impl FnMut(usize, &[u8])) {
     for _ in 0..BATCH {
-        // Also the kernel's report that an interface went down ends it. The next one is read later.
+        // The kernel's report that an interface went down also ends the loop. The next call reads further frames.
         let Ok((length, Some(from))) = recvfrom::<LinkAddr>(socket.as_raw_fd(), buffer) else { return };
         each(from.ifindex(), buffer.get(..length).unwrap_or_default());
     }
 }
 
-/// Remembers a neighbour by device and port: a later announcement of the same replaces an earlier one.
+/// Stores a neighbour by device and port. A later announcement replaces an earlier one.
 fn note(heard: &mut Heard, link: usize, found: Neighbour) {
     let of_link = heard.entry(link).or_default();
     let is_same = |it: &Neighbour| {
@@ -218,7 +219,7 @@ fn note(heard: &mut Heard, link: usize, found: Neighbour) {
     };
     of_link.retain(|it| !is_same(it));
     let of_protocol = of_link.iter().filter(|it| it.protocol == found.protocol).count();
-    // A neighbour that leaves says so with no time to live.
+    // A neighbour that leaves sends a time to live of 0.
     if found.ttl_seconds > 0 && of_protocol < MAX_NEIGHBOURS {
         of_link.insert(found);
     }
@@ -231,7 +232,7 @@ fn packet_socket(ethertype: u16) -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, flags, number)?)
 }
 
-/// Adapters drop multicast that nobody asked for.
+/// Makes an adapter pass multicast frames, which it drops by default.
 fn hear_multicast(root: &Root, interface: &str) -> io::Result<()> {
     let path = format!("sys/class/net/{interface}/flags");
     let flags = root.text(&path).and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
@@ -239,9 +240,10 @@ fn hear_multicast(root: &Root, interface: &str) -> io::Result<()> {
     fs::write(root.path(&path), format!("{:#x}", flags | ALL_MULTICAST))
 }
 
-/// Stops the agents that firmware of Intel's 700 series has: they take LLDP frames before the kernel sees any. They start again with the next boot.
+/// Stops the LLDP agents in the firmware of Intel's 700 series, which take LLDP frames before the kernel sees them. They start again at the
+/// next boot.
 ///
-/// The 800 series (`ice`) has such agents too. Its driver would store that they are stopped, and an inventory writes nothing.
+/// The 800 series (`ice`) has such agents too. But its driver would store the change permanently, and an inventory must not write.
 fn stop_firmware_agents(root: &Root, links: &[Link]) {
     const COMMANDS: &str = "sys/kernel/debug/i40e";
     let device = |link: &Link| {

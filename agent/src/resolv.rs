@@ -1,14 +1,15 @@
-//! `/etc/resolv.conf`, of which DHCP and DHCPv6 each write their part.
+//! `/etc/resolv.conf`. DHCP and DHCPv6 each write their part of it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Puts these servers in the place of those of the same family; `search` in the place of the domains, where it says any. Two may do so at once.
+/// Replaces the servers of one address family by `servers`, and the search domains by `search` if it is not empty. Two processes may call
+/// it at once.
 ///
 /// # Errors
-/// The file system's.
+/// An error of the file system.
 pub fn set(path: &Path, is_v6: bool, servers: &[IpAddr], search: &[String]) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;

@@ -1,4 +1,4 @@
-//! The rows that a test of the hardware wrote: lines of JSON, read with bounds. A script may write anything.
+//! The rows of a hardware test: lines of JSON, parsed with bounds, since a script may write anything.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +17,7 @@ const FIGURES: usize = 32;
 /// Most characters of a line that an error quotes.
 const QUOTED: usize = 100;
 
-/// The rows in a file, at most so many.
+/// The rows in a file, at most `limit`.
 #[must_use]
 pub fn read(path: &Path, limit: usize) -> Vec<TestRow> {
     let mut bytes = Vec::new();
@@ -28,7 +28,7 @@ pub fn read(path: &Path, limit: usize) -> Vec<TestRow> {
     }
 }
 
-/// The rows of a text. A line that is no row becomes one that failed.
+/// The rows in a text. An invalid line becomes a failed row.
 fn rows(text: &str, limit: usize) -> Vec<TestRow> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let mut rows: Vec<TestRow> = lines.take(limit + 1).map(|(index, line)| row(index + 1, line)).collect();

@@ -1,4 +1,4 @@
-//! The runs of scripts on a machine: chosen by its hardware, one for each device where the script wants that.
+//! The runs of scripts on a machine. The hardware selects the scripts, and a script may have one run for each device.
 
 use std::cell::LazyCell;
 
@@ -15,13 +15,13 @@ const DEVICES: usize = 256;
 /// One run of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run<'a> {
-    /// The script as the task has it.
+    /// The script in the task.
     pub script: &'a Script,
     /// The kernel name of the device that it is run for.
     pub device: Option<String>,
-    /// The reason why it is left out on this machine.
+    /// The reason why it is skipped on this machine.
     pub skipped: Option<String>,
-    /// How many runs share the limits of the script's results.
+    /// Number of runs that share the limits of the script's results.
     pub shared_by: usize,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Run<'a> {
         Self { script, device: script.device.clone(), skipped: None, shared_by: 1 }
     }
 
-    /// The name for people: of the script, and of the device.
+    /// Names of script and device, for people.
     #[must_use]
     pub fn label(&self) -> String {
         match &self.device {
@@ -41,7 +41,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The arguments; that of the device is the last.
+    /// The arguments. The device is the last one.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         let device = self.script.per_device.as_ref().zip(self.device.as_ref());
@@ -50,10 +50,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The runs of scripts on a machine, in the order of scripts and devices. Each script has one at least.
+/// The runs of scripts on a machine, in the order of scripts and devices. Each script has at least one.
 #[must_use]
 pub fn of<'a>(scripts: &'a [Script], root: &Root) -> Vec<Run<'a>> {
-    // A machine has thousands of devices: they are read for filters alone.
+    // A machine has thousands of devices, so they are only read if a filter needs them.
     let hardware: LazyCell<Hardware, _> = LazyCell::new(|| inventory::hardware(root));
     let mut runs = Vec::new();
     for script in scripts {
@@ -74,7 +74,7 @@ pub fn of<'a>(scripts: &'a [Script], root: &Root) -> Vec<Run<'a>> {
     runs
 }
 
-/// Runs in groups, which follow each other. The runs of a group may go on at the same time.
+/// Groups of runs. Groups run one after the other; the runs of a group may run at the same time.
 ///
 /// | `parallel` of the script | group |
 /// | --- | --- |
@@ -82,7 +82,7 @@ pub fn of<'a>(scripts: &'a [Script], root: &Root) -> Vec<Run<'a>> {
 /// | `instance` | the runs of the script |
 /// | `any` | the runs of all such scripts, after the others |
 ///
-/// Tests come after the scripts before them, whatever may run beside them.
+/// Tests run after the scripts before them, even if both could run at the same time.
 #[must_use]
 pub fn groups(runs: Vec<Run<'_>>) -> Vec<Vec<Run<'_>>> {
     let mut groups = Vec::new();

@@ -11,16 +11,16 @@ use rustls::{ClientConfig, Error};
 /// A client configuration that accepts exactly the key with this hash (SHA-256 of the DER SubjectPublicKeyInfo).
 ///
 /// # Errors
-/// The provider lacks the default protocol versions: never, as built.
+/// The crypto provider lacks the default protocol versions, which cannot happen in this build.
 pub fn pinned(spki: [u8; 32]) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     with(provider.clone(), Arc::new(PinnedKey::new(spki, provider)))
 }
 
-/// A client configuration that accepts the first certificate that is shown, whoever signed it, and no other afterwards.
+/// A client configuration that accepts the first certificate of a server, whoever signed it, and later only that one.
 ///
 /// # Errors
-/// As [`pinned`].
+/// The same as for [`pinned`].
 pub fn first_seen() -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     with(provider.clone(), Arc::new(PinnedCertificate::new(None, provider)))

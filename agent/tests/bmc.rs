@@ -1,4 +1,4 @@
-//! Accounts on a BMC, made from inside and used from the network. The BMC is the lab's own, which `ipmitool` judges in its crate.
+//! Accounts on a BMC, made from inside and used from the network. The BMC is the lab's own; a test in its crate checks it with `ipmitool`.
 
 mod inside;
 
@@ -20,13 +20,13 @@ fn user(name: &str, password: &str) -> User {
     User { name, password, privilege: Privilege::Administrator }
 }
 
-/// A BMC with these users, and the way to it from inside.
+/// A BMC with these users, and the connection to it from inside.
 struct World {
     server: BmcServer,
     inside: Inside,
     private: Vec<u8>,
     wanted: BmcSetup,
-    /// Accounts that were written down, the latest last.
+    /// Accounts that were stored, the latest last.
     promised: Vec<BmcAccount>,
     _directory: tempfile::TempDir,
 }

@@ -1,4 +1,4 @@
-//! The tests of the hardware, run on this host by the program that machines run.
+//! The hardware tests on this host, by the program that machines run.
 
 use std::process::Command;
 

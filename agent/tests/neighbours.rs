@@ -1,4 +1,4 @@
-//! The listener and Debian's lldpd at the two ends of a cable, in a namespace of their own.
+//! The listener and Debian's lldpd at the two ends of a cable, in their own namespace.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
 const PATIENCE: Duration = Duration::from_secs(60);
 const SWITCH: &str = "00:1c:73:0a:0b:0c";
 
-/// lldpd drops groups that a user namespace does not let it drop.
+/// lldpd drops its groups, which is not allowed in a user namespace.
 const SETGROUPS: &str = "int setgroups(unsigned long n, const void *l) { return 0; }";
 const CONFIGURATION: &str = "configure system hostname leaf-1.example.com
 configure system description 'EOS 4.30'
@@ -23,7 +23,7 @@ configure lldp custom-tlv oui 00,80,c2 subtype 1 oui-info 00,07
 configure lldp custom-tlv oui 00,80,c2 subtype 3 oui-info 00,07,06,6f,66,66,69,63,65
 ";
 
-/// Runs the test again in a namespace; true where it runs there already.
+/// Runs the test again in a namespace. True if it already runs there.
 fn is_inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -46,7 +46,7 @@ fn run(command: &str) {
     assert!(status.success(), "{command}: {status}");
 }
 
-/// The root of Debian's lldpd. Its place is asked for outside of the namespace, where the network is.
+/// The root of Debian's lldpd. It is fetched outside of the namespace, where there is a network.
 fn peer() -> PathBuf {
     let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/lab/peer");
     let brought = Command::new(bring).arg("lldpd").stderr(Stdio::inherit()).output().unwrap();

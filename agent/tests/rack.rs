@@ -1,4 +1,4 @@
-//! The agent's client against a rack made of std and rustls: one port, TLS and plain HTTP told apart by the first byte.
+//! The agent's client against a test server made of std and rustls. Its port has TLS and plain HTTP; the first byte decides.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sha2::{Digest, Sha256};
 
-/// The bytes answered to the requests for a path, one after the other; the last is repeated.
+/// Answers to the requests for a path, one after the other. The last one is repeated.
 type Script = BTreeMap<&'static str, Vec<Vec<u8>>>;
 
 struct Rack {
@@ -24,7 +24,7 @@ struct Rack {
 }
 
 impl Rack {
-    /// Serves until the test's process ends; every connection has a deadline.
+    /// Serves until the test process ends. Every connection has a time limit.
     fn start(script: Script) -> Self {
         let certified = rcgen::generate_simple_self_signed(["rack".to_owned()]).unwrap();
         let spki =

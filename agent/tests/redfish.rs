@@ -1,5 +1,5 @@
-//! The account by a Redfish host interface: a table of the firmware that is played, one end of a cable as the machine's device, and
-//! the played BMC at the other.
+//! The account by a Redfish host interface. The firmware's table is invented, one end of a cable is the machine's device, and a test BMC is
+//! at the other end.
 
 mod inside;
 
@@ -28,7 +28,7 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
 const SERVICE: [u8; 4] = [169, 254, 7, 1];
 const PURPOSE: (&str, u64) = ("m1", 5);
 
-/// Runs the test again in a namespace; true where it runs there already.
+/// Runs the test again in a namespace. True if it already runs there.
 fn is_inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -121,7 +121,7 @@ impl World {
             directory,
         };
         world.write("sys/firmware/dmi/tables/DMI", &table(world.redfish.addresses()[0].port(), 1));
-        // /sys is that of the namespace outside.
+        // /sys shows the namespace outside, so the tree has its own files.
         for (file, text) in [("address", mac.as_str()), ("carrier", "1"), ("device/uevent", "")] {
             world.write(&format!("sys/class/net/usb0/{file}"), text.as_bytes());
         }
@@ -138,7 +138,7 @@ impl World {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// As the agent does it in a task.
+    /// The same call as in a task of the agent.
     fn set_up(&mut self) -> Result<BmcAccount, String> {
         let Self { root, inside, wanted, promised, found, .. } = self;
         let mut promise = |account: &BmcAccount| {

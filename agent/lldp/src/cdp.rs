@@ -1,7 +1,7 @@
 //! CDP. Cisco describes it in documents about its switches; there is no standard.
 //!
-//! A header of version, time to live and checksum, then TLVs: two octets of type, two of length, which counts these four. The checksum is not
-//! compared: devices differ in how they compute it over an odd number of octets, and that of the Ethernet frame was right.
+//! A header of version, time to live and checksum, then TLVs: two octets of type, two of length, which counts these four. The checksum is
+//! not verified: devices compute it differently for an odd number of octets, and the checksum of the Ethernet frame was right.
 //!
 //! | type | TLV |
 //! | --- | --- |
@@ -77,13 +77,13 @@ pub(crate) fn read(payload: &[u8]) -> Result<Neighbour, Refused> {
     if found.port_id.is_empty() {
         return Err(Refused::Missing("port id"));
     }
-    // Devices without the TLV have the name as their id.
+    // Devices without this TLV have their name in the device id.
     found.system_name = found.system_name.or_else(|| Some(found.chassis_id.clone()));
     Ok(found)
 }
 
-/// A count; then of each address the protocol, as type, length and octets, and the address, as length and octets. Addresses of other protocols
-/// than IP have other lengths.
+/// A count, then for each address: the protocol as type, length and octets, and the address as length and octets. Addresses of protocols
+/// other than IP have other lengths.
 fn addresses(mut octets: Octets<'_>, to: &mut Neighbour) -> Option<()> {
     let count = octets.u32()?;
     for _ in 0..count {

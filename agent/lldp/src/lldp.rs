@@ -88,7 +88,7 @@ pub(crate) fn read(payload: &[u8]) -> Result<Neighbour, Refused> {
     Ok(neighbour)
 }
 
-/// A TLV that breaks a rule is left out, and of texts that are there twice the first counts (§9.2.7.7.2).
+/// Reads an optional TLV. A TLV that breaks a rule is skipped. If a text occurs twice, the first counts (§9.2.7.7.2).
 fn optional(tlv: &Tlv<'_>, to: &mut Neighbour) {
     match tlv.kind {
         PORT_DESCRIPTION => keep(&mut to.port_description, line(tlv.value)),
@@ -128,7 +128,7 @@ fn network_address(mut octets: Octets<'_>) -> Option<IpAddr> {
     matches!((family, address), (IPV4, IpAddr::V4(_)) | (IPV6, IpAddr::V6(_))).then_some(address)
 }
 
-/// Two sets of bits: capabilities, and those of them that are enabled. Bit 7, the last word, is that of a station.
+/// Two bit sets: the capabilities, and the enabled ones among them. Bit 7, the last word, is the capability of a station.
 fn capabilities(mut octets: Octets<'_>, to: &mut Neighbour) {
     let (Some(able), Some(enabled)) = (octets.u16(), octets.u16()) else { return };
     let both = able & enabled;
@@ -136,7 +136,7 @@ fn capabilities(mut octets: Octets<'_>, to: &mut Neighbour) {
     to.capabilities.extend(words.map(|(_, word)| *word));
 }
 
-/// The length counts the family. Number and object identifier of the interface follow, and are not read.
+/// The management address. Its length includes the family. Number and object identifier of the interface follow and are not read.
 fn management_address(mut octets: Octets<'_>) -> Option<IpAddr> {
     let length = octets.u8()?;
     network_address(Octets(octets.take(length.into())?))
@@ -145,7 +145,7 @@ fn management_address(mut octets: Octets<'_>) -> Option<IpAddr> {
 fn of_organisation(mut octets: Octets<'_>, to: &mut Neighbour) -> Option<()> {
     let oui: [u8; 3] = octets.take(3)?.try_into().ok()?;
     match (oui, octets.u8()?) {
-        // Zero: the port has none.
+        // Zero: the port has no VLAN for untagged frames.
         (IEEE_802_1, 1) => keep(&mut to.native_vlan, octets.u16().filter(is_vlan)),
         (IEEE_802_1, 3) => {
             let vlan = octets.u16().filter(is_vlan)?;

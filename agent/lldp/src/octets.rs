@@ -1,6 +1,6 @@
-//! Octets that are read from the front.
+//! A reader of octets from front to end.
 
-/// The octets that are not read yet.
+/// The octets not yet read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Octets<'a>(pub(crate) &'a [u8]);
 
@@ -9,7 +9,7 @@ impl<'a> Octets<'a> {
         self.0.is_empty()
     }
 
-    /// So many octets; nothing is read where fewer are left.
+    /// Reads `count` octets. Reads nothing if there are fewer.
     pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

@@ -1,14 +1,14 @@
-//! Names, addresses and descriptions as people write them.
+//! Converts names, addresses and descriptions into the form that people read.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use crate::MAX_TEXT;
 
-/// A text on one line. Absent where nothing of it can be seen.
+/// A text on one line. `None` if it has no visible character.
 pub(crate) fn line(octets: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(octets);
-    // Some devices end a text with a NUL, and descriptions have several lines.
+    // Some devices end a text with a NUL, and descriptions may have several lines.
     let text = text.trim_matches(|c: char| c == '\0' || c.is_whitespace());
     let mut line = String::new();
     for c in text.chars() {
@@ -29,7 +29,7 @@ pub(crate) fn line(octets: &[u8]) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// An identifier that should be a text; octets that are none become [`hex`].
+/// An identifier as text. Octets that are not text become [`hex`].
 pub(crate) fn name(octets: &[u8]) -> Option<String> {
     let end = octets.iter().rposition(|octet| *octet != 0)?;
     let trimmed = octets.get(..=end)?;
@@ -42,7 +42,7 @@ pub(crate) fn hex(octets: &[u8]) -> String {
     let mut text = String::new();
     for octet in octets.iter().take(MAX_TEXT / 3) {
         let separator = if text.is_empty() { "" } else { ":" };
-        // A String takes whatever is written.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{separator}{octet:02x}");
     }
     text

@@ -1,4 +1,4 @@
-//! The account that the region asks for. Other accounts on the BMC stay.
+//! The region's account on the BMC, by IPMI. Other accounts are not changed.
 
 use basalt_api::agent::{BmcAccount, BmcDriver, BmcSetup};
 use basalt_api::sealing;
@@ -14,13 +14,13 @@ const SHORT: usize = 16;
 /// Octets of a password in the longer form (IPMI 2.0 §22.30), which bit 7 of the user's number asks for.
 const LONG: usize = 20;
 const LONG_FORM: u8 = 0x80;
-/// All that power and boot device need (appendix G).
+/// Lowest privilege that may control power and boot device (appendix G).
 const OPERATOR: u8 = 3;
 /// Access mode "always available" (§22.22).
 const ALWAYS: u8 = 2;
-/// The password is another (§22.30).
+/// The tested password is wrong (§22.30).
 const DIFFERS: u8 = 0x80;
-/// Completion codes of a user that is not there (§5.2).
+/// Completion codes for a user that does not exist (§5.2).
 const NOT_THERE: [u8; 3] = [0xc9, 0xcb, 0xcc];
 
 /// Operations of Set User Password (§22.30).
@@ -32,11 +32,11 @@ enum Operation {
     Test = 3,
 }
 
-/// Makes the account and answers it, with its password sealed to the region's key for `purpose`. `promise` writes each password down
-/// before the BMC is told it.
+/// Makes the account. Returns it with its password, sealed to the region's key for `purpose`. `promise` stores each password before the BMC
+/// gets it.
 ///
 /// # Errors
-/// The message says why there is no account, and how a person can mend it. A slot that was free is free again.
+/// The message has the reason why there is no account, and a remedy. A slot that was free is freed again.
 pub fn set_up(
     bmc: &mut impl Interface,
     wanted: &BmcSetup,
@@ -79,18 +79,18 @@ pub fn set_up(
     told.ok_or_else(|| "the BMC has an account without a password".to_owned())
 }
 
-/// Writes a password down.
+/// A function that stores a password at the rack.
 type Promise<'a> = &'a mut dyn FnMut(&str) -> Result<(), String>;
 
 /// The account's place on the BMC.
 #[derive(Clone, Copy)]
 struct Place {
     slot: u8,
-    /// Nobody had it.
+    /// True if the slot was free.
     is_new: bool,
 }
 
-/// The slot with the account of before, or the first free one. Slot 1 is the anonymous user's.
+/// The slot with the existing account, or the first free one. Slot 1 belongs to the anonymous user.
 fn place(bmc: &mut impl Interface, channel: u8, wanted: &str) -> Result<Place, String> {
     let access = bmc.ask(GET_USER_ACCESS, &[channel, 1]).map_err(|refusal| refusal.to_string())?;
     let count = access.first().map_or(0, |count| count & 0x3f);
@@ -98,7 +98,7 @@ fn place(bmc: &mut impl Interface, channel: u8, wanted: &str) -> Result<Place, S
     for slot in 2..=count {
         let name = match bmc.ask(GET_USER_NAME, &[slot]) {
             Ok(name) => name,
-            // Some BMCs refuse to name a user that is not there.
+            // Some BMCs refuse to name a user that does not exist.
             Err(Refusal::Code(_, code)) if NOT_THERE.contains(&code) => Vec::new(),
             Err(refusal) => return Err(refusal.to_string()),
         };
@@ -119,7 +119,7 @@ fn place(bmc: &mut impl Interface, channel: u8, wanted: &str) -> Result<Place, S
     })
 }
 
-/// A new user: name, password, rights. The user is let in at the end, since some BMCs enable no user without a password.
+/// A new user: name, password, rights. It is enabled last, since some BMCs enable no user without a password.
 fn fill(
     bmc: &mut impl Interface,
     channel: u8,
@@ -134,13 +134,13 @@ fn fill(
     let_in(bmc, channel, slot)
 }
 
-/// Another password for a user. It is set at the end: nothing may fail after it, or nobody would know it.
+/// A new password for an existing user. It is the last step: after a later failure nobody would know the password.
 fn renew(bmc: &mut impl Interface, channel: u8, slot: u8, promise: Promise<'_>) -> Result<(), String> {
     let_in(bmc, channel, slot)?;
     take_password(bmc, slot, promise)
 }
 
-/// Gives a user the privilege that power needs, and lets it log in.
+/// Gives a user the privilege for power control, and lets it log in.
 fn let_in(bmc: &mut impl Interface, channel: u8, slot: u8) -> Result<(), String> {
     // Bit 7: the bits below count; bit 4: messages over LAN. Link authentication and callback stay off.
     tell(bmc, SET_USER_ACCESS, &[0x90 | channel, slot, OPERATOR, 0])?;
@@ -155,12 +155,12 @@ fn let_in(bmc: &mut impl Interface, channel: u8, slot: u8) -> Result<(), String>
     Ok(())
 }
 
-/// The first password that the BMC takes and keeps.
+/// Sets the first generated password that the BMC accepts and keeps.
 fn take_password(bmc: &mut impl Interface, slot: u8, promise: Promise<'_>) -> Result<(), String> {
     let mut last = String::new();
     for shape in SHAPES {
         let password = password::random(shape).map_err(|error| format!("no random bytes: {error}"))?;
-        // A password that is not written down would be lost with the machine.
+        // A password that is not stored at the rack would be lost with the machine.
         promise(&password)?;
         match keeps(bmc, slot, &password) {
             Ok(()) => return Ok(()),
@@ -185,7 +185,7 @@ fn keeps(bmc: &mut impl Interface, slot: u8, password: &str) -> Result<(), Refus
         Err(Refusal::Code(command, DIFFERS)) => {
             Err(Refusal::Silent(command, "it stored another password than it was told".to_owned()))
         }
-        // Not all BMCs can test one. A rack does.
+        // Some BMCs cannot test a password. The rack tests it later by a login.
         _ => Ok(()),
     }
 }
@@ -200,7 +200,7 @@ fn operate(bmc: &mut impl Interface, slot: u8, operation: Operation, password: &
     bmc.ask(SET_USER_PASSWORD, &data).map(|_| ())
 }
 
-/// Sessions over LAN are taken at any time, now and after the BMC's next start.
+/// Allows sessions over LAN at any time, now and after a restart of the BMC.
 fn open_lan(bmc: &mut impl Interface, channel: u8) -> Result<(), String> {
     let access = |bmc: &mut _, which: u8| -> Option<u8> {
         Interface::ask(bmc, GET_CHANNEL_ACCESS, &[channel, which]).ok()?.first().copied()
@@ -222,7 +222,7 @@ fn open_lan(bmc: &mut impl Interface, channel: u8) -> Result<(), String> {
     Ok(())
 }
 
-/// Leaves a slot as it was: nobody's.
+/// Frees a slot again.
 fn give_back(bmc: &mut impl Interface, slot: u8) {
     let _ = operate(bmc, slot, Operation::Disable, "");
     let _ = bmc.ask(SET_USER_NAME, &[&[slot][..], &[0; SHORT]].concat());

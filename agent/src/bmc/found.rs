@@ -1,4 +1,4 @@
-//! Reads the BMC's maker, firmware and address on the network. It changes nothing.
+//! Reads the BMC's manufacturer, firmware and network address, and changes nothing.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ const CHANNELS: std::ops::RangeInclusive<u8> = 1..=11;
 /// Medium types of a LAN: 802.3, and others (table 6-3).
 const LAN: [u8; 2] = [0x04, 0x06];
 
-/// Makers of BMCs, by their enterprise numbers (IANA).
+/// Manufacturers of BMCs, by their enterprise numbers (IANA).
 const MAKERS: [(u32, &str); 13] = [
     (2, "IBM"),
     (11, "HP"),
@@ -28,7 +28,7 @@ const MAKERS: [(u32, &str); 13] = [
     (47_196, "Hewlett Packard Enterprise"),
 ];
 
-/// Asks it all. Nothing, if it does not even say who it is.
+/// Reads the BMC. `None` if it does not answer the first question, Get Device ID.
 pub fn read(bmc: &mut impl Interface) -> Option<Bmc> {
     let device = bmc.ask(GET_DEVICE_ID, &[]).ok()?;
     let [_, _, major, minor, version, _, m0, m1, m2, p0, p1, ..] = device.as_slice() else { return None };
@@ -37,7 +37,7 @@ pub fn read(bmc: &mut impl Interface) -> Option<Bmc> {
     let mut found = Bmc {
         manufacturer: name.unwrap_or_else(|| format!("enterprise {maker}")),
         product_id: u16::from_le_bytes([*p0, *p1]),
-        // The minor number is two decimal digits (§20.1).
+        // The minor version is two decimal digits in BCD (§20.1).
         firmware: format!("{}.{:02x}", major & 0x7f, minor),
         ipmi_version: format!("{}.{}", version & 0x0f, version >> 4),
         ..Bmc::default()
@@ -89,7 +89,7 @@ fn read_lan(bmc: &mut impl Interface, channel: u8, found: &mut Bmc) {
     }
 }
 
-/// A LAN parameter (§23.2), without its revision.
+/// A LAN parameter (§23.2), without its revision octet.
 fn parameter(bmc: &mut impl Interface, channel: u8, parameter: u8, selector: u8) -> Option<Vec<u8>> {
     let answer = bmc.ask(GET_LAN_PARAMETER, &[channel, parameter, selector, 0]).ok()?;
     answer.get(1..).map(<[u8]>::to_vec)

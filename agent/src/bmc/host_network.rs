@@ -1,4 +1,4 @@
-//! The network device of a Redfish host interface: found among the machine's devices, and given an address (DSP0270 §8.4).
+//! The network device of a Redfish host interface: finds it among the machine's devices, and gives it an address (DSP0270 §8.4).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -26,7 +26,7 @@ fn text(mac: [u8; 6]) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// True if the numbers of the device behind an interface are those of `device`.
+/// True if the device behind an interface has the numbers of `device`.
 fn is_it(root: &Root, name: &str, device: &Device) -> bool {
     let number = |file: &str| {
         let text = root.text(format!("sys/class/net/{name}/device/{file}"))?;
@@ -56,10 +56,10 @@ enum Source {
     LinkLocal,
 }
 
-/// Brings the device up and gives it its address. Answers the address of the Redfish service.
+/// Brings the device up and gives it an address. Returns the address of the Redfish service.
 ///
 /// # Errors
-/// The firmware does not say enough, or the kernel takes no address.
+/// The firmware's data is incomplete, or the kernel refuses the address.
 pub fn configure(root: &Root, name: &str, interface: &HostInterface) -> Result<SocketAddr, String> {
     let service = interface.service.ok_or(
         "the firmware does not say the address of the BMC's Redfish service (SMBIOS type 42): update the firmware",
@@ -138,7 +138,7 @@ fn known_prefix(network: Network) -> u8 {
     }
 }
 
-/// An address in the network of the service, by the machine's own MAC address. There are two hosts in that network.
+/// An address in the network of the service, derived from the machine's MAC address. The network has two hosts.
 fn beside(service: Network, mac: &str) -> Network {
     let own = u128::from_str_radix(&mac.replace(':', ""), 16).unwrap_or(0);
     let (bits, prefix) = match service.address {
@@ -149,7 +149,7 @@ fn beside(service: Network, mac: &str) -> Network {
     let free = width.saturating_sub(prefix).min(32);
     let span = 1_u128 << free;
     let (network, theirs) = (bits & !(span - 1), bits & (span - 1));
-    // Neither the network's own address, nor that of all, nor that of the service.
+    // Not the address of the network, not its broadcast address, and not that of the service.
     let candidates = (0..4).map(|step| (own + step) % span);
     let host = candidates.into_iter().find(|host| *host != 0 && *host != span - 1 && *host != theirs);
     let bits = network | host.unwrap_or(1);
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(of(Assignment::Static, Some(host), service), Ok(Source::Fixed(host)));
         assert!(of(Assignment::Static, None, service).unwrap_err().contains("names none"));
         assert_eq!(of(Assignment::Dhcp, None, service), Ok(Source::Dhcp));
-        // 17 is the last octet of the MAC address, and the service's.
+        // 17 is the last octet of both the MAC address and the service's address.
         assert_eq!(
             of(Assignment::HostSelected, None, service),
             Ok(Source::Fixed(network("169.254.0.18", 24)))

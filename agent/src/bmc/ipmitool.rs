@@ -1,4 +1,4 @@
-//! Commands through the kernel's IPMI device, by `ipmitool raw`: it knows the device's interface, and this crate has no unsafe code.
+//! Sends commands to the kernel's IPMI device by `ipmitool raw`: a direct call of the device would need unsafe code.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -7,15 +7,15 @@ use super::{Command, Interface, Refusal};
 use crate::root::Root;
 use crate::{deadlines, tool};
 
-/// Completion codes of a BMC that may do the same a moment later (§5.2): busy, and timed out.
+/// Completion codes for temporary errors (§5.2): busy, and timed out.
 const PASSING: [u8; 2] = [0xc0, 0xc3];
-/// How often a command is sent to a BMC that is busy.
+/// Most transmissions of a command to a busy BMC.
 const TRIES: u32 = 10;
 
 /// The kernel's device.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// No command is begun after this.
+    /// No command starts after this time.
     end: Instant,
 }
 
@@ -61,7 +61,7 @@ impl Kernel {
             let why = format!("it took longer than {} s for the commands before", deadlines::BMC.as_secs());
             return Err(Refusal::Silent(command, why));
         }
-        // Passwords are among the arguments: nothing of them is logged.
+        // Arguments may contain passwords, so they are not logged.
         match tool::run_unlogged("ipmitool", arguments, left) {
             Ok(output) => read_octets(&output)
                 .ok_or_else(|| Refusal::Silent(command, format!("ipmitool said {output:?}"))),
@@ -73,7 +73,7 @@ impl Kernel {
     }
 }
 
-/// Octets in hexadecimal, over several lines.
+/// Parses octets in hexadecimal, on several lines.
 fn read_octets(output: &str) -> Option<Vec<u8>> {
     output.split_ascii_whitespace().map(|octet| u8::from_str_radix(octet, 16).ok()).collect()
 }

@@ -55,12 +55,12 @@ const GET_LAN_PARAMETER: Command =
 const GET_BOOTSTRAP_ACCOUNT: Command =
     Command { net_fn: 0x2c, code: 0x02, name: "Get Bootstrap Account Credentials" };
 
-/// Why a command was not done.
+/// The reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The BMC said so, by a completion code (§5.2).
+    /// The BMC refused it with a completion code (§5.2).
     Code(Command, u8),
-    /// There was no answer.
+    /// The BMC did not answer.
     Silent(Command, String),
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The codes that say something to a person.
+/// Explanation of a completion code for a person.
 fn words(code: u8) -> &'static str {
     match code {
         0xc0 => "it is busy",
@@ -91,7 +91,7 @@ fn words(code: u8) -> &'static str {
     }
 }
 
-/// The way to a BMC.
+/// A connection to a BMC.
 pub trait Interface {
     /// Sends a command; its data without the completion code.
     ///
@@ -100,11 +100,11 @@ pub trait Interface {
     fn ask(&mut self, command: Command, data: &[u8]) -> Result<Vec<u8>, Refusal>;
 }
 
-/// Makes the account by the best way that there is: Redfish with a bootstrap account, then IPMI. `promise` writes each password down
-/// before the BMC is told it. `found` is what is known of the BMC.
+/// Makes the account by the best available protocol: Redfish with a bootstrap account, then IPMI. `promise` stores each password before the
+/// BMC gets it. `found` has the known facts of the BMC.
 ///
 /// # Errors
-/// The message says for each way why there is no account, and how a person can mend it.
+/// The message has for each protocol the reason why there is no account, and a remedy.
 pub fn set_up(
     mut kernel: Option<&mut impl Interface>,
     redfish: Option<&mut Result<redfish::Found, String>>,

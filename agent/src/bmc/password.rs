@@ -1,9 +1,9 @@
-//! Passwords that BMCs take. Vendors have rules, and say no word about them: each shape is tried in turn.
+//! Passwords for BMCs. Vendors have rules that they do not document, so several forms are tried in turn.
 
 use std::fs::File;
 use std::io::{self, Read};
 
-/// A shape, in the order in which they are tried: plain ones first, since some BMCs take no special characters.
+/// A form of passwords. Forms without special characters are tried first, since some BMCs refuse these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Characters. More than 16 need the longer form of IPMI 2.0 (§22.30).
@@ -20,13 +20,13 @@ pub(super) const SHAPES: [Shape; 4] = [
 ];
 
 const PLAIN: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// Characters that no vendor's rules name as forbidden.
+/// Special characters that no vendor forbids.
 const SPECIAL: &[u8] = b"-_+=@";
 
 /// A new password.
 ///
 /// # Errors
-/// The kernel gives no random bytes.
+/// The kernel cannot provide random bytes.
 pub(super) fn random(shape: Shape) -> io::Result<String> {
     let mut source = File::open("/dev/urandom")?;
     loop {
@@ -41,7 +41,7 @@ pub(super) fn random(shape: Shape) -> io::Result<String> {
     }
 }
 
-/// One of `letters`, all alike: numbers beyond the last whole multiple are drawn again.
+/// One of `letters`, with equal probability: random numbers beyond the last whole multiple are rejected.
 fn pick(source: &mut impl Read, letters: &[u8]) -> io::Result<u8> {
     let whole = 256 - 256 % letters.len();
     loop {

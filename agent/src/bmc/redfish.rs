@@ -1,8 +1,8 @@
-//! The BMC by its Redfish host interface (DSP0270): the service is found, the machine logs in with a bootstrap account, and makes the
-//! region's account.
+//! The BMC's account by its Redfish host interface (DSP0270): finds the service, logs in with a bootstrap account, and makes the region's
+//! account.
 //!
-//! The certificate is not verified: nothing that the machine knows vouches for it. The way to the BMC is a device of the machine itself.
-//! All connections of one boot show the same certificate.
+//! The certificate cannot be verified, since the machine knows no key of the BMC. But the connection uses a device of the machine itself,
+//! and all connections of one boot must have the same certificate.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -23,11 +23,11 @@ use crate::{deadlines, say, smbios, tls};
 
 /// The group of Redfish in Get Bootstrap Account Credentials (DSP0270 §9.2).
 const GROUP: u8 = 0x52;
-/// Credential bootstrapping stays on. It is turned off when the account is there.
+/// Credential bootstrapping stays enabled. It is disabled once the account exists.
 const KEEP: u8 = 0xa5;
-/// Octets of a name and of a password in the answer.
+/// Octets of the name, and of the password, in the answer.
 const WORD: usize = 16;
-/// The completion code of a BMC whose credential bootstrapping is off.
+/// Completion code of a BMC with disabled credential bootstrapping.
 const DISABLED: u8 = 0x80;
 
 /// A Redfish service that has answered.
@@ -39,8 +39,8 @@ pub struct Found {
     interface: HostInterface,
 }
 
-/// Finds the service. None: the firmware describes no Redfish host interface. `boot` is the interface that the machine has booted
-/// from, which stays as it is.
+/// Finds the service. `None`: the firmware describes no Redfish host interface. `boot` is the interface that the machine booted from; it is
+/// not changed.
 #[must_use]
 pub fn find(root: &Root, boot: Option<&str>) -> Option<Result<Found, String>> {
     let table = smbios::table(root);
@@ -80,7 +80,7 @@ fn reach(root: &Root, boot: Option<&str>, interface: HostInterface, end: Instant
 }
 
 impl Found {
-    /// Adds what the service root says to what IPMI has said.
+    /// Adds the facts of the service root to those from IPMI.
     pub fn describe(&self, bmc: &mut Bmc) {
         bmc.driver = BmcDriver::Redfish;
         if bmc.manufacturer.is_empty() {
@@ -88,11 +88,10 @@ impl Found {
         }
     }
 
-    /// Makes the account with a bootstrap account that `inside` gives, and reads the BMC. `promise` writes a password down before the
-    /// BMC is told it.
+    /// Makes the account by a bootstrap account from `inside`, and reads the BMC. `promise` stores a password before the BMC gets it.
     ///
     /// # Errors
-    /// The message says why there is no account, and how a person can mend it.
+    /// The message has the reason why there is no account, and a remedy.
     pub fn set_up(
         &mut self,
         inside: &mut impl Interface,
@@ -140,7 +139,7 @@ impl Found {
         made.ok_or_else(|| "the BMC took an account that nobody has described".to_owned())
     }
 
-    /// The service knows the BMC better than IPMI does.
+    /// Overwrites facts from IPMI, since the service has better ones.
     fn tell(&mut self, manager: &manager::Manager, uuid: &str, bmc: &mut Bmc) {
         let maker = self.root.vendor.clone().or_else(|| manager.manufacturer.clone());
         bmc.manufacturer = maker.unwrap_or_else(|| std::mem::take(&mut bmc.manufacturer));
@@ -162,7 +161,7 @@ impl Found {
     }
 }
 
-/// Asks for a bootstrap account (DSP0270 §9.3): the group, then name and password of 16 octets each.
+/// Requests a bootstrap account (DSP0270 §9.3). The answer has the group, then a name and a password of 16 octets each.
 fn bootstrap(inside: &mut impl Interface) -> Result<Login, String> {
     let answer = match inside.ask(GET_BOOTSTRAP_ACCOUNT, &[GROUP, KEEP]) {
         Ok(answer) => answer,
@@ -183,7 +182,7 @@ fn bootstrap(inside: &mut impl Interface) -> Result<Login, String> {
     }
 }
 
-/// The way to the service, until its time is up.
+/// The connection to the service, with a time limit.
 #[derive(Debug)]
 struct HostService {
     client: Client,
@@ -230,7 +229,7 @@ impl HostService {
 }
 
 impl Exchange for HostService {
-    /// A BMC that is busy (503), or is not there yet, is asked again. A change is sent again only if it did not arrive.
+    /// Repeats a request if the BMC is busy (503) or not reachable yet. A change is only repeated if it did not arrive.
     fn ask(&mut self, request: &Request, login: Option<&Login>) -> Result<Reply, String> {
         let connecting = Instant::now() + deadlines::BMC_CONNECT;
         loop {

@@ -10,7 +10,8 @@ use crate::failure::Failure;
 /// Chooses a disk for each entry of a layout, by the rules of [`choose_disks`].
 ///
 /// # Errors
-/// [`FailureCode::AmbiguousDisk`]: a name does not mean one disk of its own. [`FailureCode::NoDisk`], naming every disk and why it does not fit.
+/// [`FailureCode::AmbiguousDisk`]: a name does not select a single disk. [`FailureCode::NoDisk`]: no disk fits; the message names each with
+/// the reason.
 pub fn select<'a>(
     disks: &'a [Disk],
     wanted: &BTreeMap<String, DiskSelector>,

@@ -1,4 +1,4 @@
-//! How the new system sends its log: by its own rsyslog, to its racks.
+//! The log of the new system: its own rsyslog sends it to racks.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ const DROP_INS: &str = "etc/rsyslog.d";
 /// The file in it.
 pub(super) const DROP_IN: &str = "etc/rsyslog.d/90-basalt.conf";
 
-/// The setup that the unpacked image has room for. `to`: `HOST:PORT` of its racks.
+/// The possible setup for the unpacked image. `to`: `HOST:PORT` of its racks.
 pub(super) fn setup(target: &Path, to: &str) -> LogSetup {
     // Links are not followed: they may lead out of the image.
     let is_file = |path: &&str| fs::symlink_metadata(target.join(path)).is_ok_and(|it| it.is_file());
@@ -23,7 +23,7 @@ pub(super) fn setup(target: &Path, to: &str) -> LogSetup {
     }
 }
 
-/// The drop-in. Lines wait on disk while no rack answers. A queue that is full drops lines, so that the system never waits for a rack.
+/// The drop-in. Lines are stored on disk while no rack answers. A full queue drops lines, so that the system never waits for a rack.
 pub(super) fn drop_in(to: &str) -> Option<String> {
     let (host, port) = to.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');

@@ -1,7 +1,7 @@
-//! GRUB's menu: the first one, and the settings from which the system's own `update-grub` makes the later ones.
+//! GRUB's menu: the first one, and the settings with which the system's own `update-grub` makes later ones.
 //!
-//! The first is written here, since `grub-mkconfig` takes ten times as long as everything else about the boot loader,
-//! to find out what is known already: one system, on one file system.
+//! The first menu is written here. `grub-mkconfig` would take ten times as long as all other work on the boot loader, to find facts that
+//! are already known: one system on one file system.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ struct Serial {
 }
 
 impl Menu {
-    /// The system has the consoles of its installer unless its options name others.
+    /// The system gets the consoles of its installer, unless its options name others.
     pub(super) fn new(kernel_options: &str, consoles: &[String]) -> Self {
         let mut options: Vec<String> = kernel_options.split_ascii_whitespace().map(str::to_owned).collect();
         if !options.iter().any(|word| word.starts_with("console=")) {
@@ -99,7 +99,7 @@ impl Menu {
     }
 }
 
-/// Orders versions as people do: numbers by value.
+/// Sort key for versions: numbers are compared by value.
 fn natural(version: &str) -> Vec<(u64, String)> {
     let parts = version.split(|c: char| !c.is_ascii_alphanumeric());
     parts
@@ -107,7 +107,7 @@ fn natural(version: &str) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// One word for a shell, and for GRUB, which quotes alike.
+/// Quotes a word for a shell and for GRUB, which have the same rules.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

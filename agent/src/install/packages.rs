@@ -1,4 +1,4 @@
-//! How the new system gets packages: its proxy and its repositories, for apt and for dnf.
+//! Package sources of the new system: its proxy and its repositories, for apt and for dnf.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Looks at the unpacked image. A link may lead out of it, so links are not followed to files.
+    /// Reads the unpacked image. A link may lead out of the image, so links to files are not followed.
     pub(super) fn of(target: &Path) -> Self {
         let text = |path: &str| {
             let path = target.join(path);
@@ -55,7 +55,7 @@ pub(super) fn files(packages: &Packages, image: &Image) -> Result<Vec<TextFile>,
     let mut files = Vec::new();
     if let Some(proxy) = &packages.proxy {
         if image.apt {
-            // apt asks it for https as well (apt-transport-https(1)).
+            // apt also uses this proxy for https (apt-transport-https(1)).
             files.push((
                 "etc/apt/apt.conf.d/50basalt-proxy".to_owned(),
                 format!("Acquire::http::Proxy \"{proxy}/\";\n"),
@@ -98,7 +98,7 @@ fn sources(repository: &Repository, codename: Option<&str>, key: &str) -> Result
     Ok(text)
 }
 
-/// dnf.conf(5) with this proxy, in its section `main`, and no other.
+/// dnf.conf(5) with this proxy in its section `main` and without other proxies.
 fn with_proxy(text: &str, proxy: &str) -> String {
     let is_proxy = |line: &&str| line.split('=').next().is_some_and(|key| key.trim() == "proxy");
     let line = format!("proxy={proxy}");

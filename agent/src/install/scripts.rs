@@ -1,4 +1,4 @@
-//! Scripts of a deployment: they run in the new system, when all else is written and before its first boot.
+//! Scripts of a deployment. They run in the new system after everything else is written and before its first boot.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ use crate::script::Place;
 use crate::work::Context;
 use crate::{deadlines, say, task_scripts};
 
-/// The part of an install that its scripts are, in percent.
+/// The range of an install's progress that its scripts cover, in percent.
 const PROGRESS: (u8, u8) = (85, 94);
 
-/// Runs the scripts of an install. Ends the processes that they left, which would keep the disk mounted.
+/// Runs the scripts of an install. Then ends processes that they left, which would keep the disk mounted.
 ///
 /// # Errors
 /// A script failed. The image has no `/run` or no `/bin/sh`. The kernel refuses a mount.
@@ -43,7 +43,7 @@ pub(super) fn run(
     done
 }
 
-/// Checks the parts of an image that a script needs. A link could lead the mount of `/run` out of the new system.
+/// Checks the parts of an image that a script needs. A link at `/run` could lead its mount out of the new system.
 fn fits(target: &Path) -> Result<(), Failure> {
     let lacks = |what: &str| {
         let message = format!("the image has no {what}, which the scripts of a deployment need");
@@ -52,7 +52,7 @@ fn fits(target: &Path) -> Result<(), Failure> {
     if !fs::symlink_metadata(target.join("run")).is_ok_and(|it| it.is_dir()) {
         return lacks("directory /run");
     }
-    // It may be an absolute link, which means another file here.
+    // An absolute link would point to another file here, so the link itself is checked.
     if fs::symlink_metadata(target.join("bin/sh")).is_err() {
         return lacks("/bin/sh");
     }
@@ -63,7 +63,7 @@ fn fits(target: &Path) -> Result<(), Failure> {
 const RESOLVERS: [&str; 3] =
     ["run/systemd/resolve/stub-resolv.conf", "run/systemd/resolve/resolv.conf", "run/resolvconf/resolv.conf"];
 
-/// Gives the scripts the name servers of the ephemeral environment. `/run` is in memory: nothing of it stays.
+/// Gives the scripts the name servers of the ephemeral environment. `/run` is in memory, so nothing of this stays.
 fn name_servers(target: &Path, from: &Path) -> io::Result<()> {
     let Ok(text) = fs::read(from) else { return Ok(()) };
     for path in RESOLVERS.map(|path| target.join(path)) {

@@ -1,4 +1,4 @@
-//! The image: from the rack's socket through the hash into tar, without a copy in between.
+//! Unpacks the image: streams it from the rack through the hash into tar, without a copy in between.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -24,8 +24,8 @@ const COMPRESSIONS: [(&[u8], &str); 4] = [
 
 /// Unpacks a root tarball into `target`.
 ///
-/// The bytes are unpacked before the hash of all of them is known. That is safe because the disk's marker says
-/// `writing` until then: a corrupt image fails the task, and its system is never booted.
+/// The bytes are unpacked before their hash is known. This is safe because the disk's marker says `writing` until then: a corrupt image
+/// fails the task, and the system is never booted.
 ///
 /// # Errors
 /// The blob is unavailable or corrupt, or tar fails.
@@ -88,7 +88,7 @@ pub(super) fn run(
     drop(done);
     let _ = watchdog.join();
     match fed {
-        // A broken pipe is tar's failure to explain.
+        // After a broken pipe, the error of tar is the useful one.
         Err(Feed::Blob(failure)) => Err(failure),
         Err(Feed::Pipe(error)) => ended.and(Err(Failure::disk("unpacking the image")(error))),
         Ok(()) => ended,

@@ -30,7 +30,7 @@ fn parse(cpuinfo: &str) -> Cpu {
             model = field("model name").unwrap_or_default();
             microcode = field("microcode").unwrap_or_default();
         }
-        // A kernel without topology lists neither: then every thread is a core of one socket.
+        // A kernel without topology reports neither. Then every thread counts as a core of one socket.
         let socket = field("physical id").unwrap_or_default();
         let core = field("core id").unwrap_or(number);
         cores.insert((socket.clone(), core));

@@ -5,11 +5,11 @@ use basalt_api::agent::Disk;
 use super::paths;
 use crate::root::Root;
 
-/// Kernel names of what is no disk, by prefix: memory, files, optical drives, floppies, and devices made of others.
+/// Prefixes of kernel names that are not disks: memory, files, optical drives, floppies, and devices made from others.
 const NOT_DISKS: [&str; 10] = ["loop", "ram", "zram", "sr", "fd", "dm-", "md", "nbd", "mtdblock", "zd"];
 
-/// All disks, sorted by kernel name. Removable ones (USB sticks, a BMC's virtual media), read-only and hidden ones (the
-/// paths of a multipath NVMe namespace) and empty readers are left out: nobody wants a system there by accident.
+/// All disks, sorted by kernel name. Skipped are removable ones (USB sticks, a BMC's virtual media), read-only and hidden ones (the paths
+/// of a multipath NVMe namespace), and empty readers, so that no system is installed there by accident.
 #[must_use]
 pub fn block_devices(root: &Root) -> Vec<Disk> {
     let mut names = root.names("sys/block");
@@ -50,7 +50,7 @@ fn device(root: &Root, name: String) -> Option<Disk> {
     Some(disk)
 }
 
-/// How a disk is attached, from its place in the device tree; the first match counts, the nearest bus is listed first.
+/// The transport of a disk, from its place in the device tree. The table lists the nearest bus first, and the first match counts.
 fn transport(name: &str, path: &str) -> &'static str {
     const BY_PATH: [(&str, &str); 6] = [
         ("/virtio", "virtio"),

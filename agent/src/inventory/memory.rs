@@ -1,4 +1,4 @@
-//! Memory as it is fitted (SMBIOS 3.7, §7.18 type 17).
+//! The installed memory modules (SMBIOS 3.7, §7.18 type 17).
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use basalt_api::agent::MemoryModule;
 use crate::root::Root;
 use crate::smbios::{self, Structure, structures};
 
-/// The modules by their sockets. Empty sockets and modules without a size are left out.
+/// The modules with their sockets. Empty sockets and modules of unknown size are skipped.
 pub(super) fn modules(root: &Root) -> Vec<MemoryModule> {
     fitted(&smbios::table(root))
 }
@@ -19,10 +19,10 @@ pub(super) fn bytes(modules: &[MemoryModule]) -> Option<u64> {
 }
 
 const MEMORY_DEVICE: u8 = 17;
-/// Modules that are listed. Machines have no more sockets.
+/// Most modules that are listed. Machines have fewer sockets.
 const MAX_MODULES: usize = 256;
 
-/// Numbers of memory technologies (§7.18.2). Others are left out.
+/// Numbers of memory technologies (§7.18.2). Unknown ones are omitted.
 const TECHNOLOGIES: [(u8, &str); 13] = [
     (0x07, "RAM"),
     (0x12, "DDR"),
@@ -39,14 +39,14 @@ const TECHNOLOGIES: [(u8, &str); 13] = [
     (0x24, "HBM3"),
 ];
 
-/// A table that is cut off counts as far as it goes.
+/// The modules in a table. A truncated table is read as far as it goes.
 fn fitted(table: &[u8]) -> Vec<MemoryModule> {
     let mut slots = BTreeSet::new();
     let devices = structures(table).filter(|structure| structure.kind == MEMORY_DEVICE);
     devices.filter_map(|device| module(&device, &mut slots)).take(MAX_MODULES).collect()
 }
 
-/// Firmware of some boards gives one name to sockets of several banks.
+/// A module. The bank and a number make the name of its slot unique: some boards give one name to sockets of several banks.
 fn module(of: &Structure<'_>, slots: &mut BTreeSet<String>) -> Option<MemoryModule> {
     let structure = of.bytes;
     let text = |at: usize| of.string(of.octet(at).unwrap_or(0));
@@ -70,7 +70,7 @@ fn module(of: &Structure<'_>, slots: &mut BTreeSet<String>) -> Option<MemoryModu
     })
 }
 
-/// Size of one device; nothing for an empty socket or an unknown size.
+/// Size of one device. `None` for an empty socket or an unknown size.
 fn device_bytes(structure: &[u8]) -> Option<u64> {
     let size = word(structure, 0x0c)?;
     match size {

@@ -1,6 +1,7 @@
-//! The names that udev gives a disk below `/dev/disk/by-path`: they tell the port it is plugged into.
+//! The names that udev would give a disk below `/dev/disk/by-path`. They identify the port of the disk.
 //!
-//! There is no udev in the ephemeral environment. The names are made of the disk's place in the device tree, as systemd's `path_id` makes them.
+//! There is no udev in the ephemeral environment. The names are built from the disk's place in the device tree, like systemd's `path_id`
+//! does.
 //!
 //! | attached by | name |
 //! | --- | --- |
@@ -13,7 +14,7 @@
 
 use crate::root::Root;
 
-/// Names of the disk with this kernel name, by its link in `/sys/block`. None: it is attached in another way.
+/// Names of the disk with this kernel name, from its link in `/sys/block`. Empty for other kinds of attachment.
 pub(super) fn of(root: &Root, name: &str, link: &str) -> Vec<String> {
     let parts: Vec<&str> = link.split('/').collect();
     let Some(at) = parts.iter().rposition(|part| is_pci(part)) else { return Vec::new() };
@@ -32,7 +33,7 @@ pub(super) fn of(root: &Root, name: &str, link: &str) -> Vec<String> {
         let Some(port) = root.number::<u32>(format!("sys/class/ata_port/{ata}/port_no")) else {
             return Vec::new();
         };
-        // Behind a port multiplier the channel tells disks apart, else the target.
+        // Behind a port multiplier, disks differ by channel; otherwise by target.
         let device = if scsi.channel == 0 { scsi.target } else { scsi.channel };
         return vec![format!("{pci}-ata-{port}.{device}"), format!("{pci}-ata-{port}")];
     }

@@ -1,4 +1,4 @@
-//! Devices on PCI, of the classes that do a machine's work; bridges, timers and USB are left out.
+//! PCI devices of the classes that do a machine's work. Bridges, timers and USB are skipped.
 
 use basalt_api::agent::PciDevice;
 

@@ -1,4 +1,4 @@
-//! CPUs: all of them compute known results, while their temperature, their throttling and their machine checks are watched.
+//! CPU test: all CPUs compute known results, while temperature, throttling and machine checks are monitored.
 
 mod machine_checks;
 mod sensors;
@@ -18,7 +18,7 @@ use machine_checks::Checks;
 use sensors::{Hot, Throttles};
 use work::{WORKS, Work, Wrong};
 
-/// Time between two looks at the sensors. A heat sink that fell off brings a CPU to its limit within seconds.
+/// Interval of sensor readings. Without a heat sink, a CPU reaches its limit within seconds.
 const WATCH: Duration = Duration::from_millis(500);
 /// Time between two lines of progress.
 const TELL: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ fn allowed() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// Everything that the watch has seen.
+/// The results of monitoring.
 #[derive(Debug, Default)]
 struct Watched {
     seconds: f64,
@@ -70,7 +70,7 @@ struct Computed {
     wrong: Option<Wrong>,
 }
 
-/// Keeps the CPUs busy until the time is up, or one is too hot.
+/// Keeps the CPUs busy until the time is up or a CPU is too hot.
 fn burn(root: &Root, cpus: &[usize], works: &[Work], time: Duration, limit: f64) -> Vec<Finding> {
     tell(&format!("cpu: {} CPUs are busy for {} s", cpus.len(), time.as_secs()));
     let stop = AtomicBool::new(false);
@@ -91,7 +91,7 @@ fn burn(root: &Root, cpus: &[usize], works: &[Work], time: Duration, limit: f64)
 fn compute(cpu: usize, works: &[Work], stop: &AtomicBool) -> Computed {
     let mut own = CpuSet::new();
     own.set(cpu);
-    // A CPU that was taken offline meanwhile leaves the thread to the others.
+    // If the CPU went offline in the meantime, the thread is not bound and runs on other CPUs.
     if let Err(error) = sched_setaffinity(None, &own) {
         tell(&format!("cpu{cpu}: the thread cannot be bound to it: {error}"));
     }
@@ -104,7 +104,7 @@ fn compute(cpu: usize, works: &[Work], stop: &AtomicBool) -> Computed {
     computed
 }
 
-/// Watches sensors and counters until the time is up, or a CPU is too hot.
+/// Monitors sensors and counters until the time is up or a CPU is too hot.
 fn watch(root: &Root, time: Duration, limit: f64) -> Watched {
     let began = Instant::now();
     let (throttles, checks) = (Throttles::read(root), Checks::read(root));
@@ -123,7 +123,7 @@ fn watch(root: &Root, time: Duration, limit: f64) -> Watched {
             break;
         }
         std::thread::sleep(WATCH.min(left));
-        // The clock is read under load: an idle CPU is slow on purpose.
+        // The clock is read under load: an idle CPU reduces its clock.
         watched.mhz_min = sensors::mhz(root).into_iter().chain(watched.mhz_min).reduce(f64::min);
         if told.elapsed() >= TELL {
             told = Instant::now();

@@ -1,4 +1,4 @@
-//! Disks: their health as they report it, and a read of a sample. Nothing is written. All disks are tested at the same time.
+//! Disk test: the health that each disk reports, and a read of a sample. Nothing is written. All disks are tested at the same time.
 
 mod read;
 
@@ -18,9 +18,9 @@ use crate::{inventory, tool};
 use read::{Outcome, plan};
 
 const MIB: u64 = 1 << 20;
-/// A disk that spins up answers within half a minute; one with bad sectors in its logs takes longer.
+/// Time limit of smartctl. A disk that spins up answers within half a minute; one with bad sectors in its logs takes longer.
 const SMARTCTL: Duration = Duration::from_secs(120);
-/// Most disks behind controllers: rows are bounded, and the visible disks have theirs.
+/// Most disks behind controllers, since the number of rows is limited and visible disks need some.
 const HIDDEN: usize = 128;
 
 pub(super) const PARAMETERS: [Parameter; 2] = [
@@ -82,7 +82,7 @@ fn tested(root: &Root, disk: &Disk, sample: u64) -> Finding {
         let flags = i32::try_from(flags.bits()).unwrap_or(0);
         std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&path)
     };
-    // Past the page cache: the disk is meant, and the memory is not filled. File systems of some files refuse that.
+    // Bypass the page cache, to test the disk and not to fill the memory. Some file systems refuse that.
     match open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())) {
         Ok(file) => {
             let began = Instant::now();
@@ -110,7 +110,7 @@ fn health(disk: &[&str], finding: &mut Finding) {
     }
 }
 
-/// A disk behind a RAID controller. The kernel shows the array alone, so that the disk cannot be read by itself.
+/// A disk behind a RAID controller. The kernel only shows the array, so the disk cannot be read by itself.
 #[derive(Debug, PartialEq, Eq)]
 struct Hidden {
     /// The file of the controller.
@@ -128,9 +128,9 @@ impl Hidden {
     }
 }
 
-/// The disks behind RAID controllers, as far as smartctl finds them by itself.
+/// The disks behind RAID controllers that smartctl finds by itself.
 fn hidden(root: &Root) -> Vec<Hidden> {
-    // smartctl reaches them by the file of such a driver.
+    // smartctl reaches such disks by the file of this driver.
     if !root.text("proc/devices").is_some_and(|devices| devices.contains("raid_sas_ioctl")) {
         return Vec::new();
     }

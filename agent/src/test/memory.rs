@@ -1,7 +1,7 @@
-//! Memory: patterns are written to most of it and read back, and the error counters of the memory controllers are compared.
+//! Memory test: writes patterns to most of the memory and reads them back. Also compares the error counters of the memory controllers.
 //!
-//! Each CPU has an area of its own. A pattern is written to the whole area before it is read back, so that the caches hold little of it.
-//! Time is bounded: a pattern takes at most half of what is left for writing, so that all that was written can be read back.
+//! Each CPU has its own area. A pattern is written to the whole area before it is read back, so that the caches hold little of it. Writing
+//! takes at most half of the time that is left, so that everything can be read back.
 
 mod edac;
 mod patterns;
@@ -22,13 +22,13 @@ use patterns::{Found, Mismatch, PATTERNS};
 const MIB: u64 = 1 << 20;
 /// Words of 64 bits in a mebibyte.
 const MIB_WORDS: usize = 1 << 17;
-/// Memory that the test leaves, whatever is asked: the agent, the log and the kernel need some.
+/// Memory that the test never uses: the agent, the log and the kernel need it.
 const RESERVE: u64 = 256 * MIB;
-/// Memory taken between two looks at what is left.
+/// Memory that is allocated between two checks of the free memory.
 const STEP: usize = 16 * MIB_WORDS;
-/// Part of the time that taking memory may last. A hypervisor may be slow to give it.
+/// Divisor of the time for allocation: a quarter. A hypervisor may be slow to provide memory.
 const TAKING: u32 = 4;
-/// Mismatches of an area that are described. All are counted.
+/// Most mismatches of an area that are described. All are counted.
 pub(super) const DESCRIBED: usize = 4;
 /// Bytes of a page of memory in the kernel's table of pages (proc_pid_pagemap(5)).
 const PAGE: u64 = 4096;
@@ -73,7 +73,7 @@ pub(super) fn run(root: &Root, parameters: &Parameters, results: &mut Results) -
     Ok(())
 }
 
-/// Bytes to test of those that are available.
+/// Number of bytes to test, of the available ones.
 fn share(available: u64, percent: u64) -> u64 {
     (available / 100 * percent).min(available.saturating_sub(RESERVE))
 }
@@ -83,7 +83,7 @@ fn share(available: u64, percent: u64) -> u64 {
 struct Area {
     /// Words that were written and read back at least once.
     words: usize,
-    /// Words written and words read, of all patterns.
+    /// Number of words written and read, for all patterns.
     moved: u64,
     seconds: f64,
     /// Patterns that were written and read back whole.
@@ -124,10 +124,10 @@ fn tested(root: &Root, number: usize, words: usize, passes: u64, end: Instant) -
     area
 }
 
-/// Takes memory in steps, so that pages are there before time is measured, for as long as there is enough.
+/// Allocates and touches memory in steps before the time is measured, while `enough` is true.
 fn take(words: usize, enough: impl Fn() -> bool) -> Vec<u64> {
     let mut cells = Vec::new();
-    // The kernel promises more than it has; it gives pages when they are written.
+    // The kernel promises more memory than it has. It provides pages only when they are written.
     if cells.try_reserve_exact(words).is_err() {
         return cells;
     }
@@ -137,7 +137,7 @@ fn take(words: usize, enough: impl Fn() -> bool) -> Vec<u64> {
     cells
 }
 
-/// The place of a mismatch. With the physical address the board's manual, or its firmware, names the module.
+/// The place of a mismatch. From the physical address, the board's manual or its firmware tells the module.
 fn place(root: &Root, cells: &[u64], area: usize, mismatch: &Mismatch) -> String {
     let offset = mismatch.index as u64 * 8;
     let address = cells.as_ptr().addr() as u64 + offset;
@@ -157,7 +157,7 @@ fn physical(root: &Root, address: u64) -> Option<u64> {
     pages.read_exact_at(&mut entry, address / PAGE * 8).ok()?;
     let entry = u64::from_ne_bytes(entry);
     let (present, frame) = (entry >> 63 == 1, entry & ((1 << 55) - 1));
-    // The kernel shows zero to those who may not know.
+    // The kernel shows zero to processes without the right to read frame numbers.
     (present && frame != 0).then_some(frame * PAGE + address % PAGE)
 }
 
@@ -192,7 +192,7 @@ fn judge(areas: &[Area], wanted: u64, passes: u64, counters: &edac::Counters) ->
     if words > 0 && patterns < all {
         finding.add(Verdict::Passed, format!("the time was up after {patterns} of {all} patterns"));
     }
-    // Areas are whole words for each CPU, and a little less than was wanted.
+    // Areas have whole words for each CPU, so they may be a little smaller than wanted.
     let at_most = mib + areas.len() as u64;
     if words > 0 && at_most < wanted / MIB {
         let wanted = wanted / MIB;

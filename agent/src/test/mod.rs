@@ -9,7 +9,7 @@
 //! | 1 | a row failed, or the rows cannot be written |
 //! | 2 | the arguments are wrong |
 //!
-//! Judging is pure, in functions of what was read. Kernel files are read below a [`Root`].
+//! Verdicts are pure functions of the data that was read. Kernel files are read below a [`Root`].
 
 mod cpu;
 mod disks;
@@ -93,13 +93,13 @@ fn usage() -> String {
     text
 }
 
-/// Prints a line of progress. A reader that went away stops no test.
+/// Prints a line of progress. A closed pipe does not stop the test.
 fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Findings at one part of the hardware. The worst one decides.
+/// Findings about one part of the hardware. The worst verdict counts.
 #[derive(Debug)]
 struct Finding {
     row: TestRow,
@@ -119,7 +119,7 @@ impl Finding {
         }
     }
 
-    /// Adds a sentence. The order of sentences stays.
+    /// Adds a sentence. Sentences keep their order.
     fn add(&mut self, verdict: Verdict, sentence: impl AsRef<str>) {
         self.row.verdict = self.row.verdict.max(verdict);
         if !self.row.message.is_empty() {

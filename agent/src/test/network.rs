@@ -1,4 +1,4 @@
-//! Network: the link of each physical interface, its error counters, and the way from the boot interface to gateway and rack.
+//! Network test: the link of each physical interface, its error counters, and the path from the boot interface to gateway and rack.
 
 mod link;
 mod reach;
@@ -32,7 +32,7 @@ pub(super) fn run(root: &Root, parameters: &Parameters, results: &mut Results) -
         tell(&format!("network: {name} sends for {seconds} s"));
         reach::of(root, name, boot.rack.as_ref(), seconds)
     });
-    // Errors are counted for the same time where the answer came sooner.
+    // Errors are counted for the whole time, even if the answers came earlier.
     std::thread::sleep(end.saturating_duration_since(Instant::now()));
     if interfaces.is_empty() {
         let mut finding = Finding::at(None);
@@ -80,7 +80,7 @@ impl Boot {
     }
 }
 
-/// Adds to the row of the boot interface whom it reached.
+/// Adds the results for gateway and rack to the row of the boot interface.
 fn judge(reach: &Reach, finding: &mut Finding) {
     if let Some(echo) = &reach.echo {
         if let Some(rtt_ms) = echo.rtt_ms {

@@ -16,7 +16,7 @@ pub(super) struct Parameter {
 pub(super) enum Takes {
     /// A whole number.
     Number { default: u64, range: RangeInclusive<u64> },
-    /// A name. Empty, the default: none.
+    /// A name. The default is the empty name.
     Name,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// Reads arguments. Parameters without one have their default; the last of several counts.
+    /// Parses arguments. A missing parameter has its default. If one occurs twice, the last counts.
     pub(super) fn parse(known: &'static [Parameter], args: &[String]) -> Result<Self, String> {
         let mut parameters = Self { numbers: BTreeMap::new(), names: BTreeMap::new() };
         for parameter in known {

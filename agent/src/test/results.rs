@@ -1,4 +1,4 @@
-//! Rows on their way out: into the file of results, or onto the screen.
+//! Output of rows: into the file of results, or as a table.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Rows for a file; for the screen where none is named.
+    /// Rows for the file at `path`. Without a path they are printed.
     pub(super) fn open(path: Option<&OsStr>) -> Result<Self, String> {
         let opened = path.map(|path| {
             let file = OpenOptions::new().create(true).append(true).open(path);
@@ -29,7 +29,7 @@ impl Results {
         Ok(Self { file: opened.transpose()?, rows: Vec::new(), error: None })
     }
 
-    /// Writes a row at once: a test may be stopped at any time.
+    /// Writes a row immediately, since a test may be stopped at any time.
     pub(super) fn add(&mut self, finding: Finding) {
         let row = finding.row;
         let device = row.device.as_deref().unwrap_or("machine");

@@ -1,6 +1,7 @@
 //! The health that a disk reports (SMART), as `smartctl --json -x` prints it.
 //!
-//! The disk's own statement of failure is a failure. A count of past trouble is a forecast, and degrades: most such disks work on for a long time. Backblaze takes one of the counts above zero for a reason to look at a disk.
+//! If the disk itself reports a failure, the verdict is a failure. Counts of past errors only degrade the verdict: most such disks still
+//! work for a long time. Backblaze examines a disk once one of these counts is above zero.
 
 use basalt_api::agent::Verdict;
 use serde_json::Value;
@@ -103,7 +104,7 @@ const WARNINGS: [(u64, Verdict, &str); 6] = [
     (5, Verdict::Failed, "the persistent memory region has become unreliable"),
 ];
 
-/// Values that are reported alone.
+/// Values that are reported without a verdict.
 const FIGURES: [(&str, &str); 4] = [
     ("/power_on_time/hours", "power_on_hours"),
     ("/temperature/current", "celsius"),
@@ -111,7 +112,7 @@ const FIGURES: [(&str, &str); 4] = [
     ("/endurance_used/current_percent", "used_percent"),
 ];
 
-/// Adds to the finding what smartctl said, with its exit status.
+/// Adds the results of smartctl and its exit status to the finding.
 pub(super) fn judge(code: Option<i32>, json: &str, finding: &mut Finding) {
     let Ok(report) = serde_json::from_str::<Value>(json) else {
         let status = code.map_or_else(|| "a signal".to_owned(), |code| format!("status {code}"));
@@ -140,7 +141,7 @@ pub(super) fn judge(code: Option<i32>, json: &str, finding: &mut Finding) {
             finding.add(verdict, format!("critical warning: {meaning}"));
         }
     }
-    // An NVMe disk passes without warning alone, and its warnings are of different weight.
+    // An NVMe disk only passes without warnings, and warnings differ in severity. So its warnings are judged one by one.
     let fails = flag("/smart_status/passed") == Some(false) || code & FAILING != 0;
     if fails && (warning == 0 || warning >> WARNINGS.len() != 0) {
         finding.add(Verdict::Failed, "the disk says that it fails, or will within a day");
@@ -156,7 +157,7 @@ pub(super) fn judge(code: Option<i32>, json: &str, finding: &mut Finding) {
     }
 }
 
-/// The reasons that smartctl gives.
+/// The reasons in smartctl's messages.
 fn words(report: &Value) -> String {
     let messages = report.pointer("/smartctl/messages").and_then(Value::as_array);
     let texts = messages.into_iter().flatten().filter_map(|message| message.get("string")?.as_str());
@@ -171,7 +172,7 @@ fn count(value: Option<u64>, name: &str, from: u64, verdict: Verdict, meaning: &
     }
 }
 
-/// Spare blocks below the threshold. The critical warning says the same, where the disk sets it.
+/// Spare blocks below the threshold. Disks that set the critical warning report the same there.
 fn spare(number: &impl Fn(&str) -> Option<u64>, warning: u64, finding: &mut Finding) {
     let log = |name: &str| number(&format!("/nvme_smart_health_information_log/{name}"));
     if let (Some(spare), Some(threshold), 0) =
@@ -202,7 +203,7 @@ fn attributes(report: &Value, finding: &mut Finding) {
             finding.add(verdict, format!("attribute {id} ({}) {meaning}", text("name")));
         }
         if let Some((_, name, verdict, meaning)) = ATTRIBUTES.iter().find(|(known, ..)| *known == id) {
-            // Some vendors keep other counts in the upper bytes of the six.
+            // Some vendors keep other counts in the upper two bytes.
             let raw = attribute.pointer("/raw/value").and_then(Value::as_u64).map(|raw| raw & 0xffff_ffff);
             count(raw, name, 1, *verdict, meaning, finding);
         }

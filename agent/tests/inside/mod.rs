@@ -1,4 +1,4 @@
-//! The way to a BMC from inside, as QEMU's `ipmi-bmc-extern` takes it.
+//! The connection to a BMC from inside, in the protocol of QEMU's `ipmi-bmc-extern`.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use std::path::Path;
 use basalt_agent::bmc::{Command, Interface, Refusal};
 use basalt_bmc::{BootOverride, ChassisBackend, CompletionCode, PowerState, PowerVerb};
 
-/// A chassis that is on.
+/// A chassis that is switched on.
 #[derive(Default)]
 pub(crate) struct On(std::sync::Mutex<Option<BootOverride>>);
 

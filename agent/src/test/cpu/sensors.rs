@@ -6,9 +6,9 @@ use crate::root::Root;
 
 /// Chips of hwmon whose temperatures are those of CPUs.
 const CHIPS: [&str; 5] = ["coretemp", "k10temp", "zenpower", "cpu_thermal", "scpi_sensors"];
-/// Thermal zones of CPUs, by the begin of their type. `acpitz` is somewhere on the board.
+/// Thermal zones of CPUs, by the start of their type. `acpitz` is excluded, since it may be anywhere on the board.
 const ZONES: [&str; 4] = ["x86_pkg_temp", "cpu", "soc", "cluster"];
-/// A critical temperature below is none: firmware leaves zeroes and guesses.
+/// Smallest plausible critical temperature. Firmware may report zero or a guess.
 const LEAST_CRITICAL: f64 = 60.0;
 
 /// A sensor's reading, with its own critical temperature.
@@ -48,7 +48,7 @@ fn of_chip(root: &Root, base: &str) -> Vec<Temperature> {
     let inputs =
         files.iter().filter_map(|file| file.strip_suffix("_input").filter(|it| it.starts_with("temp")));
     let sensor = |input: &str| root.text(format!("{base}/{input}_label")).unwrap_or_else(|| name.clone());
-    // Some Ryzens add 10 to 27 degrees to Tctl, for their fans. Tdie is the temperature.
+    // Some Ryzens add 10 to 27 degrees to Tctl, for their fans. Tdie is the real temperature.
     let mut labels = files.iter().filter(|file| file.ends_with("_label"));
     let has_die = labels.any(|file| root.text(format!("{base}/{file}")).as_deref() == Some("Tdie"));
     inputs
@@ -107,7 +107,7 @@ fn cpus(root: &Root) -> Vec<(usize, String)> {
     names.iter().filter_map(cpu).collect()
 }
 
-/// How often CPUs were slowed down because of heat.
+/// Number of times that CPUs were throttled because of heat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Throttles {
     pub(super) counts: BTreeMap<usize, u64>,
@@ -118,7 +118,7 @@ pub(super) struct Throttles {
 }
 
 impl Throttles {
-    /// Counters of cores and of their packages, added: either may grow alone.
+    /// Sums of the counters of cores and of their packages, since either may rise alone.
     pub(super) fn read(root: &Root) -> Self {
         let count = |base: &str| {
             let files = ["core_throttle_count", "package_throttle_count"];
@@ -129,7 +129,7 @@ impl Throttles {
         Self { counts, ..Self::default() }
     }
 
-    /// The counts that came since `before`. CPUs of one package count together, so the highest count is told.
+    /// The counts since `before`. CPUs of one package count the same events, so the highest count is reported, not the sum.
     pub(super) fn since(mut self, before: &Self) -> Self {
         for (cpu, count) in &mut self.counts {
             *count = count.saturating_sub(before.counts.get(cpu).copied().unwrap_or(0));

@@ -1,17 +1,17 @@
-//! Work with a known outcome. The outcomes are constants: a faulty CPU must not be measured by its own results.
+//! Computations with known results. The results are constants, since a faulty CPU must not be compared with its own results.
 
 use std::fmt;
 use std::hint::black_box;
 
 use sha2::{Digest, Sha256};
 
-/// Steps of each work. All works together take about a millisecond, so that a hot CPU is stopped soon.
+/// Steps of each computation. All together take about a millisecond, so that a hot CPU can be stopped soon.
 const STEPS: u64 = 20_000;
-/// Matrices of a round, and rows and columns of each: one fits into a first-level cache.
+/// Number of matrices in a round, and of rows and columns in each. One matrix fits into a first-level cache.
 const MATRICES: usize = 8;
 const ROWS: usize = 48;
 
-/// Work for a CPU.
+/// A computation for a CPU.
 pub(super) struct Work {
     pub(super) name: &'static str,
     /// Computes. The argument is the CPU's number, for tests; the outcome does not depend on it.
@@ -65,7 +65,7 @@ fn integers(steps: u64) -> u64 {
     chains.iter().fold(0, |all, chain| all.rotate_left(13) ^ chain)
 }
 
-/// Each hash is hashed again.
+/// A chain of hashes, each over the previous one.
 fn hashes(steps: u64) -> u64 {
     let mut hash: [u8; 32] = Sha256::digest(black_box(b"basalt")).into();
     for _ in 0..steps {
@@ -75,7 +75,7 @@ fn hashes(steps: u64) -> u64 {
     u64::from_be_bytes(*first)
 }
 
-/// Orbits of the logistic map, with a root in each step. IEEE 754 rounds each operation in one way (§4.3.1).
+/// Orbits of the logistic map, with a square root in each step. IEEE 754 defines the rounding of each operation (§4.3.1).
 fn floats(steps: u64) -> u64 {
     let mut orbits = black_box([0.1_f64, 0.2, 0.3, 0.4]);
     for _ in 0..steps {
@@ -87,7 +87,7 @@ fn floats(steps: u64) -> u64 {
     orbits.iter().fold(0, |all, orbit| all.rotate_left(13) ^ orbit.to_bits())
 }
 
-/// Matrices times themselves, thrice: the vector units, which take the most power. The order of additions is fixed by the loops.
+/// Matrices, multiplied by themselves three times, for the vector units, which take the most power. Loops fix the order of additions.
 fn matrices() -> u64 {
     let mut next = black_box(1_u32);
     let mut all = 0_u64;

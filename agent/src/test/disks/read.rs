@@ -1,4 +1,4 @@
-//! Reading a sample of a disk: large spans, evenly from its first byte to its last.
+//! Reads a sample of a disk: large spans at equal distances, from the first byte to the last.
 
 use std::fs::File;
 use std::io;
@@ -6,15 +6,15 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 const MIB: u64 = 1 << 20;
-/// A span of the sample: long enough that seeking to it takes little of the time.
+/// Size of a span. It is large enough that the seek takes little of the time.
 const SPAN: u64 = 32 * MIB;
 /// Bytes of one read.
 const PART: usize = 4 << 20;
-/// Bytes of one read in the search for the bad place.
+/// Bytes of one read in the search for a bad sector.
 const SMALL_PART: u64 = 64 * 1024;
 /// Alignment of the buffer and of offsets, for reads past the page cache.
 const ALIGN: usize = 4096;
-/// Errors after which a disk is not read further: each may take half a minute.
+/// Most errors before a disk is given up: each may take half a minute.
 const ERRORS: usize = 4;
 /// Bytes read between two lines of progress.
 const TELL: u64 = 16 * 1024 * MIB;
@@ -37,7 +37,7 @@ pub(super) struct Outcome {
     pub(super) bytes: u64,
     /// Offsets of errors, and their words.
     pub(super) errors: Vec<(u64, String)>,
-    /// The read was ended early, because of so many errors.
+    /// True if the read was ended after too many errors.
     pub(super) gave_up: bool,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn plan(size: u64, sample: u64, block: u64) -> Vec<Range<u64>> {
     (0..spans).map(|number| start(number)..start(number) + length).collect()
 }
 
-/// Reads the spans. `tell` hears of progress: bytes done, and of all.
+/// Reads the spans. `tell` gets the progress: bytes read, and bytes in total.
 pub(super) fn read(disk: &impl ReadAt, spans: &[Range<u64>], tell: impl Fn(u64, u64)) -> Outcome {
     let mut outcome = Outcome::default();
     let mut buffer = vec![0; PART + ALIGN];
@@ -98,7 +98,7 @@ pub(super) fn read(disk: &impl ReadAt, spans: &[Range<u64>], tell: impl Fn(u64, 
     outcome
 }
 
-/// Reads a range again in small parts, up to the first error. Bytes read, and the error if it came again.
+/// Reads a range again in small parts, up to the first error. Returns the number of bytes, and the error if it occurred again.
 fn narrow(disk: &impl ReadAt, range: Range<u64>, buffer: &mut [u8]) -> (u64, Option<(u64, String)>) {
     let mut at = range.start;
     while at < range.end {

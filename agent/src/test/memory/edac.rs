@@ -1,4 +1,4 @@
-//! Error counters of memory controllers (Linux EDAC). They count from the start of the machine.
+//! Error counters of memory controllers (Linux EDAC). They count since the start of the machine.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::root::Root;
 
 const CONTROLLERS: &str = "sys/devices/system/edac/mc";
 
-/// Errors of one module, or of a controller as far as no module is known for them.
+/// Errors of one module, or of a controller if their module is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Errors {
     corrected: u64,
@@ -37,7 +37,7 @@ pub(super) fn read(root: &Root) -> Counters {
             let errors = Errors { corrected: of_module("ce"), uncorrected: of_module("ue") };
             rest.corrected = rest.corrected.saturating_sub(errors.corrected);
             rest.uncorrected = rest.uncorrected.saturating_sub(errors.uncorrected);
-            // Boards without a table of labels may give all modules the same.
+            // Boards without a table of labels may give all modules the same label.
             let label = root.text(format!("{base}/{module}/dimm_label"));
             let label = label.filter(|label| !counters.contains_key(label));
             counters.insert(label.unwrap_or_else(|| format!("{controller}/{module}")), errors);
@@ -51,7 +51,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// A row for each module with errors. Errors from before the test count too: the machine has just been started.
+/// One row for each module with errors. Errors before the test count too, since the machine was just started.
 pub(super) fn judge(before: &Counters, after: &Counters) -> Vec<Finding> {
     let with_errors = after.iter().filter(|(_, errors)| **errors != Errors::default());
     let finding = |(label, errors): (&String, &Errors)| {

@@ -72,7 +72,7 @@ enum Kind {
 pub(super) struct Pattern {
     pub(super) name: &'static str,
     kind: Kind,
-    /// Each word is combined with it by exclusive or.
+    /// XOR mask for each word.
     mask: u64,
 }
 
@@ -88,7 +88,8 @@ pub(super) const PATTERNS: [Pattern; 8] = [
 ];
 
 impl Pattern {
-    /// Writes the pattern and reads it back. Writing ends at half of the time until `end`, reading at `end`, each after a block at least.
+    /// Writes the pattern and reads it back. Writing stops at half of the time until `end`, reading stops at `end`, each after at least one
+    /// block.
     pub(super) fn exchange<C: Cells>(
         &self,
         cells: &mut C,
@@ -97,7 +98,7 @@ impl Pattern {
         found: &mut Found,
     ) -> Progress {
         let mask = self.mask;
-        // One loop for each pattern, without a call for each word.
+        // A separate loop for each pattern avoids a function call for each word.
         match self.kind {
             Kind::Address => self.walk(cells, |index| (index * 8) ^ mask, end, found),
             Kind::Random => self.walk(cells, |index| random((pass << 48) ^ index) ^ mask, end, found),
@@ -125,7 +126,7 @@ impl Pattern {
                 break;
             }
         }
-        // Without it the compiler may take what was written for what is read.
+        // Without this, the compiler could assume the written values and skip the read.
         let cells = black_box(cells);
         for block in blocks(done.written) {
             done.read = block.end;

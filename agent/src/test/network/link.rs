@@ -1,4 +1,4 @@
-//! Links of interfaces: the speed, compared with the adapter's, and errors.
+//! Links of interfaces: their errors, and their speed in comparison with the adapter's.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use super::super::{Finding, figure};
 use crate::root::Root;
 use crate::{network, tool};
 
-/// Asking an adapter is a call into its driver.
+/// Time limit of ethtool, which calls the driver.
 const ETHTOOL: Duration = Duration::from_secs(10);
-/// Errors per packets, in percent, from which a link does not do its work.
+/// Percentage of errors per packet from which a link fails.
 const FAILED_PERCENT: u64 = 1;
 
 /// A link as the kernel shows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Link {
     has_carrier: bool,
-    /// Mbit/s. Absent: the driver does not say.
+    /// Speed in Mbit/s. Absent: the driver does not report it.
     speed: Option<u64>,
     is_half_duplex: bool,
     /// Mbit/s of the fastest mode of the adapter, and of the peer's announcement.
@@ -40,10 +40,10 @@ impl Link {
     }
 }
 
-/// The fastest of the modes below a title of ethtool: `1000baseT/Full`, several a line, and on the lines that follow.
+/// The fastest mode below a title of ethtool's output: `1000baseT/Full`, several on a line and on the lines after it.
 fn fastest(ethtool: &str, title: &str) -> Option<u64> {
     let (_, rest) = ethtool.split_once(title).filter(|(before, _)| {
-        // "Link partner advertised link modes" has another title within it.
+        // "Link partner advertised link modes" contains another title.
         before.is_empty() || before.ends_with(['\t', '\n', ' '])
     })?;
     let own = rest.lines().enumerate().take_while(|(number, line)| *number == 0 || !line.contains(':'));
@@ -51,7 +51,7 @@ fn fastest(ethtool: &str, title: &str) -> Option<u64> {
     words.filter_map(|word| word.split_once("base")?.0.parse().ok()).max()
 }
 
-/// Adds the speed, and what a person should look at.
+/// Adds the speed to the finding, and degradations.
 pub(super) fn judge(link: &Link, is_boot: bool, finding: &mut Finding) {
     if !link.has_carrier {
         let (verdict, word) = match is_boot {
@@ -90,9 +90,9 @@ pub(super) struct Counters {
     packets: u64,
     errors: u64,
     crc: u64,
-    /// Packets that were lost for want of buffers. Those of unknown protocols are not among them.
+    /// Packets that were lost because buffers were full. Packets of unknown protocols are not counted.
     missed: u64,
-    /// The link went down, or came up.
+    /// Number of changes of the carrier.
     changes: u64,
 }
 
@@ -126,7 +126,7 @@ impl Counters {
 
     /// Adds the errors of the test's time.
     pub(super) fn judge(&self, finding: &mut Finding) {
-        // Most drivers count damaged frames among the errors too.
+        // Most drivers also count damaged frames as errors, so the larger number is used.
         let bad = self.errors.max(self.crc);
         finding.figure("errors", figure(bad));
         finding.figure("dropped", figure(self.missed));

@@ -1,4 +1,4 @@
-//! The way to the gateway, by echo requests, and to the rack, by TCP.
+//! Tests the paths to the gateway, by echo requests, and to the rack, by TCP.
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ impl Route {
     }
 }
 
-/// The answers on the way from an interface.
+/// The results for an interface.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     pub(super) gateway: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct Echo {
     pub(super) rtt_ms: Option<f64>,
 }
 
-/// Asks the gateway of an interface once a second, and the rack once.
+/// Sends an echo request to the gateway each second, and connects to the rack once.
 pub(super) fn of(root: &Root, interface: &str, rack: Option<&(String, u16)>, seconds: u64) -> Reach {
     let gateway = Route::all(root).into_iter().find(|route| route.interface == interface);
     let gateway = gateway.map(|route| route.gateway);
@@ -86,7 +86,7 @@ pub(super) fn of(root: &Root, interface: &str, rack: Option<&(String, u16)>, sec
     Reach { gateway, echo, rack }
 }
 
-/// The end of what busybox's ping says.
+/// Parses the summary of busybox's ping.
 fn echo(text: &str) -> Option<Echo> {
     let lost =
         text.lines().find_map(|line| line.split_once("% packet loss")?.0.rsplit(' ').next()?.parse().ok())?;
