@@ -1,7 +1,8 @@
 //! Listens for switches on the machine's links, by LLDP and CDP.
 //!
-//! [`Listener::start`] makes each Ethernet link hear multicast, and listens beside all other work. [`Listener::collect`] waits until each link with a
-//! carrier has heard LLDP, at most until [`LISTEN`](deadlines::LISTEN) after the start. Switches announce themselves every 30 seconds.
+//! [`Listener::start`] makes each Ethernet link receive multicast, and listens while the task continues. [`Listener::collect`] waits until
+//! each link with a carrier has received LLDP, at most until [`LISTEN`](deadlines::LISTEN) after the start. Switches announce themselves
+//! every 30 seconds.
 //!
 //! | link | is waited for |
 //! | --- | --- |

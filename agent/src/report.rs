@@ -64,7 +64,7 @@ impl Reporter {
         self.send(percent, message);
     }
 
-    /// Reports progress within the present stage, unless a report was sent within [`INTERVAL`]. True if it was reported.
+    /// Reports progress within the present stage, unless a report was sent within the last 3 s. True if it was reported.
     pub fn within(&mut self, percent: u8, message: impl FnOnce() -> String) -> bool {
         let due = self.sent.elapsed() >= INTERVAL;
         if due {

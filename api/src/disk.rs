@@ -1,6 +1,6 @@
 //! Disks by the names that people write: a kernel name, a serial number, a WWN, a link under `/dev/disk/by-id` or `/dev/disk/by-path`.
 //!
-//! A layout overwrites the disks that it names, so a name must mean one disk. Agent and region read names by these rules:
+//! A layout overwrites the disks that it names, so a name must select a single disk. Agent and region resolve names by these rules:
 //!
 //! | text | means the disk with |
 //! | --- | --- |
@@ -9,7 +9,8 @@
 //! | `/dev/X` | the kernel name X |
 //! | `X` | the kernel name X, the serial number X, a link X, or the WWN that X spells |
 //!
-//! A WWN is spelled in many ways: `wwn-0x5000c500a1b2c3d4`, `scsi-35000c500a1b2c3d4`, `0x5000C500A1B2C3D4`, `naa.5000c500a1b2c3d4`, `50:00:c5:00:a1:b2:c3:d4`.
+//! A WWN has many spellings: `wwn-0x5000c500a1b2c3d4`, `scsi-35000c500a1b2c3d4`, `0x5000C500A1B2C3D4`, `naa.5000c500a1b2c3d4`,
+//! `50:00:c5:00:a1:b2:c3:d4`.
 
 use crate::kinds::StorageConfig;
 use crate::problem::{FieldCode, FieldError};
@@ -44,7 +45,7 @@ const DIRECTORIES: [(&str, Form); 3] =
     [("/dev/disk/by-id/", Form::Id), ("/dev/disk/by-path/", Form::Path), ("/dev/", Form::Kernel)];
 
 impl<'a> DiskName<'a> {
-    /// Reads a name. None: the text names nothing.
+    /// Parses a name. `None`: the text is not a name.
     #[must_use]
     pub fn read(text: &'a str) -> Option<Self> {
         let mut forms = DIRECTORIES.into_iter();
@@ -53,7 +54,7 @@ impl<'a> DiskName<'a> {
         (!text.trim().is_empty()).then_some(Self { form, text })
     }
 
-    /// The name without its directory; of a WWN its digits.
+    /// The name without its directory. For a WWN, its digits.
     #[must_use]
     pub fn plain(self) -> Cow<'a, str> {
         wwn(self.text).map_or(Cow::Borrowed(self.text), Cow::Owned)
@@ -87,7 +88,7 @@ const PATH_PREFIXES: [&str; 4] = ["pci-", "platform-", "acpi-", "ccw-"];
 /// Prefixes of a WWN in the names of udev, of the kernel and of vendors' tools.
 const WWN_PREFIXES: [&str; 8] = ["wwn-0x", "nvme-eui.", "scsi-3", "scsi-2", "wwn-", "naa.", "eui.", "0x"];
 
-/// The digits of a worldwide name of 64 or 128 bits (NAA, EUI-64), in lower case. `None`: the text spells none.
+/// The digits of a worldwide name of 64 or 128 bits (NAA, EUI-64), in lower case. `None`: the text is not a WWN.
 fn wwn(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let digits = WWN_PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(&text);
@@ -184,12 +185,12 @@ impl DiskNameError {
     }
 }
 
-/// Named disks: by entries of a layout, the kernel names of the disks that they name.
+/// The result of a search for named disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedDisks<'a> {
-    /// An entry is absent if no disk has its name.
+    /// Kernel names of disks by the entries of a layout. An entry is absent if no disk has its name.
     pub found: BTreeMap<&'a str, &'a str>,
-    /// Entries that do not name one disk of their own, and why.
+    /// Entries that do not select a single disk, and the reasons.
     pub errors: Vec<(&'a str, DiskNameError)>,
 }
 
@@ -233,7 +234,7 @@ pub fn find_disks<'a>(
     named
 }
 
-/// A name that a layout has for a disk.
+/// A disk name in a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeclaredName<'a> {
     /// JSON pointer into the spec.
@@ -265,8 +266,8 @@ impl StorageConfig {
         !self.declared_names().is_empty()
     }
 
-    /// Judges the names by the disks of a machine. A name that no disk has is not an error: a disk may be plugged in after the machine was
-    /// commissioned.
+    /// Checks the disk names of a layout against the disks of a machine. A name without a disk is not an error: the disk may be plugged in
+    /// after the machine was commissioned.
     #[must_use]
     pub fn misnamed_disks(&self, disks: &[DiskNames<'_>]) -> Vec<FieldError> {
         let declared = self.declared_names();

@@ -75,7 +75,7 @@ pub struct NotOfKind {
     pub name: Name,
     /// The expected kind.
     pub wanted: &'static str,
-    /// The mismatch.
+    /// The reason why it does not fit, as the end of a sentence.
     pub why: String,
 }
 

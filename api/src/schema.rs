@@ -126,7 +126,7 @@ pub enum Type {
     Bool,
     /// A whole number.
     Int {
-        /// Smallest value.
+        /// Smallest allowed value.
         min: i64,
         /// Largest; at most [`MAX_INT`].
         max: i64,

@@ -5,8 +5,8 @@
 //! | `fields/spec.tsv` | fields that clients declare, and each word of their enums | fails if nothing acts on the field |
 //! | `fields/status.tsv` | fields that the region reports | fails if nothing fills the field |
 //!
-//! A row is a key, a tab, and evidence. The key is `Schema.field` or `Schema.field=word`. A schema that several kinds share has its rows
-//! once, and so have the fields of a struct that is flattened into several. A schema of specs that statuses show as well is in `spec.tsv` alone.
+//! A row is a key, a tab, and evidence. The key is `Schema.field` or `Schema.field=word`. Rows of a schema that several kinds share appear
+//! once, and so do the fields of a struct that is flattened into several. A schema that specs and statuses share is only in `spec.tsv`.
 //!
 //! | evidence | meaning |
 //! | --- | --- |

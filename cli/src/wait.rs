@@ -40,7 +40,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Starts now.
+    /// The whole time, from now on.
     pub(crate) fn of(time: Duration) -> Self {
         Self { began: Instant::now(), time }
     }

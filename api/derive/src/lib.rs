@@ -2,8 +2,8 @@
 //!
 //! `#[derive(Model)]` on a struct generates:
 //! - its `Schema`, from the types, `///` comments and `#[field(…)]` attributes of its fields;
-//! - `Serialize` and `Deserialize`. Null counts as absent and constant defaults are filled in. Unknown fields are ignored: validation
-//!   refuses them;
+//! - `Serialize` and `Deserialize`. Null counts as absent and constant defaults are filled in. Unknown fields are ignored here and refused
+//!   by validation;
 //! - `Default` or, with required fields, `new(required fields…)`.
 //!
 //! `#[derive(Model)]` on an enum without data generates its word list, `as_str`, `Display`, `FromStr` and serde as a string.

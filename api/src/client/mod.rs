@@ -74,7 +74,7 @@ pub struct Client {
 /// A condition for a write. If it does not hold, the write is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// No condition.
+    /// The write happens in any case.
     #[default]
     None,
     /// The object does not exist. Creates it, or fails with `exists`.

@@ -95,7 +95,8 @@ pub enum ChoiceError {
 }
 
 /// Chooses a disk for each entry of a layout: the named disk, or else the smallest free disk that matches. If disks are equal, the first by
-/// kernel name is chosen. Entries with a name come first, then entries by the size that they need, the largest first. The answer has kernel names.
+/// kernel name is chosen. Entries with a name come first, then the others by the size that they need, the largest first. Returns kernel
+/// names.
 ///
 /// # Errors
 /// [`ChoiceError`]

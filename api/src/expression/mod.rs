@@ -61,7 +61,7 @@ pub enum ExpressionError {
         what: &'static str,
         /// Its count or size.
         has: usize,
-        /// The bound.
+        /// The largest allowed number.
         most: usize,
     },
     /// The text is not CEL.

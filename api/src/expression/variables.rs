@@ -44,7 +44,7 @@ pub enum Shape {
     Truth,
     /// An object with named fields.
     Fields(&'static [(&'static str, Shape)]),
-    /// A list.
+    /// A list of values of one type.
     List(&'static Shape),
     /// A computed value of any type.
     Any,
@@ -65,7 +65,7 @@ const fn variable(name: &'static str, shape: Shape) -> Variable {
     Variable { name, shape }
 }
 
-/// All variables.
+/// All variables, in the order of the documentation.
 pub const VARIABLES: &[Variable] = &[
     variable("name", Text),
     variable("architecture", Text),

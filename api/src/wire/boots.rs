@@ -52,9 +52,9 @@ pub struct BootEntry {
     /// The program that sent the request: `firmware`, `ipxe`, `system`. Absent: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The request.
+    /// The request, in words.
     pub asked: String,
-    /// The answer.
+    /// The answer, in words.
     pub answered: String,
     /// The reason if the rack refused or did not answer, or the client did not take the answer: `no_subnet`, `boot_off`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,8 @@
 //! Logs of machines: answer to `GET /api/v1/machines/{name}/logs`.
 //!
-//! With `follow=true` the same lines come as server-sent events, and then new ones. Event `line` has a [`LogLine`], event `ping` says that there
-//! is nothing new, and event `cut` is the last. The `id` of an event is a position, with which a client goes on (`Last-Event-ID`).
+//! With `follow=true` the same lines are sent as server-sent events, and then new ones. Event `line` has a [`LogLine`]. Event `ping` means
+//! that there is nothing new. Event `cut` is the last. The `id` of an event is a position, from which a client can resume
+//! (`Last-Event-ID`).
 
 use crate::values::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperationRequest {
-    /// The operation.
+    /// The requested operation.
     pub verb: Verb,
     /// Name of the script, for the verb `run_script`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,9 +180,9 @@ pub enum OperationState {
     Requested,
     /// It has begun.
     Running,
-    /// It succeeded.
+    /// It ended with success.
     Done,
-    /// It failed.
+    /// It ended with a failure.
     Failed,
     /// A later operation replaced it.
     Superseded,

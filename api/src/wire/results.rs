@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Answer of `GET /api/v1/machines/{name}/results`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestResults {
-    /// The newest run first; within a run by script and device.
+    /// Findings, the newest run first; within a run by script and device.
     pub items: Vec<TestResult>,
 }
 
@@ -31,11 +31,11 @@ pub struct TestResult {
     /// The end of the output of the script. The log has the whole.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
-    /// The run time of the script.
+    /// Run time of the script in seconds.
     pub seconds: f64,
     /// The attempt in which it ran.
     pub attempt: Attempt,
-    /// The end of the run.
+    /// Time when the run ended.
     pub at: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Forms of output: a table, a wider one, JSON, YAML, names, or columns that somebody names.
+//! Output formats: a table, a wide table, JSON, YAML, names, or columns that a person names.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,33 +13,33 @@ use super::{columns, none, settings};
 use crate::output::{line, show as print, show_exactly, show_json};
 use crate::region::Failed;
 
-/// Begin of an output with named columns.
+/// Prefix of an output format with named columns.
 const COLUMNS: &str = "custom-columns=";
 
-/// A form of output.
+/// An output format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Output {
-    /// The columns that people look at most.
+    /// The default columns of the kind.
     Table,
     /// Every column of the kind.
     Wide,
-    /// The object as the region answered it.
+    /// The objects in the API's JSON form.
     Json,
-    /// For programs and for `basalt apply`.
+    /// The objects in YAML, for programs and for `basalt apply`.
     Yaml,
     /// `KIND/NAME`, a line each.
     Name,
-    /// Heads and paths, as in `ZONE:spec.zone`.
+    /// Headings and paths, as in `ZONE:spec.zone`.
     Columns(Vec<(String, String)>),
 }
 
-/// Words that a shell completes.
+/// Words for the completion of a shell.
 pub(super) fn words() -> Vec<&'static str> {
     vec!["table", "wide", "json", "yaml", "name", COLUMNS]
 }
 
 impl Output {
-    /// From `--output`.
+    /// Parses the value of `--output`.
     pub(super) fn parse(text: &str) -> Result<Self, Failed> {
         match text {
             "table" => Ok(Self::Table),
@@ -72,7 +72,7 @@ impl Output {
     }
 }
 
-/// Refuses columns that no object of the kind can have.
+/// Refuses columns for paths that no object of the kind can have.
 pub(super) fn check(kind: &Kind, columns: &[(String, String)]) -> Result<(), Failed> {
     for (_, path) in columns {
         if !columns::is_member(kind, path) {
@@ -85,12 +85,12 @@ pub(super) fn check(kind: &Kind, columns: &[(String, String)]) -> Result<(), Fai
     Ok(())
 }
 
-/// An object as it stands on the wire.
+/// An object in the API's JSON form.
 pub(super) fn value(object: &Object) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// Shows objects, kind by kind.
+/// Prints objects, kind by kind.
 pub(super) async fn show(
     client: &Client,
     found: &[(&'static Kind, Vec<Value>)],
@@ -132,7 +132,7 @@ pub(super) async fn show(
     Ok(())
 }
 
-/// Documents that `basalt apply` takes.
+/// YAML documents that `basalt apply` accepts.
 pub(crate) fn yaml(values: &[impl Serialize]) -> Result<String, Failed> {
     let mut text = String::new();
     for (place, value) in values.iter().enumerate() {
@@ -158,9 +158,9 @@ fn names(found: &[(&'static Kind, Vec<Value>)]) -> String {
     found.iter().map(of_kind).collect()
 }
 
-/// The image of each deployment that these machines have. A caller that may not read deployments is shown none.
+/// The image of each deployment on these machines. Empty for a caller that may not read deployments.
 async fn images(client: &Client, kind: &Kind, objects: &[Value]) -> Result<BTreeMap<String, String>, Failed> {
-    /// Deployments that are asked for one by one.
+    /// Most deployments that are requested one by one.
     const FEW: usize = 10;
     let mut names: Vec<&str> =
         objects.iter().filter_map(|it| it.pointer("/status/deployment")?.as_str()).collect();
@@ -187,7 +187,7 @@ async fn images(client: &Client, kind: &Kind, objects: &[Value]) -> Result<BTree
     Ok(deployments.into_iter().filter_map(image).collect())
 }
 
-/// Columns as wide as their longest cell; the last one as it is. A cell is one printable line.
+/// A table. Each column except the last is as wide as its longest cell. A cell is one printable line.
 pub(crate) fn table<R: AsRef<[String]>>(rows: &[R]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.as_ref().iter().map(|cell| line(cell)).collect()).collect();
