@@ -71,7 +71,7 @@ pub struct Task {
     /// The account that is made on the BMC, with an inventory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcSetup>,
-    /// The main work, beside the scripts and the BMC account.
+    /// The main work besides the scripts and the BMC account.
     pub action: TaskAction,
     /// The machine's power action once the result is delivered.
     pub then: Then,
@@ -203,7 +203,7 @@ pub struct Install {
     /// NTP servers, names or addresses, for the NTP daemon of the system. Empty: the servers from DHCP and from the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ntp_servers: Vec<String>,
-    /// Repositories and proxy for Debian packages, beside the configuration of the image.
+    /// Repositories and proxy for Debian packages, in addition to the configuration of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Box<Packages>>,
     /// Name or address of the racks that receive the system's log by syslog over TCP: `HOST:PORT`, an IPv6 address in brackets. Absent: the
@@ -242,7 +242,7 @@ pub struct Repository {
     pub architectures: Vec<String>,
 }
 
-/// A disk name for agents too old for the field `storage`. They print it in their error about a missing disk, so it tells the remedy.
+/// A disk name for agents too old for the field `storage`. They print it in their error about a missing disk, so its text names the remedy.
 pub const NEEDS_STORAGE: &str = "a-newer-ephemeral-image-for-this-storage-layout";
 
 /// A blob by content.
@@ -387,7 +387,7 @@ impl TaskResult {
     }
 }
 
-/// The outputs in a result: of the task's own script, and of the scripts beside it.
+/// The outputs in a result: of the task's own script, and of the other scripts.
 fn outputs(result: &mut Value) -> Vec<&mut Value> {
     let Some(fields) = result.as_object_mut() else { return Vec::new() };
     let mut outputs = Vec::new();

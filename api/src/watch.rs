@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `put` | [`Object`] | it is so now; several changes may have become one |
 //! | `delete` | [`Gone`] | it has left, or this watch does not show it any more |
-//! | `bookmark` | `{}` | everything up to this position was told |
+//! | `bookmark` | `{}` | every change up to this position was sent |
 //! | `cut` | [`Cut`] | the last event: the region ends the connection; resume. After `rights` that is answered `compacted` |
 //!
 //! Every event's `id` is a position to resume from, `INCARNATION:SEQUENCE`, by `since` or `Last-Event-ID`. After a resume, events may be

@@ -183,7 +183,7 @@ pub struct Layer {
     /// Labels. If several managers give the same label, the object's own manager wins, then the first manager by name.
     #[serde(default, deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    /// Tags, beside those of the spec. Only machines have tags.
+    /// Tags, in addition to those of the spec. Only machines have tags.
     #[serde(default)]
     pub tags: BTreeSet<Tag>,
 }

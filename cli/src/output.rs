@@ -3,7 +3,7 @@
 //! | text | on a terminal | in a pipe |
 //! | --- | --- | --- |
 //! | tables and sentences ([`show`], [`say`]) | printable | printable |
-//! | JSON, and what a script said ([`show_exactly`]) | printable | as it is |
+//! | JSON, and outputs of scripts ([`show_exactly`]) | printable | as it is |
 //!
 //! Line breaks and tabs stay in all of them. One cell or one sentence is a line: [`line`] escapes its line breaks too.
 

@@ -1,7 +1,7 @@
 //! Parser for announcements of neighbours on a link: LLDP (IEEE 802.1AB-2016) and CDP (Cisco Discovery Protocol, versions 1 and 2). It has
 //! no socket and no clock: [`read`] parses one Ethernet frame.
 //!
-//! | protocol | sent to | told apart by |
+//! | protocol | sent to | identified by |
 //! | --- | --- | --- |
 //! | LLDP | 01:80:c2:00:00:0e, :03 or :00 (§7.1) | EtherType 88-CC |
 //! | CDP | 01:00:0c:cc:cc:cc | SNAP, OUI 00-00-0C, type 2000 |

@@ -41,7 +41,7 @@ const DNS_SERVERS: u16 = 23;
 const SEARCH: u16 = 24;
 const SOL_MAX_RT: u16 = 82;
 
-/// Options that the client requests beside an address.
+/// Options that the client requests in addition to an address.
 const WISHED: [u16; 3] = [DNS_SERVERS, SEARCH, SOL_MAX_RT];
 
 /// Status codes (RFC 8415 §21.13) with their own handling. Every other code except 0 is a failure.

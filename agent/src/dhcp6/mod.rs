@@ -1,4 +1,4 @@
-//! DHCPv6 client (RFC 8415): one address for the boot interface, and the DNS servers and search domains beside it.
+//! DHCPv6 client (RFC 8415): one address for the boot interface, with DNS servers and search domains.
 //!
 //! | module | content |
 //! | --- | --- |

@@ -97,7 +97,7 @@ fn tested(root: &Root, disk: &Disk, sample: u64) -> Finding {
     finding
 }
 
-/// Adds the health that smartctl tells of a disk.
+/// Adds the health that smartctl reports of a disk.
 fn health(disk: &[&str], finding: &mut Finding) {
     let args = [&["--json", "-x"], disk].concat();
     match tool::answer("smartctl", &args, SMARTCTL) {

@@ -137,7 +137,7 @@ fn take(words: usize, enough: impl Fn() -> bool) -> Vec<u64> {
     cells
 }
 
-/// The place of a mismatch. From the physical address, the board's manual or its firmware tells the module.
+/// The place of a mismatch. By the physical address, a person finds the module in the board's manual or firmware.
 fn place(root: &Root, cells: &[u64], area: usize, mismatch: &Mismatch) -> String {
     let offset = mismatch.index as u64 * 8;
     let address = cells.as_ptr().addr() as u64 + offset;

@@ -12,13 +12,13 @@
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | `default = 1500`, `default = Mode::Auto`, `default = "10m"` | the constant that absence stands for |
-//! | `default` | absence stands for the empty value of the type (always so for collections) |
+//! | `default = 1500`, `default = Mode::Auto`, `default = "10m"` | the value of an absent field |
+//! | `default` | an absent field has the empty value of its type (always so for collections) |
 //! | `server_chosen` | absent in a spec: the region picks one |
 //! | `immutable` | set at creation; a change is a replacement |
-//! | `none`, `live`, `reboot`, `redeploy`, `replace` | what a change does (`live` unless said) |
+//! | `none`, `live`, `reboot`, `redeploy`, `replace` | the effect of a change (default: `live`) |
 //! | `sensitive` | not shown by tools, but stored and compared |
-//! | `sent_to(address, port)` | a secret: the fields beside it that decide where it is sent; when one of them changes, it is given anew |
+//! | `sent_to(address, port)` | a secret: the fields beside it that decide where it is sent; when one of them changes, the client must send the secret again |
 //! | `sent_nowhere` | a secret that never leaves the region |
 //! | `volatile` | a status field that changes by itself: not part of Terraform's state |
 //! | `text` | several lines |

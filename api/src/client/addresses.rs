@@ -1,22 +1,22 @@
-//! Addresses that are not free, and their owners.
+//! Addresses in use or reserved, and their owners.
 
 use super::transport::Call;
 use super::{Client, ClientError};
 use crate::wire::{AddressEntry, AddressPage, AddressSource};
 use std::net::IpAddr;
 
-/// The choice of addresses to list.
+/// Selection and page of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressOptions {
-    /// In this Subnet.
+    /// Only addresses in this Subnet.
     pub subnet: Option<String>,
-    /// This one alone.
+    /// Only this address.
     pub address: Option<IpAddr>,
-    /// From this source.
+    /// Only addresses from this source.
     pub source: Option<AddressSource>,
-    /// Most entries of a page; the region's choice when absent.
+    /// Most entries of a page. Absent: the region chooses.
     pub limit: Option<u32>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub next: Option<String>,
 }
 
@@ -42,10 +42,10 @@ impl Client {
         self.transport.json(call).await
     }
 
-    /// All of them, page by page from `next` on.
+    /// All addresses that fit, page by page from `next` on.
     ///
     /// # Errors
-    /// As of [`Client::addresses`].
+    /// The same as for [`Client::addresses`].
     pub async fn all_addresses(&self, options: &AddressOptions) -> Result<Vec<AddressEntry>, ClientError> {
         let (mut all, mut options) = (Vec::new(), options.clone());
         loop {

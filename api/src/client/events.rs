@@ -1,4 +1,4 @@
-//! Events of a region, read back and followed.
+//! Events of a region: reads past ones, and follows new ones.
 
 use super::transport::Call;
 use super::watch::Connection;
@@ -7,7 +7,7 @@ use crate::values::Timestamp;
 use crate::wire::{EventEntry, EventPage};
 use std::time::Duration;
 
-/// Before a connection that broke is opened again.
+/// Pause before a broken connection is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A selection of events.
@@ -15,17 +15,17 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct EventOptions {
     /// Kinds, as plurals. Empty: all kinds.
     pub kinds: Vec<String>,
-    /// One object: `uid:UUID`, `KIND/NAME`, or `KIND` for all of them.
+    /// Only events of this object (`uid:UUID` or `KIND/NAME`), or of all objects of a kind (`KIND`).
     pub object: Option<String>,
-    /// Not older than this.
+    /// Only events since this time.
     pub since: Option<Timestamp>,
-    /// Most events of a page; the region's choice when absent.
+    /// Most events of a page. Absent: the region chooses.
     pub limit: Option<u32>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub next: Option<String>,
 }
 
-/// Events that are followed. It goes on by itself when its connection breaks.
+/// A stream of events. It resumes by itself after its connection breaks.
 #[derive(Debug)]
 pub struct FollowedEvents {
     client: Client,
@@ -60,7 +60,7 @@ impl Client {
         self.transport.json(call(options)).await
     }
 
-    /// The last events, and then new ones as they come. Nothing is sent before [`FollowedEvents::next`].
+    /// The last events, and then new ones as they happen. The first [`FollowedEvents::next`] sends the request.
     #[must_use]
     pub fn follow_events(&self, options: &EventOptions) -> FollowedEvents {
         FollowedEvents { client: self.clone(), options: options.clone(), position: None, connection: None }

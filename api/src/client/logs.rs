@@ -1,4 +1,4 @@
-//! Logs of machines, read back and followed.
+//! Logs of machines: reads past lines, and follows new ones.
 
 use super::transport::{self, Call};
 use super::watch::Connection;
@@ -7,25 +7,25 @@ use crate::values::Timestamp;
 use crate::wire::{LogLine, Logs};
 use std::time::Duration;
 
-/// Before a connection that broke is opened again.
+/// Pause before a broken connection is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The lines that are asked for.
+/// Selection of lines.
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
-    /// From this moment on.
+    /// Only lines since this time.
     pub since: Option<Timestamp>,
-    /// Before this moment.
+    /// Only lines before this time.
     pub until: Option<Timestamp>,
-    /// The boot: 0 is the last one, 1 the one before.
+    /// Only lines of one boot: 0 is the last one, 1 the one before.
     pub boot: Option<u32>,
-    /// With this text.
+    /// Only lines with this text.
     pub grep: Option<String>,
-    /// The last so many.
+    /// Most lines. If there are more, the last ones are returned.
     pub limit: Option<u32>,
 }
 
-/// A log that is followed. It goes on by itself when its connection breaks.
+/// A stream of log lines. It resumes by itself after its connection breaks.
 #[derive(Debug)]
 pub struct FollowedLog {
     client: Client,
@@ -55,7 +55,7 @@ impl Client {
         call
     }
 
-    /// The last lines of a machine's log that are asked for.
+    /// The last lines of a machine's log that fit the options.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -63,7 +63,7 @@ impl Client {
         self.transport.json(Self::log_call(machine, options)).await
     }
 
-    /// The same lines, and then new ones as they come. Nothing is sent before [`FollowedLog::next`].
+    /// The same lines, and then new ones as they arrive. The first [`FollowedLog::next`] sends the request.
     #[must_use]
     pub fn follow_log(&self, machine: &str, options: &LogOptions) -> FollowedLog {
         FollowedLog {
@@ -77,7 +77,7 @@ impl Client {
 }
 
 impl FollowedLog {
-    /// Closes the connection. The next line comes by another one.
+    /// Closes the connection. The next call of [`Self::next`] opens another one.
     pub fn disconnect(&mut self) {
         self.connection = None;
     }

@@ -1,4 +1,4 @@
-//! Runs: what is created in one is unconfirmed until a report confirms it.
+//! Runs of a client. Objects that a run creates are unconfirmed until a report confirms them.
 
 use super::transport::Call;
 use super::{Client, ClientError};
@@ -8,13 +8,13 @@ use reqwest::Method;
 use std::sync::Arc;
 
 impl Client {
-    /// The same client, creating for this run. It shares what is known of the endpoints.
+    /// The same client, but it creates objects for this run. Both clients share their knowledge of the endpoints.
     #[must_use]
     pub fn of_run(&self, run: RunId) -> Self {
         Self { transport: Arc::new(self.transport.as_ref().clone().of_run(run)) }
     }
 
-    /// Says that a run goes on or ends, and which objects the client keeps.
+    /// Reports that a run continues or has ended, and the objects that the client keeps.
     ///
     /// # Errors
     /// See [`ClientError`].

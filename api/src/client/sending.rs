@@ -23,7 +23,7 @@ pub(super) async fn send(request: RequestBuilder) -> Result<Response, reqwest::E
     }
 }
 
-/// The result of the first try that does not fail in vain, or `None`. No further tries are made.
+/// The result of the first try whose connection took the request, or `None`. No further tries are made.
 async fn taken<T, E>(
     tries: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
     is_in_vain: impl Fn(&E) -> bool,

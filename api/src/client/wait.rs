@@ -14,13 +14,13 @@ const ONE_REQUEST: Duration = Duration::from_secs(5);
 /// Shortest time between two requests, in case a region answers at once without a change.
 const LEAST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Extra time for the network, beside the time that a request stays open.
+/// Extra time for the network, in addition to the time for which a request stays open.
 const SLACK: Duration = Duration::from_secs(15);
 
 /// The goal and the limits of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitFor {
-    /// The condition that is to be true.
+    /// Type of the condition that must become true.
     pub condition: String,
     /// The lowest generation for which the condition must be true.
     pub generation: Generation,
@@ -83,7 +83,7 @@ impl Client {
     /// way, at least every five seconds.
     ///
     /// # Errors
-    /// `not_found`, also when the object goes meanwhile, and see [`ClientError`].
+    /// `not_found`, also if the object is deleted during the wait, and see [`ClientError`].
     pub async fn wait(
         &self,
         kind: &Kind,

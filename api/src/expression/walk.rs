@@ -8,7 +8,7 @@ use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue};
 use super::variables::{HARDWARE, Shape, VARIABLES};
 use super::{ExpressionError, MAX_LEVELS};
 
-/// Allowed functions, beside the operators.
+/// Allowed functions, in addition to the operators.
 const FUNCTIONS: [&str; 7] = ["size", "contains", "startsWith", "endsWith", "string", "int", "double"];
 /// Most nested loops.
 const MAX_LOOPS: usize = 2;

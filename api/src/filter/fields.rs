@@ -19,7 +19,7 @@ pub(super) enum Field {
     Label(String),
 }
 
-/// A key with a name of its own.
+/// A key with its own name.
 #[derive(Debug)]
 pub(super) struct Named {
     key: &'static str,
@@ -83,7 +83,7 @@ const OF_MACHINES: &[Named] = &[
     named("description", &["/spec/description"]),
 ];
 
-/// The keys of every other kind, beside the fields of its spec.
+/// The keys of every other kind, in addition to the fields of its spec.
 const OF_OTHERS: &[Named] = &[named("name", &["/metadata/name"]), named("manager", &["/metadata/manager"])];
 
 /// The first steps of paths.

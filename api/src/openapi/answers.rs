@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// Answer to plain HTTP from another host.
 const UPGRADE_REQUIRED: u16 = 426;
 
-/// Refusals of single operations, beside those that follow from the rules.
+/// Refusals of single operations, in addition to those that follow from the rules.
 const MORE: &[(&str, &[u16])] = &[
     ("put{Kind}", &[412]),
     ("patch{Kind}", &[412, 415]),

@@ -55,7 +55,7 @@ struct Endpoint {
 
 const LIVING: &[&str] = &["Machine", "Deployment"];
 
-/// Operations that need no token, beside those of the provider's registry.
+/// Operations that need no token, in addition to those of the provider's registry.
 const OPEN: &[&str] = &[
     "home",
     "console",

@@ -1,6 +1,6 @@
 //! Texts from outside: file names that machines ask for, host names, messages of agents and BMCs, words of vendors in inventories.
 //!
-//! Anybody on a network of machines can choose such a text, and a person reads it in a terminal. So it is a type of its own,
+//! Any host on a network of machines can choose such a text, and a person reads it in a terminal. So it has its own type,
 //! [`UntrustedText`]: one line, printable, of bounded length. Rack and region each convert what they receive, and the command escapes
 //! whatever it prints.
 //!
@@ -121,7 +121,7 @@ pub fn printable_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_printable)
 }
 
-/// A text of any length that may have line breaks and tabs: for whole answers, and for what a script said.
+/// A text of any length that may have line breaks and tabs: for whole answers, and for outputs of scripts.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t') || is_printable(c))

@@ -35,7 +35,7 @@ fn is_local(authority: &str) -> bool {
     })
 }
 
-/// Characters of a path or query, beside letters and digits (RFC 3986 §3.3, §3.4); `%` begins an escape.
+/// Characters of a path or query, besides letters and digits (RFC 3986 §3.3, §3.4); `%` begins an escape.
 const SIGNS: &str = "-._~:/?[]@!$&'()*+,;=%";
 
 pub(crate) fn check(text: &str) -> Result<(), BadValue> {

@@ -23,7 +23,7 @@ pub struct AddressEntry {
     pub subnet: Name,
     /// The reason why it is not free.
     pub source: AddressSource,
-    /// The object that has the address. `source` tells its kind. Absent for a lease.
+    /// The object that has the address. `source` implies its kind. Absent for a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Name>,
     /// The interface, for a deployment's address.

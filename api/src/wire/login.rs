@@ -86,7 +86,7 @@ impl std::fmt::Debug for CodeLogin {
     }
 }
 
-/// Answer to `GET /api/v1/login`: the ways to log in in a browser, beside passwords and tokens.
+/// Answer to `GET /api/v1/login`: the ways to log in in a browser, besides passwords and tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginWays {
     /// The host of the issuer that Settings name. Absent: there is no browser login by OpenID Connect.

@@ -1,4 +1,4 @@
-//! Runs of clients. A run tells an interrupted creation from a finished one.
+//! Runs of clients. By its run, the region tells an interrupted creation from a finished one.
 
 use crate::values::Uid;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ pub const RUN_HEADER: &str = "X-Basalt-Run";
 /// Most creations that one report confirms.
 pub const MAX_CONFIRMED: usize = 10_000;
 
-/// Body of `POST /api/v1/runs/{run}`: the run goes on, or ends.
+/// Body of `POST /api/v1/runs/{run}`: the run continues or ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunReport {
