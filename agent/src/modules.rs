@@ -19,7 +19,8 @@ use crate::{deadlines, say};
 pub struct Index {
     /// Directory of `modules.dep`. Its paths are relative to it.
     directory: PathBuf,
-    /// Patterns and their modules by bus, the text before the first colon. A device only needs the patterns of its bus.
+    /// Patterns and their modules by bus, the text before the first colon. Patterns with a wildcard there have the empty bus. A device only
+    /// needs the patterns of its bus and of the empty bus.
     aliases: BTreeMap<String, Vec<(String, String)>>,
     files: BTreeMap<String, ModuleFile>,
     soft: BTreeMap<String, Vec<String>>,

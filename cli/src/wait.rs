@@ -32,7 +32,7 @@ pub(crate) enum Goal {
     Gone,
 }
 
-/// The rest of the time that a person allowed for a wait.
+/// The time that a person allowed for a wait, and its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
     began: Instant,

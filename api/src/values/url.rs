@@ -16,7 +16,7 @@ impl Url {
         canonical(self.as_str()).unwrap_or_else(|_| self.to_string())
     }
 
-    /// True if nobody can change the content on its way: by TLS, or because the server is this host.
+    /// True if the content cannot be changed on its way: by TLS, or because the server is this host.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         let Ok((scheme, authority, _)) = parts(self.as_str()) else { return false };
