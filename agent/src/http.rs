@@ -283,8 +283,6 @@ impl Client {
         for address in addresses {
             match TcpStream::connect_timeout(&address, deadlines::CONNECT) {
                 Ok(stream) => {
-                    stream.set_read_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
-                    stream.set_write_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
                     // Requests are written at once; nothing is gained by waiting for more.
                     stream.set_nodelay(true).map_err(failed)?;
                     return Ok(stream);
