@@ -1,8 +1,8 @@
-//! What this process has planned and done, for the plans of what depends on it.
+//! Plans and results of this process, for the plans of objects that depend on them.
 //!
-//! Terraform plans each resource alone, in the order of their dependencies, and does so in one process. A reference by
-//! name to something planned a moment ago is then neither missing nor, if that was a rename, a change. And what refers to
-//! an object that is replaced must itself go before it and come after it.
+//! Terraform plans each resource alone, in the order of their dependencies, in one process. A reference by name to an object that was
+//! planned a moment ago is then not missing; if that object is renamed, the reference has not changed. An object that refers to a replaced
+//! one must itself be deleted before it and created after it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,20 +13,20 @@ pub(crate) type Named = (&'static str, String);
 /// How a new resource asks for an object that another address has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// It asks again a moment later.
+    /// The resource will ask again a moment later.
     On,
-    /// It fails if it does not get the object now.
+    /// The resource fails if it does not get the object now.
     ForTheLastTime,
 }
 
-/// An object that a new resource would have.
+/// An existing object that a new resource asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The new resource waits for it.
     Asked,
-    /// Another resource was to destroy the object, and has given it away.
+    /// Another resource was to destroy the object, and has released it instead.
     Given,
-    /// The new resource has failed without it.
+    /// The new resource has failed without the object.
     InVain,
 }
 
@@ -46,7 +46,7 @@ struct Known {
     moving: HashSet<Named>,
     leaving: HashSet<Named>,
     tags: bool,
-    /// What objects of the state refer to, and will.
+    /// For each referenced object, the objects of the state that refer to it and will still do so.
     held: HashMap<Named, BTreeSet<Named>>,
     kept: HashSet<String>,
     made: HashSet<String>,
@@ -58,34 +58,34 @@ impl Memory {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object is about to be, or was, created under this name.
+    /// Records that an object is about to be, or was, created under this name.
     pub(crate) fn comes(&self, kind: &'static str, name: &str) {
         self.known().coming.insert((kind, name.to_owned()));
     }
 
-    /// Whether an object of this name comes in this run.
+    /// True if this run creates an object of this name, or renames one to it.
     pub(crate) fn is_coming(&self, kind: &'static str, name: &str) -> bool {
         self.known().coming.contains(&(kind, name.to_owned()))
     }
 
-    /// An object is about to be, or was, renamed.
+    /// Records that an object is about to be, or was, renamed.
     pub(crate) fn renames(&self, kind: &'static str, from: &str, to: &str) {
         let mut known = self.known();
         known.renamed.insert((kind, from.to_owned()), to.to_owned());
         known.coming.insert((kind, to.to_owned()));
     }
 
-    /// Whether both names mean the same object, of which one is its name to be.
+    /// True if both names mean the same object: they are equal, or `to` is its planned name.
     pub(crate) fn is_same(&self, kind: &'static str, from: &str, to: &str) -> bool {
         from == to || self.known().renamed.get(&(kind, from.to_owned())).is_some_and(|name| name == to)
     }
 
-    /// Whether the object of this name is to have another one.
+    /// True if the object of this name is renamed.
     pub(crate) fn is_given_up(&self, kind: &'static str, name: &str) -> bool {
         self.known().renamed.contains_key(&(kind, name.to_owned()))
     }
 
-    /// Whether the object of the first name can only be renamed once the second one is free: directly, or because others wait in between.
+    /// True if the first object can be renamed only after the second name is free, directly or after other renames.
     pub(crate) fn waits_for(&self, kind: &'static str, name: &str, other: &str) -> bool {
         let known = self.known();
         let next = |name: &String| known.renamed.get(&(kind, name.clone())).cloned();
@@ -94,18 +94,17 @@ impl Memory {
         chain.take(known.renamed.len()).any(|name| name == other)
     }
 
-    /// An object is to be destroyed, and another created under its name.
+    /// Records that an object is destroyed and a new one is created under its name.
     pub(crate) fn replaces(&self, kind: &'static str, name: &str) {
         self.known().replaced.insert((kind, name.to_owned()));
     }
 
-    /// Whether this name will be another object's.
+    /// True if this run replaces the object of this name.
     pub(crate) fn is_replaced(&self, kind: &'static str, name: &str) -> bool {
         self.known().replaced.contains(&(kind, name.to_owned()))
     }
 
-    /// An object of the state is planned to have this name, and to be the object that it is; false where a new one is planned
-    /// under the same name.
+    /// Records that an object of the state keeps this name, and is not replaced. False if a new object is planned under the same name.
     pub(crate) fn stays(&self, kind: &'static str, name: &str) -> bool {
         let mut known = self.known();
         let named = (kind, name.to_owned());
@@ -114,7 +113,7 @@ impl Memory {
         is_alone
     }
 
-    /// The object of this name goes after all, as far as this run is concerned.
+    /// Records that the object of this name does not stay after all.
     pub(crate) fn goes(&self, kind: &'static str, name: &str) {
         let mut known = self.known();
         let named = (kind, name.to_owned());
@@ -124,17 +123,17 @@ impl Memory {
         known.stays.remove(&named);
     }
 
-    /// An object of the state is planned to be just as it is.
+    /// Records that an object of the state does not change.
     pub(crate) fn remains(&self, kind: &'static str, name: &str) {
         self.known().same.insert((kind, name.to_owned()));
     }
 
-    /// An object of the state is planned to be otherwise, or to go.
+    /// Records that an object of the state is changed or destroyed.
     pub(crate) fn moves(&self, kind: &'static str, name: &str) {
         self.known().moving.insert((kind, name.to_owned()));
     }
 
-    /// An object of the state is to be destroyed; who refers to it and stays, as far as that was looked at.
+    /// Records that an object of the state is destroyed. Returns the known objects that refer to it and stay.
     pub(crate) fn leaves(&self, kind: &'static str, name: &str) -> Vec<Named> {
         let mut known = self.known();
         let named = (kind, name.to_owned());
@@ -143,17 +142,17 @@ impl Memory {
         holders
     }
 
-    /// Whether an object of the state of this name is to be destroyed, as far as that was planned.
+    /// True if an object of this name in the state is planned to be destroyed.
     pub(crate) fn is_leaving(&self, kind: &'static str, name: &str) -> bool {
         self.known().leaving.contains(&(kind, name.to_owned()))
     }
 
-    /// The object goes now: what its name means next is another.
+    /// Records that the object is deleted now: the name means another object from now on.
     pub(crate) fn left(&self, kind: &'static str, name: &str) {
         self.known().leaving.remove(&(kind, name.to_owned()));
     }
 
-    /// An object of the state refers to another, and will; whether that is to be destroyed.
+    /// Records a reference that stays. True if its target is to be destroyed.
     pub(crate) fn holds(&self, kind: &'static str, name: &str, to: Named) -> bool {
         let mut known = self.known();
         let is_leaving = known.leaving.contains(&to);
@@ -161,24 +160,24 @@ impl Memory {
         is_leaving
     }
 
-    /// Whether nothing of this run changes the object, as far as is known: it was looked at, and stays just as it is.
+    /// True if the object was planned, and this run does not change it, as far as is known.
     pub(crate) fn is_the_same(&self, kind: &'static str, name: &str) -> bool {
         self.known().same.contains(&(kind, name.to_owned())) && !self.is_moving(kind, name)
     }
 
-    /// Whether this run changes the object.
+    /// True if this run changes the object.
     pub(crate) fn is_moving(&self, kind: &'static str, name: &str) -> bool {
         let (known, named) = (self.known(), (kind, name.to_owned()));
         known.moving.contains(&named) || known.replaced.contains(&named) || known.coming.contains(&named)
     }
 
-    /// Machines are to have other tags.
+    /// Records that tags of machines change.
     pub(crate) fn tags(&self) {
         self.known().tags = true;
     }
 
-    /// Whether deployments may get machines in this run that they would not get now, as far as it was planned: a machine comes or changes, or a
-    /// deployment of the state does, or goes; for whom it matters, also one that has other tags.
+    /// True if deployments may get machines in this run that they would not get now, by the plans so far: a machine is created or changed,
+    /// or a deployment is changed or destroyed. With `minds_tags`, also a change of machine tags.
     pub(crate) fn may_free_machines(&self, minds_tags: bool) -> bool {
         let known = self.known();
         let is_one = |(kind, _): &Named| *kind == "Machine";
@@ -187,7 +186,7 @@ impl Memory {
             || known.moving.iter().any(|named| is_one(named) || named.0 == "Deployment")
     }
 
-    /// A new object is planned under this name; false where one of the state has it and stays.
+    /// Records that a new object is planned under this name. False if an object of the state keeps the name.
     pub(crate) fn is_to_be(&self, kind: &'static str, name: &str) -> bool {
         let mut known = self.known();
         let named = (kind, name.to_owned());
@@ -196,22 +195,22 @@ impl Memory {
         is_alone
     }
 
-    /// The new object of this name is there.
+    /// Records that the new object of this name exists now.
     pub(crate) fn is_there(&self, kind: &'static str, name: &str) {
         self.known().new.remove(&(kind, name.to_owned()));
     }
 
-    /// The object of this uid is in the state.
+    /// Records that the object of this uid is in the state.
     pub(crate) fn keeps(&self, uid: &str) {
         self.known().kept.insert(uid.to_owned());
     }
 
-    /// Whether the object of this uid is in the state, as far as that was read.
+    /// True if a read has seen the object of this uid in the state.
     pub(crate) fn is_kept(&self, uid: &str) -> bool {
         self.known().kept.contains(uid)
     }
 
-    /// A resource has created the object of this uid; false where another one of this run has.
+    /// Records that a resource has created the object of this uid. False if another resource of this run has created it.
     pub(crate) fn makes(&self, uid: &str) -> bool {
         self.known().made.insert(uid.to_owned())
     }
@@ -241,7 +240,7 @@ impl Memory {
         Some(*wanted)
     }
 
-    /// Another run begins.
+    /// Forgets everything: another run begins.
     pub(crate) fn forget(&self) {
         *self.known() = Known::default();
     }

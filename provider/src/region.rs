@@ -1,10 +1,9 @@
-//! The region as the resources see it: what is read of it, and changes that wait for their turn. What it refuses is told by
-//! [`refusal`](crate::refusal).
+//! The region as the resources use it: reads, and changes that wait for their turn. [`refusal`](crate::refusal) reports the refusals.
 //!
-//! Terraform runs what does not depend on each other at the same time and in any order. A range whose addresses another
-//! range still holds, or whose own predecessor is still going, may be accepted a moment later: such a refusal is tried
-//! again for a while, if the object in the way is ours, before it is told. One that this same run has written is as it will
-//! be: what it stands in the way of does not heal, and is told at once.
+//! Terraform runs independent operations at the same time and in any order. For example, another range still holds the addresses of a new
+//! one, or the predecessor of a range is still being deleted. A moment later the region may accept the change. So the provider retries such
+//! a refusal for a while, if the object in the way is ours. If this same run wrote the object in the way, waiting does not help, and the
+//! refusal is reported at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,18 +25,18 @@ use crate::run::Run;
 use crate::snapshot::Snapshots;
 use crate::{MANAGER, refusal};
 
-/// How long another object of ours may stand in the way, and how long something referred to may be on its way.
+/// Longest wait for another object of ours that is in the way; and for a referenced object that does not exist yet.
 pub(crate) const IN_THE_WAY: Duration = Duration::from_secs(30);
 pub(crate) const ON_ITS_WAY: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Objects that a region gives at once, at most.
+/// Largest number of objects in one page of a region's list.
 pub(crate) const LARGEST_PAGE: u32 = 1000;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How much of what there is a message names.
+/// Number of similar names that a message lists.
 const NEAREST: usize = 5;
 
-/// Since when a change waits for its turn, and how long until it is tried again.
+/// A change that waits for its turn: the time since it waits, and the pause before the next attempt.
 #[derive(Debug)]
 pub(crate) struct Turn {
     began: Instant,
@@ -51,8 +50,8 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// Waits a little, longer each time; false when it has waited for as long as it may, when nothing comes any more that it could wait
-    /// for, or when it is not to go on.
+    /// Waits for a moment, longer each time. False after `limit`, when no other change is under way that could help, or when the user
+    /// interrupts Terraform.
     pub(crate) async fn wait(&mut self, cx: &Cx, region: &Region, limit: Duration) -> bool {
         let _waits = region.activity.waits();
         if self.began.elapsed() + self.pause > limit || region.activity.is_quiet() {
@@ -79,7 +78,7 @@ pub(crate) struct Region {
     activity: Activity,
 }
 
-/// What this run has written, by kind and name, and when the region had answered.
+/// The objects that this run has written, by kind and name, with the time of the region's answer.
 type Written = BTreeMap<(&'static str, String), Instant>;
 
 impl Region {
@@ -98,7 +97,7 @@ impl Region {
         }
     }
 
-    /// A change begins, and is under way until this is dropped.
+    /// Marks a change as under way until the result is dropped.
     pub(crate) fn begins(&self) -> UnderWay {
         self.activity.begins()
     }
@@ -108,7 +107,7 @@ impl Region {
         self.diags_of(kind, name, error, &Val::Null)
     }
 
-    /// The same where it was about what a configuration says. That no region answers is told in full once, however many objects there are.
+    /// The same for an error about a configuration. If no region answers, the first error gives the reason, and later ones are short.
     pub(crate) fn diags_of(&self, kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
         let is_away = matches!(error, ClientError::Unreachable { .. } | ClientError::Distrusted { .. });
         if is_away && !self.client.misses() {
@@ -124,7 +123,7 @@ impl Region {
         self.client.call().await.find(kind, key).await.map_err(|error| self.diags(kind, key, &error))
     }
 
-    /// The object as it was a moment ago, by uid or name; cheap where many of a kind are looked at. Messages have its `name`.
+    /// The object as it was a moment ago, by uid or name; cheap if many objects of the kind are read. Messages contain its `name`.
     pub(crate) async fn refresh(
         &self,
         kind: &'static Kind,
@@ -134,8 +133,8 @@ impl Region {
         self.snapshots.find(&self.client, kind, key).await.map_err(|error| self.diags(kind, name, &error))
     }
 
-    /// The one object of a kind that has a natural key. `at` is where the key stands. That there is not exactly one is only said as it
-    /// is now.
+    /// The one object of a kind with a natural key. `at` is the path of the key. If there is not exactly one, it asks again before it
+    /// reports an error.
     pub(crate) async fn find_by(
         &self,
         kind: &'static Kind,
@@ -175,17 +174,17 @@ impl Region {
         Err(Diag::error(format!("{title}: {name} {text:?}"), detail).at(at).into())
     }
 
-    /// That there is no object of this name, and which names there are.
+    /// Error: there is no object with this name. It lists similar names.
     pub(crate) async fn absent(&self, kind: &'static Kind, name: &str, at: Path) -> Diag {
         let title = format!("Not found: {} {name:?}", kind.name);
         let near = self.near(kind, name).await;
         Diag::error(title, format!("There is no {} {name:?}.{near}", kind.name)).at(at)
     }
 
-    /// Which names there are, as a sentence behind another one; nothing where nobody answers that.
+    /// A sentence with similar names, to follow another sentence; empty if the region does not answer.
     pub(crate) async fn near(&self, kind: &'static Kind, name: &str) -> String {
         match self.all(kind, AsOf::Lately).await {
-            // That it is not there is known all the same.
+            // The object is absent anyway, even if the list failed.
             Err(_) => String::new(),
             Ok(all) if all.is_empty() => format!(" {}", none_at_all(kind)),
             Ok(all) => {
@@ -203,7 +202,7 @@ impl Region {
         listed.map_err(|error| self.diags(kind, kind.plural, &error))
     }
 
-    /// All objects of a kind that fit.
+    /// All objects of a kind that match.
     pub(crate) async fn list(
         &self,
         kind: &'static Kind,
@@ -222,13 +221,13 @@ impl Region {
             .map_err(|error| self.diags(kind, kind.plural, &error))
     }
 
-    /// Some objects of a kind that fit.
+    /// One page of the objects of a kind that match.
     pub(crate) async fn page(&self, kind: &'static Kind, options: &ListOptions) -> Result<ObjectList, Diags> {
         let page = self.pages.page(&self.client, kind, options).await;
         page.map_err(|error| self.diags(kind, kind.plural, &error))
     }
 
-    /// What each manager says of the object beside its spec: as it came with the object, or by a question of its own.
+    /// The layers of an object, by manager. They came with the object, or need a request of their own.
     pub(crate) async fn layers(
         &self,
         kind: &'static Kind,
@@ -240,13 +239,13 @@ impl Region {
         let key = format!("uid:{}", object.metadata.uid);
         match self.client.call().await.layers(kind, &key).await {
             Ok(layers) => Ok(layers.layers),
-            // It went meanwhile.
+            // It was deleted in the meantime.
             Err(error) if error.is_not_found() => Ok(BTreeMap::new()),
             Err(error) => Err(self.diags(kind, object.metadata.name.as_str(), &error)),
         }
     }
 
-    /// Replaces what a manager says of the object beside its spec.
+    /// Replaces the layer of one manager.
     pub(crate) async fn put_layer(
         &self,
         kind: &'static Kind,
@@ -259,7 +258,7 @@ impl Region {
         written
     }
 
-    /// Gives the object another name. A plan has warned of what another manager declared.
+    /// Renames the object. The plan has warned if another manager declared the name.
     pub(crate) async fn rename(
         &self,
         kind: &'static Kind,
@@ -271,7 +270,7 @@ impl Region {
         renamed
     }
 
-    /// Writes a spec, as soon as nothing of ours is in its way.
+    /// Writes a spec, once no object of ours is in its way.
     pub(crate) async fn put(
         &self,
         cx: &Cx,
@@ -296,7 +295,7 @@ impl Region {
         }
     }
 
-    /// Has an object go, as soon as nothing of ours needs it. `None` when it is gone already.
+    /// Deletes an object, once no object of ours needs it. `None` if it is already gone.
     pub(crate) async fn delete(
         &self,
         cx: &Cx,
@@ -317,13 +316,13 @@ impl Region {
         }
     }
 
-    /// Something was written: what was read is the past.
+    /// Forgets earlier reads after a write.
     fn forget(&self) {
         self.snapshots.forget();
         self.listings.forget();
     }
 
-    /// Waits a little if what refused the change that was `asked` for will pass; otherwise the refusal comes back.
+    /// Waits a little if the refusal may pass; otherwise returns it. `asked` is the time of the refused request.
     async fn wait_turn(
         &self,
         cx: &Cx,
@@ -336,7 +335,7 @@ impl Region {
         if turn.wait(cx, self, limit).await { Ok(()) } else { Err(error) }
     }
 
-    /// Whether an object of ours has this name, or none does any more.
+    /// True if an object of ours has this name, or no object has it any more.
     pub(crate) async fn has_ours(&self, kind: &'static Kind, name: &str) -> bool {
         match self.client.call().await.find(kind, name).await {
             Ok(Some(object)) => object.metadata.manager.as_deref() == Some(MANAGER),
@@ -345,7 +344,7 @@ impl Region {
         }
     }
 
-    /// For how long a refusal is worth another try.
+    /// How long to retry after this refusal. None if a retry is useless.
     async fn may_pass(&self, error: &ClientError, asked: Instant) -> Option<Duration> {
         let problem = error.problem()?;
         let all_are =
@@ -363,14 +362,14 @@ impl Region {
         }
     }
 
-    /// Whether an object that the refusal names was as it will be when the change was asked for: this run had written it.
+    /// True if this run had already written an object that the refusal names, before the request at `asked`.
     fn stays(&self, problem: &Problem, asked: Instant) -> bool {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let mut named = texts(problem).flat_map(named);
         named.any(|(kind, name)| written.get(&(kind.name, name.to_owned())).is_some_and(|at| *at <= asked))
     }
 
-    /// The objects that the refusal names and another tool manages, as it names them.
+    /// The objects in the refusal that another tool manages, in the refusal's words.
     pub(crate) async fn not_ours(&self, problem: &Problem) -> Vec<String> {
         let mut others = Vec::new();
         for (kind, name) in texts(problem).flat_map(named) {
@@ -385,13 +384,13 @@ impl Region {
         others
     }
 
-    /// Whether the object is there, and another manager's.
+    /// True if the object exists and belongs to another manager.
     pub(crate) async fn is_theirs(&self, kind: &'static Kind, name: &str) -> bool {
         let found = self.client.call().await.find(kind, name).await;
         matches!(found, Ok(Some(object)) if object.metadata.manager.as_deref() != Some(MANAGER))
     }
 
-    /// Whether every object that the refusal names is ours.
+    /// True if every object in the refusal is ours.
     async fn is_ours(&self, problem: &Problem) -> bool {
         for (kind, name) in texts(problem).flat_map(named) {
             let found = self.client.call().await.find(kind, name).await;
@@ -404,8 +403,8 @@ impl Region {
     }
 }
 
-/// How an object of a kind is deleted. What lets go of nothing by itself is not even asked to go while anybody refers to it: it would take no
-/// changes from then on, and stay for as long as they do.
+/// Options for deleting an object of a kind. A kind without a delete timeout releases nothing by itself: it is deleted only if nothing
+/// refers to it. Otherwise it would take no more changes, and would stay as long as it is referred to.
 pub(crate) fn deletion(kind: &Kind) -> DeleteOptions {
     let if_unused = patience::timeouts(kind).delete.is_none();
     DeleteOptions { if_unused, adopt: true, ..DeleteOptions::default() }

@@ -1,4 +1,4 @@
-//! A look at the region before a plan is shown: what it would refuse, and what would follow.
+//! A dry run at the region before a plan is shown: refusals of the region, and consequences for machines.
 
 use basalt_api::client::{ClientError, Precondition};
 use basalt_api::plan::{Advisory, Consequences, PlanReport};
@@ -12,22 +12,22 @@ use crate::fresh;
 use crate::map::{self, Declared, NAME, Place, UID};
 use crate::region::{self, Region};
 
-/// What a new deployment waits for before it has a machine, as the region calls it.
+/// Causes for which a new deployment waits before it has a machine, as the region names them.
 const WITHOUT_MACHINE: &[&str] = &["NoMachine", NOT_INSTALLABLE];
 
-/// That is for its image, and for no machine.
+/// No machine can run the image. This cause is about the image; [`WITHOUT_MACHINE`] has another one for machines.
 const NOT_INSTALLABLE: &str = "NotInstallable";
 
-/// What to do about an object that this plan destroys at another address than it is declared at.
+/// Advice for an object that this plan destroys at one address and declares at another.
 const IF_MOVED: &str = "the apply takes it over, or destroys it and creates another one, whichever Terraform comes to first. A `moved` block with both \
      addresses keeps it";
 
-/// What to do where Terraform would replace an object for nothing but its creation's sake.
+/// Advice for an object that is replaced only because its creation failed.
 const IF_TAINTED: &str = " If it is to be replaced only because its creation failed, and it is as it should be by now, `terraform untaint` \
      with the address of this resource keeps it.";
 
 impl KindResource {
-    /// A look at the region before a plan is shown.
+    /// Dry run of a creation or a change, before the plan is shown.
     pub(super) async fn dry_run(
         &self,
         cx: &Cx,
@@ -47,7 +47,7 @@ impl KindResource {
                 let mut refusals = answer.advisories.iter().filter(|advisory| advisory.refuses());
                 let can_be_written = refusals.all(|refusal| self.is_about_to_come(&declared.spec, refusal));
                 self.advise(cx, region, change, declared, answer.advisories).await?;
-                // What is created says by itself what it is, and not whether it can be.
+                // For a creation, report only if it would wait for a machine. The plan shows the rest.
                 let warning = match change.prior.is_null() {
                     true if can_be_written => self.for_its_start(&declared.spec, &answer.plan, name),
                     false
@@ -72,7 +72,7 @@ impl KindResource {
             Err(error) if error.code() == Some(ProblemCode::Deleting) && !change.prior.is_null() => {
                 Err(self.is_going(region, &key, name).await)
             }
-            // It may be about to go, in this very plan.
+            // The same plan may destroy that object.
             Err(error) if matches!(error.code(), Some(ProblemCode::Exists | ProblemCode::Deleting)) => {
                 self.look_at_existing(cx, region, change, name, &error).await
             }
@@ -81,7 +81,7 @@ impl KindResource {
         }
     }
 
-    /// Tells what the region advises: what nothing of the plan can change is an error.
+    /// Reports the advisories of the region. An advisory is an error if nothing in this plan can change it; otherwise it is a warning.
     async fn advise(
         &self,
         cx: &Cx,
@@ -122,8 +122,8 @@ impl KindResource {
         Ok(())
     }
 
-    /// An object of the state is to be destroyed for a new one of the name `to`. Whoever stays and refers to it keeps it from going, also where
-    /// it would take the new one as it is.
+    /// Records that an object of the state is destroyed for a new one with the name `to`. Warns if an object that stays refers to it: the
+    /// region then refuses the deletion, even if the reference would also fit the new object.
     pub(super) async fn gives_way(&self, cx: &Cx, state: &Val, to: &str) -> Result<(), Diags> {
         let name = state.get(NAME).as_str().unwrap_or_default();
         self.memory().replaces(self.kind.name, to);
@@ -133,7 +133,7 @@ impl KindResource {
         self.look_at_destruction(cx, state).await
     }
 
-    /// What a destruction means, before it is shown.
+    /// Dry run of a deletion, before the plan is shown. Reports its consequences.
     pub(super) async fn look_at_destruction(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
         let Some(region) = self.session.region_if_known() else { return Ok(()) };
         let name = state.get(NAME).as_str().unwrap_or_default();
@@ -158,12 +158,12 @@ impl KindResource {
                 }
                 Ok(())
             }
-            // What refers to it may go before it, in this very plan; and who cannot be asked now says so at the apply.
+            // Objects that refer to it may be deleted first, in this same plan. If the dry run failed, the apply reports the reason.
             Err(_) => Ok(()),
         }
     }
 
-    /// Those that are not Terraform's do not go in this plan, whatever else is in it.
+    /// A warning if objects that Terraform does not manage refer to this one: no part of this plan deletes them.
     async fn for_its_users(&self, region: &Region, in_use: &ClientError, name: &str) -> Option<Diag> {
         let users = region.not_ours(in_use.problem()?).await;
         if users.is_empty() {
@@ -178,7 +178,7 @@ impl KindResource {
         Some(Diag::warning(self.of("It is in use", name), detail).at(Path::root().attr(NAME)))
     }
 
-    /// An object of the state takes no changes any more.
+    /// The error for an object of the state that is being deleted, and takes no more changes.
     async fn is_going(&self, region: &Region, key: &str, name: &str) -> Diags {
         let why = match region.find(self.kind, key).await {
             Ok(Some(there)) => fresh::reason(&there),
@@ -193,7 +193,7 @@ impl KindResource {
         Diag::error(self.of("It is being deleted", name), detail).at(Path::root().attr(NAME)).into()
     }
 
-    /// An object is to have a name that is taken.
+    /// Looks at the object that already has the name of a planned one.
     async fn look_at_existing(
         &self,
         cx: &Cx,
@@ -218,10 +218,10 @@ impl KindResource {
                     Diag::warning(self.of("It exists already", name), detail).at(Path::root().attr(NAME)),
                 );
             }
-            // It was looked at when its end was planned.
+            // The plan of its destruction has already looked at it.
             Some(_) if is_replacement(cx, change) && self.memory().is_replaced(self.kind.name, name) => {}
-            // Of a replacement that a person asked for, this is all that is seen; Terraform shows no warnings of it, but does show what
-            // refuses it.
+            // A replacement that the user asked for (`-replace`) shows the provider only this step. Terraform does not show warnings of it,
+            // but it shows errors.
             Some(_) if is_replacement(cx, change) => {
                 self.gives_way(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]), name).await?;
             }
@@ -233,7 +233,8 @@ impl KindResource {
                 let title = self.of("It may be destroyed and made anew", name);
                 cx.warn(Diag::warning(title, detail).at(Path::root().attr(NAME)));
             }
-            // What is tainted is planned as if it had no past; so is another resource that is to have the name of this one.
+            // A tainted object is planned like a new one, without prior state. A second resource with the same name is planned like that
+            // too.
             Some(_) if is_kept && change.prior.is_null() => {
                 let state = Val::from([(UID, uid.into()), (NAME, name.into())]);
                 self.look_at_destruction(cx, &state).await.map_err(|refused| {
@@ -260,7 +261,7 @@ impl KindResource {
         Ok(())
     }
 
-    /// An advisory as a warning, unless it is about what this very plan will bring.
+    /// An advisory as a warning. None if the advisory is about an object that this plan creates.
     fn advice(
         &self,
         spec: &serde_json::Value,
@@ -268,7 +269,7 @@ impl KindResource {
         name: &str,
         config: &Val,
     ) -> Option<Diag> {
-        // A replacement is planned for the latter.
+        // An immutable field is changed by a replacement, and that is already planned.
         if self.is_about_to_come(spec, advisory) || advisory.code == FieldCode::Immutable {
             return None;
         }
@@ -281,20 +282,20 @@ impl KindResource {
         Some(Diag::warning(self.of(title, name), detail).at(path))
     }
 
-    /// Whether an advisory is about a reference to what this very plan brings.
+    /// True if the advisory is about a reference to an object that this plan creates.
     fn is_about_to_come(&self, spec: &serde_json::Value, advisory: &Advisory) -> bool {
         basalt_api::references(self.kind, spec).iter().any(|reference| {
             reference.pointer == at(advisory) && self.memory().is_coming(reference.kind, &reference.name)
         })
     }
 
-    /// Whether a refusal names an object that this very plan replaces: the region judged by another one than the apply will.
+    /// True if the refusal names an object that this plan replaces: the region judged by the old object, and the apply meets the new one.
     fn is_about_what_goes(&self, advisory: &Advisory) -> bool {
         matches!(advisory.code, FieldCode::Overlap | FieldCode::Rule)
             && region::named(&advisory.message).any(|(kind, name)| self.memory().is_replaced(kind.name, name))
     }
 
-    /// Which of the objects that a refusal names this plan does something to.
+    /// A clause that names an object of the refusal that this plan changes; empty if there is none.
     fn unless_this_plan(&self, advisory: &Advisory) -> String {
         let moving =
             region::named(&advisory.message).find(|(kind, name)| self.memory().is_moving(kind.name, name));
@@ -303,8 +304,8 @@ impl KindResource {
         })
     }
 
-    /// Whether the apply fails because of it whatever else it does: all that it is about is another's, or stays just as it is. What
-    /// the plan has not come to yet may change.
+    /// True if the apply must fail because of this advisory: each object in it belongs to another manager, or does not change in this plan.
+    /// An object that the plan has not reached yet may still change.
     async fn is_for_good(&self, region: &Region, spec: &serde_json::Value, advisory: &Advisory) -> bool {
         match advisory.code {
             FieldCode::Overlap => self.is_all_theirs(region, &advisory.message).await,
@@ -336,12 +337,12 @@ impl KindResource {
         is_any
     }
 
-    /// A title that names its object: of warnings with the same title Terraform shows one, and how many more there are.
+    /// A title that names its object. Of warnings with the same title, Terraform shows only the first, and the number of the others.
     pub(super) fn of(&self, title: &str, name: &str) -> String {
         format!("{title}: {} {name:?}", self.kind.name)
     }
 
-    /// Whether a change adds something to what is to be done anyway, as far as that can be asked.
+    /// True if the change adds steps to those that are planned anyway. Also true if the region does not answer.
     async fn adds(&self, region: &Region, key: &str, plan: &PlanReport) -> bool {
         let is_about_power = plan.steps.iter().any(|step| step.power);
         if plan.steps.iter().any(|step| step.destructive) || !is_about_power {
@@ -352,7 +353,7 @@ impl KindResource {
         now.map_or(true, |now| steps(&now) != steps(plan))
     }
 
-    /// What a change does to its own machine, where that loses data or its power.
+    /// A warning if the change erases disks of its own machine, or switches the machine off or restarts it.
     fn for_its_machine(&self, plan: &PlanReport, name: &str) -> Option<Diag> {
         let title = if plan.steps.iter().any(|step| step.destructive) {
             "What is on a machine's disks will be lost"
@@ -368,11 +369,11 @@ impl KindResource {
         ))
     }
 
-    /// That a new deployment gets no machine as things are now, unless this very plan may bring it one.
+    /// A warning that a new deployment would get no machine now, unless this plan may bring one.
     fn for_its_start(&self, spec: &serde_json::Value, plan: &PlanReport, name: &str) -> Option<Diag> {
         let wait = plan.waits.iter().find(|wait| WITHOUT_MACHINE.contains(&wait.cause.as_str()))?;
-        // Of an image that comes nobody knows yet which machines run it, so the region looked at all of them; of one that is replaced it
-        // looked at those that run the one before.
+        // A new image has no list of machines that can run it yet, so the region examined all machines. For a replaced image, it examined
+        // the machines of the old image.
         let bears_on_it = |reference: &basalt_api::Reference| {
             let is_image = reference.kind == "Image";
             is_image == (wait.cause == NOT_INSTALLABLE)
@@ -395,7 +396,7 @@ impl KindResource {
         Some(Diag::warning(self.of("It would wait for a machine", name), detail))
     }
 
-    /// What a change means to machines that it does not name.
+    /// A warning about the effects of a change on machines that use the object.
     fn for_others(&self, consequences: &Consequences, name: &str) -> Option<Diag> {
         const NAMED: usize = 10;
         if consequences.machines.is_empty() && consequences.not_told == 0 {
@@ -415,13 +416,13 @@ impl KindResource {
     }
 }
 
-/// Whether what follows a destruction is what a machine's deployment does until it goes: the machine goes after that, whose own destruction
-/// says what comes of it.
+/// True if the plan of a machine's deletion only describes the deployment on it, which goes first. The plan of the deployment's own
+/// deletion reports those steps.
 fn is_of_its_deployment(kind: &Kind, plan: &PlanReport) -> bool {
     kind.name == "Machine" && region::named(&plan.summary).any(|(kind, _)| kind.name == "Deployment")
 }
 
-/// The apply takes up a creation, if the run that made it was cut off.
+/// A sentence for an object that an interrupted run may have created: the apply then adopts it.
 fn if_cut_off(error: &ClientError) -> String {
     free_in_seconds(error).map_or(String::new(), |seconds| {
         format!(
@@ -430,12 +431,12 @@ fn if_cut_off(error: &ClientError) -> String {
     })
 }
 
-/// Where in a spec an advisory belongs.
+/// The path in the spec that the advisory is about.
 fn at(advisory: &Advisory) -> &str {
     advisory.pointer.strip_prefix("/spec").unwrap_or(&advisory.pointer)
 }
 
-/// One warning for all that have the same title: Terraform shows the first of them, and how many more there are.
+/// Joins warnings with the same title into one: Terraform would show only the first, and the number of the others.
 fn together(warnings: Vec<Diag>) -> Vec<Diag> {
     let mut all: Vec<(Diag, Vec<String>)> = Vec::new();
     for warning in warnings {

@@ -1,4 +1,4 @@
-//! What creating, reading, updating and deleting an object of any kind means.
+//! The resource of a kind: create, read, update and delete.
 
 mod adopt;
 mod creation;
@@ -38,22 +38,22 @@ pub(crate) struct KindResource {
     session: Arc<Session>,
 }
 
-/// What is remembered of an object beside its state.
+/// Private data about an object, which Terraform stores beside its state.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Beside {
-    /// The generation that was last read or written: only that one is changed.
+    /// The generation that was last read or written. A change requires that the region still has this one.
     #[serde(default)]
     generation: Option<Generation>,
-    /// The secrets that were written.
+    /// Revisions of the secrets that were written.
     #[serde(default)]
     secrets: Revisions,
-    /// Who else manages it: of an object that was imported a moment ago, or that another tool took over.
+    /// Another manager of the object: set after an import, and when another tool took the object over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shared: Option<String>,
-    /// It was created, and no read has seen it in the state yet.
+    /// True from the creation until a read has seen the object in the state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unconfirmed: bool,
-    /// It is to be imported, and has not been read yet.
+    /// True for an import, until the object is read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     import: bool,
 }
@@ -79,12 +79,12 @@ impl KindResource {
         &self.session.memory
     }
 
-    /// What the plan declares, checked.
+    /// The spec that the plan declares, checked.
     fn declared(&self, change: Change<'_>) -> Declared {
         map::declared(self.kind, change.planned, change.config, change.prior)
     }
 
-    /// Whether a declared reference still means the object that it meant before.
+    /// True if a declared reference still points to the same object, perhaps under a new name.
     fn is_same_reference(&self, field: &basalt_api::Field, before: &Val, after: &Val) -> bool {
         match (field.ty, before.as_str(), after.as_str()) {
             (Type::Ref(kind), Some(before), Some(after)) => self.memory().is_same(kind, before, after),
@@ -92,12 +92,12 @@ impl KindResource {
         }
     }
 
-    /// An object of the state goes, or gives way to another.
+    /// Records that an object of the state is destroyed or replaced.
     fn goes(&self, state: &Val) {
         self.memory().goes(self.kind.name, state.get(NAME).as_str().unwrap_or_default());
     }
 
-    /// Refuses the second resource of a name while the first one stays: which of both has the object would be chance.
+    /// Refuses two resources with the same name: it would be chance which one gets the object.
     fn is_declared_once(&self, name: &str, is_new: bool, is_replacement: bool) -> Result<(), Diags> {
         if is_replacement {
             self.memory().goes(self.kind.name, name);
@@ -118,7 +118,7 @@ impl KindResource {
         Err(Diag::error(self.of("It is declared twice", name), detail).at(Path::root().attr(NAME)).into())
     }
 
-    /// Whether an object of the state is there under its name; another may have that by now.
+    /// True if the object of this state exists under its name. Another object may have the name by now.
     async fn is_named(&self, state: &Val) -> Result<bool, Diags> {
         let Some(region) = self.session.region_if_known() else { return Ok(false) };
         let name = state.get(NAME).as_str().unwrap_or_default();
@@ -126,8 +126,8 @@ impl KindResource {
         Ok(there.is_some_and(|there| state.get(NAME).as_str() == Some(there.metadata.name.as_str())))
     }
 
-    /// Refuses a plan in which an object stays that refers to one that goes, as it did before: the region keeps that for as long. Of one
-    /// that is replaced it warns: Terraform may be about to replace this one as well, and does not say so to a provider.
+    /// Refuses a plan in which an object stays and refers, as before, to one that is destroyed: the region keeps that one while it is
+    /// referred to. For one that is replaced it warns only: Terraform may also replace this object, and does not tell the provider.
     fn holds(&self, cx: &Cx, before: &Val, after: &Val) -> Result<(), Diags> {
         let references = |state: &Val| {
             let spec = map::declared(self.kind, state, &Val::Null, &Val::Null).spec;
@@ -149,8 +149,8 @@ impl KindResource {
         Ok(())
     }
 
-    /// Whether a reference of a planned state means an object that is to be replaced. References whose change is a new
-    /// installation do not count: no deployment is given up because its image changes.
+    /// True if the planned object refers to one that is replaced. References whose change is a new installation do not count: a
+    /// deployment is not replaced because its image changes.
     fn refers_to_replaced(&self, planned: &tfplugin::Object) -> bool {
         let planned = Val::Map(planned.clone());
         let spec = map::declared(self.kind, &planned, &Val::Null, &Val::Null).spec;
@@ -164,7 +164,7 @@ impl KindResource {
     }
 }
 
-/// That an object is to be destroyed and another needs it.
+/// Error: an object is to be destroyed, and another one needs it.
 fn held(kind: &str, name: &str, by_kind: &str, by: &str) -> Diag {
     let detail = format!(
         "{kind} {name:?} is to be destroyed, and {by_kind} {by:?} stays and refers to it. The region would keep {kind} {name:?} until \
@@ -174,7 +174,7 @@ fn held(kind: &str, name: &str, by_kind: &str, by: &str) -> Diag {
     Diag::error(format!("It is still referred to: {kind} {name:?}"), detail)
 }
 
-/// That an object is to be replaced and another needs the one that is there.
+/// Warning: an object is to be replaced, and another one needs the present one.
 fn would_hold(kind: &str, name: &str, by_kind: &str, by: &str) -> Diag {
     let detail = format!(
         "{kind} {name:?} is to be replaced, which destroys the one that is there, and {by_kind} {by:?} refers to that. Unless {by_kind} \
@@ -185,19 +185,19 @@ fn would_hold(kind: &str, name: &str, by_kind: &str, by: &str) -> Diag {
     Diag::warning(format!("It is still referred to: {kind} {name:?}"), detail)
 }
 
-/// Whether a plan is the second half of a replacement: Terraform plans an object that has no past, and hands on what was remembered of
-/// the one that has.
+/// True if the plan is the second half of a replacement: Terraform then plans a creation without prior state, but passes on the private
+/// data of the old object.
 fn is_replacement(cx: &Cx, change: Change<'_>) -> bool {
     change.prior.is_null() && !cx.private().is_empty()
 }
 
-/// What is written for a change.
+/// The request for a change.
 fn request(spec: serde_json::Value, change: Change<'_>) -> PutRequest {
     let metadata = map::labels::metadata(change.planned, change.prior);
     PutRequest { metadata, spec, ..PutRequest::default() }
 }
 
-/// How the region is asked for an object of this state.
+/// The key of this state's object at the region.
 fn key(state: &Val) -> String {
     match state.get(UID).as_str() {
         Some(uid) => format!("uid:{uid}"),
@@ -256,11 +256,12 @@ impl Resource for KindResource {
             };
             planned.insert(NAME.to_owned(), name);
         }
-        // Whoever refers to an object that is replaced can only go before it and come after it.
+        // An object that refers to a replaced one must itself be replaced: deleted before it and created after it. An unknown uid tells
+        // so.
         if self.refers_to_replaced(planned) {
             planned.insert(UID.to_owned(), Val::Unknown);
         }
-        // What is not ready yet is waited for.
+        // An object that is not ready yet is waited for in the apply.
         if planned.get(READY) == Some(&Val::Bool(false)) {
             planned.insert(READY.to_owned(), Val::Unknown);
         }
@@ -295,7 +296,7 @@ impl Resource for KindResource {
         {
             cx.warn(warning);
         }
-        // What is imported has no past, and is as the region says.
+        // An imported object has no prior state, so its state is the region's answer.
         let is_imported = state.get(NAME).is_null() || state.get(UID).is_null();
         let mut now = if is_imported {
             fresh::state(&region, self.kind, &object, &self.session.default_labels()).await?
@@ -312,7 +313,7 @@ impl Resource for KindResource {
         if !is_imported {
             map::keep_equal(self.kind, state, &object.spec, &mut now);
         }
-        // It was ready once since its last change: what happens to it later is not for Terraform.
+        // It was ready once since its last change. Its readiness after that is not part of the state.
         if !was_ready && !is_ready.is_null() {
             now.set(READY, is_ready);
         }
@@ -381,7 +382,7 @@ impl Resource for KindResource {
     async fn review_unchanged(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
         self.confirm(cx, state).await;
         let name = state.get(NAME).as_str().unwrap_or_default();
-        // Of what an import reads Terraform shows no warnings.
+        // Terraform shows no warnings of an import's read, so the plan shows this one.
         if let Some(manager) = Beside::read(cx).shared {
             cx.warn(self.is_shared(name, &manager));
         }
@@ -475,7 +476,7 @@ impl Resource for KindResource {
             Err(error) => return Err(region.diags(self.kind, name, &error)),
         }
         let timeout = patience::until_gone(self.kind, state);
-        // Erasing takes hours, and goes on while no region answers.
+        // Erasing takes hours, and continues while no region answers.
         let wait = WaitGone::within(timeout).through_outages();
         let mut log = ProgressLog::new(self.kind, name);
         let waited = tokio::select! {
@@ -514,7 +515,7 @@ impl Resource for KindResource {
         Ok(state)
     }
 
-    /// The uid alone: names change, and no two regions give the same uid.
+    /// The uid alone: a name may change, and no two regions use the same uid.
     fn identity(&self) -> Identity {
         Identity::default().required(UID)
     }

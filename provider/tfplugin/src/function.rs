@@ -18,42 +18,42 @@ pub trait Function: Send + Sync + 'static {
     /// Its name, such as `chip_number`: lower-case letters, digits and underscores.
     fn name(&self) -> &str;
 
-    /// What it takes and gives. Asked once.
+    /// The parameters and the result. Asked once.
     fn signature(&self) -> Signature;
 
     /// Computes the answer, of [`Signature::returns`]. There are as many arguments as the signature
     /// says, each of its type; none is null, or in any part unknown.
     ///
     /// # Errors
-    /// What is wrong with the arguments.
+    /// The error in the arguments.
     fn call(&self, arguments: &[Val]) -> Result<Val, Refusal>;
 }
 
-/// What a function takes and gives.
+/// The parameters and the result of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
-    /// One sentence.
+    /// Summary of one sentence.
     pub summary: String,
-    /// Markdown.
+    /// Description in Markdown.
     pub description: String,
-    /// What it takes.
+    /// Parameters in order.
     pub parameters: Vec<Parameter>,
-    /// What it takes any number of, behind the others.
+    /// Type of any number of further arguments, after the `parameters`.
     pub rest: Option<Parameter>,
-    /// What it gives.
+    /// Type of the result.
     pub returns: Type,
-    /// Why it is to be called no more, and what in its place: Terraform warns of it.
+    /// Reason for the deprecation, and the replacement. Terraform shows it as a warning.
     pub deprecated: Option<String>,
 }
 
-/// Something that a function takes.
+/// One parameter of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its name.
+    /// Name in the documentation and in errors.
     pub name: String,
-    /// Markdown.
+    /// Description in Markdown.
     pub description: String,
-    /// What it holds.
+    /// Type of the argument.
     pub of: Type,
 }
 
@@ -80,9 +80,9 @@ impl Parameter {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Refusal {
-    /// The argument it is about, from 0.
+    /// The index of the wrong argument, from 0.
     pub argument: Option<usize>,
-    /// What is wrong, with what value, and what would be right.
+    /// The error: the wrong value, and the right form.
     pub why: String,
 }
 

@@ -1,4 +1,5 @@
-//! What a provider author writes so that Terraform (`terraform query`, 1.14 and later) finds objects that it does not manage.
+//! The trait that a provider implements so that Terraform (`terraform query`, 1.14 and later) finds objects that it does not
+//! manage.
 //!
 //! ```text
 //! config ──> list ──> found.push(object) ──> identity, name, state   to Terraform, one by one
@@ -26,7 +27,7 @@ pub trait ListResource: Send + Sync + 'static {
     /// The whole name of the resource's type, such as `pets_cat`.
     fn type_name(&self) -> &str;
 
-    /// What a query can say of the objects that it looks for. Nothing of it is computed.
+    /// The filters of a query. None of them is computed.
     fn schema(&self) -> &Schema;
 
     /// Checks a query by itself. Values may be unknown.
@@ -34,33 +35,33 @@ pub trait ListResource: Send + Sync + 'static {
         Diags::default()
     }
 
-    /// Hands over every object that fits, as soon as it is known, until [`Listing::push`] says that it is enough.
+    /// Pushes each matching object as soon as it is known, until [`Listing::push`] answers `Break`.
     async fn list(&self, cx: &Cx, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags>;
 }
 
-/// What is looked for.
+/// The query.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// The configuration, wholly known.
     pub config: &'a Val,
-    /// Whether whole states are wanted, and not only what identifies the objects.
+    /// True if the query wants whole states; otherwise the identities are enough.
     pub with_states: bool,
-    /// How many objects are wanted at most, if that was said.
+    /// The largest number of objects that the query wants, if it has a limit.
     pub limit: Option<usize>,
 }
 
 /// An object that was found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listed {
-    /// What a person knows it by.
+    /// The name to show to the user.
     pub name: String,
-    /// What [`Resource::read`] would answer; where [`Query::with_states`] is not set, what identifies it is enough.
+    /// The result of [`Resource::read`]. Without [`Query::with_states`], the attributes of the identity are enough.
     pub state: Val,
-    /// What is to be said about it.
+    /// Warnings about this object.
     pub warnings: Vec<Diag>,
 }
 
-/// Where objects go that were found.
+/// Sends the found objects to Terraform.
 pub struct Listing<'a> {
     resource: &'a dyn Resource,
     query: Query<'a>,
@@ -83,10 +84,10 @@ impl<'a> Listing<'a> {
         Self { resource, query, pushed: AtomicUsize::new(0), events }
     }
 
-    /// Hands an object over, as soon as Terraform takes it. `Break` where no more are wanted.
+    /// Sends an object, and waits until Terraform takes it. `Break` if Terraform wants no more.
     ///
     /// # Errors
-    /// The state is not one of the resource, or does not identify the object.
+    /// The state does not match the schema of the resource, or does not identify the object.
     pub async fn push(&self, listed: Listed) -> Result<ControlFlow<()>, Diags> {
         let before = self.pushed.fetch_add(1, Ordering::Relaxed);
         if self.query.limit.is_some_and(|limit| before >= limit) {

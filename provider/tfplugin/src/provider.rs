@@ -1,4 +1,4 @@
-//! What a provider author writes.
+//! The traits that the author of a provider implements.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use crate::pb;
 use crate::schema::Schema;
 use crate::value::{Object, Val};
 
-/// A provider: its own block, and what it has of each sort.
+/// A provider: its own block, and its resources, data sources, functions and so on.
 ///
 /// Terraform starts several processes per command, and not each of them is asked for schemas or
 /// configured.
@@ -43,7 +43,7 @@ pub trait Provider: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whatever of the resources can be looked for without knowing it. Asked once.
+    /// The resources that can be listed (`terraform query`). Asked once.
     fn list_resources(&self) -> Vec<Box<dyn ListResource>> {
         Vec::new()
     }
@@ -58,8 +58,8 @@ pub trait Provider: Send + Sync + 'static {
         Diags::default()
     }
 
-    /// Takes the provider block before anything is read, planned or applied. Values may be unknown
-    /// during a plan; what needs them should then fail when it needs them, or all is put off: see [`Cx::defer`].
+    /// Takes the provider block before any read, plan or apply. Values may be unknown during a plan. An operation that needs an
+    /// unknown value should then fail, or `configure` defers all operations with [`Cx::defer`].
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags>;
 
     /// The last call. Terraform waits for it, five seconds at most. A process that Terraform did not start
@@ -72,7 +72,7 @@ pub trait Provider: Send + Sync + 'static {
 pub enum End {
     /// Terraform asked for it: it has received every answer.
     Asked,
-    /// Terraform is gone: nobody knows which of the answers it has kept.
+    /// Terraform is gone: nobody knows which of the answers it has stored.
     Orphaned,
 }
 
@@ -85,20 +85,20 @@ pub struct Change<'a> {
     pub planned: &'a Val,
     /// The configuration: the only place where write-only values are.
     pub config: &'a Val,
-    /// During a plan: what asks for a replacement already.
+    /// During a plan: the attributes that already require a replacement.
     pub replace: &'a [Path],
 }
 
 /// A state that a `moved` block brings from a resource of another type, of this provider or another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved<'a> {
-    /// The whole address of the provider that it is of, such as `registry.terraform.io/hashicorp/null`.
+    /// The whole address of the source provider, such as `registry.terraform.io/hashicorp/null`.
     pub provider: &'a str,
-    /// The type it is of.
+    /// The type of the source resource.
     pub type_name: &'a str,
     /// The version of that type's schema.
     pub version: i64,
-    /// The state, as that provider had it stored.
+    /// The state, as the source provider stored it.
     pub state: &'a serde_json::Value,
 }
 
@@ -108,7 +108,7 @@ pub trait Resource: Send + Sync + 'static {
     /// The type's whole name, such as `pets_cat`.
     fn type_name(&self) -> &str;
 
-    /// Its attributes.
+    /// The attributes.
     fn schema(&self) -> &Schema;
 
     /// Checks a configuration by itself, without the provider being configured. Values may be
@@ -121,9 +121,9 @@ pub trait Resource: Send + Sync + 'static {
     /// one are put back by the runtime.
     async fn read(&self, cx: &Cx, state: &Val) -> Result<Option<Val>, Diags>;
 
-    /// Computed values of a planned state that follow from its other values, which may be unknown: known values where
-    /// they are, unknown ones where not. `prior` is what there is so far, if there is anything: what no change of the plan touches
-    /// may be kept of it. Must be deterministic.
+    /// Computes known values of a planned state from its other values, which may be unknown. A value stays unknown if its inputs are
+    /// unknown. `prior` is the state before, if there is one: values that the plan does not affect may be copied from it. Must be
+    /// deterministic.
     fn derive(&self, _planned: &mut Object, _prior: Option<&Object>) {}
 
     /// A look at a change that has an effect, before it is shown to the user: warnings, errors,
@@ -142,14 +142,14 @@ pub trait Resource: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Creates the object and answers its state. As soon as it exists, [`Cx::commit`] what is
-    /// known of it: that is what remains if the rest fails.
+    /// Creates the object and answers its state. As soon as the object exists, call [`Cx::commit`] with the known values: Terraform
+    /// keeps them if a later step fails.
     async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags>;
 
     /// Changes the object and answers its state.
     async fn update(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags>;
 
-    /// Destroys the object. That it is gone already is success.
+    /// Destroys the object. Success if the object is already gone.
     async fn delete(&self, cx: &Cx, state: &Val) -> Result<(), Diags>;
 
     /// As much of a state as [`Resource::read`] needs, from what the user gave to `import`. By default that is the one text
@@ -163,7 +163,7 @@ pub trait Resource: Send + Sync + 'static {
         Err(Diag::error("It cannot be imported so", detail).into())
     }
 
-    /// What tells an object from all others; by default nothing, and the resource has no identity.
+    /// The attributes that identify an object. The default is none: the resource has no identity.
     fn identity(&self) -> Identity {
         Identity::default()
     }
@@ -208,7 +208,7 @@ pub trait DataSource: Send + Sync + 'static {
     /// The type's whole name, such as `pets_cat`.
     fn type_name(&self) -> &str;
 
-    /// Its attributes.
+    /// The attributes.
     fn schema(&self) -> &Schema;
 
     /// Checks a configuration by itself. Values may be unknown.
@@ -220,14 +220,14 @@ pub trait DataSource: Send + Sync + 'static {
     async fn read(&self, cx: &Cx, config: &Val) -> Result<Val, Diags>;
 }
 
-/// Why something is put off to a later plan, when more is known.
+/// Why an operation is deferred to a later plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferral {
-    /// Something in the configuration of the object is not known yet.
+    /// A value in the configuration of the object is unknown.
     ObjectUnknown,
-    /// Something in the provider's block is not known yet.
+    /// A value in the provider's block is unknown.
     ProviderUnknown,
-    /// Something that it needs is not there yet.
+    /// An object that it needs does not exist yet.
     Absent,
 }
 
@@ -243,7 +243,7 @@ impl Deferral {
     }
 }
 
-/// One request of Terraform: cancellation, warnings, and what has been achieved so far.
+/// One request of Terraform: its cancellation, its warnings, and its results so far.
 #[derive(Debug)]
 pub struct Cx {
     cancel: CancellationToken,
@@ -252,7 +252,7 @@ pub struct Cx {
     achieved: Mutex<Achieved>,
 }
 
-/// What survives an error or a panic.
+/// Results that an error or a panic does not undo.
 #[derive(Debug, Default)]
 pub(crate) struct Achieved {
     pub(crate) committed: Option<Val>,
@@ -272,14 +272,14 @@ impl Cx {
         Self { cancel, terraform, may_defer, achieved }
     }
 
-    /// Whether Terraform lets things be put off to a later plan.
+    /// True if Terraform allows deferral to a later plan.
     #[must_use]
     pub fn may_defer(&self) -> bool {
         self.may_defer
     }
 
-    /// Puts this off, if [`Cx::may_defer`]: Terraform takes what is answered for the best guess. From
-    /// [`Provider::configure`] it puts off everything, and nobody else is asked.
+    /// Defers this operation, if [`Cx::may_defer`]. Terraform takes the answer as a best guess. From [`Provider::configure`] it defers
+    /// every operation, and the runtime calls no resource.
     pub fn defer(&self, why: Deferral) {
         if self.may_defer {
             self.with(|achieved| achieved.deferral = Some(why));
@@ -296,19 +296,19 @@ impl Cx {
         self.cancel.cancelled().await;
     }
 
-    /// What [`Cx::cancelled`] waits for, for whoever keeps it. That of [`Provider::configure`] is good until the next one: it ends all
-    /// that is asked for until then.
+    /// The token behind [`Cx::cancelled`], for code that outlives the request. The token of [`Provider::configure`] is valid until the
+    /// next `configure`: it ends every request until then.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.cancel.clone()
     }
 
-    /// Ends what was asked for in this request.
+    /// Cancels this request.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// Whether the user interrupted Terraform.
+    /// True if the user interrupted Terraform.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
@@ -332,14 +332,13 @@ impl Cx {
         self.with(|achieved| achieved.committed = Some(state));
     }
 
-    /// What the provider remembers about the object beside its state. Terraform stores it, and
-    /// shows it to nobody; it is not encrypted.
+    /// The provider's private data about the object, beside its state. Terraform stores it, unencrypted, and does not show it.
     #[must_use]
     pub fn private(&self) -> Vec<u8> {
         self.with(|achieved| achieved.private.clone())
     }
 
-    /// Replaces what the provider remembers.
+    /// Replaces the private data.
     pub fn set_private(&self, private: Vec<u8>) {
         self.with(|achieved| achieved.private = private);
     }

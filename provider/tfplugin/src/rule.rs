@@ -1,22 +1,22 @@
-//! What attributes of one object demand of each other: told at `terraform validate`, and in the documentation.
+//! Rules between attributes of one object. `terraform validate` reports violations, and the documentation lists the rules.
 
 use crate::diag::Diag;
 use crate::path::Path;
 use crate::schema::{Attribute, Mode};
 use crate::value::Val;
 
-/// What an attribute demands of others beside it, by their names. An attribute is given when the configuration has it and it is not null;
-/// while one is unknown, nobody can say, and nothing is demanded that it may fulfil.
+/// A rule of an attribute about other attributes of the same object, by their names. An attribute counts as given if the configuration
+/// has it and it is not null. A rule reports no violation while an unknown attribute could still satisfy it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rule {
-    /// With it, none of these is given.
+    /// If this attribute is given, none of these may be given.
     ConflictsWith(Vec<String>),
-    /// With it, all of these are given.
+    /// If this attribute is given, all of these must be given.
     RequiredWith(Vec<String>),
-    /// Of it and these, exactly one is given.
+    /// Exactly one is given, of this attribute and these.
     ExactlyOneOf(Vec<String>),
-    /// Of it and these, one or more are given.
+    /// One or more are given, of this attribute and these.
     AtLeastOneOf(Vec<String>),
 }
 
@@ -35,7 +35,7 @@ impl Rule {
         }
     }
 
-    /// What is wrong with an object of which an attribute demands this. `at` is where the object is.
+    /// Checks the rule of attribute `name` in `object`. `at` is the path of the object.
     pub(crate) fn check(&self, name: &str, object: &Val, at: &Path) -> Option<Diag> {
         let all = || std::iter::once(name).chain(self.others().iter().map(String::as_str));
         let is_given = |name: &str| !object.get(name).is_null() && !object.get(name).is_unknown();
@@ -71,7 +71,7 @@ impl Rule {
         }
     }
 
-    /// What cannot be demanded.
+    /// An error in the rule itself: it names an attribute that cannot be given beside this one.
     pub(crate) fn problem(&self, name: &str, beside: &[Attribute]) -> Option<String> {
         let can_be_given = |other: &&String| {
             other.as_str() != name && beside.iter().any(|it| it.name == **other && it.mode != Mode::Computed)
@@ -81,7 +81,7 @@ impl Rule {
     }
 }
 
-/// What the documentation of an attribute says of those beside it, in sentences.
+/// The sentences about the rules of attribute `name`, for its documentation.
 pub(crate) fn sentences(name: &str, beside: &[Attribute]) -> Vec<String> {
     let mut said = Vec::new();
     for attribute in beside {
@@ -119,7 +119,7 @@ mod tests {
         Attribute::optional(name, Type::String)
     }
 
-    /// What is said of `a`, `b` and `c`: given (`x`), unknown (`?`) or null (`-`).
+    /// The errors for `a`, `b` and `c`, each given (`x`), unknown (`?`) or null (`-`).
     fn said(a: Attribute, given: [&str; 3]) -> String {
         let value = |how: &str| match how {
             "x" => Val::from("x"),

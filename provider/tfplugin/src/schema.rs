@@ -1,5 +1,4 @@
-//! What a resource, a data source or the provider block looks like, and what a change of each
-//! attribute means.
+//! The schema of a resource, a data source or the provider block: its attributes, and the effect of a change of each one.
 
 use std::sync::Arc;
 
@@ -17,41 +16,41 @@ use crate::value::{Val, same_elements};
 pub struct Schema {
     /// Rises when states of the old shape can no longer be read by name.
     pub version: i64,
-    /// Markdown.
+    /// Description in Markdown.
     pub description: String,
-    /// Why it is to be used no more, and what in its place: whoever uses it is warned.
+    /// Reason for the deprecation, and the replacement. Terraform shows it as a warning to users of the block.
     pub deprecated: Option<String>,
     /// The attributes; their order does not matter.
     pub attributes: Vec<Attribute>,
 }
 
-/// Who gives an attribute its value.
+/// The source of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The configuration must.
+    /// The configuration must give it.
     Required,
-    /// The configuration may; otherwise it is null.
+    /// The configuration may give it; otherwise it is null.
     Optional,
-    /// The configuration may; otherwise the provider does.
+    /// The configuration may give it; otherwise the provider does.
     OptionalComputed,
-    /// The provider does.
+    /// The provider gives it.
     Computed,
 }
 
-/// How nested objects are held.
+/// The collection that holds nested objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nesting {
-    /// One object.
+    /// A single object.
     Single,
-    /// A list of them.
+    /// A list of objects.
     List,
-    /// A set of them.
+    /// A set of objects.
     Set,
-    /// A map of them, by natural key.
+    /// A map of objects, by natural key.
     Map,
 }
 
-/// What an attribute holds.
+/// The type or the nested attributes of an attribute.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// A value of a type.
@@ -60,11 +59,11 @@ pub enum Shape {
     Nested(Nesting, Vec<Attribute>),
 }
 
-/// Which changes of an attribute replace the resource; see [`Attribute::replace_if`].
+/// A condition under which a change of an attribute replaces the resource; see [`Attribute::replace_if`].
 #[derive(Clone)]
 pub struct ReplaceIf(Arc<Condition>);
 
-/// What holds, or not, of a value before and the planned one.
+/// A condition on the value before and the planned value.
 type Condition = dyn Fn(&Val, &Val) -> bool + Send + Sync;
 
 impl std::fmt::Debug for ReplaceIf {
@@ -80,31 +79,31 @@ impl std::fmt::Debug for ReplaceIf {
 pub struct Attribute {
     /// Lower-case letters, digits and underscores.
     pub name: String,
-    /// Markdown.
+    /// Description in Markdown.
     pub description: String,
-    /// What it holds.
+    /// The type or the nested attributes.
     pub shape: Shape,
-    /// Who gives it its value.
+    /// The source of the value.
     pub mode: Mode,
     /// Not shown in plans.
     pub sensitive: bool,
-    /// Only ever in the configuration: never in a plan, never in a state.
+    /// The value is only in the configuration: never in a plan, never in a state.
     pub write_only: bool,
-    /// Why it is to be given no more, and what in its place: whoever gives it is warned.
+    /// Reason for the deprecation, and the replacement. Terraform shows it as a warning when the attribute is given.
     pub deprecated: Option<String>,
     /// The value where the configuration has none; the mode is then `OptionalComputed`.
     pub default: Option<Val>,
     /// A computed value that an update does not change.
     pub use_state: bool,
-    /// A change of it replaces the resource.
+    /// Every change of the value replaces the resource.
     pub replace: bool,
-    /// Such a change of it replaces the resource, and no other.
+    /// Changes that meet this condition replace the resource.
     pub replace_if: Option<ReplaceIf>,
-    /// Which of its spellings mean the same.
+    /// The rule that decides which spellings are equal.
     pub semantics: Semantics,
-    /// What a value in a configuration must be beside its type.
+    /// Checks of a configured value, beyond its type.
     pub checks: Vec<Check>,
-    /// What it demands of the attributes beside it.
+    /// Rules between this attribute and the attributes beside it.
     pub rules: Vec<Rule>,
 }
 
@@ -201,7 +200,8 @@ impl Attribute {
         self
     }
 
-    /// A change for which this holds replaces the resource: of the value before, and the planned one, which may be unknown.
+    /// A change replaces the resource if this condition is true. Its arguments are the value before and the planned value,
+    /// which may be unknown.
     ///
     /// ```
     /// use tfplugin::{Attribute, Type};
@@ -216,27 +216,28 @@ impl Attribute {
         self
     }
 
-    /// Whether a change of it replaces the resource.
+    /// True if this change replaces the resource.
     pub(crate) fn replaces(&self, before: &Val, planned: &Val) -> bool {
         let holds = self.replace_if.as_ref().is_some_and(|replace_if| (replace_if.0)(before, planned));
         (self.replace || holds) && !self.same(planned, before)
     }
 
-    /// Whoever gives it is warned, and told this: why, and what to give in its place. A sentence or more.
+    /// Marks the attribute as deprecated. Terraform shows `why` as a warning when the attribute is given. It gives the
+    /// reason and the replacement, in full sentences.
     #[must_use]
     pub fn deprecated(mut self, why: impl Into<String>) -> Self {
         self.deprecated = Some(why.into());
         self
     }
 
-    /// Which spellings mean the same.
+    /// Sets the rule that decides which spellings are equal.
     #[must_use]
     pub fn semantics(mut self, semantics: Semantics) -> Self {
         self.semantics = semantics;
         self
     }
 
-    /// What a value in a configuration must be as well.
+    /// Adds a check of configured values, beyond the type.
     #[must_use]
     pub fn check(mut self, check: Check) -> Self {
         self.checks.push(check);
@@ -248,31 +249,31 @@ impl Attribute {
         self
     }
 
-    /// With it, none of these attributes beside it is given.
+    /// If this attribute is given, none of the `others` may be given.
     #[must_use]
     pub fn conflicts_with<const N: usize>(self, others: [&str; N]) -> Self {
         self.rule(Rule::ConflictsWith, others)
     }
 
-    /// With it, all of these attributes beside it are given.
+    /// If this attribute is given, all of the `others` must be given.
     #[must_use]
     pub fn required_with<const N: usize>(self, others: [&str; N]) -> Self {
         self.rule(Rule::RequiredWith, others)
     }
 
-    /// Of it and these attributes beside it, exactly one is given. Said of one of them, it holds for all.
+    /// Exactly one attribute is given, of this one and the `others`. One attribute of the group needs to have this rule.
     #[must_use]
     pub fn exactly_one_of<const N: usize>(self, others: [&str; N]) -> Self {
         self.rule(Rule::ExactlyOneOf, others)
     }
 
-    /// Of it and these attributes beside it, one or more are given. Said of one of them, it holds for all.
+    /// At least one attribute is given, of this one and the `others`. One attribute of the group needs to have this rule.
     #[must_use]
     pub fn at_least_one_of<const N: usize>(self, others: [&str; N]) -> Self {
         self.rule(Rule::AtLeastOneOf, others)
     }
 
-    /// Whether the provider may give the value.
+    /// True if the provider may give the value.
     #[must_use]
     pub fn is_computed(&self) -> bool {
         matches!(self.mode, Mode::Computed | Mode::OptionalComputed)
@@ -295,8 +296,7 @@ impl Attribute {
         }
     }
 
-    /// Whether two values of this attribute mean the same: sets in any order, text by its
-    /// semantics.
+    /// True if two values of this attribute are equal: sets in any order, text by its semantics.
     #[must_use]
     pub fn same(&self, a: &Val, b: &Val) -> bool {
         match &self.shape {
@@ -366,7 +366,7 @@ impl Schema {
         object_type(&self.attributes)
     }
 
-    /// What Terraform would refuse about this schema, in words. For a test of each provider.
+    /// Errors that Terraform would report for this schema. For a test of each provider.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         const RESERVED: &[&str] =
@@ -381,7 +381,8 @@ impl Schema {
         problems
     }
 
-    /// What Terraform would refuse about it as the schema of a list resource or an action, of which all is configured.
+    /// Errors that Terraform would report for it as the schema of a list resource or an action, which have no computed
+    /// attributes.
     #[must_use]
     pub fn problems_of_config(&self) -> Vec<String> {
         let mut problems = self.problems();

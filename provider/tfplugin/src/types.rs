@@ -1,4 +1,4 @@
-//! What values may be, and how the protocol spells that.
+//! The types of values, and their JSON form in the protocol.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,14 +7,14 @@ use serde_json::json;
 
 use crate::value::Val;
 
-/// What a value may be.
+/// A type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
     /// `true` or `false`.
     Bool,
-    /// Any number.
+    /// A number of any size.
     Number,
-    /// Text.
+    /// A text.
     String,
     /// Elements in order.
     List(Box<Type>),
@@ -24,9 +24,9 @@ pub enum Type {
     Map(Box<Type>),
     /// Attributes by name, always all of them.
     Object(BTreeMap<String, Type>),
-    /// So many elements, each of its own type.
+    /// A fixed number of elements, each of its own type.
     Tuple(Vec<Type>),
-    /// Whatever the value says: it is null, unknown or a [`Val::Dynamic`].
+    /// Any type: the value is null, unknown or a [`Val::Dynamic`].
     Dynamic,
 }
 
@@ -69,7 +69,7 @@ impl Type {
         }
     }
 
-    /// Reads the protocol's JSON spelling of a type; `None` for what is none.
+    /// Reads the protocol's JSON spelling of a type. `None` if the JSON is not a type.
     #[must_use]
     pub fn from_json(json: &serde_json::Value) -> Option<Self> {
         match json.as_str() {
@@ -94,7 +94,7 @@ impl Type {
         })
     }
 
-    /// Whether there is a collection in it whose elements need not be of one type.
+    /// True if the type contains a collection whose elements may have different types.
     pub(crate) fn has_open_elements(&self) -> bool {
         match self {
             Self::Bool | Self::Number | Self::String | Self::Dynamic => false,
@@ -104,7 +104,7 @@ impl Type {
         }
     }
 
-    /// The value with its type, wherever this one leaves that to the value.
+    /// The value, made [`Val::Dynamic`] in each part whose type is [`Type::Dynamic`].
     pub(crate) fn lift(&self, value: Val) -> Val {
         match (self, value) {
             (Self::Dynamic, value) => value.dynamic(),
@@ -122,7 +122,8 @@ impl Type {
         }
     }
 
-    /// Whether a value of it is without a type somewhere, unless it brings one.
+    /// True if the type contains [`Type::Dynamic`], so that the value has to bring its own type
+    /// there.
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Self::Bool | Self::Number | Self::String => false,

@@ -1,7 +1,7 @@
 //! Terraform's values and their types, as a tree that the rest of the crate walks.
 //!
-//! A [`Val`] means something only together with a [`Type`]: a list, a set and a tuple are all
-//! [`Val::List`], a map and an object are both [`Val::Map`]. Where the type is [`Type::Dynamic`], the value brings its own.
+//! A [`Val`] needs a [`Type`] to be understood: a list, a set and a tuple are all [`Val::List`], a map and an object are
+//! both [`Val::Map`]. A value of [`Type::Dynamic`] contains its own type.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub type Object = BTreeMap<String, Val>;
 /// One value of a configuration, a plan or a state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Val {
-    /// Not set.
+    /// The value is not set.
     #[default]
     Null,
     /// Known only after the apply.
@@ -24,27 +24,27 @@ pub enum Val {
     Bool(bool),
     /// A number of any size.
     Num(Num),
-    /// Text.
+    /// A text.
     Str(String),
     /// A list, or a set (in no meaningful order).
     List(Vec<Val>),
     /// A map, or an object with all its attributes.
     Map(Object),
-    /// A value of any type, which it brings: see [`Val::dynamic`].
+    /// A value of any type, with its type: see [`Val::dynamic`].
     Dynamic(Box<Dynamic>),
 }
 
 /// A value with its type, where a schema says [`Type::Dynamic`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dynamic {
-    /// What it is.
+    /// Type of the value.
     pub of: Type,
-    /// The value.
+    /// The value itself, in the form of `of`.
     pub value: Val,
 }
 
 impl Val {
-    /// The same value, bringing its type: lists are tuples, and maps are objects.
+    /// The same value with its type: lists become tuples, and maps become objects.
     #[must_use]
     pub fn dynamic(self) -> Self {
         match self {
@@ -77,7 +77,7 @@ impl Val {
         }
     }
 
-    /// The value without the type that it brings.
+    /// The value without the type that it contains.
     #[must_use]
     pub fn inner(&self) -> &Self {
         match self {
@@ -86,19 +86,19 @@ impl Val {
         }
     }
 
-    /// Whether it is [`Val::Null`], of whatever type.
+    /// True for [`Val::Null`], of any type.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self.inner(), Self::Null)
     }
 
-    /// Whether it is itself [`Val::Unknown`]; its elements are not looked at.
+    /// True for [`Val::Unknown`]. Elements are not examined.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         matches!(self.inner(), Self::Unknown)
     }
 
-    /// Whether nothing in it is unknown.
+    /// True if neither the value nor any element is unknown.
     #[must_use]
     pub fn is_wholly_known(&self) -> bool {
         match self.inner() {
@@ -161,7 +161,7 @@ impl Val {
         }
     }
 
-    /// The content of a map or object, to change it; of none that brings its type.
+    /// The content of a map or object, for changes. None for [`Val::Dynamic`].
     #[must_use]
     pub fn as_map_mut(&mut self) -> Option<&mut Object> {
         match self {
@@ -194,7 +194,7 @@ impl Val {
         }
     }
 
-    /// What kind of value this is, for messages.
+    /// The kind of this value, for messages.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -285,7 +285,7 @@ impl fmt::Display for Val {
     }
 }
 
-/// Whether two lists hold the same elements, in whatever order: equality of sets.
+/// True if two lists have the same elements in any order: equality of sets.
 pub(crate) fn same_elements(a: &[Val], b: &[Val], same: impl Fn(&Val, &Val) -> bool) -> bool {
     if a.len() != b.len() {
         return false;

@@ -1,4 +1,4 @@
-//! Values as Rust types: a struct is what a resource, a data source or the provider's block holds.
+//! Values as Rust types: a struct holds the attributes of a resource, a data source or the provider's block.
 //!
 //! ```text
 //! #[derive(Model)] struct File  ── File::schema() ──────────> Schema
@@ -6,7 +6,7 @@
 //!   mode: Tf<String>               ── file.to_val() ────────> Val
 //! ```
 //!
-//! [`Typed`] is what one attribute or element can be, and [`Model`] is all of them together.
+//! [`Typed`] is a type of one attribute or element; [`Model`] is a struct of attributes.
 
 mod net;
 mod tf;
@@ -66,16 +66,20 @@ pub use values::Text;
 /// # Ok::<(), tfplugin::Diags>(())
 /// ```
 ///
-/// A field's type says what can be there. `String`, `bool`, the integers, `f64` and [`Num`](crate::Num) are themselves;
-/// [`IpAddr`](std::net::IpAddr) and its two sorts, [`Mac`], [`Cidr`], [`Duration`](std::time::Duration) (`1h 30m`), [`serde_json::Value`] (JSON
-/// text) and [`Text`] of whatever else can be parsed and shown are text, of which the spelling does not matter. `Vec`,
-/// `BTreeSet` and `BTreeMap<String, …>` are collections. All of these are there and known; `Option` is for what may be
-/// null, and [`Tf`] for what may be unknown as well, as anything may in a configuration and what is computed is in a plan.
+/// The type of a field decides which values the attribute accepts:
 ///
-/// A struct that is a field is an object, to be given whole; with `nested` its fields are attributes of their own.
+/// - `String`, `bool`, the integers, `f64` and [`Num`](crate::Num) are plain values.
+/// - [`IpAddr`](std::net::IpAddr), `Ipv4Addr`, `Ipv6Addr`, [`Mac`], [`Cidr`], [`Duration`](std::time::Duration) (`1h 30m`),
+///   [`serde_json::Value`] (JSON text) and [`Text`] are text. Different spellings of one value are equal.
+/// - `Vec`, `BTreeSet` and `BTreeMap<String, …>` are collections.
+///
+/// All of these values must be known and not null. `Option` accepts null. [`Tf`] accepts null and unknown values: any value of a
+/// configuration, and a computed value of a plan, may be unknown.
+///
+/// A struct as a field is an object, which a configuration gives whole; with `nested` its fields are attributes of their own.
 /// Every word of `#[tf(…)]` is in the table of [the macro](derive@crate::Model).
 ///
-/// What can be null cannot be in a type that cannot:
+/// An attribute that can be null needs a type that accepts null:
 ///
 /// ```compile_fail,E0080
 /// #[derive(tfplugin::Model)]
@@ -93,7 +97,7 @@ pub use values::Text;
 /// }
 /// ```
 ///
-/// What is computed is null in a configuration, and unknown in a plan:
+/// A computed attribute is null in a configuration and unknown in a plan:
 ///
 /// ```compile_fail,E0080
 /// #[derive(tfplugin::Model)]
@@ -103,7 +107,7 @@ pub use values::Text;
 /// }
 /// ```
 ///
-/// What an attribute says beside its type, such as a default, is lost in an object that is given whole:
+/// In an object that is given whole, an attribute has only its type: defaults and other words of `#[tf(…)]` would be lost.
 ///
 /// ```compile_fail,E0080
 /// #[derive(tfplugin::Model)]
@@ -118,7 +122,7 @@ pub use values::Text;
 /// }
 /// ```
 ///
-/// Nor can anything be a field, an `Option` be within a [`Tf`], or other than models be `nested`:
+/// A field must be a [`Typed`], a [`Tf`] cannot hold an `Option`, and only models can be `nested`:
 ///
 /// ```compile_fail,E0277
 /// #[derive(tfplugin::Model)]
@@ -144,51 +148,51 @@ pub use values::Text;
 /// }
 /// ```
 pub trait Model: Sized {
-    /// Whether some attribute of it says more than its type, and so has to be an attribute of its own.
+    /// True if an attribute has more than a type, for example a default. Such a struct must be `nested`.
     #[doc(hidden)]
     const SAYS_MORE: bool;
 
-    /// What Terraform sees of it.
+    /// The schema that Terraform sees.
     fn schema() -> Schema;
 
     /// Reads a value that is at this place of a whole.
     ///
     /// # Errors
-    /// Whatever of it is not of its type, each with its path.
+    /// Every part with the wrong type, each with its path.
     fn from_val_at(val: &Val, at: &Path) -> Result<Self, Diags>;
 
-    /// Reads a value. Attributes that are not there are null, others than those of the model are passed over.
+    /// Reads a value. Missing attributes are null; attributes that the model does not have are ignored.
     ///
     /// # Errors
-    /// Whatever of it is not of its type, each with its path.
+    /// Every part with the wrong type, each with its path.
     fn from_val(val: &Val) -> Result<Self, Diags> {
         Self::from_val_at(val, &Path::root())
     }
 
-    /// The value.
+    /// The model as a value, with all its attributes.
     fn to_val(&self) -> Val;
 }
 
-/// What an attribute of a [`Model`], or an element of one, can be.
+/// A type that an attribute of a [`Model`], or an element of a collection, can have.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be in a model",
     label = "Terraform has no such value",
     note = "what can be parsed and shown can be there as `tfplugin::Text<{Self}>`, everything else as a `tfplugin::Typed`"
 )]
 pub trait Typed: Sized {
-    /// Whether it can be null.
+    /// True if the value can be null.
     const NULLABLE: bool = false;
-    /// Whether its elements are in no order, and none is there twice.
+    /// True if the elements have no order and each occurs once.
     const IS_SET: bool = false;
-    /// Whether it is text whose spelling does not matter.
+    /// True if the value is text with several equal spellings.
     const IS_SPELLED: bool = false;
-    /// Whether there are models in it of which some attribute says more than its type.
+    /// True if the type contains a model with attributes that have more than a type. See [`Model::SAYS_MORE`].
     const SAYS_MORE: bool = false;
 
-    /// Its type for Terraform.
+    /// The type in Terraform.
     fn of() -> Type;
 
-    /// Which of its spellings mean the same.
+    /// The rule that decides which spellings are equal.
     #[must_use]
     fn semantics() -> Semantics {
         Semantics::Exact
@@ -197,10 +201,10 @@ pub trait Typed: Sized {
     /// Reads the value at this place.
     ///
     /// # Errors
-    /// What is wrong with it, with its path.
+    /// Every error in the value, with its path.
     fn read(val: &Val, at: &Path) -> Result<Self, Diags>;
 
-    /// The value.
+    /// The value for Terraform.
     fn write(&self) -> Val;
 }
 
@@ -223,9 +227,9 @@ impl<M: Model> Typed for M {
     label = "neither a model nor a `Vec`, `BTreeSet` or `BTreeMap` of models"
 )]
 pub trait Nested: Typed {
-    /// What each of them is.
+    /// The model of one object.
     type Of: Model;
-    /// How they are held.
+    /// The collection that holds the objects.
     const NESTING: Nesting;
 }
 
@@ -234,7 +238,7 @@ impl<M: Model> Nested for M {
     const NESTING: Nesting = Nesting::Single;
 }
 
-/// Reads the attributes of an object, and remembers what is wrong with them.
+/// Reads the attributes of an object, and collects the errors.
 #[derive(Debug)]
 pub struct Reader<'a> {
     object: &'a Object,
@@ -243,16 +247,16 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of an object.
+    /// Starts to read an object.
     ///
     /// # Errors
-    /// It is none.
+    /// The value is not an object.
     pub fn new(val: &'a Val, at: &'a Path) -> Result<Self, Diags> {
         let object = val.as_map().ok_or_else(|| wrong_kind("an object", val, at))?;
         Ok(Self { object, at, wrong: Diags::default() })
     }
 
-    /// One attribute. Nothing is told of the value of a secret one.
+    /// Reads one attribute. If `is_secret`, errors do not contain the value.
     pub fn attribute<T: Typed>(&mut self, name: &str, is_secret: bool) -> Option<T> {
         let val = self.object.get(name).unwrap_or(&Val::Null);
         let mut wrong = match T::read(val, &self.at.attr(name)) {
@@ -269,14 +273,14 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// What is wrong.
+    /// The collected errors.
     #[must_use]
     pub fn wrong(self) -> Diags {
         self.wrong
     }
 }
 
-/// What a sentence about the value at this place begins with.
+/// The subject of an error message about the value at this path.
 fn subject(at: &Path) -> String {
     match at.0.last() {
         None => "The whole".to_owned(),
@@ -285,7 +289,7 @@ fn subject(at: &Path) -> String {
     }
 }
 
-/// That something else is there than `want`, or nothing, or what is not known yet.
+/// Error: the value has another kind than `want`, is null, or is unknown.
 fn wrong_kind(want: &str, found: &Val, at: &Path) -> Diags {
     let subject = subject(at);
     let (summary, detail) = match found {
@@ -299,7 +303,7 @@ fn wrong_kind(want: &str, found: &Val, at: &Path) -> Diags {
     Diag::error(summary, detail).at(at.clone()).into()
 }
 
-/// That a value of the right kind is not good for more than that.
+/// Error: the value has the right kind, but a wrong content.
 fn wrong_value(want: &str, why: &str, at: &Path) -> Diags {
     Diag::error(format!("Not {want}"), format!("{} is {why}.", subject(at))).at(at.clone()).into()
 }
