@@ -1,11 +1,12 @@
-//! What is asked of a machine once: `basalt_power_cycle`, `basalt_recommission` and whatever else has a verb in the API.
+//! Operations of a machine as actions: `basalt_power_cycle`, `basalt_recommission` and one for every other verb of the API.
 //!
 //! ```text
 //! plan     POST machines/NAME/operations?dry_run=true   what would be refused now is a warning
 //! invoke   POST machines/NAME/operations                then GET of it, until it is over
 //! ```
 //!
-//! The region does it, and ends it at its deadline; an interruption only ends the waiting. A region that is away until then ends nothing.
+//! The region performs the operation, and ends it at its deadline; an interruption only ends the waiting. If the region is away before
+//! the deadline, the wait continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ const SSH_KEYS: &str = "ssh_keys";
 const DURATION: &str = "duration";
 const WAIT: &str = "wait";
 
-/// How often is looked whether it is over.
+/// Pause between two questions about the operation's progress.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The action of a verb.
@@ -43,7 +44,7 @@ pub(crate) struct Operate {
     session: Arc<Session>,
 }
 
-/// What an action does, as its page says it.
+/// The description of an action for its page.
 fn doc(verb: Verb) -> &'static str {
     match verb {
         Verb::PowerOn => {
@@ -127,7 +128,7 @@ impl Operate {
         Self { verb, type_name: format!("basalt_{verb}"), schema, session }
     }
 
-    /// What is asked for; nothing while some of it is not known.
+    /// The request for the operation. `None` if a part of it is unknown.
     fn request(&self, config: &Val) -> Option<OperationRequest> {
         match self.verb {
             Verb::RunScript => self.script(config),
@@ -171,7 +172,7 @@ impl Operate {
 }
 
 impl Operate {
-    /// That somebody interrupted the waiting.
+    /// Error: the user interrupted the wait.
     fn not_waited_for(&self, machine: &str) -> Diags {
         let detail = format!(
             "The region goes on with {} by itself; `basalt operations {machine}` says what became of it.",
@@ -196,7 +197,7 @@ fn parameters(config: &Val) -> Option<BTreeMap<String, String>> {
 
 fn are_keys() -> Check {
     let is_key = |value: &Val| match value {
-        // Some are not known yet.
+        // An unknown key is checked later.
         Val::Unknown => true,
         value => value.as_str().is_some_and(|text| text.parse::<SshPublicKey>().is_ok()),
     };
@@ -214,7 +215,7 @@ fn is_duration() -> Check {
     })
 }
 
-/// A refusal. What the region says of the verb, it says of all that was asked.
+/// The diagnostics of a refusal. An error about the verb has no attribute, so it applies to the whole action.
 fn failed(machine: &str, error: &ClientError) -> Diags {
     let Some(mut problem) = error.problem().cloned() else { return refusal::diags(KIND, machine, error) };
     problem.errors.iter_mut().filter(|it| it.pointer == "/verb").for_each(|it| it.pointer.clear());
@@ -258,7 +259,7 @@ impl Action for Operate {
         let tried = region.client.call().await.operate_dry_run(machine, &request).await;
         match tried {
             Err(error) if error.is_not_found() && self.session.memory.is_coming(KIND.name, machine) => Ok(()),
-            // By then it may be otherwise: what comes before it in the same apply changes things.
+            // Earlier changes of the same apply may remove the reason for the refusal.
             Err(error) if error.problem().is_some() => {
                 for refusal in failed(machine, &error) {
                     let detail = format!("{} As things are now, it would fail.", refusal.detail);
@@ -309,7 +310,7 @@ impl Action for Operate {
                     )
                     .into());
                 }
-                // People can come in, and it goes on for as long as they need.
+                // The rescue system is open for people, and stays so as long as they need it.
                 OperationState::Running if operation.reason == OperationState::OPEN => return Ok(()),
                 _ if config.get(WAIT).as_bool() == Some(false) => return Ok(()),
                 _ => {}
@@ -322,7 +323,7 @@ impl Action for Operate {
             match looked {
                 Ok(now) => operation = now,
                 Err(ClientError::Interrupted { .. }) => return Err(self.not_waited_for(machine)),
-                // It goes on meanwhile, and the region ends it at its deadline.
+                // The operation continues meanwhile, and the region ends it at its deadline.
                 Err(error) if error.is_outage() && Timestamp::now() < operation.deadline => {
                     operation.message = "no region answers, which does not end it".to_owned();
                 }

@@ -1,12 +1,12 @@
-//! No more requests under way at once than the provider's block says, and no more patience with a region that is away than once.
+//! Limits the number of simultaneous requests (`max_parallel`), and the total time spent on a region that is away.
 //!
-//! Terraform works on ten objects at a time, or as many as `-parallelism` says, and several of them may ask one region.
-//! `max_parallel` is how much of that reaches it at once: whoever comes then waits here.
+//! Terraform works on ten objects at a time, or on the number in `-parallelism`, and several of them may need the region. `max_parallel`
+//! limits the requests that reach it at once; further calls wait here.
 //!
-//! Terraform goes on to the next object when one fails. If each of them waited for a region that is away as long as `retry_timeout` says, a
-//! thousand would take hours to say so. Whoever comes after the first one that waited in vain tries once.
+//! Terraform continues with the next object when one fails. If each of a thousand objects waited `retry_timeout` for a region that is away,
+//! the run would take hours to fail. So only the first one waits; after that, each call tries once.
 //!
-//! An interruption ends them all, whatever they wait for, but for a moment that a write has left which was sent.
+//! An interruption ends all calls and waits. Only a write that was already sent gets a moment for its answer.
 
 use std::num::NonZeroU16;
 use std::ops::Deref;
@@ -18,31 +18,31 @@ use basalt_api::values::RunId;
 use tfplugin::CancellationToken;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// For how long a region that did not answer counts as being away.
+/// How long a region counts as away after it did not answer.
 const AWAY: Duration = Duration::from_secs(10);
 
-/// How long is waited for the answer to what is owed after an interruption.
+/// Longest wait for the answer to a call that must be made after an interruption.
 const LAST: Duration = Duration::from_secs(2);
 
-/// A client of which so many calls are under way at once.
+/// A client with a limit on simultaneous calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounded {
     client: Client,
-    /// The same for calls to a region that is away.
+    /// The same client without retries, for a region that is away.
     hasty: Client,
-    /// The same for calls that no interruption ends.
+    /// The same client for calls that no interruption ends.
     unending: Client,
     end: CancellationToken,
     places: Arc<Semaphore>,
     missed: Arc<Mutex<Option<Instant>>>,
 }
 
-/// The client for one call. Its place is free again when this is dropped: at the end of the statement that made it, so what
-/// an answer leads to is another statement.
+/// The client for one call. Dropping it frees its place: at the end of the statement that made the call. So calls that depend on the answer
+/// belong into another statement.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     client: &'a Client,
-    /// `None` after an interruption: nothing is sent any more.
+    /// `None` after an interruption: the client then sends no request.
     _place: Option<SemaphorePermit<'a>>,
 }
 
@@ -55,7 +55,7 @@ impl Deref for Call<'_> {
 }
 
 impl Bounded {
-    /// So many calls at once, or as many as come.
+    /// A client with at most `most` simultaneous calls, or without a limit.
     ///
     /// # Errors
     /// The configuration is wrong.
@@ -72,20 +72,20 @@ impl Bounded {
         })
     }
 
-    /// The same, creating for this run.
+    /// The same client, whose creations belong to this run.
     pub(crate) fn of_run(self, run: RunId) -> Self {
         let [client, hasty, unending] =
             [&self.client, &self.hasty, &self.unending].map(|client| client.of_run(run));
         Self { client, hasty, unending, ..self }
     }
 
-    /// The same, whose calls an interruption ends.
+    /// The same client, whose calls this token ends.
     pub(crate) fn until(self, end: CancellationToken) -> Self {
         let [client, hasty] = [&self.client, &self.hasty].map(|client| client.until(end.clone()));
         Self { client, hasty, end, ..self }
     }
 
-    /// The client, as soon as there is a place for another call.
+    /// The client, once there is a place for another call.
     pub(crate) async fn call(&self) -> Call<'_> {
         let place = tokio::select! {
             biased;
@@ -96,7 +96,7 @@ impl Bounded {
         Call { client, _place: place }
     }
 
-    /// That nobody answered; whether that is the first time.
+    /// Records that the region did not answer. True at the first time.
     pub(crate) fn misses(&self) -> bool {
         self.missed.lock().unwrap_or_else(PoisonError::into_inner).replace(Instant::now()).is_none()
     }
@@ -106,13 +106,13 @@ impl Bounded {
         missed.is_some_and(|missed| missed.elapsed() < AWAY)
     }
 
-    /// The client for calls that stay open until something happens, and that whoever makes them ends. They take nobody's place: while
-    /// a hundred deployments are waited for there is room for the one that comes next.
+    /// The client for calls that stay open until an event; their caller ends them. They take no place, so a hundred waits for deployments
+    /// leave room for the next request.
     pub(crate) fn for_waiting(&self) -> &Client {
         &self.unending
     }
 
-    /// The client for what is owed after an interruption: it is tried once, and shortly.
+    /// The client for calls that must be made after an interruption: a single try with a short time limit.
     pub(crate) fn for_the_last(&self) -> Client {
         self.unending.within(LAST, Duration::ZERO)
     }

@@ -1,5 +1,5 @@
-//! The provider block: where the region is, and who we are to it. Each value has an environment variable, which counts
-//! where the block says nothing.
+//! The provider block: the address of the region, and our credentials. Each value has an environment variable, which
+//! applies if the block does not have the value.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -38,17 +38,17 @@ const ON_NOT_READY: &str = "on_not_ready";
 
 const BLOCK_IS_WRONG: &str = "The provider's block is wrong";
 
-/// How an apply ends that has stored an object which is not ready when its time is up.
+/// The end of an apply whose object is stored but not ready when its time is up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OnNotReady {
-    /// With a warning. The next apply goes on waiting.
+    /// A warning. The next apply continues to wait.
     #[default]
     Warning,
-    /// With an error. Terraform taints what it created.
+    /// An error. Terraform taints a created object.
     Error,
 }
 
-/// What every resource is labelled with.
+/// The labels that every resource gets.
 pub(crate) const DEFAULT_LABELS: &str = "default_labels";
 
 pub(crate) fn schema() -> Schema {
@@ -103,17 +103,17 @@ pub(crate) fn schema() -> Schema {
     Schema { description, attributes, ..Schema::default() }
 }
 
-/// Whether all is known that it takes to reach the region.
+/// True if every setting for a connection to the region is known.
 pub(crate) fn says_where(config: &Val) -> bool {
     SETTINGS.iter().all(|(name, _)| config.get(name).is_wholly_known())
 }
 
-/// Whether the block says anything at all, and not the environment alone.
+/// True if the block has any value. Otherwise all settings come from the environment.
 pub(crate) fn is_said(config: &Val) -> bool {
     config.as_map().is_some_and(|config| config.values().any(|value| !value.is_null()))
 }
 
-/// What is wrong with the block by itself.
+/// The errors in the block, without a look at the region.
 pub(crate) fn check(config: &Val) -> Diags {
     let mut diags = labels::check(config, DEFAULT_LABELS);
     for name in [REQUEST_TIMEOUT, RETRY_TIMEOUT] {
@@ -124,7 +124,7 @@ pub(crate) fn check(config: &Val) -> Diags {
     diags.extend(most.and_then(|text| parallel(&text).err()).into_iter().flatten());
     let end = config.get(ON_NOT_READY).as_str();
     diags.extend(end.and_then(|text| end_of_wait(text).err()).into_iter().flatten());
-    // What is not known yet may turn out to be null.
+    // An unknown value may still become null.
     if ["token", "token_file"].iter().all(|name| config.get(name).as_str().is_some()) {
         let detail = "token and token_file are both given. Leave one of them out.";
         diags.push(Diag::error("Two tokens", detail).at(Path::root().attr("token_file")));
@@ -132,7 +132,7 @@ pub(crate) fn check(config: &Val) -> Diags {
     diags
 }
 
-/// What the block says, as text.
+/// A value of the block as text.
 fn text(config: &Val, name: &str) -> Option<String> {
     match config.get(name) {
         Val::Str(text) => Some(text.clone()),
@@ -141,7 +141,7 @@ fn text(config: &Val, name: &str) -> Option<String> {
     }
 }
 
-/// Where the token comes from, for messages; nothing where there is none.
+/// The source of the token, for messages. None if there is no token.
 pub(crate) fn token_from(config: &Val, env: impl Fn(&str) -> Option<String>) -> Option<String> {
     let is_set = |variable: &str| env(variable).is_some_and(|value| !value.is_empty());
     let path = |variable: &str| env(variable).filter(|value| !value.is_empty());
@@ -158,7 +158,7 @@ pub(crate) fn token_from(config: &Val, env: impl Fn(&str) -> Option<String>) -> 
     path("BASALT_TOKEN_FILE").map(|path| format!("the file {path:?} of BASALT_TOKEN_FILE"))
 }
 
-/// A client as the block and the environment say.
+/// A client with the settings of the block and the environment.
 pub(crate) fn client(
     config: &Val,
     terraform: &str,
@@ -168,20 +168,20 @@ pub(crate) fn client(
         .map_err(|wrong| Diags(wrong.into_iter().map(|diag| from_where(config, &env, diag)).collect()))
 }
 
-/// How an apply ends for what is not ready, as the block and the environment say.
+/// The end of an apply whose object is not ready, from the block or the environment.
 pub(crate) fn on_not_ready(config: &Val, env: impl Fn(&str) -> Option<String>) -> Result<OnNotReady, Diags> {
     let said = setting(config, &env, ON_NOT_READY);
     let end = said.map_or(Ok(OnNotReady::default()), |text| end_of_wait(&text));
     end.map_err(|wrong| Diags(wrong.into_iter().map(|diag| from_where(config, &env, diag)).collect()))
 }
 
-/// A setting of the block, or of the environment where the block does not say it.
+/// A setting of the block, or of the environment if the block does not have it.
 fn setting(config: &Val, env: impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     let variable = SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, variable)| *variable);
     text(config, name).or_else(|| env(variable?)).filter(|value| !value.is_empty())
 }
 
-/// What is wrong with a setting, and which variable says it where the block does not.
+/// Adds the variable's name to the error if the wrong value comes from the environment.
 fn from_where(config: &Val, env: impl Fn(&str) -> Option<String>, mut wrong: Diag) -> Diag {
     let at = wrong.path.to_string();
     let says = |(name, variable): &&(&str, &str)| {
@@ -204,7 +204,7 @@ fn made(config: &Val, terraform: &str, env: impl Fn(&str) -> Option<String>) -> 
         return Err(Diag::error("No endpoint", detail).at(Path::root().attr("endpoint")).into());
     };
     let file = |name: &str| setting(name).map(|path| read(name, &path)).transpose();
-    // A token in the block counts before a file in the environment, and the other way round: see `token_from`.
+    // A token in the block takes precedence over a file in the environment, and the other way round: see `token_from`.
     let token = match (config.get("token_file").as_str(), setting("token")) {
         (None, Some(token)) => Some(token),
         _ => file("token_file")?.map(|text| text.trim().to_owned()),

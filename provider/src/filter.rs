@@ -1,4 +1,4 @@
-//! Which of all objects of a kind are meant: by their labels, by a part of their name, and by what they are.
+//! Filters of data sources and queries: by labels, by a part of the name, and by field values.
 
 use basalt_api::client::ListOptions;
 use basalt_api::{Kind, Object, filter};
@@ -7,13 +7,13 @@ use tfplugin::{Attribute, Diag, Diags, Path, Type, Val};
 use crate::map::{self, FILTER, LABELS, NAME_CONTAINS, WHERE};
 use crate::natural::NaturalKey;
 
-/// What a configuration asks for.
+/// The filter of a configuration.
 pub(crate) struct Filter {
     options: ListOptions,
     keys: Vec<NaturalKey>,
 }
 
-/// The attributes that say it.
+/// The attributes of the filter.
 pub(crate) fn attributes() -> Vec<Attribute> {
     vec![
         Attribute::optional(LABELS, Type::map(Type::String)).doc("Only those that have all of these labels."),
@@ -29,7 +29,7 @@ pub(crate) fn attributes() -> Vec<Attribute> {
     ]
 }
 
-/// What is wrong with it.
+/// The errors in the filter.
 pub(crate) fn check(kind: &'static Kind, config: &Val) -> Diags {
     let mut diags = map::labels::check(config, LABELS);
     if let Err(wrong) = keys(kind, config) {
@@ -42,10 +42,10 @@ pub(crate) fn check(kind: &'static Kind, config: &Val) -> Diags {
 }
 
 impl Filter {
-    /// From its configuration.
+    /// Reads the filter from its configuration.
     ///
     /// # Errors
-    /// What is no field of the kind.
+    /// A name that is not a field of the kind.
     pub(crate) fn new(kind: &'static Kind, config: &Val) -> Result<Self, Diags> {
         let options = ListOptions {
             labels: map::labels::given(config.get(LABELS)),
@@ -56,17 +56,17 @@ impl Filter {
         Ok(Self { options, keys: keys(kind, config)? })
     }
 
-    /// The part of it that the region answers.
+    /// The part of the filter that the region evaluates.
     pub(crate) fn options(&self) -> ListOptions {
         self.options.clone()
     }
 
-    /// Whether the region's answer is all that is meant.
+    /// True if the region evaluates the whole filter.
     pub(crate) fn is_all_the_regions(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The rest of it.
+    /// The part of the filter that the provider evaluates.
     pub(crate) fn fits(&self, object: &Object) -> bool {
         self.keys.iter().all(|key| key.is_of(object))
     }

@@ -1,9 +1,9 @@
-//! The first word to a region: who are we to you?
+//! The first request to a region: it checks the connection and the token.
 //!
-//! Terraform asks for each object by itself. What is wrong with the way there, or with the token, would be told as often as there
-//! are objects; so the region is greeted once, before anything else, and what is wrong then is told there and in full: Terraform
-//! asks nothing more of a provider whose block fails. A refusal of another kind is for whoever asks. Of a region of another version is
-//! warned: what one of the two does not know would look like a mistake of the configuration.
+//! Terraform asks for each object alone, so an error in the connection or the token would be reported once per object. The provider
+//! therefore greets the region once, before any other request, and reports such an error in full: Terraform makes no more requests to
+//! a provider whose configuration fails. Other refusals are reported by the requests that meet them. A region of another version
+//! causes a warning: a field that only one of the two knows would look like an error in the configuration.
 
 use basalt_api::client::ClientError;
 use basalt_api::wire::Version;
@@ -13,23 +13,23 @@ use tfplugin::{Diag, Diags, Path};
 use crate::bounded::Bounded;
 use crate::refusal::sentence;
 
-/// Greets the region, with the token that came from there. A warning where it is of another version than this provider.
+/// Greets the region. `token_from` is the source of the token. Returns a warning if the region has another version than the provider.
 ///
 /// # Errors
-/// Nobody answers, or it is no region, or it does not know the token.
+/// The region does not answer, the server is not a region, or the token is unknown.
 pub(crate) async fn greet(client: &Bounded, token_from: Option<&str>) -> Result<Option<Diag>, Diags> {
     let known = client.call().await.whoami().await;
     if let Some(wrong) = known.err().and_then(|error| judge(&error, token_from)) {
         return Err(wrong.into());
     }
     let version = client.call().await.version().await;
-    // Whoever does not say it is asked for the rest all the same.
+    // A region that does not tell its version is used anyway.
     Ok(version.ok().and_then(|version| skew(&version, env!("CARGO_PKG_VERSION"))))
 }
 
-/// That a region and a provider do not know the same, if they do not.
+/// A warning if the region and the provider differ in their minor or major version.
 fn skew(region: &Version, ours: &str) -> Option<Diag> {
-    // What changes in between is no API.
+    // Patch versions do not change the API.
     let line = |version: &str| version.split('.').take(2).map(str::to_owned).collect::<Vec<_>>();
     if line(&region.version) == line(ours) {
         return None;
@@ -49,9 +49,9 @@ fn skew(region: &Version, ours: &str) -> Option<Diag> {
     Some(Diag::warning(format!("The region is of another version: {theirs}"), detail))
 }
 
-/// What is wrong before anything is asked for, if it is.
+/// The error that makes every request useless, if this is one.
 fn judge(error: &ClientError, token_from: Option<&str>) -> Option<Diag> {
-    // Terraform shows the line that an error is at, and with that of the token the token.
+    // Terraform shows the source line of an error; for the token's attribute, that line contains the token.
     let (whole, endpoint) = (Path::root(), Path::root().attr("endpoint"));
     let (title, at, detail) = match (error, error.code(), token_from) {
         (_, Some(ProblemCode::Unauthenticated), None) => ("There is no token", whole, NO_TOKEN.to_owned()),
@@ -75,7 +75,7 @@ fn judge(error: &ClientError, token_from: Option<&str>) -> Option<Diag> {
             sentence(&error.to_string()),
         ),
         _ if error.is_outage() => ("No region can be reached", endpoint, sentence(&error.to_string())),
-        // From another host it is asked in the clear.
+        // The region accepts unencrypted requests only from its own host.
         (ClientError::Problem(problem), ..) if problem.status == 426 => {
             ("TLS is asked for", endpoint, sentence(&problem.detail))
         }
@@ -105,7 +105,7 @@ mod tests {
         (status, head, axum::Json(Problem::new(code, "no"))).into_response()
     }
 
-    /// What is said where this answers everything.
+    /// The diagnostic when the region answers every request like this.
     async fn said(code: ProblemCode, token_from: Option<&str>) -> Option<(String, String)> {
         let problem = serde_json::to_value(Problem::new(code, "this token is not known"));
         let diag = told(code.status(), problem.expect("JSON"), token_from).await?;
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(warning.summary, "The region is of another version: 99.0.0");
     }
 
-    /// As a rack says it (`rack/src/http/forward.rs`), which passes the API on over TLS alone, and a region to other hosts.
+    /// The answer of a rack (`rack/src/http/forward.rs`), which forwards the API only over TLS; and of a region to other hosts.
     #[tokio::test]
     async fn who_wants_tls_is_told_at_the_endpoint() {
         for (code, detail) in [

@@ -1,6 +1,6 @@
-//! Whole lists of a kind, each read once for all who asked before it began.
+//! Whole lists of a kind. Each list is read once, for all callers that asked before it began.
 //!
-//! Whoever looks for an object by what it is (`boot_macs=…`) has to see all of its kind. Terraform asks for each of many by itself:
+//! A search by a field (`boot_macs=…`) has to read all objects of the kind. Terraform asks for each of many objects alone:
 //!
 //! ```text
 //! data a     LIST /machines                    its answer is on the way
@@ -10,8 +10,8 @@
 //! import d   found, in a list of a moment ago
 //! ```
 //!
-//! So as many as Terraform asks for at once cost two lists, and imports cost one: what is imported is read by itself afterwards. What this
-//! run writes ends all lists.
+//! So any number of simultaneous searches costs two lists. Imports cost one list: each imported object is read again afterwards. Each
+//! write of this run ends all lists.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -25,19 +25,19 @@ use crate::bounded::Bounded;
 use crate::region::LARGEST_PAGE;
 use crate::snapshot::FRESH;
 
-/// As of when a list has to be.
+/// The required age of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsOf {
-    /// It begins after it was asked for: what was done until then is in it.
+    /// The list begins after the request for it, so it contains all earlier changes.
     Now,
-    /// One of a moment ago does as well, if this run has written nothing since.
+    /// A list of a moment ago is enough, if this run has written nothing since.
     Lately,
 }
 
-/// What a list was, for all who share it.
+/// The result of a list, which several callers share.
 pub(crate) type Listed = Result<Arc<Vec<Object>>, Arc<ClientError>>;
 
-/// What was listed, by kind.
+/// The lists, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Listings {
     kinds: std::sync::Mutex<HashMap<&'static str, Arc<Mutex<Option<Listing>>>>>,
@@ -64,7 +64,7 @@ impl Listings {
             let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(kinds.entry(kind.name).or_default())
         };
-        // Who comes while a list is on its way waits for it, and for one more if need be.
+        // A caller waits here for a list that is under way, and then reads another one if that one began too early.
         let mut last = of_kind.lock().await;
         if let Some(listing) = last.as_ref().filter(|listing| listing.is_good(asked, as_of)) {
             return listing.listed.clone();
@@ -77,7 +77,7 @@ impl Listings {
         listed
     }
 
-    /// Something was written: what was listed is the past.
+    /// Forgets all lists after a write.
     pub(crate) fn forget(&self) {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -97,13 +97,13 @@ mod tests {
     use crate::natural::NaturalKey;
     use crate::region::Region;
 
-    /// A region, played, that has one more zone at each list: the nth is `row-n`, and described by its number.
+    /// A simulated region with one more zone at each list: the nth zone is `row-n`, and its description is its number.
     struct Played {
         client: Bounded,
         lists: Arc<AtomicUsize>,
-        /// How many more lists are answered.
+        /// A permit for each list that is answered.
         answers: Arc<Semaphore>,
-        /// One for each list that was asked for.
+        /// A permit for each list that was requested.
         asked: Arc<Semaphore>,
         server: tokio::task::JoinHandle<()>,
     }
@@ -168,7 +168,7 @@ mod tests {
         let region = Region::new(played.client.clone());
         let others = async {
             played.asked.acquire().await.expect("it stays open").forget();
-            // The second zone came after the first list had begun.
+            // The second zone was created after the first list had begun.
             let release = async { played.answers.add_permits(10) };
             let two = || found(&region, 2, AsOf::Now);
             let found = tokio::join!(biased; two(), two(), two(), two(), release);

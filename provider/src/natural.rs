@@ -1,15 +1,15 @@
-//! Objects by what they are: `boot_macs=52:54:00:12:34:56`, `bmc.address=10.0.0.9`, `status.inventory.dmi.serial=X1`.
+//! Objects by field values: `boot_macs=52:54:00:12:34:56`, `bmc.address=10.0.0.9`, `status.inventory.dmi.serial=X1`.
 //!
-//! A key is a field of the spec, or behind `status.` of the status, with a value; through lists, sets and maps it looks for
-//! any element. Values are compared as the region compares them, and a field that is absent has its default.
+//! A key is a field of the spec, or with the prefix `status.` of the status, with a value. In lists, sets and maps it
+//! matches any element. Values are compared as the region compares them, and an absent field has its default.
 
 use basalt_api::{Field, Kind, Object, Presence, Schema, Type};
 use serde_json::{Number, Value};
 
-/// What an optional reference means where it is absent, by kind and field.
+/// The meaning of an absent optional reference, by kind and field.
 const ABSENT: &[(&str, &str, &str)] = &[("Machine", "zone", "default"), ("Machine", "pool", "default")];
 
-/// Keys that people look for, by kind.
+/// Examples of keys, by kind.
 const LIKE: &[(&str, &str)] = &[
     ("Machine", "boot_macs=52:54:00:12:34:56"),
     ("Device", "macs=52:54:00:12:34:56"),
@@ -18,7 +18,7 @@ const LIKE: &[(&str, &str)] = &[
     ("IpAddress", "address=10.77.0.30"),
 ];
 
-/// How a key of the kind is written, for messages.
+/// A sentence about the form of a key, for messages.
 pub(crate) fn like(kind: &Kind) -> String {
     let example = LIKE.iter().find(|(name, _)| *name == kind.name);
     example.map_or("FIELD=VALUE".to_owned(), |(_, example)| format!("FIELD=VALUE, like {example}"))
@@ -41,19 +41,19 @@ enum Step {
 }
 
 impl NaturalKey {
-    /// Reads `FIELD=VALUE`; `None` where it is no such text, but a name.
+    /// Reads `FIELD=VALUE`. `None` if the text has no `=` and so is a name.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// A sentence about the error.
     pub(crate) fn read(kind: &'static Kind, text: &str) -> Option<Result<Self, String>> {
         let (path, value) = text.split_once('=')?;
         Some(Self::of(kind, path, value))
     }
 
-    /// That a field, by its path, has this value.
+    /// The key for a field, by its path, with this value.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with the path.
+    /// A sentence about the error in the path.
     pub(crate) fn of(kind: &'static Kind, path: &str, value: &str) -> Result<Self, String> {
         let (is_status, names) = match path.strip_prefix("status.") {
             Some(rest) => (true, rest),
@@ -70,13 +70,13 @@ impl NaturalKey {
         Ok(Self { kind, is_status, steps, of, value: value.to_owned() })
     }
 
-    /// Whether this is the object's.
+    /// True if the object has this key.
     pub(crate) fn is_of(&self, object: &Object) -> bool {
         let root = if self.is_status { &object.status } else { &object.spec };
         self.is_within(root, &self.steps)
     }
 
-    /// What the object has there, in words.
+    /// The object's values of the key's field, as text.
     pub(crate) fn values(&self, object: &Object) -> Vec<String> {
         let root = if self.is_status { &object.status } else { &object.spec };
         let mut found = vec![root.clone()];
@@ -100,7 +100,7 @@ impl NaturalKey {
         found.into_iter().filter(|json| !json.is_null()).map(word).collect()
     }
 
-    /// The value that is looked for.
+    /// The value of the key.
     pub(crate) fn value(&self) -> &str {
         &self.value
     }
@@ -122,7 +122,7 @@ impl NaturalKey {
         }
     }
 
-    /// What a field counts as where it is not there.
+    /// The value of an absent field.
     fn absent(&self, field: &Field) -> Option<Value> {
         if let Presence::Default(default) = field.presence {
             return Some(default.json(&field.ty));
@@ -146,7 +146,7 @@ impl NaturalKey {
     }
 }
 
-/// The way to a field, and what is there.
+/// The steps to a field, and its type.
 fn walk(described: &'static Schema, path: &str) -> Result<(Vec<Step>, &'static Type), String> {
     let (mut described, mut steps) = (described, Vec::new());
     let mut names = path.split('.').peekable();

@@ -1,4 +1,5 @@
-//! The provider: its block, per kind a resource, a list resource and two data sources, per verb an action, and what stands beside the kinds.
+//! The provider: its block; for each kind a resource, a list resource and two data sources; for each verb an action; and some parts without
+//! a kind.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -24,10 +25,10 @@ use crate::tags::MachineTags;
 use crate::token::Token;
 use crate::wait::Wait;
 
-/// The provider's source address, as `required_providers` has it behind the implied host.
+/// The provider's source address, with the host that `required_providers` implies.
 pub const ADDRESS: &str = "registry.terraform.io/basalt-metal/basalt";
 
-/// The provider, to be served.
+/// The provider, ready to be served.
 #[must_use]
 pub fn provider() -> impl Provider {
     Basalt { session: Arc::default() }
@@ -37,39 +38,39 @@ struct Basalt {
     session: Arc<Session>,
 }
 
-/// What all resources share, from one configuration of the provider to the next.
+/// State that all resources share, from one configuration of the provider to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     region: RwLock<Option<Region>>,
     trouble: Mutex<Trouble>,
     default_labels: RwLock<Val>,
     on_not_ready: RwLock<OnNotReady>,
-    /// What this process has planned and done.
+    /// Plans and results of this process.
     pub(crate) memory: Memory,
 }
 
-/// What keeps everybody from the region, from one configuration of the provider to the next.
+/// The reason why the region cannot be used, from one configuration of the provider to the next.
 #[derive(Debug, Default)]
 enum Trouble {
     #[default]
     None,
     New(Diags),
-    /// In full; the titles are left.
+    /// The errors were reported in full. Only their titles are kept.
     Told(String),
 }
 
 impl Session {
-    /// What the provider's block says of the labels of every resource.
+    /// The labels of every resource, from the provider's block.
     pub(crate) fn default_labels(&self) -> Val {
         self.default_labels.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How an apply ends for an object that is stored and not ready.
+    /// The end of an apply for an object that is stored and not ready.
     pub(crate) fn on_not_ready(&self) -> OnNotReady {
         *self.on_not_ready.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was wrong when the region was greeted: in full for whoever asks first, and in a line for the next ones.
+    /// The errors of the greeting: in full for the first caller, and in one line for later ones.
     pub(crate) fn is_well(&self) -> Result<(), Diags> {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::take(&mut *trouble) {
@@ -92,14 +93,14 @@ impl Session {
         self.region.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The run before the next configuration of the provider ends.
+    /// Ends the run, before the provider is configured again.
     async fn ends(&self, kept: Kept) {
         if let Some(region) = self.region_if_known() {
             region.run.end(kept).await;
         }
     }
 
-    /// The region.
+    /// The region, or the reason why it cannot be used.
     pub(crate) fn region(&self) -> Result<Region, Diags> {
         self.is_well()?;
         self.region_if_known().ok_or_else(|| {
@@ -112,7 +113,7 @@ impl Session {
     }
 }
 
-/// What Terraform can declare.
+/// The kinds that Terraform can declare.
 fn declarable() -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().copied().filter(|kind| kind.declarable)
 }
@@ -164,7 +165,7 @@ impl Provider for Basalt {
     }
 
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
-        // A process that Terraform did not start serves many commands, and hears of no end.
+        // A process that Terraform did not start serves many commands, and is not told when one ends.
         self.session.ends(Kept::Unknown).await;
         let mut trouble = Trouble::None;
         let mut on_not_ready = OnNotReady::default();
@@ -176,7 +177,7 @@ impl Provider for Basalt {
             match greet(&client, token_from.as_deref()).await {
                 Ok(warning) => warning.into_iter().for_each(|warning| cx.warn(warning)),
                 Err(diags) if config::is_said(config) || cx.is_cancelled() => return Err(diags),
-                // Where there is no block, Terraform would say that there has to be one.
+                // Without a block in the configuration, Terraform would ask for one. So the errors name no attribute.
                 Err(diags) => {
                     trouble =
                         Trouble::New(Diags(diags.into_iter().map(|diag| diag.at(Path::root())).collect()));
@@ -250,7 +251,7 @@ mod tests {
         let resources: Vec<_> = provider.resources().iter().map(|r| r.type_name().to_owned()).collect();
         let sources: Vec<_> = provider.data_sources().iter().map(|s| s.type_name().to_owned()).collect();
         let lists: Vec<_> = provider.list_resources().iter().map(|l| l.type_name().to_owned()).collect();
-        // Tags are found with their machine, and a wait is nothing that is there.
+        // Tags are found with their machine, and a wait is not an object.
         let others = ["basalt_machine_tags", "basalt_wait"];
         let of_kinds: Vec<_> =
             resources.iter().filter(|name| !others.contains(&name.as_str())).cloned().collect();
@@ -259,7 +260,7 @@ mod tests {
             let name = kind.terraform_name.to_owned();
             assert_eq!(resources.contains(&name), kind.declarable, "{name}");
             assert!(sources.contains(&name), "{name}");
-            // There is one Settings, and its plural is no other word.
+            // There is only one Settings object, and its plural is the same word.
             let is_one = kind.naming == Naming::Singleton;
             let many = format!("basalt_{}", kind.plural);
             assert_eq!(sources.iter().filter(|source| **source == many).count(), 1, "{many}");

@@ -1,4 +1,4 @@
-//! What a region refuses, as diagnostics: whose it is, why, and what to do about it.
+//! Refusals of a region as diagnostics: the field, the reason, and the remedy.
 
 use basalt_api::client::ClientError;
 use basalt_api::{FieldCode, FieldError, Kind, Problem, ProblemCode};
@@ -11,7 +11,7 @@ pub(crate) fn diags(kind: &Kind, name: &str, error: &ClientError) -> Diags {
     diags_of(kind, name, error, &Val::Null)
 }
 
-/// The same where it was about what a configuration says.
+/// The same for a call about a configuration.
 pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
     let what = format!("{} {name:?}", kind.name);
     let advice = advice(error);
@@ -35,7 +35,7 @@ pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Va
     Diags(each.collect())
 }
 
-/// How far a call had come that was interrupted, and what comes of that.
+/// A sentence about an interrupted call: whether it may have been executed, and what to do.
 fn interrupted(may_be_done: bool) -> &'static str {
     match may_be_done {
         true => {
@@ -46,7 +46,7 @@ fn interrupted(may_be_done: bool) -> &'static str {
     }
 }
 
-/// What to do about it, where the refusal does not say so by itself: a sentence.
+/// A sentence with the remedy, if the refusal itself does not contain one.
 fn advice(error: &ClientError) -> &'static str {
     match (error, error.code()) {
         (_, Some(ProblemCode::Forbidden)) => {
@@ -81,7 +81,8 @@ fn advice(error: &ClientError) -> &'static str {
     }
 }
 
-/// With a full stop, and with a capital letter where it begins with a word, and not with a name or a value.
+/// The text with a full stop. It gets a capital letter if it begins with a word, and not if it begins with
+/// a name or a value.
 pub(crate) fn sentence(text: &str) -> String {
     let text = text.trim_end_matches('.');
     let first = text.split(' ').next().unwrap_or_default();
@@ -101,7 +102,7 @@ fn said(problem: &Problem) -> &str {
 /// A wrong field as an error.
 pub(crate) fn field(kind: &Kind, error: &FieldError, suffix: &str, config: &Val) -> Diag {
     let Place { path, origin } = map::place(kind, &error.pointer, config);
-    // Where the pointer leads nowhere the text has to say which field it was.
+    // If the pointer leads to no attribute, the text must name the field.
     let lost = if path == Path::root() && !error.pointer.is_empty() {
         format!("{}: ", error.pointer.trim_start_matches('/'))
     } else {
@@ -114,7 +115,7 @@ pub(crate) fn field(kind: &Kind, error: &FieldError, suffix: &str, config: &Val)
             format!("{}; raise {version}, which has the secret written again.{suffix}", error.message);
         return Diag::error(title(error.code), detail).at(path);
     }
-    // What is missing is nowhere from.
+    // A missing value has no origin.
     let origin = origin.filter(|_| error.code != FieldCode::Required);
     let origin = origin.map(|origin| format!(" {origin}")).unwrap_or_default();
     let title = match error.code {
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn every_refusal_names_its_object_and_says_what_to_do() {
-        // These come with words of their own: what is in the way, and what to do about it.
+        // The details of these already tell the cause and the remedy.
         let own = [
             ProblemCode::StalePlan,
             ProblemCode::ReferenceNotFound,

@@ -1,7 +1,7 @@
 //! Reads of many objects of one kind, answered from a few lists.
 //!
-//! Terraform refreshes every object by itself, in no order. Whoever reads one object asks for that one. Whoever reads a
-//! second of its kind asks for a page of them, and the next ones find theirs there:
+//! Terraform refreshes each object alone, in no order. The first read of a kind asks for its object. The second read of
+//! the same kind asks for a page of objects, and later reads find their objects there:
 //!
 //! ```text
 //! read row-7     GET  /zones/row-7
@@ -11,9 +11,9 @@
 //! read row-400   found
 //! ```
 //!
-//! A read costs at most one page and one object, so a few objects of a large region never cost a list of all of them. That
-//! an object is gone is only ever said by the answer to a question for it alone. What this run writes ends all
-//! snapshots; what others write is seen at the latest after [`FRESH`], and a write to what changed since is refused by its
+//! A read costs at most one page and one object, so reading a few objects of a large region never lists all of them. An
+//! object counts as gone only if a request for it alone says so. Each write of this run ends all snapshots. Writes of
+//! others are visible after [`FRESH`] at the latest; a write to an object that they changed is refused because of its
 //! generation.
 
 use std::collections::HashMap;
@@ -27,40 +27,40 @@ use tokio::sync::Mutex;
 use crate::bounded::Bounded;
 use crate::pages::Pages;
 
-/// For how long a snapshot is good.
+/// How long a snapshot is used.
 pub(crate) const FRESH: Duration = Duration::from_secs(30);
-/// Objects of the first page, and of every one behind it, which is the most that a region gives.
+/// Number of objects of the first page, and of each later page. The region gives at most 1,000.
 const PAGES: [u32; 2] = [100, 1000];
 
-/// What was read, by kind.
+/// The snapshots, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     pages: Arc<Pages>,
     kinds: std::sync::Mutex<HashMap<&'static str, Arc<Mutex<Snapshot>>>>,
 }
 
-/// Some objects of a kind, from the first name on.
+/// The first objects of a kind in the order of their names.
 #[derive(Debug)]
 struct Snapshot {
     began: Instant,
-    /// Objects that were asked for.
+    /// Number of reads so far.
     asked: usize,
     pages: usize,
-    /// Where the next page begins.
+    /// The token for the next page.
     next: Option<String>,
-    /// There are no more, or they cannot be listed.
+    /// True if there are no more objects, or the region does not list them.
     is_whole: bool,
     by_uid: HashMap<String, Object>,
     uids: HashMap<String, String>,
 }
 
 impl Snapshots {
-    /// From such pages.
+    /// Snapshots that share `pages`.
     pub(crate) fn of(pages: Arc<Pages>) -> Self {
         Self { pages, ..Self::default() }
     }
 
-    /// The object, by name or `uid:` and its uid.
+    /// Finds an object by its name, or by `uid:` and its uid.
     pub(crate) async fn find(
         &self,
         client: &Bounded,
@@ -72,7 +72,7 @@ impl Snapshots {
             Arc::clone(kinds.entry(kind.name).or_default())
         };
         {
-            // Who comes while a page is on its way waits for it.
+            // A read waits here while another one reads a page.
             let mut snapshot = of_kind.lock().await;
             if snapshot.began.elapsed() > FRESH {
                 *snapshot = Snapshot::default();
@@ -88,7 +88,7 @@ impl Snapshots {
         client.call().await.find(kind, key).await
     }
 
-    /// Something was written: what was read is the past.
+    /// Forgets all snapshots after a write.
     pub(crate) fn forget(&self) {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -140,7 +140,7 @@ impl Snapshot {
                 }
                 Ok(())
             }
-            // What cannot be listed is asked for one by one; the answer to that says what is wrong.
+            // Objects that cannot be listed are read one by one; those answers report the error.
             Err(error) if error.problem().is_some() => {
                 self.is_whole = true;
                 Ok(())
@@ -160,16 +160,16 @@ mod tests {
     use basalt_api::{Problem, ProblemCode};
     use serde_json::json;
 
-    /// What a region does with lists.
+    /// The region's answer to lists.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Lists {
         Gives,
         Refuses,
-        /// It is too old for layers in them.
+        /// The region is too old to list objects with their layers.
         WithoutLayers,
     }
 
-    /// A region of so many zones, played; and what it was asked for.
+    /// A simulated region with some zones; it records its requests.
     struct Played {
         client: Bounded,
         asked: Arc<std::sync::Mutex<Vec<String>>>,
@@ -211,7 +211,7 @@ mod tests {
             Self { client, asked, server }
         }
 
-        /// How many objects and how many pages were asked for.
+        /// The number of requests for one object, and of requests for pages.
         fn asked(&self) -> (usize, usize) {
             let asked = self.asked.lock().expect("a lock");
             let pages = asked.iter().filter(|path| *path == "/api/v1/zones").count();
@@ -239,7 +239,7 @@ mod tests {
         format!("0197d3c4-5f6a-7b8c-9d0e-{number:012x}")
     }
 
-    /// Which zone `/row-7` is, or `/uid:` and its uid.
+    /// The number of the zone in `/row-7`, or in `/uid:` and its uid.
     fn number(key: &str) -> Option<usize> {
         match key.strip_prefix("/row-") {
             Some(number) => number.parse().ok(),

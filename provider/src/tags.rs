@@ -1,4 +1,4 @@
-//! `basalt_machine_tags`: tags that one configuration gives a machine, beside those that others give it.
+//! `basalt_machine_tags`: tags that one configuration gives a machine, beside the tags of others.
 //!
 //! ```text
 //! create   GET machines/NAME/layers; PUT machines/NAME/layers/MANAGER, in place of one without tags
@@ -7,8 +7,8 @@
 //! delete   PUT without these tags
 //! ```
 //!
-//! A manager's layer is one resource's: what has tags already is not taken, but imported. Each write names the layer that it replaces, so none
-//! takes away what somebody else wrote meanwhile. Labels of the layer stay.
+//! One resource owns the tags of a manager's layer: a layer that already has tags must be imported. Each write names the layer that it
+//! replaces, so that no write removes another writer's change. The layer's labels stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const MANAGER: &str = "manager";
 const TAGS: &str = "tags";
 const MACHINE_UID: &str = "machine_uid";
 
-/// Whose layer it is where nothing is said. That of the provider itself has labels of `basalt_machine`.
+/// The default manager. The provider's own layer has the labels of `basalt_machine`.
 const DEFAULT_MANAGER: &str = "terraform-tags";
 const LONGEST_MANAGER: usize = 63;
 
@@ -80,7 +80,7 @@ fn is_manager(name: &str) -> bool {
     (1..=LONGEST_MANAGER).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Tags of a configuration or a state; nothing where one is none.
+/// The tags of a configuration or a state. `None` if one of them is not a valid tag.
 fn read(tags: &Val) -> Option<BTreeSet<Tag>> {
     tags.as_list().unwrap_or_default().iter().map(|tag| tag.as_str()?.parse().ok()).collect()
 }
@@ -89,7 +89,7 @@ fn text<'a>(state: &'a Val, attribute: &str) -> &'a str {
     state.get(attribute).as_str().unwrap_or_default()
 }
 
-/// How the region is asked for the machine of a state.
+/// The key of this state's machine at the region.
 fn key(state: &Val) -> String {
     match state.get(MACHINE_UID).as_str() {
         Some(uid) => format!("uid:{uid}"),
@@ -97,7 +97,7 @@ fn key(state: &Val) -> String {
     }
 }
 
-/// The state of these tags of a machine.
+/// The state for these tags of a machine.
 fn state(machine: &Object, manager: &str, tags: &BTreeSet<Tag>) -> Val {
     Val::from([
         (MACHINE, machine.metadata.name.as_str().into()),
@@ -107,7 +107,7 @@ fn state(machine: &Object, manager: &str, tags: &BTreeSet<Tag>) -> Val {
     ])
 }
 
-/// Tags in a sentence.
+/// Tags as part of a sentence.
 fn shown(tags: &BTreeSet<Tag>) -> String {
     tags.iter().map(Tag::as_str).collect::<Vec<_>>().join(", ")
 }
@@ -117,7 +117,7 @@ fn of(title: &str, machine: &str) -> String {
 }
 
 impl MachineTags {
-    /// What the manager gives the machine; `None` where there is no such machine.
+    /// The manager's layer of the machine. `None` if there is no such machine.
     async fn layer(&self, region: &Region, key: &str, manager: &str) -> Result<Option<Layer>, Diags> {
         match region.client.call().await.layers(KIND, key).await {
             Ok(mut all) => Ok(Some(all.layers.remove(manager).unwrap_or_default())),
@@ -126,8 +126,7 @@ impl MachineTags {
         }
     }
 
-    /// Gives the layer these tags in place of those that it had, whatever becomes of its labels meanwhile. `None` where it has other tags
-    /// by now.
+    /// Replaces the tags of the layer, even if its labels change in the meantime. `None` if the layer has other tags than `before` by now.
     async fn write(
         &self,
         region: &Region,
@@ -154,7 +153,7 @@ impl MachineTags {
         }
     }
 
-    /// The machine that is to have tags, which may be created at this moment.
+    /// The machine that gets the tags. It may be created at this moment.
     async fn machine(&self, cx: &Cx, region: &Region, name: &str) -> Result<Object, Diags> {
         let mut turn = Turn::default();
         loop {
@@ -167,7 +166,7 @@ impl MachineTags {
         }
     }
 
-    /// The manager's layer, once it is free of tags: those of the same configuration may be about to go.
+    /// The manager's layer, once it has no tags: a resource of the same configuration may be about to remove them.
     async fn free_layer(
         &self,
         cx: &Cx,
@@ -193,7 +192,7 @@ impl MachineTags {
         }
     }
 
-    /// A state as far as it may have come to be, where nobody knows whether it did.
+    /// Commits the planned state if the outcome of the write is unknown.
     fn commit_if_unsure(cx: &Cx, error: &ClientError, planned: &Val, uid: &str) {
         let is_done_by_nobody =
             error.problem().is_some() || matches!(error, ClientError::Interrupted { may_be_done: false });
@@ -205,12 +204,12 @@ impl MachineTags {
     }
 }
 
-/// What these tags are known by within one run.
+/// The key of these tags in the memory of the run.
 fn id(machine_uid: &str, manager: &str) -> String {
     format!("tags of {machine_uid} by {manager}")
 }
 
-/// That a manager has given a machine tags already.
+/// Error: a manager has already given a machine tags.
 fn taken(machine: &str, manager: &str, tags: &BTreeSet<Tag>) -> Diag {
     let detail = format!(
         "{manager:?} has given Machine {machine:?} tags already: {}. If another configuration, resource or tool does that, give this one a \
@@ -222,7 +221,7 @@ fn taken(machine: &str, manager: &str, tags: &BTreeSet<Tag>) -> Diag {
     Diag::warning(of("There are some already", machine), detail).at(Path::root().attr(MANAGER))
 }
 
-/// That somebody else changed them since they were planned.
+/// Error: the tags were changed by somebody else after the plan.
 fn changed(machine: &str, manager: &str) -> Diags {
     let detail = format!(
         "The tags that {manager:?} gives Machine {machine:?} were changed by somebody else since this was planned. Nothing was overwritten. \
@@ -268,7 +267,7 @@ impl Resource for MachineTags {
         diags
     }
 
-    /// Tags go with their machine, and come again with what takes its place.
+    /// The tags of a replaced machine are created again on the new one.
     fn derive(&self, planned: &mut tfplugin::Object, prior: Option<&tfplugin::Object>) {
         let named = |object: &tfplugin::Object| object.get(MACHINE).and_then(Val::as_str).map(str::to_owned);
         let Some(before) = prior.and_then(named) else { return };
@@ -313,12 +312,12 @@ impl Resource for MachineTags {
     async fn review(&self, cx: &Cx, change: Change<'_>) -> Result<Vec<Path>, Diags> {
         self.session.is_well()?;
         let (machine, manager) = (change.planned.get(MACHINE).as_str(), change.planned.get(MANAGER).as_str());
-        // A selector may ask for them.
+        // A selector may select by these tags.
         for machine in [change.prior, change.planned].map(|it| it.get(MACHINE).as_str()).into_iter().flatten()
         {
             self.session.memory.moves(KIND.name, machine);
         }
-        // What is replaced goes first.
+        // In a replacement, the old tags are removed first.
         let is_new = change.prior.is_null() && cx.private().is_empty();
         if let (true, Some(machine), Some(manager)) = (is_new, machine, manager)
             && let Some(region) = self.session.region_if_known()
@@ -387,7 +386,7 @@ impl Resource for MachineTags {
         match self.write(&region, state, before, &rest).await {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(changed(name, manager)),
-            // They go with it.
+            // The tags are deleted with the machine.
             Err(error) if error.is_not_found() || error.code() == Some(ProblemCode::Deleting) => Ok(()),
             Err(error) => Err(region.diags(KIND, name, &error)),
         }

@@ -1,4 +1,4 @@
-//! A token that is good while Terraform runs.
+//! The ephemeral resource `basalt_token`: an API token that is valid while Terraform runs.
 //!
 //! ```text
 //! open   PUT api_tokens/terraform-UID {role, scopes, expires_at}; POST issue
@@ -6,8 +6,8 @@
 //! close  DELETE
 //! ```
 //!
-//! Terraform closes nothing that somebody used who failed; the end of this process does. Where that is killed as well, the
-//! token ends by itself, and whoever opens the next one clears it away.
+//! If an operation that used the token fails, Terraform does not close it; the end of this process does. If the process is
+//! killed as well, the token expires, and the next open deletes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,17 +28,17 @@ use crate::refusal;
 
 const KIND: &Kind = ApiToken::KIND;
 
-/// What of an ApiToken a configuration says.
+/// The fields of an ApiToken that a configuration can set.
 const FIELDS: [&str; 3] = ["user", "role", "scopes"];
 const LIFETIME: &str = "lifetime";
 const TOKEN: &str = "token";
 const EXPIRES_AT: &str = "expires_at";
 
-/// How long a token is good where nothing is said, and at least.
+/// Lifetime of a token if the configuration gives none, and the shortest one.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(15 * 60);
 const SHORTEST: Duration = Duration::from_secs(60);
 
-/// By this label the tokens of Terraforms that were killed are found.
+/// This label finds the tokens of processes that were killed.
 const LABEL: (&str, &str) = ("ephemeral", "terraform");
 
 /// The ephemeral resource `basalt_token`.
@@ -72,7 +72,7 @@ fn schema() -> Schema {
     Schema { description: description.to_owned(), attributes, ..Schema::default() }
 }
 
-/// How long the token of a configuration is good.
+/// The lifetime in a configuration.
 fn lifetime(config: &Val) -> Result<Duration, Diags> {
     let Some(text) = config.get(LIFETIME).as_str() else { return Ok(DEFAULT_LIFETIME) };
     let wrong = |detail: String| Diag::error("Not a lifetime", detail).at(Path::root().attr(LIFETIME));
@@ -83,7 +83,7 @@ fn lifetime(config: &Val) -> Result<Duration, Diags> {
     }
 }
 
-/// What is remembered from open to close.
+/// The private data from open to close.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Open {
     name: String,
@@ -97,7 +97,7 @@ impl Open {
         })
     }
 
-    /// When it ends if it is good from now on, and when it is to be renewed.
+    /// The end of the lifetime if it starts now, and the time of the renewal.
     fn ends(&self) -> (Timestamp, SystemTime) {
         let now = SystemTime::now();
         let end = Timestamp::try_from(now + self.lifetime).unwrap_or(Timestamp::MAX);
@@ -108,7 +108,8 @@ impl Open {
         refusal::diags(KIND, &self.name, error)
     }
 
-    /// Why there is none. Whoever wrote the configuration knows nothing of the object by that name.
+    /// The errors of a failed open. They name the ephemeral resource, because its user does not know the name of the
+    /// ApiToken.
     fn not_opened(&self, error: &ClientError, config: &Val) -> Diags {
         let (name, told) = (format!("ApiToken {:?}", self.name), "this \"basalt_token\"");
         let each = refusal::diags_of(KIND, &self.name, error, config).into_iter().map(|diag| Diag {
@@ -162,7 +163,7 @@ impl Ephemeral for Token {
         let text = match issued {
             Ok(text) => text,
             Err(error) => {
-                // Nobody closes what was never opened.
+                // Terraform closes only what was opened.
                 let _ = delete(&client, &open.name).await;
                 return Err(open.not_opened(&error, config));
             }
@@ -204,8 +205,7 @@ async fn delete(client: &Bounded, name: &str) -> Result<(), ClientError> {
     gone.map(drop)
 }
 
-/// Deletes the tokens of Terraforms that were killed, once they are good for nothing. That this fails keeps nobody from
-/// opening another one.
+/// Deletes expired tokens of processes that were killed. An error here does not prevent the opening of another token.
 async fn clear_expired(client: &Bounded) {
     let (key, value) = LABEL;
     let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);

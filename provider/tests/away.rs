@@ -1,5 +1,5 @@
-//! A region that is away: what waits for it goes on once it is back, and Ctrl-C ends all of it, however long the provider would go on by
-//! itself.
+//! A region that is unreachable for a while. Requests that wait for it continue once it is back. Ctrl-C ends all waits, however long the
+//! provider's own time limits are.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use tfplugin::Val;
 use tfplugin::testing::MiniCore;
 use tokio::sync::Notify;
 
-/// Far less than the provider would wait by itself where it is patient.
+/// Much shorter than the provider's own time limit in these tests.
 const SOON: Duration = Duration::from_secs(60);
 const PATIENT: &str = "2h";
-/// More tries than anybody makes who gives up.
+/// Number of failed answers: more than a client without retries would survive.
 const OUTAGE: usize = 3;
 
 const ZONE: &str = "/api/v1/zones/uid:0197d3c4-5f6a-7b8c-9d0e-000000000001";
 
-/// What a region says to a request; `None` where it says nothing, ever.
+/// The region's answer to a request; `None` if it never answers.
 type Says = Option<Response>;
-/// What one says that is away.
+/// The answer of a region that is away.
 type Away = fn() -> Says;
 
-/// A region, played.
+/// A simulated region.
 struct Region {
     endpoint: String,
     server: tokio::task::JoinHandle<()>,
@@ -57,7 +57,7 @@ impl Region {
         Self { endpoint, server }
     }
 
-    /// A provider that tries it for so long.
+    /// A provider with this `retry_timeout`.
     async fn core(&self, retry_timeout: &str) -> MiniCore {
         let block = Val::from([
             ("endpoint", self.endpoint.as_str().into()),
@@ -90,7 +90,7 @@ fn zone() -> Value {
     })
 }
 
-/// What a region says that has one zone, and knows nothing else.
+/// The answers of a region with one zone and nothing else.
 fn of_a_zone(line: &str) -> Response {
     match line.split_once(' ') {
         Some((_, path)) if path.ends_with("dry_run=true") => {
@@ -107,7 +107,7 @@ fn one_zone() -> [Val; 1] {
     [Val::from([("name", "row-1".into())])]
 }
 
-/// What is told of a zone's life where the region is away from a question on, and the user interrupts Terraform then.
+/// The errors for a zone when the region is away from request `question` on, and the user then interrupts Terraform.
 async fn interrupted(question: &'static str, says: Away) -> String {
     let (asked, mut is_away) = (Arc::new(Notify::new()), false);
     let seen = Arc::clone(&asked);
@@ -167,7 +167,7 @@ async fn an_interruption_ends_a_query_between_two_of_its_pages() {
         if pages > OUTAGE {
             seen.notify_one();
         }
-        // There is always more.
+        // The list never ends.
         Some(axum::Json(json!({"items": [], "continue": pages.to_string()})).into_response())
     })
     .await;
@@ -204,7 +204,7 @@ async fn a_destroy_outlives_its_region() {
     core.stop().await;
 }
 
-/// What comes of an action whose region is away while it goes on, and which ends at `deadline` at the latest.
+/// The outcome of an action whose region is away for a while, with this deadline of the operation.
 async fn acted(deadline: &'static str) -> tfplugin::testing::Acted {
     let mut looks = 0;
     let region = Region::that(move |line| {

@@ -1,4 +1,4 @@
-//! The pages in `docs/` are what the schemas say.
+//! The pages in `docs/` are generated from the schemas.
 //!
 //! After a change of a kind or of the provider: `UPDATE_DOCS=1 cargo test -p terraform-provider-basalt --test docs`.
 
@@ -24,8 +24,8 @@ provider "basalt" {
 }
 "#;
 
-/// A token that can do less than the provider's own. It is opened when Terraform plans: its role has to be there by then, as this
-/// one is from the region's first start on.
+/// An example of a token with fewer rights than the provider's own. Terraform opens it during the plan, so its role must exist
+/// before. This one exists from the region's first start.
 const TOKEN: &str = r#"# "region-admin" is the role of a new region, and here the scopes say how little of it is meant.
 # A role of your own has to be there before this is planned:
 # terraform apply -target=basalt_role.NAME, and then terraform apply.
@@ -50,7 +50,7 @@ const MACHINE_TAGS: &str = r#"resource "basalt_machine_tags" "example" {
 }
 "#;
 
-/// A pipeline that is to fail where a system does not run in time.
+/// An example of a pipeline that fails if the tests of a system do not pass in time.
 const TEST_RESULTS: &str = r#"data "basalt_test_results" "example" {
   machine = "m1"
 }
@@ -67,7 +67,7 @@ const WAIT: &str = r#"resource "basalt_wait" "example" {
 }
 "#;
 
-/// Under what the registry lists the kinds.
+/// The registry's subcategories, with their kinds.
 const SUBCATEGORIES: &[(&str, &[&str])] = &[
     ("Machines", &["Machine", "Deployment", "Image", "Script", "Tag", "ImageSource", "PackageRepository"]),
     (
@@ -80,7 +80,7 @@ const SUBCATEGORIES: &[(&str, &[&str])] = &[
     ("Region", &["Settings", "Rack", "Webhook"]),
 ];
 
-/// Under what the registry lists a page.
+/// The registry's subcategory of a page.
 fn subcategory(subject: Subject<'_>) -> &'static str {
     let of = match subject {
         Subject::Provider | Subject::Function(_) => return "",
@@ -103,7 +103,7 @@ fn kind(of: &str) -> Option<&'static Kind> {
     Kind::find(of).or_else(|| Kind::find(of.strip_prefix("basalt_")?))
 }
 
-/// Says of a kind on which nothing acts that it is so.
+/// A sentence for a kind that has no effect yet.
 fn not_yet(subject: Subject<'_>) -> Option<String> {
     let (Subject::Resource(of) | Subject::DataSource(of) | Subject::ListResource(of)) = subject else {
         return None;
@@ -120,7 +120,7 @@ fn example(subject: Subject<'_>) -> Example {
     Example { subcategory: subcategory(subject).to_owned(), not_yet: not_yet(subject), ..usage(subject) }
 }
 
-/// How each function is used.
+/// An example of each function.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         "mac_normalize",
@@ -213,24 +213,24 @@ fn usage(subject: Subject<'_>) -> Example {
     }
 }
 
-/// What its example alone has, of the fields that people know an object by.
+/// The key of the kind's example, from a field that identifies an object.
 fn natural_key(kind: &Kind) -> String {
     const KNOWN_BY: &[&str] = &["cidr", "boot_macs", "macs", "address", "start", "public_key", "url"];
     let example = examples().into_iter().find(|example| example.kind == kind).expect("an example").spec;
     let text = |value: &Value| value.as_str().or_else(|| value.get(0)?.as_str()).map(str::to_owned);
     let known = KNOWN_BY.iter().find_map(|field| Some(format!("{field}={}", text(&example[*field])?)));
-    // What a shell would take apart is no example.
+    // The key must need no quotes in a shell.
     known.filter(|key| !key.contains([' ', '?', '&'])).unwrap_or_else(|| "FIELD=VALUE".to_owned())
 }
 
-/// Those of a kind that have something in common: a text of its first example.
+/// An example of a query for objects with the same value as the kind's first example.
 fn many(kind: &Kind) -> String {
     let spec = examples().into_iter().find(|example| example.kind == kind).expect("an example").spec;
     let is_word = |field: &&Field| {
         !matches!(field.ty, Type::Secret) && spec[field.name].as_str().is_some_and(|text| text.len() < 40)
     };
     let words = kind.spec.fields.iter().filter(is_word);
-    // What people say of it is there to be read.
+    // The description is for readers, so it comes first.
     let word = words.min_by_key(|field| field.name == "description");
     let same = word.map_or(String::new(), |field| {
         format!("  where         = {{ {} = {} }}\n", field.name, spec[field.name])
@@ -245,12 +245,12 @@ fn name(kind: &Kind) -> &'static str {
     examples().into_iter().find(|example| example.kind == kind).expect("an example of every kind").name
 }
 
-/// A kind's first example as a block, with references as users write them.
+/// A kind's first example as a block, with references in Terraform's syntax.
 fn resource(kind: &Kind) -> String {
     let example = examples().into_iter().find(|example| example.kind == kind).expect("an example");
     let mut spec = example.spec.clone();
     for reference in references(kind, &example.spec) {
-        // The first of a kind is that of its page.
+        // The first object of a kind is the example on its page.
         let to = Kind::find(reference.kind).filter(|to| to.declarable && name(to) == reference.name);
         if let (Some(to), Some(at @ Value::String(_))) = (to, spec.pointer_mut(&reference.pointer)) {
             *at = format!("${{{}.example.name}}", to.terraform_name).into();
@@ -268,7 +268,7 @@ fn resource(kind: &Kind) -> String {
     format!("resource \"{}\" \"example\" {{\n{}}}\n", kind.terraform_name, block(&fields, 1))
 }
 
-/// Fields as `terraform fmt` has them: those on one line aligned, those on several behind them.
+/// Fields as `terraform fmt` writes them: values on one line aligned, then the values on several lines.
 fn block(fields: &[(String, Value)], depth: usize) -> String {
     let indent = "  ".repeat(depth);
     let key = |key: &str| {
@@ -302,7 +302,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// The pages of a provider that is released: without the kind that only tests have.
+/// The pages of a released provider: without the kind that only tests have.
 fn wanted() -> BTreeMap<String, String> {
     let mut wanted = pages(&provider(), "basalt", example);
     wanted.retain(|file, _| !file.contains("/sample"));

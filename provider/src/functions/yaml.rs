@@ -1,7 +1,7 @@
 //! YAML as cloud-init reads it: 1.1, by PyYAML.
 //!
-//! The reader beneath knows another YAML, in which other words are numbers and truths. So each word that stands unquoted is first
-//! spelled as what cloud-init would take it for, and everything else is quoted:
+//! The parser below follows another version of YAML, in which other words are numbers and booleans. So each unquoted word is first
+//! rewritten to the value that cloud-init reads, as a number, a boolean or a quoted text:
 //!
 //! | written | read as | because |
 //! | --- | --- | --- |
@@ -11,7 +11,7 @@
 //! | `08`, `1e3`, `0o17` | text | a number to nobody, or only in YAML 1.2 |
 //! | `2026-01-31`, `.inf`, more than 64 bits | text | JSON has no word for it |
 //!
-//! What is written is JSON that PyYAML reads as the same: texts are quoted, and stay on their line.
+//! The output is JSON that PyYAML reads as the same value: texts are quoted, and stay on one line.
 
 use std::io::{self, Write};
 
@@ -23,27 +23,27 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 /// Reads one document.
 ///
 /// # Errors
-/// What is no YAML.
+/// The text is not YAML.
 pub(super) fn read(text: &str) -> Result<Value, serde_saphyr::Error> {
     serde_saphyr::from_str(&spelled_out(text).unwrap_or_else(|| text.to_owned()))
 }
 
-/// Writes JSON that is YAML 1.1 as well.
+/// Writes JSON that is also YAML 1.1.
 pub(super) fn write(value: &Value) -> String {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Yaml::default());
-    // Neither does a value refuse to be written nor a vector to be written to.
+    // Neither serialising a value nor writing to a vector can fail.
     match value.serialize(&mut serializer) {
         Ok(()) => String::from_utf8(bytes).unwrap_or_default(),
         Err(_) => String::new(),
     }
 }
 
-/// The same text with each unquoted word as what it is; `None` for what is no YAML.
+/// The same text with each unquoted word rewritten to its value. `None` if the text is not YAML.
 fn spelled_out(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
-    // Of each list and map that is open, whether a key of it comes next.
+    // For each open map, true if its next node is a key. None for a list.
     let mut open: Vec<Option<bool>> = Vec::new();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.ok()?;
@@ -74,14 +74,14 @@ fn spelled_out(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// A node of the innermost list or map is over.
+/// Records that a node of the innermost list or map has ended.
 fn pass(open: &mut [Option<bool>]) {
     if let Some(Some(is_key)) = open.last_mut() {
         *is_key = !*is_key;
     }
 }
 
-/// What an unquoted word is.
+/// The value of an unquoted word in YAML 1.1.
 fn word(text: &str) -> Value {
     match text {
         "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -104,7 +104,7 @@ fn integer(text: &str) -> Option<i128> {
         Some(rest) => match (rest.strip_prefix('b'), rest.strip_prefix('x')) {
             (Some(rest), _) => in_base(rest, 2),
             (_, Some(rest)) => in_base(rest, 16),
-            // Gaps alone say nothing more than the 0 before them.
+            // Underscores alone add nothing to the 0 before them.
             _ if rest.chars().all(|c| c == '_') => Some(0),
             _ => in_base(rest, 8),
         },
@@ -142,7 +142,7 @@ fn float(text: &str) -> Option<f64> {
     let value: f64 = if is_whole {
         digits.replace('_', "").parse().ok()?
     } else {
-        // To the base 60, and without an exponent.
+        // Base 60, without an exponent.
         let (first, parts) = whole.split_once(':')?;
         let is_first = first.starts_with(|c: char| c.is_ascii_digit())
             && first.chars().all(|c| c == '_' || c.is_ascii_digit());
@@ -159,13 +159,13 @@ fn float(text: &str) -> Option<f64> {
     Some(if is_negative { -value } else { value })
 }
 
-/// One or two digits below 60.
+/// One or two digits of base 60.
 fn sixtieth(text: &str) -> Option<u8> {
     let is_one = (1..=2).contains(&text.len()) && text.chars().all(|c| c.is_ascii_digit());
     text.parse().ok().filter(|part| is_one && *part < 60)
 }
 
-/// Without its sign, and whether that is a minus.
+/// The text without its sign, and true if the sign is a minus.
 fn unsigned(text: &str) -> (bool, &str) {
     match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -173,13 +173,13 @@ fn unsigned(text: &str) -> (bool, &str) {
     }
 }
 
-/// JSON over lines, as PyYAML understands it too.
+/// JSON over several lines, which PyYAML also reads.
 #[derive(Default)]
 struct Yaml {
     pretty: PrettyFormatter<'static>,
 }
 
-/// What PyYAML takes for the end of a line within quotes, or for no text at all.
+/// True for characters that end a line in PyYAML, also within quotes, or that it does not accept.
 fn is_awkward(c: char) -> bool {
     matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -198,7 +198,7 @@ impl Formatter for Yaml {
         Ok(())
     }
 
-    /// `1.0e+20`: without the point or the sign it would be a text.
+    /// `1.0e+20`: without the point or the sign PyYAML would read a text.
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
         let mut text = Vec::new();
         CompactFormatter.write_f64(&mut text, value)?;
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Words, and what PyYAML takes them for, as `yaml.safe_load` says.
+    /// Words, and their values by PyYAML's `yaml.safe_load`.
     fn words() -> Vec<(&'static str, Value)> {
         vec![
             ("yes", json!(true)),

@@ -1,8 +1,8 @@
-//! `moved` blocks from the types of the MAAS provider: by what of an old state an object of the region is found.
+//! `moved` blocks from the types of the MAAS provider: values of the old state find the object in the region.
 //!
-//! The object itself is the region's, and is read from there like an imported one; so of the old state only as much counts as
-//! it takes to find it. What the region does not have is planned to be created, as the configuration declares it. What a
-//! state says that has no counterpart here is told in a warning.
+//! The object itself is read from the region, like an imported one; so the old state serves only to find it. If the region does not have
+//! the object, its creation is planned, as the configuration declares it. Values of the old state that Basalt does not have cause a
+//! warning.
 
 mod sources;
 
@@ -17,10 +17,10 @@ use crate::map::NAME;
 use crate::natural::NaturalKey;
 use crate::region::Region;
 
-/// Where providers of MAAS come from: its makers', and the community's before it; by whatever registry.
+/// The namespaces of MAAS providers, in any registry: Canonical's, and the community's before it.
 const PROVIDERS: [&str; 2] = ["canonical/maas", "maas/maas"];
 
-/// The state by which the region's object is found, of an object of a MAAS provider.
+/// A state of our type that identifies the object, from the state of a MAAS provider.
 pub(crate) fn state(
     kind: &'static Kind,
     attributes: &[Attribute],
@@ -69,7 +69,7 @@ pub(crate) fn state(
     Ok((state, lost(source, from.state)))
 }
 
-/// Puts a value where an attribute is, or beside others where it is a set.
+/// Sets an attribute, or adds to it if it is a set.
 fn add(state: &mut Val, name: &str, text: &str, attribute: Option<&Attribute>) {
     let value = match attribute.map(|attribute| &attribute.shape) {
         Some(Shape::Plain(Type::Number)) => Num::parse(text).map_or(Val::Null, Val::Num),
@@ -83,7 +83,7 @@ fn add(state: &mut Val, name: &str, text: &str, attribute: Option<&Attribute>) {
     state.set(name, value);
 }
 
-/// A warning about what is not carried over, if there is any of it.
+/// A warning about values of the old state that have no counterpart, if there are any.
 fn lost(source: &Source, state: &Value) -> Vec<Diag> {
     let is_given = |value: &Value| match value {
         Value::Null | Value::Bool(false) => false,
@@ -116,7 +116,7 @@ pub(crate) fn taken(object: &Object) -> Option<Diag> {
     })
 }
 
-/// The one object that has all that a moved state says.
+/// The one object with all values of a moved state.
 pub(crate) async fn find(region: &Region, kind: &'static Kind, state: &Val) -> Result<Option<Object>, Diags> {
     let mut keys = Vec::new();
     for (name, value) in state.as_map().into_iter().flatten() {

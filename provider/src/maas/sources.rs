@@ -1,20 +1,20 @@
-//! The types of the MAAS provider, and what their objects are known by.
+//! The types of the MAAS provider, and the values that identify their objects.
 
 use serde_json::Value;
 
 use crate::map::NAME;
 
-/// What an object is known by: attributes of ours, with their values.
+/// The attributes of our type, with values, that identify an object.
 type Known = Vec<(&'static str, String)>;
 
-/// A type of theirs.
+/// A type of the MAAS provider.
 pub(super) struct Source {
     pub(super) name: &'static str,
-    /// The newest version of its schema that is understood.
+    /// The newest schema version that is understood.
     pub(super) version: i64,
     pub(super) kind: &'static str,
     pub(super) known_by: fn(&Value) -> Result<Known, String>,
-    /// What has no counterpart, and what to do about it.
+    /// Attributes without a counterpart, each with advice.
     pub(super) lost: &'static [(&'static str, &'static str)],
 }
 
@@ -197,7 +197,7 @@ fn text(state: &Value, name: &str) -> Result<String, String> {
     }
 }
 
-/// Of a reference, which there may be by a number that means nothing here.
+/// The name in a reference. An error if it is a number: MAAS uses numbers, which mean nothing here.
 fn by_name(state: &Value, name: &str) -> Result<String, String> {
     let text = text(state, name)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -230,7 +230,7 @@ fn record(state: &Value) -> Result<Known, String> {
     Ok(vec![("domain", domain), ("owner_name", owner), ("type", record_type(state)?)])
 }
 
-/// `A/AAAA` is one type there; which of ours it is, its data says.
+/// MAAS has one type `A/AAAA`. The record's data decides between A and AAAA.
 fn record_type(state: &Value) -> Result<String, String> {
     let (sort, data) = (text(state, "type")?, text(state, "data")?);
     Ok(match sort.as_str() {

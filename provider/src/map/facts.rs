@@ -1,5 +1,5 @@
-//! What of a status Terraform is told. A state has what is stable alone: whatever changes by itself would be drift. Data sources tell facts
-//! as well, of what is read for them.
+//! The fields of a status that Terraform gets. A state has stable fields alone: any value that changes by itself would be drift. Data
+//! sources also have facts, which change.
 
 use basalt_api::{Field, Kind, Stability, Type};
 
@@ -7,22 +7,22 @@ use basalt_api::{Field, Kind, Stability, Type};
 pub(super) const MOVES: &str =
     "Some of it changes by itself: an output of that, and whatever is made of it, makes plans differ.";
 
-/// Facts of kinds that are declared, beside what is stable of their status.
+/// Facts of declarable kinds, beside the stable fields of their status.
 const ALSO: &[(&str, &[&str])] = &[("Machine", &["phase", "power", "addresses", "tags"])];
 
-/// Which fields of a status are told.
+/// A choice of status fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Facts {
-    /// What does not change by itself.
+    /// Stable fields only.
     Stable,
-    /// That, and these.
+    /// Stable fields, and these.
     Also(&'static [&'static str]),
-    /// Everything.
+    /// All fields.
     All,
 }
 
 impl Facts {
-    /// What is told of an object that was looked up. What nobody declares is known by its status alone.
+    /// The fields of an object that a data source reads. A kind that cannot be declared has all its fields in the status.
     pub(super) fn of_found(kind: &Kind) -> Self {
         match ALSO.iter().find(|(name, _)| *name == kind.name) {
             _ if !kind.declarable => Self::All,
@@ -31,18 +31,18 @@ impl Facts {
         }
     }
 
-    /// Whether a field is told.
+    /// True if the field is part of the choice.
     pub(super) fn has(self, field: &Field) -> bool {
         let is_told = match self {
             Self::Stable => false,
             Self::Also(names) => names.contains(&field.name),
             Self::All => true,
         };
-        // What may have any shape has no type that Terraform knows.
+        // A field of any JSON has no Terraform type.
         (is_told || field.stability == Stability::Stable) && !matches!(field.ty, Type::Json)
     }
 
-    /// What is told of the fields in a field that is.
+    /// The choice for the fields inside a chosen field.
     pub(super) fn within(self, field: &Field) -> Self {
         match self {
             Self::Also(names) if names.contains(&field.name) => Self::All,

@@ -1,12 +1,12 @@
-//! Labels: each tool's are a layer of their own, and what is read are all layers together.
+//! Labels: each tool has a layer of its own, and reads return all layers together.
 //!
 //! | attribute | holds | comes from |
 //! | --- | --- | --- |
 //! | `labels` | what the resource declares | the configuration |
 //! | `labels_all` | that, and the provider's `default_labels` of other keys | both, at every plan |
 //!
-//! What is written is `labels_all`. It follows from the configuration alone, so a label that stands in both places, or in
-//! the region by another tool, never plans a change.
+//! The provider writes `labels_all`. That follows from the configuration alone. So a label that is both in the resource and
+//! in the defaults, or that another tool also set in the region, never plans a change.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,21 @@ use tfplugin::{Diag, Diags, Object, Path, Val};
 
 use super::{LABELS, LABELS_ALL};
 
-/// What a configuration or plan says of the labels. Without any they stay as they are, unless there were some: then they go.
+/// The labels for a request. `None`, which keeps the region's labels, if neither the plan nor the prior state has any. If
+/// only the prior state has labels, they are removed.
 pub(crate) fn metadata(planned: &Val, prior: &Val) -> PutMetadata {
     let (labels, before) = (planned.get(LABELS_ALL), prior.get(LABELS_ALL));
     let is_said = (!labels.is_null() || !before.is_null()) && labels.is_wholly_known();
     PutMetadata { labels: is_said.then(|| given(labels)), ..PutMetadata::default() }
 }
 
-/// Those that are given and known.
+/// The labels that are given and known.
 pub(crate) fn given(labels: &Val) -> BTreeMap<String, String> {
     let labels = labels.as_map().into_iter().flatten();
     labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// Those of a resource and the provider's defaults; null where there are none.
+/// The labels of a resource together with the provider's defaults; null if there are none.
 pub(crate) fn all(defaults: &Val, labels: &Val) -> Val {
     if defaults.is_unknown() || labels.is_unknown() {
         return Val::Unknown;
@@ -39,7 +40,7 @@ pub(crate) fn all(defaults: &Val, labels: &Val) -> Val {
     none_if_empty(both.filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect())
 }
 
-/// What is wrong with those of an attribute.
+/// The errors in the labels of an attribute.
 pub(crate) fn check(config: &Val, attribute: &str) -> Diags {
     let wrong = validate_labels(&given(config.get(attribute))).into_iter().map(|error| {
         let at = Path::root().attr(attribute);
@@ -49,7 +50,7 @@ pub(crate) fn check(config: &Val, attribute: &str) -> Diags {
     Diags(wrong.collect())
 }
 
-/// Of the labels that an object has, those that a state knew: declared ones, and all of ours.
+/// Refreshes the labels of a state from `all` labels of the object. Only labels that the prior state had are kept.
 pub(crate) fn refresh(prior: &Val, all: &BTreeMap<String, String>, now: &mut Val) {
     now.set(LABELS, still_there(prior.get(LABELS), all));
     let ours = still_there(prior.get(LABELS_ALL), all);
@@ -63,8 +64,7 @@ fn still_there(prior: &Val, all: &BTreeMap<String, String>) -> Val {
     Val::Map(now)
 }
 
-/// Labels that are ours already, of an object that has no state yet. Those that are the provider's defaults need no
-/// declaration.
+/// The labels of an imported object, from our layer. Labels that equal the provider's defaults need no declaration.
 pub(crate) fn import(ours: &BTreeMap<String, String>, defaults: &Val, now: &mut Val) {
     let of = |labels: &mut dyn Iterator<Item = (&String, &String)>| {
         none_if_empty(labels.map(|(key, value)| (key.clone(), value.as_str().into())).collect())
@@ -82,7 +82,7 @@ fn none_if_empty(labels: Object) -> Val {
 mod tests {
     use super::*;
 
-    /// A state or plan of a resource with these labels, and all of them.
+    /// A state or plan of a resource with these values of `labels` and `labels_all`.
     fn labelled(labels: Val, all: Val) -> Val {
         Val::from([(LABELS, labels), (LABELS_ALL, all)])
     }

@@ -1,8 +1,8 @@
-//! Between Basalt's words and Terraform's: descriptions to schemas, states to specs, objects to states, pointers to paths.
+//! Conversion between Basalt and Terraform: kinds to schemas, states to specs, objects to states, pointers to paths.
 //!
-//! A state holds the spec as it counts: where the configuration leaves a field out that has a default, the default, and
-//! null where Basalt chooses by itself; what it chose is in `status`. So a plan is empty exactly when nothing that is
-//! declared means anything else. The region is sent what the configuration says, and no default that it leaves out.
+//! A state holds the effective spec. A field that the configuration omits has its default, or null if Basalt chooses the
+//! value; the chosen value is in `status`. So a plan is empty exactly if no declared value has changed its meaning. The
+//! request to the region contains the values of the configuration, without defaults that it omits.
 
 mod expression;
 mod facts;
@@ -19,33 +19,33 @@ pub(crate) use value::{Declared, declared, found, keep_equal, object};
 
 /// The object's name.
 pub(crate) const NAME: &str = "name";
-/// What never changes of an object.
+/// The identifier that never changes.
 pub(crate) const UID: &str = "uid";
-/// What people and tools know it by.
+/// Labels by which people and tools find the object.
 pub(crate) const LABELS: &str = "labels";
-/// Those, and the defaults of the provider.
+/// The labels of the resource, and the defaults of the provider.
 pub(crate) const LABELS_ALL: &str = "labels_all";
-/// A natural key of the object that is looked for.
+/// A natural key of the object to find.
 pub(crate) const FIND: &str = "find";
-/// Part of the names of the objects that are looked for.
+/// Part of the names of the objects to find.
 pub(crate) const NAME_CONTAINS: &str = "name_contains";
 /// A filter in the language of lists.
 pub(crate) const FILTER: &str = "filter";
-/// What holds of the objects that are looked for.
+/// Fields and values that the objects to find must have.
 pub(crate) const WHERE: &str = "where";
-/// What is told of its status: in a state, what of it is stable.
+/// The status: in a state, only its stable fields.
 pub(crate) const STATUS: &str = "status";
-/// Whether the last change was seen to be done, for kinds that are waited for.
+/// True once the last change was seen to be done. Only for kinds that are waited for.
 pub(crate) const READY: &str = "ready";
-/// How long to wait.
+/// Time limits of the operations.
 pub(crate) const TIMEOUTS: &str = "timeouts";
 
-/// The attribute that holds a secret's value without it ever being stored.
+/// The attribute that takes a secret's value without storing it.
 pub(crate) fn write_only(secret: &str) -> String {
     format!("{secret}_wo")
 }
 
-/// The attribute whose change has a write-only secret written again.
+/// The attribute whose change causes a write-only secret to be written again.
 pub(crate) fn version(secret: &str) -> String {
     format!("{secret}_wo_version")
 }

@@ -7,11 +7,11 @@ use tfplugin::{Path, Step, Val};
 
 use super::{LABELS, NAME, version, write_only};
 
-/// Where something of a request stands in a configuration.
+/// The place in a configuration for a part of a request.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) path: Path,
-    /// Why it is in the request, where the configuration does not say it: a sentence.
+    /// The origin of the value, as a sentence, if it is not in the configuration.
     pub(crate) origin: Option<&'static str>,
 }
 
@@ -19,13 +19,13 @@ const OF_DEFAULTS: &str = "It is one of the provider's default_labels.";
 const MADE: &str = "The name is made of fabric and vid.";
 const LEFT_OUT: &str = "The configuration leaves it out, and this is its default.";
 
-/// Where `pointer` leads in a resource of this kind. It may lead into a spec, or into a request that has a spec. What
-/// cannot be found there ends the path early.
+/// The path of `pointer` in a resource of this kind. The pointer may be relative to a spec, or to a request with a spec. The
+/// path ends before the first step that does not exist.
 pub(crate) fn path(kind: &Kind, pointer: &str) -> Path {
     place(kind, pointer, &Val::Null).path
 }
 
-/// The same in a configuration, which says a secret in one of two ways, and does not say everything.
+/// The same for a given configuration, which decides between the two attributes of a secret, and may leave out values.
 pub(crate) fn place(kind: &Kind, pointer: &str, config: &Val) -> Place {
     let mut steps = steps(pointer).peekable();
     if steps.next_if(|step| step == "metadata").is_some() {
@@ -40,7 +40,7 @@ pub(crate) fn place(kind: &Kind, pointer: &str, config: &Val) -> Place {
     Place { path, origin: is_left_out.then_some(LEFT_OUT) }
 }
 
-/// The attribute at which a write-only secret has its version, and that attribute's name. `None`: `secret` is not write-only.
+/// The path and the name of the attribute with the version of a write-only secret. `None` if `secret` is not write-only.
 pub(crate) fn version_of(secret: &Path) -> Option<(Path, String)> {
     let (last, above) = secret.0.split_last()?;
     let Step::Attr(name) = last else { return None };
@@ -66,7 +66,7 @@ fn of_metadata(kind: &Kind, mut steps: impl Iterator<Item = String>, config: &Va
     }
 }
 
-/// The path, the field that it ends at, and what the configuration says there.
+/// The path, its last field, and the configuration's value there.
 fn within<'a>(
     schema: &'static Schema,
     mut steps: impl Iterator<Item = String>,
@@ -98,7 +98,7 @@ fn within<'a>(
                 }
                 break;
             }
-            // The elements of a set have no place.
+            // A path cannot name an element of a set.
             _ => break,
         }
     }

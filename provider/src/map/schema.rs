@@ -12,12 +12,12 @@ use super::facts::{Facts, MOVES};
 use super::{FIND, LABELS, LABELS_ALL, NAME, READY, STATUS, UID, expression, version, write_only};
 use crate::patience;
 
-/// What the attributes are for.
+/// The purpose of the attributes.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     /// Declared by the user.
     Spec,
-    /// Looked up: a spec to read.
+    /// Read by a data source: a spec that cannot be declared.
     Found,
     /// Reported by Basalt.
     Status(Facts),
@@ -78,7 +78,7 @@ pub(crate) fn data_source(kind: &Kind) -> Schema {
     Schema { description: kind.doc.to_owned(), attributes, ..Schema::default() }
 }
 
-/// The schema of the data source of many objects of a kind.
+/// The schema of the data source for many objects of a kind.
 pub(crate) fn many(kind: &Kind) -> Schema {
     let one = found(kind, Attribute::computed(NAME, Type::String).doc("Its name."));
     let mut attributes = filter::attributes();
@@ -91,7 +91,7 @@ pub(crate) fn many(kind: &Kind) -> Schema {
     Schema { description, attributes, ..Schema::default() }
 }
 
-/// What a query says of the objects of a kind that it looks for.
+/// The schema of a query for objects of a kind.
 pub(crate) fn query(kind: &Kind) -> Schema {
     let description = format!(
         "Finds objects of a kind, with whatever manages them: `{}`. {}",
@@ -100,7 +100,7 @@ pub(crate) fn query(kind: &Kind) -> Schema {
     Schema { description, attributes: filter::attributes(), ..Schema::default() }
 }
 
-/// What is known of an object that was looked up.
+/// The attributes of an object that a data source reads.
 fn found(kind: &Kind, name: Attribute) -> Vec<Attribute> {
     let mut attributes = vec![
         name,
@@ -112,7 +112,7 @@ fn found(kind: &Kind, name: Attribute) -> Vec<Attribute> {
     attributes
 }
 
-/// The part of the status that is told, if there is any.
+/// The visible part of the status, if there is any.
 fn status(kind: &Kind, facts: Facts) -> Option<Attribute> {
     let fields = fields(kind.status, Part::Status(facts));
     let nested = Attribute::nested(STATUS, Mode::Computed, Nesting::Single, fields.clone());
@@ -154,30 +154,32 @@ fn attributes(field: &'static Field, part: Part) -> Vec<Attribute> {
     {
         attribute = attribute.default(default);
     }
-    // A reference may change its name and still mean the same object: the resource looks at those.
+    // A reference may change its name and still mean the same object: the resource compares those
+    // itself.
     if part == Part::Spec && is_fixed(field) && !is_fixed_reference(field) {
         attribute = attribute.replace();
     }
     vec![attribute]
 }
 
-/// What the absence of the field means, as a whole value of its attribute.
+/// The default of the field, as a whole value of its attribute.
 fn default(field: &'static Field, of: &Type) -> Option<Val> {
     let filled = super::value::default(field)?;
     tfplugin::from_json(&tfplugin::to_json(&filled), of).ok()
 }
 
-/// Whether the field refers to an object, and always to the same.
+/// True if the field is a reference that must always point to the same object.
 pub(crate) fn is_fixed_reference(field: &Field) -> bool {
     is_fixed(field) && matches!(field.ty, Kinds::Ref(_))
 }
 
-/// Whether a change of the field is a change of the object.
+/// True if a change of the field requires another object.
 fn is_fixed(field: &Field) -> bool {
     field.immutable || field.effect == Effect::Replace
 }
 
-/// A secret can be given in two ways: in the state, or nowhere but in the configuration.
+/// A secret can be given in two ways: plain, which stores it in the state, or write-only, only in
+/// the configuration.
 fn secret(field: &Field) -> Vec<Attribute> {
     let (name, write_only, version) = (field.name, write_only(field.name), version(field.name));
     vec![
@@ -221,7 +223,7 @@ fn scalar(ty: &Kinds) -> Type {
     }
 }
 
-/// Which spellings mean the same: those that Basalt itself takes for equal.
+/// The rule that decides which spellings are equal: the same as Basalt's own.
 fn semantics(ty: &Kinds) -> Semantics {
     /// One function per form, as Terraform's side takes no closures with content.
     macro_rules! forms {
@@ -256,12 +258,12 @@ fn semantics(ty: &Kinds) -> Semantics {
     }
 }
 
-/// The description of a field whose presence and changes its reader has no say in.
+/// The description of a field that its reader cannot set.
 pub(crate) fn about(field: &Field) -> String {
     doc(field, Part::Found)
 }
 
-/// The description, and what the rest of the field says about it.
+/// The description, with the field's other properties.
 fn doc(field: &Field, part: Part) -> String {
     let mut text = field.doc.replace(expression::ELSEWHERE, &expression::names());
     let mut say = |sentence: String| {

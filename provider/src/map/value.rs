@@ -1,4 +1,4 @@
-//! Values: a configuration or plan as a spec, an object as a state.
+//! Conversion of values: a configuration or plan to a spec, and an object to a state.
 
 use basalt_api::pointer::child;
 use basalt_api::{Field, Kind, Presence, Schema as Described, Type as Kinds, diff};
@@ -8,21 +8,21 @@ use tfplugin::{Num, Object, Val, to_json};
 use super::facts::Facts;
 use super::{LABELS, NAME, READY, STATUS, TIMEOUTS, UID, version, write_only};
 
-/// A spec as Terraform has it.
+/// A spec from a configuration or plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Declared {
-    /// The spec, without what is null or unknown.
+    /// The spec, without null and unknown values.
     pub(crate) spec: Value,
-    /// Pointers into the spec to what is known only after the apply.
+    /// Pointers to values of the spec that are known only after the apply.
     pub(crate) unknown: Vec<String>,
     /// Pointers to secrets that are given in both ways.
     pub(crate) twice: Vec<String>,
-    /// Pointers of write-only secrets without a version: nobody would see that they change.
+    /// Pointers to write-only secrets without a version: Terraform would not see their changes.
     pub(crate) unversioned: Vec<String>,
 }
 
-/// What `planned` declares. Write-only secrets are taken from `config`; those whose version is that of `prior` are left
-/// out of the spec, which keeps them.
+/// The spec in `planned`. Write-only secrets come from `config`. A secret whose version equals that of `prior` is omitted, so
+/// the region keeps it.
 pub(crate) fn declared(kind: &Kind, planned: &Val, config: &Val, prior: &Val) -> Declared {
     let mut declared = Declared::default();
     let spec = fields(kind.spec, planned, config, prior, "", &mut declared);
@@ -100,7 +100,7 @@ fn value(
     }
 }
 
-/// What to write for a secret: its text, null to clear it, nothing to keep it.
+/// The secret in the request: its text, `Null` to clear it, or `None` to keep it.
 fn secret(
     field: &Field,
     planned: &Val,
@@ -130,7 +130,8 @@ fn secret(
     match hidden.as_str() {
         Some(_) if is_written => None,
         Some(text) => Some(text.into()),
-        // Nothing declares a secret any more. One that nothing of ours ever declared stays: whoever imports an object has it so.
+        // No secret is declared now. If the prior state declared one, clear it. Otherwise keep it: an imported object may have
+        // one.
         None => [field.name, &number].iter().any(|name| !prior.get(name).is_null()).then_some(Value::Null),
     }
 }
@@ -139,7 +140,7 @@ fn is_default(field: &Field, value: &Value) -> bool {
     matches!(field.presence, Presence::Default(default) if default.json(&field.ty) == *value)
 }
 
-/// What the absence of a field means; an object with all that the absence of its fields means.
+/// The value of an absent field. For an object, all fields have their defaults.
 pub(super) fn default(field: &'static Field) -> Option<Val> {
     match field.presence {
         Presence::Default(default) => {
@@ -149,15 +150,14 @@ pub(super) fn default(field: &'static Field) -> Option<Val> {
     }
 }
 
-/// What a field becomes that is not there.
+/// The value for an absent field.
 #[derive(Clone, Copy, PartialEq)]
 enum Absent {
     Null,
     Default,
 }
 
-/// An object as a state, as far as the object knows: secrets, and what only Terraform knows, are null. Defaults are filled
-/// in, as in every plan.
+/// An object as a state. Secrets and attributes that only Terraform has are null. Defaults are filled in, as in every plan.
 pub(crate) fn object(kind: &Kind, object: &basalt_api::Object) -> Val {
     with_facts(kind, object, Facts::Stable)
 }
@@ -172,7 +172,7 @@ fn with_facts(kind: &Kind, object: &basalt_api::Object, facts: Facts) -> Val {
     Val::Map(state)
 }
 
-/// An object that was looked up: also its labels, which are not declared with it, and facts.
+/// An object from a data source: also with its labels, which come from all managers, and with facts.
 pub(crate) fn found(kind: &Kind, found: &basalt_api::Object) -> Val {
     let labels = found.metadata.labels.iter().map(|(key, value)| (key.clone(), value.as_str().into()));
     let mut value = with_facts(kind, found, Facts::of_found(kind));
@@ -195,7 +195,7 @@ fn read(described: &'static Described, json: &Value, absent: Absent, facts: Fact
         .collect()
 }
 
-/// Reads what the region says. A value that is not of its type is null: it comes from another version of the API.
+/// Reads a value from the region. A value with the wrong type becomes null: it comes from another version of the API.
 fn read_value(ty: &'static Kinds, json: &Value, absent: Absent, facts: Facts) -> Val {
     match (ty, json) {
         (Kinds::Object(described), Value::Object(_)) => Val::Map(read(described, json, absent, facts)),
@@ -215,8 +215,8 @@ fn read_value(ty: &'static Kinds, json: &Value, absent: Absent, facts: Facts) ->
     }
 }
 
-/// What of `prior` still holds in `now`, a fresh [`object`]: fields that only Terraform knows, secrets, and each field
-/// whose value Basalt takes for equal, be it that one says the default and the other leaves it out.
+/// Keeps the parts of `prior` that are still valid in `now`, a fresh [`object`]: attributes that only Terraform has, secrets,
+/// and each field whose value is equal for Basalt. A default equals an absent field.
 pub(crate) fn keep_equal(kind: &Kind, prior: &Val, spec: &Value, now: &mut Val) {
     if prior.as_map().is_none() {
         return;
@@ -249,7 +249,7 @@ fn keep_fields(
             continue;
         }
         let was = prior.get(field.name);
-        // A secret in it counts as changed, for a state may know its text and a spec never does.
+        // A secret in it counts as changed: a state may contain its text, a spec never does.
         if !is_changed(&at) {
             // The state of an older provider has no defaults.
             if !was.is_null() || default(field).is_none() {
@@ -285,7 +285,7 @@ mod tests {
         Kind::find("Sample").expect("the kind with one of everything")
     }
 
-    /// An object of all attributes, those not given null.
+    /// An object with all attributes. Those that are not given are null.
     fn val(given: Value) -> V {
         let of = super::super::resource(sample()).value_type();
         tfplugin::from_json(&given, &of).expect("a state")

@@ -1,5 +1,4 @@
-//! What of a status is known before the change is made, so that a plan does not say of it that it will be known afterwards, nor of all that
-//! is made of it.
+//! Values of a status that are known before the change. The plan then shows them as known, and so does every value that depends on them.
 
 use basalt_api::{Effect, Kind, Semantic};
 use tfplugin::{Object, Schema, Val};
@@ -7,10 +6,10 @@ use tfplugin::{Object, Schema, Val};
 use crate::map::{READY, STATUS};
 use crate::patience;
 
-/// The fields that a status follows from, beside those whose change is a new installation.
+/// The fields that determine a status, beside those whose change is a new installation.
 const FOLLOWS: &[(&str, &[&str])] = &[("Image", &["files"]), ("IpAddress", &["address"])];
 
-/// The status of a planned object as far as it is known by now; none where nothing is.
+/// The status of a planned object, as far as it is known. `None` if no value is known.
 pub(super) fn status(kind: &Kind, schema: &Schema, planned: &Object, prior: Option<&Object>) -> Option<Val> {
     let mut status = match prior {
         Some(prior) if is_kept(kind, schema, planned, prior) => prior.get(STATUS)?.clone(),
@@ -23,9 +22,9 @@ pub(super) fn status(kind: &Kind, schema: &Schema, planned: &Object, prior: Opti
     is_known.then_some(status)
 }
 
-/// Whether what the status said before the change is so after it.
+/// True if the change does not affect the prior status.
 fn is_kept(kind: &Kind, schema: &Schema, planned: &Object, prior: &Object) -> bool {
-    // What was not done yet has a status that grows.
+    // The status still grows while the last change is not done.
     if patience::is_awaited(kind) && prior.get(READY) != Some(&Val::Bool(true)) {
         return false;
     }
@@ -44,14 +43,14 @@ fn is_kept(kind: &Kind, schema: &Schema, planned: &Object, prior: &Object) -> bo
     })
 }
 
-/// A status of which nothing is known.
+/// A status with only unknown values.
 fn unknown(schema: &Schema) -> Option<Val> {
     let status = schema.attributes.iter().find(|attribute| attribute.name == STATUS)?;
     let tfplugin::Shape::Nested(_, fields) = &status.shape else { return None };
     Some(Val::Map(fields.iter().map(|field| (field.name.clone(), Val::Unknown)).collect()))
 }
 
-/// What the specification itself says of the status.
+/// A value of the status that the specification determines.
 fn given(kind: &Kind, planned: &Object) -> Option<(&'static str, Val)> {
     let text = |field: &str| planned.get(field).and_then(Val::as_str);
     match kind.name {
@@ -63,7 +62,7 @@ fn given(kind: &Kind, planned: &Object) -> Option<(&'static str, Val)> {
     }
 }
 
-/// A planned value with what is unknown of it as it turned out. What was known stays: Terraform was promised it.
+/// Fills the unknown parts of a planned value from the result. Known parts stay, because the plan promised them to Terraform.
 pub(super) fn fill(planned: Val, fresh: &Val) -> Val {
     match (planned, fresh) {
         (Val::Map(planned), Val::Map(_)) => {
@@ -90,7 +89,7 @@ mod tests {
     fn of(kind: &str, planned: &Object, prior: Option<&Object>) -> Option<Val> {
         let kind = Kind::find(kind).expect("a kind");
         let schema = map::resource(kind);
-        // Terraform hands on every attribute.
+        // Terraform always passes every attribute.
         let whole = |given: &Object| -> Object {
             let all = schema.attributes.iter().map(|it| (it.name.clone(), Val::Null));
             all.chain(given.clone()).collect()

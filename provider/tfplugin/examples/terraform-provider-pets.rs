@@ -1,8 +1,8 @@
 //! A whole provider in one file: pets, each a JSON file in a directory.
 //!
-//! It shows every part of a resource and whatever else a provider can have, and the tests drive it with the real Terraform. Properties
-//! of a pet that only tests need: one called `slow` takes until it is cancelled to be created, one
-//! called `fragile` fails halfway, and one called `buggy` makes the provider panic.
+//! It shows every part of a resource and every other part of a provider, and the tests drive it with the real Terraform. Some pets
+//! exist only for tests: the creation of a pet called `slow` runs until it is cancelled, one called `fragile` fails halfway, and one
+//! called `buggy` makes the provider panic.
 
 use std::fs;
 use std::io;
@@ -25,10 +25,10 @@ pub fn main() -> ExitCode {
     tfplugin::serve(Pets::default(), if tcp { options.over_tcp() } else { options })
 }
 
-/// Where the pets live, once the provider is configured.
+/// The directory of the pets, set once the provider is configured.
 type Home = Arc<OnceLock<PathBuf>>;
 
-/// The provider.
+/// The provider of pets.
 #[derive(Default)]
 pub struct Pets {
     home: Home,
@@ -97,7 +97,7 @@ impl Provider for Pets {
     }
 }
 
-/// Pets take their time.
+/// The time limits for pets.
 const PATIENCE: Timeouts = Timeouts { create: Some(Duration::from_secs(60)), ..Timeouts::NONE };
 
 fn schema() -> Schema {
@@ -152,7 +152,7 @@ fn load(home: &Home, name: &str) -> Result<Option<Val>, Diags> {
     Ok(Some(pet))
 }
 
-/// All pets, by name.
+/// All pets, in the order of their names.
 fn everybody(home: &Home) -> Result<Vec<Val>, Diags> {
     let directory = file(home, "x")?.parent().map(PathBuf::from).unwrap_or_default();
     let files = fs::read_dir(directory).map_err(|e| failed("directory", &e))?;
@@ -176,7 +176,7 @@ struct Pet {
 }
 
 impl Pet {
-    /// What the provider decides itself.
+    /// Fills in the values that the provider chooses.
     fn complete(change: Change<'_>) -> Val {
         let mut pet = change.planned.clone();
         let name = pet.get("name").as_str().unwrap_or_default().to_owned();
@@ -289,7 +289,7 @@ impl Resource for Pet {
         Ok(Val::from([("name", id.into())]))
     }
 
-    /// What somebody wrote down as `terraform_data` before there was this provider.
+    /// Takes over a `terraform_data` resource whose input is the name of a pet.
     async fn take_over(&self, _: &Cx, from: Moved<'_>) -> Result<Val, Diags> {
         let name = from.state.pointer("/input/value").and_then(serde_json::Value::as_str);
         match (from.type_name, name) {
@@ -313,7 +313,7 @@ impl Resource for Pet {
     }
 }
 
-/// Finds pets that nobody looks after.
+/// Finds pets that Terraform does not manage.
 struct ListPets {
     home: Home,
     schema: Schema,
@@ -343,7 +343,7 @@ impl ListResource for ListPets {
     }
 }
 
-/// Feeds a pet. One that is called `slow` eats until it is told to stop.
+/// Feeds a pet. Feeding one that is called `slow` runs until it is cancelled.
 struct Feed {
     home: Home,
     schema: Schema,
@@ -413,7 +413,7 @@ impl DataSource for FindPet {
     }
 }
 
-/// A file that is there while Terraform runs, and knows whether it was renewed.
+/// A file that exists while Terraform runs, and records its renewals.
 struct Leash {
     home: Home,
     schema: Schema,

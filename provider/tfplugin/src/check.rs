@@ -1,5 +1,5 @@
-//! What a value must be beside its type: told at `terraform validate`, and in the documentation. Terraform itself asks only that an
-//! attribute which is required stands there, be it as null, and lets a configuration give what the provider alone does.
+//! Checks of values beyond their type. `terraform validate` reports violations, and the documentation lists the checks. Terraform
+//! itself is weaker: it accepts null for a required attribute, and lets a configuration give a read-only one.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use crate::path::Path;
 use crate::schema::{Attribute, Mode, Nesting, Schema, Shape};
 use crate::value::Val;
 
-/// A demand on a value of an attribute. Null and unknown values are not asked.
+/// A check of an attribute's value. Null and unknown values are not checked.
 ///
 /// ```
 /// use tfplugin::{Attribute, Check, Type};
@@ -30,12 +30,12 @@ pub struct Check {
 }
 
 impl Check {
-    /// That a value, which is `want`, holds this. `want` follows "must be".
+    /// A check with the predicate `holds`. `want` describes a good value; it follows "must be" in the error.
     pub fn new(want: impl Into<String>, holds: impl Fn(&Val) -> bool + Send + Sync + 'static) -> Self {
         Self { want: want.into(), holds: Arc::new(holds), samples: Vec::new() }
     }
 
-    /// That it is one of these.
+    /// The value must be one of these.
     pub fn one_of<T: Into<Val>>(values: impl IntoIterator<Item = T>) -> Self {
         let samples: Vec<Val> = values.into_iter().map(Into::into).collect();
         let shown: Vec<_> = samples.iter().map(|value| shown(value).replace('"', "`")).collect();
@@ -47,14 +47,14 @@ impl Check {
         Self { samples, ..Self::new(want, move |value| values.contains(value)) }
     }
 
-    /// That a number is from the first to the last of these.
+    /// The number must be in this range, bounds included.
     #[must_use]
     pub fn between(range: RangeInclusive<i64>) -> Self {
         let (first, last) = (*range.start(), *range.end());
         let is_in = move |number: f64| number >= first as f64 && number <= last as f64;
         let holds = move |value: &Val| match value {
             Val::Num(Num::Int(whole)) => range.contains(whole),
-            // A whole number that is none of 64 bits is in no such range.
+            // A whole number beyond 64 bits is in no such range.
             Val::Num(Num::Dec(text)) => text.contains('.') && text.parse().is_ok_and(is_in),
             _ => false,
         };
@@ -62,14 +62,14 @@ impl Check {
         Self { samples, ..Self::new(format!("a number from {first} to {last}"), holds) }
     }
 
-    /// That a text has this many characters.
+    /// The text must have this number of characters.
     #[must_use]
     pub fn characters(range: RangeInclusive<usize>) -> Self {
         let want = format!("a text of {} to {} characters", range.start(), range.end());
         Self::new(want, move |value| value.as_str().is_some_and(|it| range.contains(&it.chars().count())))
     }
 
-    /// That a list, a set or a map has this many elements.
+    /// The list, set or map must have this number of elements.
     #[must_use]
     pub fn elements(range: RangeInclusive<usize>) -> Self {
         let want = format!("of {} to {} elements", range.start(), range.end());
@@ -80,18 +80,18 @@ impl Check {
         })
     }
 
-    /// That `T` can be read from it.
+    /// The value must be readable as a `T`.
     pub fn is<T: Typed>(want: impl Into<String>) -> Self {
         Self::new(want, |value| T::read(value, &Path::root()).is_ok())
     }
 
-    /// What the value must be.
+    /// The description of a good value, which follows "must be".
     #[must_use]
     pub fn want(&self) -> &str {
         &self.want
     }
 
-    /// Values for which it holds, if such are known.
+    /// Good values, if some are known.
     #[must_use]
     pub fn samples(&self) -> &[Val] {
         &self.samples
@@ -120,7 +120,7 @@ impl fmt::Debug for Check {
     }
 }
 
-/// A value in a sentence.
+/// A value as part of a sentence.
 fn shown(value: &Val) -> String {
     match value.inner() {
         Val::Str(text) => format!("{text:?}"),
@@ -131,8 +131,8 @@ fn shown(value: &Val) -> String {
 }
 
 impl Schema {
-    /// What a configuration says that its attributes do not allow: what is read-only given, what is required null, and whatever
-    /// their checks refuse. What is deprecated is a warning.
+    /// The errors in a configuration: read-only attributes that are given, required ones that are null, and values that fail their
+    /// checks. Use of deprecated attributes is a warning.
     #[must_use]
     pub fn check(&self, config: &Val) -> Diags {
         let mut wrong = Diags::default();
@@ -144,7 +144,7 @@ impl Schema {
     }
 }
 
-/// Whether the configuration gives an attribute that it must not give, or does not give one that it must.
+/// An error if a read-only attribute is given, or a required one is not.
 fn by_mode(attribute: &Attribute, value: &Val, at: &Path) -> Option<Diag> {
     let name = &attribute.name;
     let (title, detail) = match (attribute.mode, value.is_null()) {
@@ -160,7 +160,7 @@ fn by_mode(attribute: &Attribute, value: &Val, at: &Path) -> Option<Diag> {
     Some(Diag::error(title, detail).at(at.clone()))
 }
 
-/// Nothing is shown of what is within a secret.
+/// Errors do not show values inside a secret.
 fn object(attributes: &[Attribute], config: &Val, at: &Path, in_secret: bool, wrong: &mut Diags) {
     if config.as_map().is_none() {
         return;
@@ -197,7 +197,7 @@ fn object(attributes: &[Attribute], config: &Val, at: &Path, in_secret: bool, wr
             (Nesting::List, Val::List(items)) => {
                 items.iter().enumerate().for_each(|(i, item)| inside(item, &at.index(i)));
             }
-            // No step leads into a set.
+            // A path cannot name an element of a set.
             (_, Val::List(items)) => items.iter().for_each(|item| {
                 let mut inside = Diags::default();
                 object(children, item, &at, is_secret, &mut inside);

@@ -1,9 +1,9 @@
-//! What a user is told: errors and warnings, each pointing into the configuration.
+//! Messages for the user: errors and warnings, each with a path into the configuration.
 
 use crate::path::{Path, Step};
 use crate::pb;
 
-/// How bad it is.
+/// The effect of a diagnostic on the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The operation fails.
@@ -15,28 +15,28 @@ pub enum Severity {
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diag {
-    /// How bad it is.
+    /// Error or warning.
     pub severity: Severity,
     /// A short sentence without a full stop.
     pub summary: String,
-    /// What happened, why, and what to do.
+    /// The cause and the remedy.
     pub detail: String,
-    /// The value it is about; the root for the block as a whole.
+    /// The path of the value; the root for the block as a whole.
     pub path: Path,
 }
 
 impl Diag {
-    /// An error.
+    /// An error about the whole block.
     pub fn error(summary: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { severity: Severity::Error, summary: summary.into(), detail: detail.into(), path: Path::root() }
     }
 
-    /// A warning.
+    /// A warning about the whole block.
     pub fn warning(summary: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(summary, detail) }
     }
 
-    /// The same, about one value.
+    /// The same diagnostic, about the value at `path`.
     #[must_use]
     pub fn at(mut self, path: Path) -> Self {
         self.path = path;
@@ -70,18 +70,18 @@ impl Diag {
 pub struct Diags(pub Vec<Diag>);
 
 impl Diags {
-    /// Adds one.
+    /// Adds a diagnostic.
     pub fn push(&mut self, diag: Diag) {
         self.0.push(diag);
     }
 
-    /// Whether there is an error among them.
+    /// True if there is at least one error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|diag| diag.severity == Severity::Error)
     }
 
-    /// Whether there are none at all.
+    /// True if there are neither errors nor warnings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -21,7 +21,7 @@ use crate::rule;
 use crate::schema::{Attribute, Mode, Nesting, Schema, Shape};
 use crate::types::Type;
 
-/// What a page is about.
+/// The subject of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
     /// The provider as a whole.
@@ -36,20 +36,20 @@ pub enum Subject<'a> {
     ListResource(&'a str),
     /// An action, by the type's whole name.
     Action(&'a str),
-    /// A function.
+    /// A function, by its name.
     Function(&'a str),
 }
 
-/// What a schema cannot say about a subject.
+/// Texts about a subject that its schema does not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Example {
     /// A configuration that uses it.
     pub usage: Option<String>,
-    /// What `terraform import` takes, for each way to name an object.
+    /// Arguments of `terraform import`, one for each way to name an object.
     pub import: Vec<String>,
-    /// Under what the registry lists it; empty for the rest.
+    /// The registry's subcategory; empty if there is none.
     pub subcategory: String,
-    /// The reason for which nothing acts on the subject yet. It gets a heading of its own, before the example.
+    /// The reason why the subject has no effect yet. It gets a heading of its own, before the example.
     pub not_yet: Option<String>,
 }
 
@@ -151,7 +151,7 @@ impl Page {
         self
     }
 
-    /// How it is imported by what identifies it.
+    /// The section about an import by identity.
     fn identity(mut self, type_name: &str, identity: &Identity, schema: &Schema) -> Self {
         if !identity.is_empty() {
             let sent = identity.to_pb(schema).identity_attributes;
@@ -233,7 +233,7 @@ impl Page {
     }
 }
 
-/// In the order that the registry has them.
+/// The groups in the registry's order.
 const GROUPS: [(&str, &[Mode]); 3] = [
     ("Required", &[Mode::Required]),
     ("Optional", &[Mode::Optional, Mode::OptionalComputed]),
@@ -248,7 +248,7 @@ fn anchor(path: &str) -> String {
     format!("nestedatt--{}", path.replace('.', "--"))
 }
 
-/// What an attribute holds, in the registry's words.
+/// The type of an attribute, in the registry's words.
 fn what(attribute: &Attribute) -> String {
     let mut what = match &attribute.shape {
         Shape::Plain(plain) => of(plain),

@@ -1,7 +1,7 @@
 //! The protocol's calls, each a small translation: decode, ask the provider, check, encode.
 //!
-//! Whatever goes wrong in a provider, a panic included, becomes a diagnostic together with the
-//! best state known. An error of gRPC itself would lose an object that was just created.
+//! An error or a panic in a provider becomes a diagnostic, together with the newest known state. A gRPC error would lose an
+//! object that was just created.
 
 mod action;
 mod change;
@@ -37,7 +37,7 @@ use crate::schema::Schema;
 use crate::types::Type;
 use crate::value::Val;
 
-/// For what a provider does at its end.
+/// Time for the provider's own work at its end.
 const ENDING: Duration = Duration::from_secs(5);
 
 type Reply<T> = Result<Response<T>, Status>;
@@ -50,17 +50,16 @@ pub(crate) struct Rpc {
     open: Mutex<BTreeSet<ephemeral::Open>>,
 }
 
-/// What lives from one ConfigureProvider to the next: a process that Terraform did not start
-/// itself serves many commands.
+/// State from one ConfigureProvider to the next. A process that Terraform did not start itself serves many commands.
 #[derive(Default)]
 struct Session {
     cancel: CancellationToken,
     terraform: String,
-    /// Why everything is put off.
+    /// The reason why every operation is deferred.
     deferral: Option<Deferral>,
 }
 
-/// What a provider has, each by its name and with the type of its values.
+/// The parts of a provider, each by its name and with the type of its values.
 struct Types {
     provider: (Schema, Type),
     resources: BTreeMap<String, (Box<dyn Resource>, Type)>,
@@ -76,12 +75,12 @@ impl Rpc {
         Self { provider, types: OnceLock::new(), session: Mutex::default(), open: Mutex::default() }
     }
 
-    /// Ends all work in progress.
+    /// Cancels all work in progress.
     pub(crate) fn cancel(&self) {
         self.session().cancel.cancel();
     }
 
-    /// Tells the provider that this is the end, and waits for it.
+    /// Tells the provider that it ends, and waits for it.
     pub(crate) async fn end(&self, end: End) {
         let told = guarded("Shutdown", "", async {
             self.provider.end(end).await;
@@ -111,7 +110,7 @@ impl Rpc {
         }
     }
 
-    /// A request that cannot be put off.
+    /// The context of a request that cannot be deferred.
     fn cx(&self, private: Vec<u8>) -> Cx {
         self.cx_of(private, None)
     }
@@ -185,7 +184,8 @@ fn undecodable(error: CodecError) -> Diags {
     .into()
 }
 
-/// What the attributes say of a configuration, and then the rest. Where both speak of one attribute, the provider knows more.
+/// The errors of the attributes' own checks, and then `rest`, those of the provider. If both have an error at one attribute,
+/// only the provider's is kept.
 fn checked(schema: &Schema, config: &Val, rest: Diags) -> Diags {
     let of_attributes = schema.check(config).into_iter();
     let is_told =

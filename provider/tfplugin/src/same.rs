@@ -1,4 +1,4 @@
-//! Which values mean the same: sets in any order, text by its semantics, and values that bring their types by what they say.
+//! Equality of values: sets in any order, text by its semantics, and dynamic values by their content.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,10 @@ use crate::schema::Attribute;
 use crate::types::Type;
 use crate::value::{Object, Val, same_elements};
 
-/// Which spellings mean the same.
+/// The rule that decides which spellings of a text are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Semantics {
-    /// None but itself.
+    /// Every text equals only itself.
     #[default]
     Exact,
     /// A MAC address: `AA-BB-CC-00-11-22` is `aa:bb:cc:00:11:22`.
@@ -21,12 +21,12 @@ pub enum Semantics {
     Cidr,
     /// JSON text: white space and the order of keys mean nothing.
     Json,
-    /// Those with the same canonical spelling; `None` for text that has none, and means only itself.
+    /// Texts with the same canonical spelling are equal. `None` for a text without one; it equals only itself.
     Canonical(fn(&str) -> Option<String>),
 }
 
 impl Semantics {
-    /// Whether a text is of the kind.
+    /// True if the text is of this kind.
     #[must_use]
     pub fn reads(self, text: &str) -> bool {
         match self {
@@ -39,7 +39,7 @@ impl Semantics {
         }
     }
 
-    /// Whether two texts mean the same. Text that is not of the kind means only itself.
+    /// True if two texts are equal. A text that is not of this kind equals only itself.
     #[must_use]
     pub fn same(self, a: &str, b: &str) -> bool {
         fn by<T: PartialEq>(a: &str, b: &str, read: impl Fn(&str) -> Option<T>) -> bool {
@@ -81,7 +81,7 @@ pub(crate) fn same_object(attributes: &[Attribute], a: &Object, b: &Object) -> b
 
 pub(crate) fn same_plain(of: &Type, semantics: Semantics, a: &Val, b: &Val) -> bool {
     match (of, a, b) {
-        // Of whatever type it is none of.
+        // A null of any type.
         (Type::Dynamic, a, b) if a.is_null() && b.is_null() => true,
         (_, Val::Str(a), Val::Str(b)) => a == b || semantics.same(a, b),
         (Type::List(element), Val::List(a), Val::List(b)) => {
@@ -108,7 +108,7 @@ pub(crate) fn same_plain(of: &Type, semantics: Semantics, a: &Val, b: &Val) -> b
     }
 }
 
-/// Whether values of two types mean the same: a list may have become a tuple, and so may a set, which has no order.
+/// True if values of two types are equal. A list or a set, which has no order, may have become a tuple.
 fn same_of_two((a_of, a): (&Type, &Val), (b_of, b): (&Type, &Val)) -> bool {
     fn part<'a>(of: &'a Type, name: &str, place: usize) -> &'a Type {
         match of {

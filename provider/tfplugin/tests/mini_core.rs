@@ -1,4 +1,4 @@
-//! The example of the README, under the mini core; and providers that break its rules, which it notices.
+//! The example of the README under the mini core; and providers that break its rules, which the core must report.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ async fn a_message_may_be_of_more_than_a_hundred_mebibytes() {
     core.stop().await;
 }
 
-/// Pets in a directory.
+/// A configured provider over a directory with these pets.
 async fn kennel(pets: &[(&str, &str)]) -> (tempfile::TempDir, MiniCore) {
     let dir = tempfile::tempdir().expect("a directory");
     for (name, species) in pets {
@@ -155,44 +155,44 @@ async fn an_action_tells_how_it_goes_and_how_it_ended() {
     core.stop().await;
 }
 
-/// A provider of one thing, which does one thing wrong.
+/// A provider with one resource, which breaks one rule.
 struct Wrong(Rule, Arc<AtomicUsize>);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
-    /// What was read is not what was applied.
+    /// A read returns something else than was applied.
     Read,
-    /// Another value after the apply than planned.
+    /// An apply returns another value than planned.
     Apply,
-    /// Planning is not the same twice.
+    /// Two plans of one change differ.
     Plan,
-    /// What was destroyed is there still.
+    /// A destroyed object still exists.
     Destroy,
-    /// What identifies it changes.
+    /// The identity changes.
     Identity,
-    /// What identifies it is not there.
+    /// The identity is missing.
     Unidentified,
-    /// Its identity is of what cannot identify anything.
+    /// The identity is of an attribute that cannot identify anything.
     NoIdentity,
-    /// The same thing is found twice.
+    /// A list finds the same object twice.
     ListTwice,
-    /// What is found has no identity.
+    /// A listed object has no identity.
     ListUnidentified,
-    /// What is found is not what is there.
+    /// A listed object differs from the one that exists.
     ListOther,
-    /// An import loses what was declared.
+    /// An import loses declared values.
     Import,
-    /// Planning an action does it.
+    /// The plan of an action performs it.
     ActionPlan,
     /// An action panics.
     ActionPanic,
-    /// An action's schema has something computed.
+    /// The schema of an action has a computed attribute.
     ActionSchema,
-    /// A data source finds something else than it was asked for.
+    /// A data source finds another object than the one asked for.
     DataOther,
-    /// It finds something else each time.
+    /// A data source finds something else at each read.
     DataTwice,
-    /// A function returns something else each time.
+    /// A function returns something else at each call.
     FunctionTwice,
 }
 
@@ -244,7 +244,7 @@ impl Provider for Wrong {
     }
 }
 
-/// Knows what it should not, or not what it should.
+/// A data source that breaks a rule.
 struct Fact {
     rule: Rule,
     schema: Schema,
@@ -270,7 +270,7 @@ impl DataSource for Fact {
     }
 }
 
-/// How often it was called: no function of its arguments.
+/// Returns the number of its calls, which does not depend on the arguments.
 struct Count(Arc<AtomicUsize>);
 
 impl Function for Count {
@@ -350,7 +350,7 @@ impl Resource for Thing {
     }
 }
 
-/// Finds things as it should not.
+/// A list resource that breaks a rule.
 struct Things(Rule, Schema);
 
 #[async_trait]
@@ -369,14 +369,14 @@ impl ListResource for Things {
                 _ => Val::from(name),
             };
             let state = Val::from([("name", name), ("number", 7_i64.into())]);
-            // It does not heed what it is answered.
+            // It ignores the answer.
             let _ = found.push(Listed { name: "a thing".into(), state, warnings: vec![] }).await?;
         }
         Ok(())
     }
 }
 
-/// Does what it should not.
+/// An action that breaks a rule.
 struct Deed {
     rule: Rule,
     schema: Schema,

@@ -1,4 +1,4 @@
-//! What `#[derive(Model)]` gives: a schema, the way from a value and back, and what is told of values that are wrong.
+//! `#[derive(Model)]`: the schema, the conversion from a value and back, and the errors in wrong values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -115,7 +115,7 @@ struct Key {
     text: String,
 }
 
-/// The same without the macro.
+/// The schema of `Host` without the macro.
 fn by_hand() -> Schema {
     let text = |name: &str| Attribute::optional(name, Type::String);
     let number = |name: &str| Attribute::optional(name, Type::Number);
@@ -178,7 +178,7 @@ fn by_hand() -> Schema {
 fn the_schema_is_the_one_that_is_written_by_hand() {
     let mut schema = Host::schema();
     assert_eq!(schema.problems(), Vec::<String>::new());
-    // Where a function says which spellings mean the same, nothing tells two of them apart.
+    // `Canonical` holds a function, and functions cannot be compared.
     for attribute in &mut schema.attributes {
         if matches!(attribute.semantics, Semantics::Canonical(_)) {
             attribute.semantics = Semantics::Exact;
@@ -315,12 +315,12 @@ proptest! {
     }
 }
 
-/// The least that a host is.
+/// The smallest valid host.
 fn least() -> Val {
     Val::from([("name", "web".into()), ("up", true.into())])
 }
 
-/// What is told of a host with this instead.
+/// The errors of a host in which `name` has this value.
 fn told(name: &str, val: impl Into<Val>) -> Vec<String> {
     let mut host = least();
     host.set(name, val);
@@ -477,7 +477,7 @@ fn the_models_in_the_readme_are_those_of_the_documentation_which_are_compiled() 
     assert!(documented.join("\n").contains(models), "copy them");
 }
 
-/// Hosts, in memory.
+/// A resource for hosts, in memory.
 struct Hosts(Schema, Mutex<BTreeMap<String, Host>>);
 
 struct Memory;
@@ -540,7 +540,7 @@ impl Resource for Hosts {
     }
 }
 
-/// In a configuration even what has a default may be null, which `up` cannot be.
+/// A configuration may set an attribute with a default to null; the model's field `up` does not accept null.
 fn with_defaults(config: &Val) -> Val {
     let mut config = config.clone();
     if config.get("up").is_null() {

@@ -1,4 +1,4 @@
-//! Reads a struct as it is written: its documentation, its fields, and their `#[tf(…)]` words.
+//! Reads the source of a struct: its documentation, its fields, and their `#[tf(…)]` words.
 
 use proc_macro2::TokenStream as Tokens;
 use quote::{ToTokens, format_ident, quote};
@@ -8,12 +8,12 @@ use syn::{
     Attribute, Data, DeriveInput, Expr, ExprLit, Fields, Ident, Lit, LitInt, LitStr, Meta, Type, UnOp,
 };
 
-/// The struct.
+/// A struct with `#[derive(Model)]`.
 pub(crate) struct ModelInput {
     pub(crate) ident: Ident,
     pub(crate) doc: String,
     pub(crate) version: i64,
-    /// Why.
+    /// The text of the deprecation warning.
     pub(crate) deprecated: Option<Expr>,
     pub(crate) fields: Vec<FieldInput>,
 }
@@ -55,10 +55,10 @@ impl ModelInput {
     }
 }
 
-/// The words by which attributes demand something of each other.
+/// The words for rules between attributes.
 const RULES: [&str; 4] = ["conflicts_with", "required_with", "exactly_one_of", "at_least_one_of"];
 
-/// One field.
+/// One field of the struct.
 pub(crate) struct FieldInput {
     pub(crate) ident: Ident,
     pub(crate) name: String,
@@ -69,14 +69,14 @@ pub(crate) struct FieldInput {
     pub(crate) default: Option<Expr>,
     pub(crate) semantics: Option<Expr>,
     pub(crate) checks: Vec<Expr>,
-    /// What it demands of others: the method of `Attribute`, and their names.
+    /// The rules: the method of `Attribute`, and the names of the other attributes.
     pub(crate) rules: Vec<(Ident, Expr)>,
     pub(crate) nested: bool,
     pub(crate) replace: bool,
     pub(crate) use_state: bool,
     pub(crate) sensitive: bool,
     pub(crate) write_only: bool,
-    /// Why.
+    /// The text of the deprecation warning.
     pub(crate) deprecated: Option<Expr>,
 }
 
@@ -180,12 +180,13 @@ impl FieldInput {
         Ok(this)
     }
 
-    /// Whether the attribute can be null: in a state, or where a configuration leaves it to the provider.
+    /// True if the attribute can be null: in a state, or in a configuration that leaves it to the
+    /// provider.
     pub(crate) fn may_be_absent(&self) -> bool {
         self.write_only || self.mode == "Optional" || self.mode == "Computed"
     }
 
-    /// Whether more is said of it than whether it is there.
+    /// True if the attribute has more than a type and "required" or "optional".
     pub(crate) fn says_more(&self) -> bool {
         let of_others = !self.rules.is_empty();
         let of_values = self.default.is_some() || self.semantics.is_some() || !self.checks.is_empty();
@@ -226,7 +227,7 @@ fn word(meta: &ParseNestedMeta<'_>) -> String {
     meta.path.to_token_stream().to_string()
 }
 
-/// The `///` text: Markdown, line by line.
+/// The text of the `///` comments: Markdown, line by line.
 fn doc(attrs: &[Attribute]) -> String {
     let lines = attrs.iter().filter(|attr| attr.path().is_ident("doc")).filter_map(|attr| match &attr.meta {
         Meta::NameValue(pair) => match &pair.value {
@@ -244,7 +245,7 @@ fn doc(attrs: &[Attribute]) -> String {
 mod tests {
     use super::*;
 
-    /// What is said to who writes this.
+    /// The compiler error for this struct.
     fn refusal(model: &str) -> String {
         let input = syn::parse_str(model).expect("Rust");
         ModelInput::parse(&input).err().map(|error| error.to_string()).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! Values to and from bytes: msgpack on the wire, JSON in state files.
 //!
-//! Neither encoding says what a value is (a set arrives as an array, a large number as text, an
-//! unknown as an extension of any number), so decoding follows the [`Type`] that is expected.
+//! Neither encoding contains the type of a value: a set arrives as an array, a large number as
+//! text, an unknown value as an extension with any number. So decoding needs the expected [`Type`].
 
 pub(crate) mod json;
 pub(crate) mod msgpack;
@@ -11,7 +11,7 @@ use crate::pb;
 use crate::types::Type;
 use crate::value::Val;
 
-/// A value that is not what its type says.
+/// An error in the encoding of a value, or a value of the wrong type.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
     /// The bytes are not msgpack.
@@ -20,51 +20,51 @@ pub enum CodecError {
     /// The bytes are not JSON.
     #[error("bytes are not JSON")]
     Json(#[from] serde_json::Error),
-    /// The value is well formed and of another type.
+    /// The value is well formed but has another type.
     #[error("{at}: {want} expected, {got} found")]
     Mismatch {
-        /// Where.
+        /// Path of the value.
         at: Path,
-        /// The type that belongs there.
+        /// The expected type.
         want: Type,
-        /// What stands there.
+        /// The kind of the value.
         got: String,
     },
-    /// A number that is none.
+    /// The text of a number that cannot be read as one.
     #[error("{at}: {text:?} is not a number")]
     Number {
-        /// Where.
+        /// Path of the value.
         at: Path,
-        /// What stands there.
+        /// The text in place of a number.
         text: String,
     },
     /// An object that lacks an attribute.
     #[error("{at}: the attribute is missing")]
     Missing {
-        /// Where it should be.
+        /// Path of the missing attribute.
         at: Path,
     },
 }
 
 impl Val {
-    /// Reads a value of this type as it is on the wire.
+    /// Reads a value of this type from the wire's encoding.
     ///
     /// # Errors
-    /// The bytes are not msgpack, or say something else.
+    /// The bytes are not msgpack, or encode a value of another type.
     pub fn from_msgpack(bytes: &[u8], of: &Type) -> Result<Self, CodecError> {
         msgpack::decode(bytes, of)
     }
 
-    /// The value as it is on the wire.
+    /// The value in the wire's encoding.
     #[must_use]
     pub fn to_msgpack(&self) -> Vec<u8> {
         msgpack::encode(self)
     }
 
-    /// Reads a value of this type as it is in a state file.
+    /// Reads a value of this type from the JSON of a state file.
     ///
     /// # Errors
-    /// The bytes are not JSON, or say something else.
+    /// The bytes are not JSON, or encode a value of another type.
     pub fn from_json(bytes: &[u8], of: &Type) -> Result<Self, CodecError> {
         json::decode(bytes, of)
     }
@@ -79,7 +79,7 @@ pub(crate) fn decode(value: Option<&pb::DynamicValue>, of: &Type) -> Result<Val,
     }
 }
 
-/// Writes what Terraform is to get.
+/// Encodes a value for Terraform.
 pub(crate) fn encode(value: &Val) -> pb::DynamicValue {
     pb::DynamicValue { msgpack: msgpack::encode(value), json: Vec::new() }
 }

@@ -870,7 +870,7 @@ pub mod move_resource_state {
         pub target_identity: ::core::option::Option<super::ResourceIdentityData>,
     }
 }
-/// The configuration of an object that is there: what a user would have written for it.
+/// The configuration that a user would write for an existing object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GenerateResourceConfig {}
 /// Nested message and enum types in `GenerateResourceConfig`.

@@ -1,4 +1,4 @@
-//! What values are in Rust: numbers, text and what is written as such, and collections.
+//! The Rust types of values: numbers, text, types that are written as text, and collections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -30,7 +30,7 @@ impl Typed for bool {
     }
 }
 
-/// A value of any type. As one may be null or unknown, it is not in an `Option` or a [`Tf`](crate::Tf).
+/// A value of any type. It may itself be null or unknown, so it is never in an `Option` or a [`Tf`](crate::Tf).
 impl Typed for Val {
     const NULLABLE: bool = true;
     fn of() -> Type {
@@ -56,12 +56,12 @@ impl Typed for Num {
     }
 }
 
-/// Infinities, and what is not a number, are written as null: Terraform has none of them.
+/// Infinities and NaN are written as null: Terraform has no such numbers.
 impl Typed for f64 {
     fn of() -> Type {
         Type::Number
     }
-    /// Only a number that is written as it was read: Terraform refuses any other answer than its own.
+    /// Accepts only a number that is written back unchanged: Terraform refuses an answer that differs from its own value.
     fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
         const WANT: &str = "a number of 64 bits";
         let number = number(WANT, val, at)?.to_string();
@@ -122,7 +122,8 @@ fn parsed<T: FromStr<Err: Display>>(want: &str, val: &Val, at: &Path) -> Result<
     text.parse().map_err(|error| wrong_value(want, &format!("{text:?}: {error}"), at))
 }
 
-/// Whatever can be parsed and shown, as text. It is shown so that it can be parsed again; what is shown alike means the same.
+/// A type that can be parsed and displayed, as text. Parsing must accept the displayed text. Two texts are equal if their
+/// displayed forms are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text<T>(pub T);
 
@@ -171,7 +172,7 @@ texts! {
     serde_json::Value: "JSON", Semantics::Json
 }
 
-/// As `1h 30m`, `90m`, `2d` (of 24 hours) or `PT1H30M`. One of more than 292 billion years is written as that.
+/// As `1h 30m`, `90m`, `2d` (of 24 hours) or `PT1H30M`. A longer time than 292 billion years is written as 292 billion years.
 impl Typed for Duration {
     const IS_SPELLED: bool = true;
     fn of() -> Type {
@@ -192,7 +193,7 @@ impl Typed for Duration {
     }
 }
 
-/// What a text says of time. Days have 24 hours, and nothing of no length needs a unit.
+/// Reads a length of time. A day has 24 hours, and `0` needs no unit.
 fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
     if text == "0" {
         return Ok(SignedDuration::ZERO);
@@ -204,7 +205,7 @@ fn spelled(duration: SignedDuration) -> String {
     format!("{duration:#}")
 }
 
-/// Reads all elements, and tells all that is wrong with them.
+/// Reads all elements, and reports all errors.
 fn elements<'a, K, T: Typed, C: FromIterator<(K, T)>>(
     items: impl Iterator<Item = (K, &'a Val, Path)>,
 ) -> Result<C, Diags> {
@@ -258,7 +259,7 @@ impl<T: Typed + Ord> Typed for BTreeSet<T> {
     fn semantics() -> Semantics {
         T::semantics()
     }
-    /// What is there twice is refused: it could not be written again.
+    /// Two equal elements are an error: the set could not be written back unchanged.
     fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
         let (mut set, mut wrong) = (Self::new(), Diags::default());
         for (i, item) in listed("a set", val, at)?.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Drives a provider, call by call, as Terraform does.
+//! Drives a provider as Terraform does, one call after another.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use crate::server::Reattached;
 use crate::types::Type;
 use crate::value::Val;
 
-/// Terraform's limit for a message.
+/// Terraform's limit for the size of a message.
 const MESSAGE_BYTES: usize = 256 << 20;
 
-/// A configured provider that is watched.
+/// A configured provider under test.
 #[derive(Debug)]
 pub struct MiniCore {
     provider: Reattached,
@@ -33,12 +33,12 @@ pub struct MiniCore {
     pub(super) actions: BTreeMap<String, (Schema, Type)>,
     pub(super) data: BTreeMap<String, (Schema, Type)>,
     pub(super) ephemerals: BTreeMap<String, (Schema, Type)>,
-    /// What each returns.
+    /// The type of each function's result.
     pub(super) functions: BTreeMap<String, Type>,
     identities: BTreeMap<String, wire::Identity>,
 }
 
-/// What Terraform keeps of an object: its attributes, its identity, and what the provider remembers beside them.
+/// Terraform's record of an object: its attributes, its identity, and the private data of the provider.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) value: Val,
@@ -46,7 +46,7 @@ pub(super) struct State {
     private: Vec<u8>,
 }
 
-/// By what an object is imported.
+/// The key of an import.
 pub(super) enum Key<'a> {
     Id(&'a str),
     Identity(&'a pb::ResourceIdentityData),
@@ -61,18 +61,18 @@ impl Key<'_> {
     }
 }
 
-/// What became of configurations.
+/// The outcome of a series of configurations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lived {
-    /// Configurations that the provider refused as such.
+    /// Number of configurations that failed validation.
     pub refused: usize,
-    /// Objects that were created, also in place of others.
+    /// Number of objects that were created, replacements included.
     pub created: usize,
-    /// Configurations that changed an object in place.
+    /// Number of configurations that changed an object in place.
     pub updated: usize,
-    /// Objects that were imported.
+    /// Number of imports by id.
     pub imported: usize,
-    /// Objects that were imported by their identity.
+    /// Number of imports by identity.
     pub identified: usize,
 }
 
@@ -88,7 +88,7 @@ impl MiniCore {
     /// Serves the provider inside this process, asks for its schemas and configures it. Needs a Tokio runtime.
     ///
     /// # Errors
-    /// A schema that Terraform does not take, or a configuration that the provider does not.
+    /// A schema that Terraform refuses, or a configuration that the provider refuses.
     pub async fn start(provider: impl Provider, config: &Val) -> Result<Self, Broken> {
         let broken = |how: String| Broken { during: "start".to_owned(), how: vec![how] };
         let provider =
@@ -169,12 +169,12 @@ impl MiniCore {
         Ok(core)
     }
 
-    /// A command of Terraform begins.
+    /// Configures the provider, as at the start of each command.
     pub(super) async fn configure(&mut self) -> Result<(), Broken> {
         let request = pb::configure_provider::Request {
             terraform_version: "1.15.0".to_owned(),
             config: Some(codec::encode(&self.block)),
-            // What is not known can only be waited for.
+            // Unknown values in the provider's block require deferral.
             client_capabilities: Some(pb::ClientCapabilities {
                 deferral_allowed: !self.block.is_wholly_known(),
                 ..Default::default()
@@ -189,12 +189,12 @@ impl MiniCore {
         self.provider.stop().await;
     }
 
-    /// The resources that there are.
+    /// The names of the resources.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.resources.keys().map(String::as_str)
     }
 
-    /// The data sources that there are.
+    /// The names of the data sources.
     pub fn data_sources(&self) -> impl Iterator<Item = &str> {
         self.data.keys().map(String::as_str)
     }
@@ -205,9 +205,8 @@ impl MiniCore {
         self.resources.get(type_name).map(|(schema, _)| schema.attributes.as_slice())
     }
 
-    /// Has an object live through these configurations, and die: everything is checked that is in the table of [this
-    /// module](super). `id` says by what a state is imported, if it can be. Configurations that the provider refuses as such
-    /// are left out.
+    /// Takes an object through these configurations, and destroys it at the end. It checks every rule in the table of [this module](super).
+    /// `id` gives the import id of a state, if it has one. Configurations that fail validation are skipped.
     ///
     /// # Errors
     /// A rule that was broken, or a change that failed.
@@ -247,7 +246,7 @@ impl MiniCore {
         Ok(lived)
     }
 
-    /// Plans and applies; whether the object is another one than before.
+    /// Plans and applies. True if the object was created or replaced.
     async fn change(&mut self, type_name: &str, prior: State, config: &Val) -> Result<(State, bool), Broken> {
         let mut early = Vec::new();
         for is_first in [true, false] {
@@ -271,7 +270,7 @@ impl MiniCore {
         Ok((self.apply(type_name, &nothing, config, plan).await?, true))
     }
 
-    /// The plan while half of the configuration is not known yet.
+    /// The plan while half of the configuration is unknown.
     async fn early(
         &mut self,
         type_name: &str,
@@ -290,12 +289,12 @@ impl MiniCore {
         self.plan(type_name, prior, &clouded).await
     }
 
-    /// Whether the provider takes a configuration.
+    /// True if the configuration passes validation.
     async fn validate(&mut self, type_name: &str, config: &Val) -> Result<bool, Broken> {
         Ok(self.refused(type_name, config).await?.is_empty())
     }
 
-    /// Why the provider does not take a configuration.
+    /// The errors of the validation of a configuration.
     async fn refused(&mut self, type_name: &str, config: &Val) -> Result<Vec<String>, Broken> {
         let request = pb::validate_resource_config::Request {
             type_name: type_name.to_owned(),
@@ -307,7 +306,7 @@ impl MiniCore {
         Ok(errors(&answer.into_inner().diagnostics))
     }
 
-    /// What is there is as it was left, its state is of the current version, and the same configuration plans nothing.
+    /// Checks that the object has not changed, that its state is of the current version, and that the same configuration plans nothing.
     async fn settled(&mut self, type_name: &str, state: &State, config: &Val) -> Result<(), Broken> {
         let upgraded = self.upgrade(type_name, &state.value).await?;
         self.same(type_name, "UpgradeResourceState", &state.value, &upgraded)?;
@@ -322,8 +321,8 @@ impl MiniCore {
         self.generate(type_name, &read).await
     }
 
-    /// Imports an object that is there, and looks that it is that one, that its configuration plans nothing of what can be read, and that the
-    /// configuration made for it says so.
+    /// Imports an existing object. Checks that it is the same object, that its configuration plans no change of readable values, and that
+    /// the configuration generated from it is valid.
     async fn import(
         &mut self,
         type_name: &str,
@@ -341,7 +340,7 @@ impl MiniCore {
         self.generate(type_name, &read).await
     }
 
-    /// An object that is there, imported and read.
+    /// Imports an existing object and reads it.
     pub(super) async fn imported(&mut self, type_name: &str, key: Key<'_>) -> Result<State, Broken> {
         let during = format!("import of {type_name} {}", key.shown());
         let wrong = |how: String| Broken { during: during.clone(), how: vec![how] };
@@ -367,7 +366,7 @@ impl MiniCore {
         if read.value.is_null() { Err(wrong("it is not there".to_owned())) } else { Ok(read) }
     }
 
-    /// Has the configuration of an object made, which is valid, and plans nothing of what it says.
+    /// Generates the configuration of an object. Checks that it is valid and plans nothing.
     pub(super) async fn generate(&mut self, type_name: &str, state: &State) -> Result<(), Broken> {
         let request = pb::generate_resource_config::Request {
             type_name: type_name.to_owned(),
@@ -380,14 +379,14 @@ impl MiniCore {
         let refused = self.refused(type_name, &config).await?;
         broken_at(&during, refused.iter().map(|why| format!("it is refused: {why}: {config:?}")).collect())?;
         let mut plan = self.plan(type_name, state, &config).await?;
-        // What is still on its way changes by itself.
+        // Computed values may still change by themselves, so they are not compared.
         for attribute in self.schema(type_name)?.attributes.iter().filter(|it| it.mode == Mode::Computed) {
             plan.planned.set(&attribute.name, state.value.get(&attribute.name).clone());
         }
         self.same(type_name, "what is planned from the generated configuration", &state.value, &plan.planned)
     }
 
-    /// How a plan is asked for.
+    /// The request for a plan.
     pub(super) fn planning(
         type_name: &str,
         attributes: &[Attribute],
@@ -525,7 +524,7 @@ impl MiniCore {
         Ok(upgraded.upgraded_identity)
     }
 
-    /// An identity that there has to be, of a resource that has one, and what it was before.
+    /// Checks that an identity has not changed. It must be present if the resource has identities.
     pub(super) fn same_identity(
         &self,
         type_name: &str,
@@ -548,7 +547,7 @@ impl MiniCore {
         broken_at(&format!("{what} of {type_name}"), wrong)
     }
 
-    /// What an identity says.
+    /// The value of an identity.
     pub(super) fn identity(
         &self,
         type_name: &str,
@@ -588,7 +587,7 @@ impl MiniCore {
         codec::decode(value, of).map_err(|error| Broken { during: during(), how: vec![error.to_string()] })
     }
 
-    /// Two states that ought to be the same.
+    /// Checks that two states are equal.
     pub(super) fn same(&self, type_name: &str, what: &str, before: &Val, after: &Val) -> Result<(), Broken> {
         let attributes = &self.schema(type_name)?.attributes;
         let how = match (before, after) {
@@ -607,7 +606,7 @@ impl MiniCore {
     }
 }
 
-/// A configuration with every attribute in it.
+/// A configuration with all attributes: those that are not given are null.
 pub(super) fn filled(attributes: &[Attribute], config: &Val) -> Val {
     Val::Map(attributes.iter().map(|it| (it.name.clone(), config.get(&it.name).clone())).collect())
 }
@@ -625,7 +624,7 @@ pub(super) fn errors(diagnostics: &[pb::Diagnostic]) -> Vec<String> {
     errors.map(|error| format!("{}: {}", error.summary, error.detail)).collect()
 }
 
-/// An answer without errors in it.
+/// The answer, if it contains no errors.
 pub(super) fn answered<T>(
     during: &str,
     answer: Result<Response<T>, Status>,

@@ -1,11 +1,11 @@
-//! What Terraform demands of plans and results, on values alone.
+//! Terraform's rules for plans and results, as functions of values.
 
 use crate::path::Path;
 use crate::schema::{Attribute, Mode, Nesting, Shape};
 use crate::types::Type;
 use crate::value::{Object, Val, same_elements};
 
-/// What Terraform proposes: the configuration, and the prior values of what it leaves to the provider.
+/// The state that Terraform proposes: the configuration, and the prior values of attributes that it leaves to the provider.
 pub(super) fn propose(attributes: &[Attribute], prior: &Val, config: &Val) -> Val {
     let Val::Map(config) = config else { return config.clone() };
     let propose_one = |attribute: &Attribute| {
@@ -22,7 +22,7 @@ pub(super) fn propose(attributes: &[Attribute], prior: &Val, config: &Val) -> Va
     Val::Map(attributes.iter().map(propose_one).collect())
 }
 
-/// Applies `each` to every object of a nested value with its prior one; those in sets have none.
+/// Applies `each` to every object of a nested value and its prior object. Objects in sets have no prior one.
 fn elements(nesting: Nesting, want: &Val, had: &Val, each: impl Fn(&Val, &Val) -> Val) -> Val {
     match (nesting, want) {
         (Nesting::Single, Val::Map(_)) => each(want, had),
@@ -42,7 +42,7 @@ fn member<'a>(object: &'a Object, name: &str) -> &'a Val {
     object.get(name).unwrap_or(&Val::Null)
 }
 
-/// What is wrong with a planned object.
+/// The errors in a planned object.
 pub(super) fn plan(
     attributes: &[Attribute],
     prior: &Val,
@@ -119,7 +119,7 @@ fn plan_value(attribute: &Attribute, had: &Val, want: &Val, planned: &Val, at: &
     }
 }
 
-/// Where a result contradicts what was planned.
+/// The differences between a result and the plan.
 pub(super) fn honoured(attributes: &[Attribute], planned: &Val, result: &Val, at: &Path) -> Vec<String> {
     match (planned, result) {
         (Val::Null, Val::Null) => Vec::new(),
@@ -198,7 +198,7 @@ fn honoured_plain(of: &Type, planned: &Val, result: &Val, at: &Path) -> Vec<Stri
     }
 }
 
-/// What of a value is not known.
+/// The unknown parts of a value.
 pub(super) fn unknown(value: &Val, at: &Path) -> Vec<String> {
     match value {
         Val::Unknown => vec![format!("{at}: it is not known")],
@@ -211,8 +211,8 @@ pub(super) fn unknown(value: &Val, at: &Path) -> Vec<String> {
     }
 }
 
-/// What a plan would change of an object that was only imported. Of what is sensitive, or only ever in a configuration, nothing need have
-/// been read; nor of which version of that there is.
+/// The changes that a plan makes to an object right after its import. Sensitive and write-only attributes are not compared, because a read
+/// need not return them; nor are the versions of write-only attributes.
 pub(super) fn unread(attributes: &[Attribute], read: &Val, planned: &Val) -> Vec<String> {
     let hidden: Vec<&str> = attributes.iter().filter(|it| it.write_only).map(|it| it.name.as_str()).collect();
     let versions = |name: &str| hidden.iter().any(|hidden| name.starts_with(hidden));
@@ -225,7 +225,7 @@ pub(super) fn unread(attributes: &[Attribute], read: &Val, planned: &Val) -> Vec
         .collect()
 }
 
-/// Whether anything of an attribute is not for everybody to read.
+/// True if the attribute, or one inside it, is sensitive or write-only.
 fn hides(attribute: &Attribute) -> bool {
     let within = match &attribute.shape {
         Shape::Nested(_, attributes) => attributes.iter().any(hides),
@@ -234,7 +234,7 @@ fn hides(attribute: &Attribute) -> bool {
     attribute.sensitive || attribute.write_only || within
 }
 
-/// A configuration of which every other value that is given is not known yet, also in nested objects; the first of each among them or not.
+/// A configuration in which every second given value is unknown, also in nested objects. `is_first` decides whether the first one is.
 pub(super) fn cloud(attributes: &[Attribute], config: &Val, is_first: bool) -> Val {
     let Val::Map(config) = config else { return config.clone() };
     let mut clouded = config.clone();

@@ -10,7 +10,7 @@ use tokio::process::Command;
 use super::Broken;
 use crate::Reattached;
 
-/// A command that takes longer hangs.
+/// A command that takes longer counts as hung.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The real `terraform`, in a directory of its own, with providers that live in this process.
@@ -38,13 +38,13 @@ pub struct Terraform {
 }
 
 impl Terraform {
-    /// In this directory, which holds the configuration and its state.
+    /// Runs in this directory, which holds the configuration and its state.
     #[must_use]
     pub fn within(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into(), providers: serde_json::Map::new(), deadline: DEADLINE }
     }
 
-    /// With this provider, wherever a configuration asks for its source address.
+    /// Adds a provider for the configurations that use its source address.
     #[must_use]
     pub fn with(mut self, provider: &Reattached) -> Self {
         let (address, reattached) = provider.entry();
@@ -52,13 +52,13 @@ impl Terraform {
         self
     }
 
-    /// A command that takes longer is ended: two minutes, if nothing else is said.
+    /// Sets the time limit of a command. The default is two minutes.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// The configuration from here on, in the place of any before.
+    /// Writes the configuration, in place of the one before.
     ///
     /// # Errors
     /// It cannot be written.
@@ -66,7 +66,7 @@ impl Terraform {
         fs::write(self.directory.join("main.tf"), text)
     }
 
-    /// A command with its arguments, to be changed before it runs.
+    /// A command with its arguments, which the caller may change before it runs.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("terraform");
@@ -84,7 +84,7 @@ impl Terraform {
         command
     }
 
-    /// Runs a command to its end, whatever that is.
+    /// Runs a command to its end, successful or not.
     ///
     /// # Errors
     /// `terraform` cannot be started, or takes too long.
@@ -93,23 +93,23 @@ impl Terraform {
         output.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
     }
 
-    /// What a command says that succeeds.
+    /// Runs a command that must succeed, and returns its output.
     ///
     /// # Errors
-    /// It fails.
+    /// The command fails.
     pub async fn ok(&self, args: &[&str]) -> Result<String, Broken> {
         self.ends(args, 0).await
     }
 
-    /// What a command says that fails.
+    /// Runs a command that must fail, and returns its output.
     ///
     /// # Errors
-    /// It succeeds.
+    /// The command succeeds.
     pub async fn fails(&self, args: &[&str]) -> Result<String, Broken> {
         self.ends(args, 1).await
     }
 
-    /// Plans, and finds nothing to do.
+    /// Plans, and checks that the plan is empty.
     ///
     /// # Errors
     /// The plan, if it is not empty.
@@ -117,7 +117,7 @@ impl Terraform {
         self.ends(&["plan", "-detailed-exitcode"], 0).await.map(drop)
     }
 
-    /// Applies, and looks that there is nothing left to do; says what the apply said.
+    /// Applies, and checks that the next plan is empty. Returns the output of the apply.
     ///
     /// # Errors
     /// The apply fails, or the second plan is not empty.
@@ -127,10 +127,11 @@ impl Terraform {
         Ok(said)
     }
 
-    /// Forgets a resource and imports it by its id, and finds that it is the very same: a plan changes nothing.
+    /// Removes a resource from the state and imports it by its id. Checks that its state is the same, and that
+    /// a plan changes nothing.
     ///
     /// # Errors
-    /// It cannot be imported, or is another then.
+    /// The import fails, or the state differs.
     pub async fn imports(&self, address: &str, id: &str) -> Result<(), Broken> {
         let broken =
             |how: String| Broken { during: format!("import of {address} by {id:?}"), how: vec![how] };
@@ -152,7 +153,7 @@ impl Terraform {
     /// The values of a resource of the root module in the state.
     ///
     /// # Errors
-    /// There is none.
+    /// The state has no such resource.
     pub async fn state(&self, address: &str) -> Result<Value, Broken> {
         let broken = |how: String| Broken { during: format!("state of {address}"), how: vec![how] };
         let shown = self.run(&["show", "-json"]).await.map_err(|error| broken(error.to_string()))?;
@@ -181,7 +182,7 @@ impl Terraform {
     }
 }
 
-/// What Terraform said, without the frames of its messages.
+/// The output of Terraform without the frames around its messages.
 #[must_use]
 pub fn said(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
