@@ -1,4 +1,4 @@
-//! How long the provider takes from its start to its handshake line, TLS included.
+//! Measures the time from the provider's start to its handshake line, TLS included.
 //!
 //! Terraform starts three to five provider processes per command, one after another. Prints one line of JSON:
 //! `cargo bench -p terraform-provider-basalt --bench provider_handshake`.
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, PKCS_ECDSA_P521_SHA512};
 
-/// What Terraform tells a plugin that it starts.
+/// The variable that Terraform sets for plugins that it starts.
 const COOKIE: &str = "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2";
 const RUNS: usize = 60;
-/// To be reached, in milliseconds.
+/// Target, in milliseconds.
 const TARGET: f64 = 3.0;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A certificate as Terraform makes one: self-signed, ECDSA P-521, a CA.
+/// A certificate like Terraform's: self-signed, ECDSA P-521, a CA.
 fn like_terraform() -> Result<String, rcgen::Error> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512)?;
     let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
@@ -61,7 +61,7 @@ fn handshake(certificate: &str) -> Result<Duration, Box<dyn Error>> {
     provider.kill()?;
     provider.wait()?;
     read??;
-    // Killed, it could not remove its socket.
+    // The process was killed, so it could not remove its socket.
     let socket = line.split('|').nth(3).ok_or_else(|| format!("no handshake line: {line:?}"))?;
     std::fs::remove_file(socket)?;
     if let Some(dir) = std::path::Path::new(socket).parent() {

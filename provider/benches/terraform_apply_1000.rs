@@ -1,9 +1,10 @@
-//! An apply of 1,000 new subnets with `-parallelism=50`, against that of as many of Terraform's own `terraform_data`, which
-//! says the same and for which no provider is started and nobody is asked; and the memory of the provider meanwhile.
+//! Measures an apply of 1,000 new subnets with `-parallelism=50`, and the memory of the provider during it. For comparison, it
+//! applies the same number of Terraform's own `terraform_data` with the same values, which need no provider process and no
+//! region.
 //!
-//! Real Terraform, this provider's program and a region's, which must lie beside it. Prints two lines of JSON:
+//! Uses the real Terraform, this provider's program, and a region's program in the same directory. Prints two lines of JSON:
 //! `cargo build --release -p basalt-region && cargo bench -p terraform-provider-basalt --bench terraform_apply_1000`. A number
-//! behind `--` is how many subnets there are instead.
+//! after `--` replaces the number of subnets.
 
 mod user;
 
@@ -18,14 +19,14 @@ use user::{Site, User, median, rounded};
 
 const SUBNETS: usize = 1000;
 const RUNS: usize = 3;
-/// Operations of Terraform at once.
+/// Number of simultaneous operations of Terraform.
 const PARALLELISM: &str = "-parallelism=50";
-/// Between two looks at the provider's memory.
+/// Interval of checks of the provider's memory.
 const LOOK: Duration = Duration::from_millis(20);
-/// To be reached, in MB.
+/// Target, in MB.
 const MEMORY: f64 = 64.0;
 
-/// A subnet as it is declared, by its number.
+/// The configuration of a subnet, by its number.
 const SUBNET: &str = r#"{
     name        = "subnet-${count.index}"
     vlan        = "lab.0"
@@ -87,14 +88,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How long it takes until all is there.
+/// The duration of an apply.
 fn apply(user: &User) -> Result<Duration, Box<dyn Error>> {
     let began = Instant::now();
     user.run(&["apply", "-auto-approve", PARALLELISM])?;
     Ok(began.elapsed())
 }
 
-/// Does something, and says how much memory a process of this program had meanwhile at most, in KiB.
+/// Runs `work`, and returns the peak memory of a process of this program during it, in KiB.
 fn watched<T>(
     program: &Path,
     work: impl FnOnce() -> Result<T, Box<dyn Error>>,
@@ -119,7 +120,7 @@ fn watched<T>(
     })
 }
 
-/// The peak of the process of this program that has the highest, in KiB: the `VmHWM` of proc(5).
+/// The highest peak of the processes of this program, in KiB: `VmHWM` of proc(5).
 fn memory(program: &Path) -> u64 {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|process| process.path());
     let ours = processes.filter(|process| fs::read_link(process.join("exe")).is_ok_and(|exe| exe == program));

@@ -1,16 +1,16 @@
-//! What this run is doing at the moment: whether anything can still clear the way for what waits.
+//! Counts the changes of this run: while one of them makes progress, it may still remove an obstacle for those that wait.
 //!
-//! A change that is in the way of another is one that Terraform makes in the same apply, at the same time or a moment later. With
-//! `-parallelism=1`, or where the object in the way is not part of this apply, nothing comes any more: all that is under way waits. Then
-//! nobody has to wait for long.
+//! The obstacle to a change is usually removed by another change of the same apply, at the same time or a moment later. With
+//! `-parallelism=1`, or if the object in the way is not part of this apply, no other change comes: all changes that are under way wait.
+//! Then the waits end early.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For how long nothing may happen before it counts as nothing any more: other providers' work is not seen here.
+/// Quiet time after which no more changes are expected. The work of other providers is not visible here.
 const QUIET: Duration = Duration::from_secs(8);
 
-/// What is under way.
+/// The number of changes that are under way, and of those that wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity(Arc<Mutex<Now>>);
 
@@ -21,7 +21,7 @@ struct Now {
     since: Instant,
 }
 
-/// A change that is under way until this is dropped, or a wait in it.
+/// A change that is under way until this is dropped, or a wait in such a change.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     of: Activity,
@@ -39,7 +39,7 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A change begins.
+    /// Counts a change that begins.
     pub(crate) fn begins(&self) -> UnderWay {
         let mut now = self.now();
         now.under_way += 1;
@@ -47,13 +47,13 @@ impl Activity {
         UnderWay { of: self.clone(), waits: false }
     }
 
-    /// A change waits for others.
+    /// Counts a change that waits for others.
     pub(crate) fn waits(&self) -> UnderWay {
         self.now().waiting += 1;
         UnderWay { of: self.clone(), waits: true }
     }
 
-    /// Whether all that is under way waits, and nothing has come for a while.
+    /// True if all changes wait, and no new one has begun for a while.
     pub(crate) fn is_quiet(&self) -> bool {
         let now = self.now();
         now.waiting >= now.under_way && now.since.elapsed() > QUIET
@@ -76,7 +76,7 @@ impl Drop for UnderWay {
 mod tests {
     use super::*;
 
-    /// As if nothing had come for a while.
+    /// Simulates a quiet time.
     fn passes(activity: &Activity) {
         activity.now().since = Instant::now().checked_sub(QUIET * 2).expect("an instant");
     }

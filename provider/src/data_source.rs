@@ -1,4 +1,4 @@
-//! Looking up objects of any kind: one by its name, many by what they have in common.
+//! Data sources: one object of a kind by its name, or many by a filter.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl KindData {
 }
 
 impl KindData {
-    /// Fields of what is found, by which it was to be looked for.
+    /// Errors for fields that are set although they are only read.
     fn not_asked_by(&self, config: &Val) -> Diags {
         let given = self.kind.spec.fields.iter().filter(|field| !config.get(field.name).is_null());
         let each = given.map(|field| {
@@ -87,7 +87,7 @@ impl DataSource for KindData {
         match region.find(self.kind, name).await? {
             Some(object) => {
                 let mut found = map::found(self.kind, &object);
-                // What was asked for stays as it was asked.
+                // Keep the name in the configuration's form (it may be `uid:…`).
                 found.set(NAME, name);
                 Ok(found)
             }
@@ -105,7 +105,7 @@ pub(crate) struct KindsData {
 }
 
 impl KindsData {
-    /// `None` for a kind of which there is one object.
+    /// `None` for a kind with only one object.
     pub(crate) fn new(kind: &'static Kind, session: Arc<Session>) -> Option<Self> {
         let type_name = format!("basalt_{}", kind.plural);
         (kind.naming != Naming::Singleton).then(|| Self { kind, type_name, schema: map::many(kind), session })

@@ -1,4 +1,4 @@
-//! Objects that have no past in Terraform: what is imported, and what is found by a query.
+//! Objects without a prior state in Terraform: from an import or from a query.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::map::{self, READY};
 use crate::patience;
 use crate::region::Region;
 
-/// The state of an object, as the region says; its labels are those that are ours already.
+/// The state of an object from the region's answer; its labels are those of our own layer.
 pub(crate) async fn state(
     region: &Region,
     kind: &'static Kind,
@@ -33,12 +33,12 @@ pub(crate) async fn state(
     Ok(state)
 }
 
-/// Whether its last change is done.
+/// True if the object's last change is done.
 pub(crate) fn is_ready(object: &Object) -> bool {
     holds(object, Condition::READY)
 }
 
-/// The condition is true, and was seen after the object's last change.
+/// True if the condition is true, and was observed after the object's last change.
 pub(crate) fn holds(object: &Object, condition: &str) -> bool {
     let status = object.common_status();
     let found = status.condition(condition);
@@ -46,7 +46,7 @@ pub(crate) fn holds(object: &Object, condition: &str) -> bool {
         && status.observed_generation >= object.metadata.generation
 }
 
-/// What an object says about why it is not ready, without a full stop.
+/// The object's own reason for not being ready, without a full stop.
 pub(crate) fn reason(object: &Object) -> String {
     let status = object.common_status();
     let said = [Condition::STALLED, Condition::PROGRESSING, Condition::READY]
@@ -58,8 +58,7 @@ pub(crate) fn reason(object: &Object) -> String {
     })
 }
 
-/// That nothing goes on with a machine as it is declared until somebody does something, if it is so: its apply ended before that was
-/// known.
+/// A warning if a machine waits for a person before it can reach its declared state. The apply may have ended before this was known.
 pub(crate) fn held_up(kind: &Kind, object: &Object) -> Option<Diag> {
     let status = object.common_status();
     if status.observed_generation < object.metadata.generation {
@@ -74,7 +73,7 @@ pub(crate) fn held_up(kind: &Kind, object: &Object) -> Option<Diag> {
     })
 }
 
-/// That it will soon be gone, if it will.
+/// A warning if the object is being deleted.
 pub(crate) fn going(kind: &Kind, object: &Object) -> Option<Diag> {
     object.metadata.deletion_requested_at?;
     let detail = format!("{} {:?} is on its way out: {}.", kind.name, object.metadata.name, reason(object));

@@ -1,8 +1,8 @@
 //! Terraform provider for Basalt: a resource, a list resource and data sources for every kind.
 //!
-//! But for [`tags`], no resource is written by hand. [`map`] turns the description of a kind (`basalt_api::Kind`) into a Terraform schema,
-//! a state into a spec and an object into a state; [`resource`] is what creating, reading, updating and deleting any of
-//! them means. A kind that is added to `basalt-api` is a resource here without a line of code.
+//! Except for [`tags`], resources have no code of their own. [`map`] turns the description of a kind (`basalt_api::Kind`) into a Terraform
+//! schema, a state into a spec and an object into a state. [`resource`] creates, reads, updates and deletes objects of any kind. A new kind
+//! in `basalt-api` becomes a resource without any code here.
 //!
 //! | Terraform | Basalt |
 //! | --- | --- |
@@ -18,7 +18,7 @@
 //! | `moved` from types of MAAS | what is known of an object there finds it here ([`maas`]) |
 //! | state | the spec as it was declared, `uid`, and the stable part of the status |
 //!
-//! The region does the long work; the provider waits, and goes on waiting at the next apply if it was interrupted.
+//! The region does the long work. The provider waits for it, and an interrupted wait continues in the next apply.
 
 #![cfg_attr(
     not(test),
@@ -55,5 +55,5 @@ mod wait;
 
 pub use provider::{ADDRESS, provider};
 
-/// Who the provider is to the region: `metadata.manager` of what it creates.
+/// The provider's name as a manager: `metadata.manager` of the objects that it creates.
 pub const MANAGER: &str = "terraform";

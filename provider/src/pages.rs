@@ -1,6 +1,6 @@
-//! Pages of lists with the layers of each object, so that nobody has to ask for those one by one.
+//! Pages of lists with the layers of each object, to avoid a request for each object's layers.
 //!
-//! Older regions refuse such a list, and are not asked for another one.
+//! Older regions refuse such a list. After the first refusal, no more such lists are requested.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,14 +10,14 @@ use basalt_api::{Kind, ProblemCode};
 
 use crate::bounded::Bounded;
 
-/// Whether a region lists objects with their layers.
+/// Remembers if the region cannot list objects with their layers.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     lacks_layers: AtomicBool,
 }
 
 impl Pages {
-    /// A page of objects of a kind; with their layers only where the region has such lists.
+    /// A page of objects of a kind, with their layers if the region supports that.
     pub(crate) async fn page(
         &self,
         client: &Bounded,

@@ -1,4 +1,4 @@
-//! How long things may take, by kind.
+//! Time limits of operations, by kind.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tfplugin::{Operation, Timeouts, Val};
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// Kinds whose changes take long enough to be configurable. Whatever follows from a deployment needs the machine to be
-/// up: so it is waited for. A release may erase every disk of a machine, sector by sector.
+/// Kinds whose changes take long enough to have configurable time limits. Resources that depend on a deployment need a
+/// running machine, so the provider waits for it. A release may erase every disk of a machine, sector by sector.
 const PATIENT: &[(&str, Timeouts)] = &[
     (
         "Deployment",
@@ -23,20 +23,20 @@ const PATIENT: &[(&str, Timeouts)] = &[
     ("Machine", Timeouts { delete: Some(MINUTE.saturating_mul(10)), ..Timeouts::NONE }),
 ];
 
-/// Everything else is gone as soon as nothing refers to it.
+/// Objects of other kinds are gone as soon as nothing refers to them.
 const GONE: Duration = MINUTE.saturating_mul(2);
 
-/// The times that configurations of a kind can say otherwise.
+/// The configurable time limits of a kind.
 pub(crate) fn timeouts(kind: &Kind) -> Timeouts {
     PATIENT.iter().find(|(name, _)| *name == kind.name).map_or(Timeouts::NONE, |(_, timeouts)| *timeouts)
 }
 
-/// Whether an apply waits until an object of the kind is Ready.
+/// True if an apply waits until an object of the kind is Ready.
 pub(crate) fn is_awaited(kind: &Kind) -> bool {
     timeouts(kind).create.is_some()
 }
 
-/// How long an object may take until it is gone.
+/// Time limit for the deletion of an object.
 pub(crate) fn until_gone(kind: &Kind, state: &Val) -> Duration {
     timeouts(kind).of(Operation::Delete, state).unwrap_or(GONE)
 }

@@ -1,15 +1,15 @@
-//! The run of this provider: what it creates is unconfirmed in the region until it is known that a state holds it.
+//! The run of this provider: an object that it creates is unconfirmed in the region until a state is known to contain it.
 //!
-//! Terraform may die between a creation and its own record of it. The next apply then finds an object that no state has, and takes it up
-//! ([`creation`](crate::resource)). It must not take up what another state holds. So the region keeps each creation as unconfirmed, with
-//! the run that made it, until one of these confirms it:
+//! Terraform may die between a creation and its own record of it. The next apply then finds an object that no state contains, and adopts
+//! it ([`creation`](crate::resource)). It must not adopt an object of another state. So the region keeps each creation as unconfirmed,
+//! with the run that made it, until one of these events confirms it:
 //!
 //! | at | is confirmed |
 //! | --- | --- |
 //! | Terraform's `Shutdown` | all that this run has created and answered, in one call |
 //! | a later read, plan or change | an object of the state whose private bytes say that no read has seen it yet |
 //!
-//! Another run may take up only what is unconfirmed, and only once the run that made it has ended or is not renewed any more. While the
+//! Another run may adopt only unconfirmed objects, and only after the run that created them has ended or is no longer renewed. While the
 //! provider runs, it renews its own run.
 
 use std::collections::BTreeSet;
@@ -22,10 +22,10 @@ use tokio::task::JoinHandle;
 
 use crate::bounded::Bounded;
 
-/// How often a run is renewed; the region takes one for cut off after 30 s.
+/// Interval of renewals. The region considers a run interrupted after 30 s without one.
 const RENEWAL: Duration = Duration::from_secs(5);
 
-/// A state's hold on the objects of a run.
+/// The certainty that Terraform has stored the objects of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Terraform has received every answer.
@@ -34,7 +34,7 @@ pub(crate) enum Kept {
     Unknown,
 }
 
-/// A run; of no consequence until it creates something.
+/// A run. The region does not know it until it creates something.
 #[derive(Clone, Debug)]
 pub(crate) struct Run(Arc<Inner>);
 
@@ -49,7 +49,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Now {
-    /// There while the run is known to the region.
+    /// Set while the run is known to the region.
     renewal: Option<JoinHandle<()>>,
     created: BTreeSet<Uid>,
     /// Uids to report with the next call.
@@ -76,7 +76,7 @@ impl Run {
         self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is about to be created: from here on the run is renewed.
+    /// Starts the renewal of the run, before its first creation.
     pub(crate) fn creates(&self) {
         let mut now = self.now();
         if now.renewal.is_some() {
@@ -86,7 +86,7 @@ impl Run {
         now.renewal = Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(RENEWAL).await;
-                // A request that hangs must not outlast the region's patience with the run.
+                // A request that hangs must not last longer than the region waits for a renewal.
                 if let Err(error) = client.for_the_last().report_run(id, &RunReport::default()).await {
                     tracing::debug!(%error, "the run was not renewed; it is tried again");
                 }
@@ -99,7 +99,7 @@ impl Run {
         self.now().created.insert(uid);
     }
 
-    /// Tells the region that a state holds the object; whether that was noted. As many as come at once are one call.
+    /// Tells the region that a state contains the object. True if the region has recorded that. Simultaneous calls share one request.
     pub(crate) async fn confirm(&self, uid: Uid) -> bool {
         self.now().held.insert(uid);
         let _one_at_a_time = self.0.confirming.lock().await;
@@ -125,7 +125,7 @@ impl Run {
         true
     }
 
-    /// Ends the run, and confirms what it has created, where that is kept.
+    /// Ends the run. Confirms its creations if Terraform has stored them.
     pub(crate) async fn end(&self, kept: Kept) {
         let created: Vec<Uid> = {
             let mut now = self.now();
@@ -158,12 +158,12 @@ mod tests {
 
     type Reports = Arc<Mutex<Vec<RunReport>>>;
 
-    /// A run, and what a played region is told of it.
+    /// A run, and the reports that a simulated region receives.
     async fn run() -> (Run, Reports) {
         run_answered(StatusCode::NO_CONTENT).await
     }
 
-    /// The same, with this answer to the first report.
+    /// The same, with `first` as the answer to the first report.
     async fn run_answered(first: StatusCode) -> (Run, Reports) {
         let reports = Reports::default();
         let told = Arc::clone(&reports);

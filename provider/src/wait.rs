@@ -1,4 +1,4 @@
-//! `basalt_wait`: waits until a condition of an object holds, and fails where it does not.
+//! `basalt_wait`: waits until a condition of an object is true, and fails if it does not become true.
 //!
 //! ```text
 //! create, update   GET KIND/NAME, then GET KIND/NAME?wait=CONDITION until it holds, the object is stalled, or the time is up
@@ -6,8 +6,8 @@
 //! delete           nothing
 //! ```
 //!
-//! A wait that failed is in no state, or has `met = false` there: the next apply waits again, and nothing but the wait is replaced. One that
-//! was met waits again once its object changes: in the plan that changes the object, and after a change that somebody else made.
+//! A failed wait is in no state, or has `met = false` there: the next apply waits again, and only the wait is replaced. A successful wait
+//! waits again when its object changes: in the plan that changes the object, and after a change by somebody else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ const MET: &str = "met";
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// Kinds that an error names.
+/// Number of kinds that an error lists.
 const NEAREST: usize = 5;
 
 /// The resource `basalt_wait`.
@@ -45,7 +45,7 @@ pub(crate) struct Wait {
     session: Arc<Session>,
 }
 
-/// The object that was waited for, and its generation then.
+/// The object of the wait, and its generation at that time.
 #[derive(Serialize, Deserialize)]
 struct Seen {
     uid: Uid,
@@ -120,7 +120,7 @@ impl Wait {
         Self { schema: schema(), session }
     }
 
-    /// The object, which may be created at this moment.
+    /// Finds the object, which may be created at this moment.
     async fn object(
         &self,
         cx: &Cx,
@@ -223,7 +223,7 @@ impl Resource for Wait {
         let key = seen.as_ref().map_or(name.to_owned(), |seen| format!("uid:{}", seen.uid));
         let Some(object) = region.refresh(kind, &key, name).await? else { return Ok(None) };
         let mut now = prior.clone();
-        // It held once since the last change of the object: what happens to that later is no matter of an apply.
+        // The condition was true once since the last change of the object. Later changes of the condition do not concern an apply.
         let is_unchanged = seen.is_some_and(|seen| seen.generation == object.metadata.generation);
         if fresh::holds(&object, text(prior, CONDITION)) {
             Seen::of(&object).write(cx);
@@ -238,7 +238,7 @@ impl Resource for Wait {
         self.session.is_well().map(|()| Vec::new())
     }
 
-    /// Nothing is kept of a wait that fails: Terraform has nothing to taint, and creates it at the next apply.
+    /// A failed wait leaves no state: Terraform then has nothing to taint, and creates the wait in the next apply.
     async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
         self.wait(cx, change.planned).await
     }

@@ -1,4 +1,4 @@
-//! A provider that does not know its region yet puts off what it is asked, where Terraform takes that.
+//! A provider that does not know its region yet defers operations, if Terraform allows that.
 
 use terraform_provider_basalt::provider;
 use tfplugin::Val;

@@ -1,4 +1,4 @@
-//! What benchmarks with Terraform share: a region, a user's directory, and numbers.
+//! Shared parts of the benchmarks with Terraform: a region, a user's directory, and numbers.
 
 use std::error::Error;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// A region's program, which ends with its database when this does.
+/// The process of a region. Dropping it ends the region and its database.
 struct Region(Child);
 
 impl Drop for Region {
@@ -23,7 +23,7 @@ impl Drop for Region {
     }
 }
 
-/// A region, and a user's settings with which Terraform finds the provider's program.
+/// A region, and Terraform settings that point to the provider's program.
 pub(crate) struct Site {
     /// The `provider` block for this region.
     pub(crate) provider: String,
@@ -33,9 +33,9 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Starts the region whose program lies beside the provider's.
+    /// Starts the region's program from the same directory as the provider's.
     pub(crate) fn start(provider: &Path) -> Result<Self, Box<dyn Error>> {
-        // Where the account that PostgreSQL runs under gets to.
+        // The account of PostgreSQL needs access to this directory.
         let dir = tempfile::Builder::new().prefix("basalt-bench-").tempdir_in("/var/tmp")?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))?;
         let settings = dir.path().join("terraform.rc");
@@ -62,7 +62,7 @@ impl Site {
 /// A user's directory.
 pub(crate) struct User {
     directory: PathBuf,
-    /// Terraform's own configuration: where the provider's program is.
+    /// Terraform's own configuration, with the path of the provider's program.
     settings: PathBuf,
 }
 
@@ -75,7 +75,7 @@ fn start(program: &Path, data: &Path) -> Result<Child, String> {
         .map_err(|error| format!("{}: {error}; build basalt-region with the same profile", program.display()))
 }
 
-/// Where a region answers, which it says first.
+/// The region's address, from the first line of its output.
 fn endpoint(region: &mut Child) -> Result<String, Box<dyn Error>> {
     let output = region.stdout.take().ok_or("the region has no output")?;
     let first = BufReader::new(output).lines().next().ok_or("the region did not start")??;
@@ -90,7 +90,7 @@ impl User {
         Ok(Self { directory, settings: settings.to_owned() })
     }
 
-    /// Runs Terraform there.
+    /// Runs Terraform in this directory.
     pub(crate) fn run(&self, args: &[&str]) -> Result<Output, Box<dyn Error>> {
         let output = Command::new("terraform")
             .args(args)
@@ -109,13 +109,13 @@ impl User {
     }
 }
 
-/// The one in the middle, in seconds.
+/// The median, in seconds.
 pub(crate) fn median(mut times: Vec<Duration>) -> f64 {
     times.sort();
     times.get(times.len() / 2).copied().unwrap_or_default().as_secs_f64()
 }
 
-/// To three places.
+/// Rounded to three decimal places.
 pub(crate) fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }

@@ -8,7 +8,7 @@ use tfplugin::{Refusal, Type, Val};
 
 use super::Texts;
 
-/// One spelling for each MAC address.
+/// Normalises the spelling of a MAC address.
 pub(super) const MAC_NORMALIZE: Texts = Texts {
     name: "mac_normalize",
     summary: "The usual spelling of a MAC address",
@@ -23,7 +23,7 @@ pub(super) const MAC_NORMALIZE: Texts = Texts {
     },
 };
 
-/// Whether something lies in a network.
+/// True if an address or a network lies in a network.
 pub(super) const CIDR_CONTAINS: Texts = Texts {
     name: "cidr_contains",
     summary: "Whether an address or a network lies in a network",
@@ -47,7 +47,7 @@ pub(super) const CIDR_CONTAINS: Texts = Texts {
     },
 };
 
-/// Whether two networks share addresses.
+/// True if two networks share addresses.
 pub(super) const CIDR_OVERLAPS: Texts = Texts {
     name: "cidr_overlaps",
     summary: "Whether two networks share an address",

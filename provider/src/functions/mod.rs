@@ -1,6 +1,7 @@
 //! Functions for configurations: `provider::basalt::mac_normalize("52-54-00-12-34-56")`.
 //!
-//! They read texts as the region does, and so agree with it on what is a MAC address and what lies in a network.
+//! They read texts like the region does. So they agree with it, for example, about valid MAC addresses and about
+//! the addresses of a network.
 
 mod addresses;
 mod cloud_init;
@@ -8,19 +9,19 @@ mod yaml;
 
 use tfplugin::{Function, Parameter, Refusal, Signature, Type, Val};
 
-/// All functions.
+/// The functions of the provider.
 pub(crate) fn all() -> Vec<Box<dyn Function>> {
     let all =
         [addresses::MAC_NORMALIZE, addresses::CIDR_CONTAINS, addresses::CIDR_OVERLAPS, cloud_init::MERGE];
     all.into_iter().map(|one| Box::new(one) as Box<dyn Function>).collect()
 }
 
-/// A function over texts, as data.
+/// A function with text parameters, as data.
 struct Texts {
     name: &'static str,
     summary: &'static str,
     description: &'static str,
-    /// Names and descriptions of what it takes.
+    /// Names and descriptions of the parameters.
     parameters: &'static [(&'static str, &'static str)],
     /// The last parameter can be given any number of times.
     is_variadic: bool,

@@ -58,7 +58,8 @@ fn spelled_out(text: &str) -> Option<String> {
             Event::Scalar(value, style, _, tag) => {
                 let is_key = open.last() == Some(&Some(true));
                 pass(&mut open);
-                // Several lines are no number, and nothing has nothing to be replaced. Keys are texts to all who read a cloud-config.
+                // A word over several lines is not a number, and an empty one has no text to replace. Keys are always text in a
+                // cloud-config.
                 let is_word = !value.is_empty() && span.slice(text) == Some(&value);
                 if !is_key && style == ScalarStyle::Plain && tag.is_none() && is_word {
                     let range = span.byte_range()?;

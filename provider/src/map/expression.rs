@@ -1,12 +1,12 @@
-//! What an expression may say of a machine, in a sentence.
+//! A sentence about the names that an expression can use for a machine.
 
 use basalt_api::expression::VARIABLES;
 use basalt_api::expression::variables::Shape;
 
-/// What descriptions say in place of the names, which only the source has beside it.
+/// This text in API descriptions stands for the list of names; the provider's pages replace it.
 pub(super) const ELSEWHERE: &str = "over the names that the README lists";
 
-/// Every name that an expression knows, with what stands behind it.
+/// The names of an expression, each with its fields.
 pub(super) fn names() -> String {
     let named = VARIABLES.iter().map(|variable| one(variable.name, &variable.shape)).collect::<Vec<_>>();
     format!("over {}. What the hardware does not say is empty, 0 or false", named.join("; "))

@@ -1,8 +1,8 @@
-//! Which secrets were written, by the revisions that the region gave them.
+//! The secrets that were written, with the revisions that the region gave them.
 //!
-//! A read never shows a secret, only its revision, which rises when the plaintext changes. The revision that followed our
-//! own write is remembered beside the state. Another one means that somebody else wrote the secret: the state then
-//! forgets it, and the next plan writes it again.
+//! A read never shows a secret, only its revision, which rises when the plaintext changes. The revision after our own
+//! write is kept in the private data. Another revision means that somebody else wrote the secret. The state then loses
+//! the secret, and the next plan writes it again.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use super::version;
 pub(crate) struct Revisions(BTreeMap<String, u64>);
 
 impl Revisions {
-    /// Those of a spec as it was read.
+    /// The revisions in a spec that was read.
     pub(crate) fn of(kind: &Kind, spec: &Value) -> Self {
         let found = secrets(kind, spec).into_iter().filter_map(|secret| {
             let revision = spec.pointer(&secret.pointer)?.get("revision")?.as_u64()?;
@@ -29,7 +29,7 @@ impl Revisions {
         Self(found.collect())
     }
 
-    /// Takes each secret out of the state that is no longer the one that was written.
+    /// Removes each secret from the state whose revision is not the written one any more.
     pub(crate) fn forget_changed(&self, now: &Self, state: &mut Val) {
         for (pointer, revision) in &self.0 {
             if now.0.get(pointer) != Some(revision) {

@@ -1,4 +1,4 @@
-//! Objects that were there before: imports, other tools' objects, and changes whose answer was lost.
+//! Objects that existed before: imports, objects of other tools, and changes whose answer was lost.
 
 use basalt_api::client::Precondition;
 use basalt_api::wire::PutRequest;
@@ -11,7 +11,7 @@ use crate::map::{NAME, UID};
 use crate::region::Region;
 
 impl KindResource {
-    /// That what is to be imported is not there.
+    /// Error: the object to import does not exist.
     pub(super) async fn not_there(&self, region: &Region, state: &Val) -> Diags {
         if let Some(name) = state.get(NAME).as_str() {
             let mut absent = region.absent(self.kind, name, Path::root()).await;
@@ -25,7 +25,7 @@ impl KindResource {
         Diag::error(self.of("Not found", state.get(UID).as_str().unwrap_or_default()), detail).into()
     }
 
-    /// That an object which needs no change is another tool's as well: it was imported, or that tool took it over.
+    /// A warning that another tool also manages an object that needs no change: it was imported, or that tool took it over.
     pub(super) fn is_shared(&self, name: &str, manager: &str) -> Diag {
         let detail = format!(
             "{} {name:?} is managed by {manager:?} until Terraform changes it. It needs no change now. While it is so, do \
@@ -35,7 +35,7 @@ impl KindResource {
         Diag::warning(self.of("Another tool manages it as well", name), detail).at(Path::root().attr(NAME))
     }
 
-    /// That a change makes an object Terraform's that is another tool's now.
+    /// A warning that a change takes an object over from another tool.
     pub(super) fn is_taken_over(&self, name: &str, manager: &str) -> Diag {
         let detail = format!(
             "{} {name:?} is managed by {manager:?} now. This change makes it Terraform's, and {manager:?} may undo it. Have one of both \
@@ -46,7 +46,7 @@ impl KindResource {
         Diag::warning(self.of("Another tool manages it", name), detail).at(Path::root().attr(NAME))
     }
 
-    /// How to have an object managed here that is there already. Terraform leaves lines alone that begin with a space.
+    /// Instructions for the import of an existing object. Terraform does not wrap lines that begin with a space.
     pub(super) fn how_to_import(&self, name: &str) -> String {
         let of = self.kind.terraform_name;
         format!(
@@ -55,14 +55,14 @@ impl KindResource {
         )
     }
 
-    /// Whether an object is ours, and as declared but for its secrets, which nobody can read.
+    /// True if the object is ours and as declared. Secrets are not compared, because they cannot be read.
     pub(super) fn is_as_declared(&self, there: &Object, request: &PutRequest) -> bool {
         there.metadata.manager.as_deref() == Some(MANAGER)
             && basalt_api::equal(self.kind, &there.spec, &without_secrets(self.kind, &request.spec))
     }
 
-    /// Writes what was created or changed since it was planned, where that is the very thing that was planned: the answer was lost,
-    /// and the request sent again.
+    /// Writes again if the region already has exactly the planned object: the answer to the first request was lost, and the request
+    /// was sent again.
     pub(super) async fn catch_up(
         &self,
         cx: &Cx,
@@ -81,7 +81,7 @@ impl KindResource {
     }
 }
 
-/// A spec that keeps whatever secrets there are.
+/// A spec without its secrets, so that the comparison ignores them.
 fn without_secrets(kind: &Kind, spec: &serde_json::Value) -> serde_json::Value {
     let mut spec = spec.clone();
     for secret in basalt_api::secrets(kind, &spec) {

@@ -1,7 +1,7 @@
-//! Names that change hands: an object gets a name that another one of the same apply still has.
+//! Renames, also to a name that another object of the same apply still has.
 //!
-//! Terraform changes objects that do not depend on each other in any order. A name that one of ours has is therefore waited for. Where the
-//! one that has it waits in turn for ours, as when two swap their names, ours steps aside under a name of its own.
+//! Terraform changes independent objects in any order, so a rename waits for a name that another of our objects has. If that object in
+//! turn waits for our name, as when two objects swap their names, our object first takes a temporary name.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,8 @@ use crate::map::{NAME, UID};
 use crate::region::{self, Region, Turn};
 
 impl KindResource {
-    /// That a machine would have another name and none of its MAC addresses any more, as where `count` has shifted.
+    /// A warning if a machine would get another name and none of its MAC addresses any more, for example because the instances of `count`
+    /// have shifted.
     pub(super) fn is_other_hardware(&self, change: Change<'_>) -> Option<Diag> {
         let macs = |of: &Val| -> BTreeSet<Mac> {
             let all = of.get("boot_macs").as_list().unwrap_or_default().iter();
@@ -39,7 +40,7 @@ impl KindResource {
         )
     }
 
-    /// Gives an object its new name, as soon as no other object of ours has it.
+    /// Renames an object, once no other object of ours has the name.
     pub(super) async fn rename(
         &self,
         cx: &Cx,
@@ -56,7 +57,7 @@ impl KindResource {
                 Err(Unnamed::Taken) => {}
                 Err(Unnamed::Other(diags)) => return Err(diags),
             }
-            // Whoever comes to this place steps aside, so that nobody waits for anybody else to do so.
+            // Take the temporary name without waiting for the other object: otherwise each could wait for the other.
             if aside.is_none() && self.memory().waits_for(self.kind.name, to, before) {
                 let name = name_of_its_own(prior);
                 tracing::info!(kind = self.kind.name, before, to, aside = name, "stepping aside");
@@ -68,7 +69,7 @@ impl KindResource {
                 continue;
             }
             if aside.is_some() {
-                // Another try finds the state either way.
+                // If this fails, the next apply still finds the object by its uid.
                 let _ = self.take_back(cx, region, prior, before).await;
             }
             return Err(self.name_is_taken(to));
@@ -77,7 +78,7 @@ impl KindResource {
         Ok(renamed)
     }
 
-    /// Waits a little for a name that one of ours has, which may be about to go or to be renamed; false when that took long enough.
+    /// Waits a little for a name of another object of ours, which may be deleted or renamed. False at the time limit.
     pub(super) async fn may_be_given_up(
         &self,
         cx: &Cx,
@@ -92,7 +93,7 @@ impl KindResource {
         region.has_ours(self.kind, name).await && turn.wait(cx, region, limit).await
     }
 
-    /// Gives it this name now, and keeps that.
+    /// Renames the object now, and commits the new name.
     async fn name(&self, cx: &Cx, region: &Region, prior: &Val, to: &str) -> Result<Object, Unnamed> {
         let name: Name = to.parse().map_err(|bad: BadValue| {
             let detail = format!("{}; {}.", bad.message, bad.hint);
@@ -113,7 +114,7 @@ impl KindResource {
         }
     }
 
-    /// Gives it the name that it had, also after an interruption.
+    /// Gives the object its old name back, also after an interruption.
     async fn take_back(&self, cx: &Cx, region: &Region, prior: &Val, name: &str) -> Result<(), Unnamed> {
         if !cx.is_cancelled() {
             return self.name(cx, region, prior, name).await.map(drop);
@@ -139,7 +140,7 @@ impl KindResource {
 
 /// Why an object did not get a name.
 enum Unnamed {
-    /// Another one has it.
+    /// Another object has the name.
     Taken,
     Other(Diags),
 }
@@ -153,7 +154,7 @@ impl Unnamed {
     }
 }
 
-/// A name that no other object is given.
+/// A temporary name that no other object has.
 fn name_of_its_own(prior: &Val) -> String {
     format!("renamed-{}", prior.get(UID).as_str().unwrap_or_default())
 }

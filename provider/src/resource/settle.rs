@@ -1,4 +1,4 @@
-//! What was written goes into the state, and is waited for where its kind takes its time.
+//! Stores the written object in the state, and waits until it is ready if its kind takes time.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,17 @@ use crate::map::{self, NAME, READY, Revisions, STATUS, UID};
 use crate::patience;
 use crate::region::Region;
 
-/// How often a wait tells the log how it goes.
+/// Interval of log lines about the progress of a wait.
 const PROGRESS: Duration = Duration::from_secs(30);
 
-/// Kinds that `basalt explain` knows.
+/// The kinds that `basalt explain` supports.
 const EXPLAINED: &[&str] = &["Machine", "Deployment", "Rack"];
 
 impl KindResource {
-    /// Takes what was written into state and private, and has it kept from here on.
+    /// Stores the written object in the state and the private data, and commits them.
     pub(super) fn keep(&self, cx: &Cx, planned: &Val, object: &Object, is_ready: bool) -> Val {
         let fresh = map::object(self.kind, object);
-        // What was planned is what was stored; the rest is as the region says.
+        // The stored spec equals the plan; the other values come from the region.
         let mut state = planned.clone();
         for name in [NAME, UID] {
             if state.as_map().is_some_and(|state| state.contains_key(name)) {
@@ -48,8 +48,8 @@ impl KindResource {
         state
     }
 
-    /// Whether a change is of nothing that machinery acts on, such as the protection of what is to be deleted, and of what is not ready anyway:
-    /// nobody waits for that.
+    /// True if the object is not ready anyway and the change has no effect on its machine, such as protection from deletion. The apply then
+    /// does not wait.
     pub(super) fn is_only_told(&self, change: Change<'_>) -> bool {
         let (before, after) = (change.prior, change.planned);
         let changed =
@@ -62,7 +62,8 @@ impl KindResource {
 
     /// Ends a wait for an object that is stored and not ready: with a warning, or with the error that the provider's block asks for.
     ///
-    /// Terraform taints what is created with an error. Its next apply would replace the object, and erase what the region goes on making.
+    /// Terraform taints a created object if its creation ends with an error. Its next apply would replace the object, and undo the region's
+    /// work.
     fn not_ready(
         &self,
         cx: &Cx,
@@ -95,7 +96,7 @@ impl KindResource {
         }
     }
 
-    /// Waits until what was written is so, if anybody waits for this kind.
+    /// Waits until the written object is ready, if its kind takes time.
     pub(super) async fn settle(
         &self,
         cx: &Cx,
@@ -115,7 +116,8 @@ impl KindResource {
         let waited = tokio::select! {
             waited = region.client.for_waiting().wait(self.kind, &key, &wait, |object| log.see(object)) => waited,
             () = cx.cancelled() => {
-                // Never an error: Terraform says itself that it was interrupted, and would replace at the next apply what is being made.
+                // Never an error: Terraform reports the interruption itself, and after an error its next apply would replace an object that
+                // is still being built.
                 cx.warn(Diag::warning(
                     self.of("It is not ready yet", name),
                     format!("The region goes on with {} {name:?} by itself; the next apply goes on waiting.", self.kind.name),
@@ -147,7 +149,7 @@ impl KindResource {
     }
 }
 
-/// That nothing goes on with an object until a person does something.
+/// A sentence about an object that needs a person to continue.
 pub(crate) fn is_stalled(kind: &Kind, name: &str, condition: &Condition) -> String {
     format!(
         "{} {name:?} is stalled: {} ({}). {}",
@@ -158,7 +160,7 @@ pub(crate) fn is_stalled(kind: &Kind, name: &str, condition: &Condition) -> Stri
     )
 }
 
-/// That an object is not what was waited for, for so long.
+/// A sentence about an object that did not become ready in time.
 pub(crate) fn is_late(object: &Object, kind: &Kind, wanted: &str, after: Duration) -> String {
     let name = object.metadata.name.as_str();
     format!(
@@ -170,13 +172,13 @@ pub(crate) fn is_late(object: &Object, kind: &Kind, wanted: &str, after: Duratio
     )
 }
 
-/// The command that says more of an object.
+/// The command that shows more about an object.
 fn more(kind: &Kind, name: &str) -> String {
     let verb = if EXPLAINED.contains(&kind.name) { "explain" } else { "get" };
     format!("See `basalt {verb} {} {name}`.", kind.singular())
 }
 
-/// Tells the log how a wait goes.
+/// Logs the progress of a wait.
 pub(crate) struct ProgressLog<'a> {
     kind: &'static Kind,
     name: &'a str,

@@ -1,4 +1,4 @@
-//! What a provider author writes so that Terraform (1.14 and later) can have something done once, of which no state remains.
+//! The trait for an action (Terraform 1.14 and later): an operation that is performed once and leaves no state.
 //!
 //! ```text
 //! plan     may refuse, and changes nothing
@@ -16,13 +16,13 @@ use crate::provider::Cx;
 use crate::schema::Schema;
 use crate::value::Val;
 
-/// Something that is done when the configuration or the user says so, such as a restart.
+/// An operation that is performed when the configuration or the user asks for it, such as a restart.
 #[async_trait]
 pub trait Action: Send + Sync + 'static {
     /// The type's whole name, such as `pets_feed`.
     fn type_name(&self) -> &str;
 
-    /// What can be said of it. Nothing of it is computed.
+    /// The attributes of its configuration. None of them is computed.
     fn schema(&self) -> &Schema;
 
     /// Checks a configuration by itself. Values may be unknown.
@@ -30,18 +30,18 @@ pub trait Action: Send + Sync + 'static {
         Diags::default()
     }
 
-    /// A look at what is about to be done, before it is shown to the user: warnings and errors. Values may be unknown. Must not
-    /// have effects.
+    /// Looks at an action before the plan is shown to the user: warnings and errors. Values may be unknown. Must not have
+    /// effects.
     async fn plan(&self, _cx: &Cx, _config: &Val) -> Result<(), Diags> {
         Ok(())
     }
 
-    /// Does it. The configuration is wholly known. [`Cx::cancelled`] ends when the user interrupts Terraform, or Terraform does
-    /// not listen any more.
+    /// Performs the action. The configuration is wholly known. [`Cx::cancelled`] ends when the user interrupts Terraform, or
+    /// when Terraform has stopped listening.
     async fn invoke(&self, cx: &Cx, config: &Val, progress: &Progress<'_>) -> Result<(), Diags>;
 }
 
-/// Tells the user how an action goes.
+/// Reports the progress of an action to the user.
 pub struct Progress<'a> {
     events: &'a Sender<Result<pb::invoke_action::Event, Status>>,
 }
@@ -62,7 +62,7 @@ impl<'a> Progress<'a> {
         use pb::invoke_action::event;
         let progress = event::Progress { message: message.into() };
         let event = pb::invoke_action::Event { r#type: Some(event::Type::Progress(progress)) };
-        // Who does not listen any more has cancelled the action.
+        // If Terraform no longer listens, it has cancelled the action.
         let _ = self.events.send(Ok(event)).await;
     }
 }

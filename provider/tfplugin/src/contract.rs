@@ -1,8 +1,8 @@
-//! What Terraform demands of the state after an apply, checked before it is sent.
+//! Checks Terraform's rules for the state after an apply, before it is sent.
 //!
-//! Terraform refuses a result that contradicts the plan with a message about a bug in the
-//! provider that names no cause. Checked here, the message names the attribute, and a value that
-//! only spells the planned one differently is put back into the planned spelling.
+//! If a result contradicts the plan, Terraform reports a bug in the provider without the cause. The
+//! check here names the attribute. A value that equals the planned one, spelled differently, gets
+//! the planned spelling.
 
 use crate::diag::Diag;
 use crate::path::Path;
@@ -10,8 +10,8 @@ use crate::schema::{Attribute, Nesting, Schema, Shape};
 use crate::types::Type;
 use crate::value::{Object, Val};
 
-/// Brings `value` into the schema's shape: every attribute present, nothing write-only, each value
-/// of its type.
+/// Brings `value` into the schema's shape: every attribute is present, write-only ones are null,
+/// and each value has its type.
 pub(crate) fn conform(schema: &Schema, value: Val) -> Result<Val, Diag> {
     match value {
         Val::Map(object) => conform_object(&schema.attributes, object, &Path::root()).map(Val::Map),
@@ -20,7 +20,7 @@ pub(crate) fn conform(schema: &Schema, value: Val) -> Result<Val, Diag> {
     }
 }
 
-/// As much of `value` as is of the schema: what is not is null, and told to the log.
+/// The parts of `value` that fit the schema. Other parts become null, and are logged.
 pub(crate) fn salvage(schema: &Schema, value: Val) -> Val {
     let Val::Map(mut object) = value else { return Val::Null };
     let salvaged = schema.attributes.iter().map(|attribute| {
@@ -115,8 +115,8 @@ pub(crate) fn check_type(of: &Type, value: &Val, at: &Path) -> Result<(), Diag> 
     }
 }
 
-/// Compares the result of an apply with its plan. Answers the result, spelled as planned where
-/// both mean the same, and one error for each contradiction.
+/// Compares the result of an apply with its plan. Returns the result, with the planned spelling of
+/// equal values, and one error for each contradiction.
 pub(crate) fn honour(schema: &Schema, planned: &Val, result: Val) -> (Val, Vec<Diag>) {
     let mut errors = Vec::new();
     let result = match (planned, result) {
@@ -200,7 +200,7 @@ fn honour_value(
                 .map(|(i, (planned, found))| one(planned, found, &at.index(i)));
             Val::List(honoured.collect())
         }
-        // Nothing says which object of a set is which; Terraform itself only counts them.
+        // Objects of a set have no key. Terraform itself only compares their number.
         (Nesting::Set, Val::List(planned), found @ Val::List(_))
             if found.as_list().map(<[Val]>::len) == Some(planned.len()) =>
         {

@@ -1,12 +1,12 @@
-//! The configuration that a user would have written for an object that is there.
+//! The configuration that a user would have written for an existing object.
 //!
-//! Terraform 1.14 and later ask for it when an object is imported that no configuration describes. What follows by itself is
-//! left out: what only the provider knows, what is never in a state, and what says no more than the default.
+//! Terraform 1.14 and later ask for it when they import an object without a configuration. It omits computed attributes,
+//! write-only ones, and values that equal the default.
 
 use crate::schema::{Attribute, Mode, Nesting, Schema, Shape};
 use crate::value::{Object, Val};
 
-/// A configuration that plans nothing for an object of this state.
+/// A configuration for an object of this state. A plan with it is empty.
 pub(crate) fn configuration(schema: &Schema, state: &Val) -> Val {
     match state {
         Val::Map(state) => Val::Map(object(&schema.attributes, state)),

@@ -1,7 +1,7 @@
-//! What tells an object from all others for as long as it lives.
+//! The identity of an object: values that distinguish it from all others while it exists.
 //!
-//! Terraform (1.12 and later) keeps it beside the state, and imports by it. It is made of attributes of the state, so a
-//! provider only names them:
+//! Terraform (1.12 and later) keeps it beside the state, and can import an object by it. It consists of attributes of the
+//! state, so a provider only names them:
 //!
 //! ```
 //! # use tfplugin::Identity;
@@ -13,7 +13,8 @@ use crate::schema::Schema;
 use crate::types::Type;
 use crate::value::Val;
 
-/// The attributes of a resource's state that identify an object. They never change, and are known once it is created.
+/// The attributes of a resource's state that identify an object. They never change, and are known once the object is
+/// created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     version: i64,
@@ -27,7 +28,7 @@ struct Part {
 }
 
 impl Identity {
-    /// One whose attributes are others than in the versions below this one: see
+    /// Sets the version of an identity whose attributes have changed since older versions: see
     /// [`Resource::upgrade_identity`](crate::Resource::upgrade_identity).
     #[must_use]
     pub fn version(mut self, version: i64) -> Self {
@@ -35,13 +36,13 @@ impl Identity {
         self
     }
 
-    /// Has this attribute, which an import has to give.
+    /// Adds an attribute that an import must give.
     #[must_use]
     pub fn required(self, name: &str) -> Self {
         self.with(name, true)
     }
 
-    /// Has this attribute, which an import may leave out, and which may be null.
+    /// Adds an attribute that an import may omit, and that may be null.
     #[must_use]
     pub fn optional(self, name: &str) -> Self {
         self.with(name, false)
@@ -52,7 +53,7 @@ impl Identity {
         self
     }
 
-    /// The attribute that an import has to give, where there is one such, and it is text.
+    /// The only required attribute, if it is text: the one that `import` by an id fills.
     pub(crate) fn import_id(&self, schema: &Schema) -> Option<&str> {
         let required: Vec<_> = self.attributes.iter().filter(|part| part.is_required).collect();
         let [only] = required.as_slice() else { return None };
@@ -60,7 +61,7 @@ impl Identity {
         (attribute.value_type() == Type::String).then_some(only.name.as_str())
     }
 
-    /// Whether there is nothing in it: the resource has none.
+    /// True if the resource has no identity.
     pub(crate) fn is_empty(&self) -> bool {
         self.attributes.is_empty()
     }
@@ -78,7 +79,7 @@ impl Identity {
         Type::Object(types.collect())
     }
 
-    /// That of the object with this state, once all of it is known.
+    /// The identity of the object with this state, once all its values are known.
     pub(crate) fn of(&self, state: &Val) -> Option<Val> {
         let parts = self.attributes.iter().map(|part| {
             let value = state.get(&part.name);
@@ -89,7 +90,7 @@ impl Identity {
         (!self.is_empty()).then_some(Val::Map(parts))
     }
 
-    /// What Terraform would refuse about the identity of a resource with this schema, in words. For a test of each provider.
+    /// Errors that Terraform would report for this identity of a resource with this schema. For a test of each provider.
     #[must_use]
     pub fn problems(&self, schema: &Schema) -> Vec<String> {
         let named = self.attributes.iter().map(|part| {

@@ -8,9 +8,9 @@
 //!                              a Val, or a struct of yours: #[derive(Model)]   (value, model)
 //! ```
 //!
-//! The crate owns everything that Terraform demands of any provider: the handshake, values and
-//! their encodings, planning, the checks on a result, cancellation, panics, logs. A provider gives
-//! schemas and says how to create, read, update and delete. Nothing here knows what a resource is.
+//! The crate does what every provider needs: the handshake, values and their encodings, planning, the checks of results,
+//! cancellation, panics and logs. A provider supplies schemas, and the code to create, read, update and delete. This crate
+//! knows no concrete resource.
 //!
 //! ```no_run
 //! # use tfplugin::{Cx, Diags, Provider, Resource, Schema, Val, async_trait};
@@ -34,8 +34,8 @@
 //! }
 //! ```
 //!
-//! A complete one is in `examples/terraform-provider-notes.rs`; `examples/terraform-provider-pets.rs` has every part that a
-//! resource can have. `testing`, behind the feature of the same name, holds a provider to what Terraform demands.
+//! A complete provider is in `examples/terraform-provider-notes.rs`; `examples/terraform-provider-pets.rs` has every part
+//! of a resource. `testing`, behind the feature of the same name, checks that a provider follows Terraform's rules.
 
 #![cfg_attr(
     not(test),
@@ -94,7 +94,7 @@ pub use tonic::async_trait;
 pub use types::Type;
 pub use value::{Dynamic, Object, Val};
 
-/// For what is derived.
+/// Used by derived code.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::model::Reader;
@@ -112,10 +112,11 @@ mod pb;
 #[path = "gen/plugin.rs"]
 mod pb_plugin;
 
-/// Reads a state's JSON by type: what the type lacks is dropped, what the JSON lacks is null.
+/// Reads a state's JSON by type. Attributes that the type does not have are dropped; attributes that the JSON does not have
+/// are null.
 ///
 /// # Errors
-/// A value that is not of its type.
+/// A value of another type.
 pub fn from_json(value: &serde_json::Value, of: &Type) -> Result<Val, CodecError> {
     codec::json::from_json(value, of)
 }

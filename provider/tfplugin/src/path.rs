@@ -1,4 +1,4 @@
-//! Where in a value something is.
+//! The path of a value inside another value.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use crate::pb;
 /// One step into a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Into an object's attribute.
+    /// To an object's attribute.
     Attr(String),
-    /// Into a map's element.
+    /// To a map's element.
     Key(String),
-    /// Into a list's element.
+    /// To a list's element.
     Index(i64),
 }
 
@@ -44,7 +44,7 @@ impl Path {
         self.with(Step::Index(i64::try_from(index).unwrap_or(i64::MAX)))
     }
 
-    /// Whether it is the root.
+    /// True for the root.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
@@ -74,7 +74,7 @@ impl Path {
 }
 
 impl fmt::Display for Path {
-    /// As one writes it in HCL: `interfaces["eth0"].addresses[0]`.
+    /// The path in HCL's form: `interfaces["eth0"].addresses[0]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, step) in self.0.iter().enumerate() {
             match step {

@@ -1,23 +1,23 @@
-//! What a change will look like: configuration and prior state in, planned state out.
+//! Plans a change: the inputs are the configuration and the prior state, the result is the planned state.
 //!
 //! Planning is pure. Terraform plans a change at least twice, once with some values unknown and
 //! again during the apply, and refuses a provider whose second answer contradicts its first.
 //!
-//! 1. Write-only values are nulled; defaults fill what the configuration leaves out; a configured
-//!    value that only spells the prior one differently stays as it was; computed values stay.
-//! 2. If that is the prior state, it is the plan: nothing changes.
+//! 1. Write-only values become null. Defaults fill values that the configuration omits. A configured
+//!    value that equals the prior one, spelled differently, keeps the prior spelling. Computed values stay.
+//! 2. If the result equals the prior state, that is the plan: nothing changes.
 //! 3. Otherwise each computed value that the configuration does not give becomes unknown, except
-//!    those that no update changes and those that follow from known ones.
-//! 4. Attributes that cannot be changed in place, and were, ask for a replacement.
+//!    values that no update changes (`use_state`) and values that follow from known ones.
+//! 4. Attributes that have changed and cannot change in place require a replacement.
 //!
-//! Nested objects are handled each with its own prior: an object under a new map key has none.
+//! Each nested object is planned with its own prior object: an object under a new map key has none.
 
 use crate::path::Path;
 use crate::same::same_object;
 use crate::schema::{Attribute, Nesting, Schema, Shape};
 use crate::value::{Object, Val};
 
-/// A planned state, and why it cannot be reached in place.
+/// A planned state, and the attributes that require a replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Planned {
     pub(crate) state: Val,
@@ -35,7 +35,7 @@ pub(crate) fn plan(schema: &Schema, prior: &Val, config: &Val, derive: impl Fn(&
         && same_object(&schema.attributes, &base, before)
     {
         let mut state = prior.clone();
-        // Terraform tells a null of one type from that of another, where a value brings its type.
+        // In a dynamic value, a null of one type differs from a null of another type for Terraform.
         for (name, value) in base.into_iter().filter(|(_, value)| value.is_null()) {
             state.set(&name, value);
         }
@@ -90,8 +90,8 @@ fn keep_value(attribute: &Attribute, want: Val, had: Val) -> Val {
     }
 }
 
-/// Applies `each` to every object of a nested attribute, together with its prior object: that of
-/// the same map key or list position. Objects in sets have no prior, for nothing names them.
+/// Applies `each` to every object of a nested attribute, together with its prior object: the one with the same
+/// map key or list position. Objects in sets have no prior object, because they have no key.
 fn map_elements(
     nesting: Nesting,
     value: Val,

@@ -1,4 +1,4 @@
-//! How long operations may take: the attribute `timeouts`, with which configurations say otherwise.
+//! Time limits of operations, and the attribute `timeouts`, with which configurations change them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::value::Val;
 /// The attribute's name.
 const NAME: &str = "timeouts";
 
-/// What may take long.
+/// An operation with a time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// [`Resource::create`](crate::Resource::create).
@@ -26,7 +26,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// As configurations name it.
+    /// The name in configurations.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -38,8 +38,8 @@ impl Operation {
     }
 }
 
-/// How long each operation of a resource may take where its configuration does not say. Those that have no time here cannot be
-/// given one.
+/// The default time limit of each operation of a resource. A configuration cannot set the limit of an operation that has none
+/// here.
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,7 +63,7 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// Nothing takes long.
+    /// No operation has a time limit.
     pub const NONE: Self = Self { create: None, read: None, update: None, delete: None };
 
     const fn each(&self) -> [(Operation, Option<Duration>, &'static str); 4] {
@@ -75,7 +75,7 @@ impl Timeouts {
         ]
     }
 
-    /// The attribute `timeouts`, of a schema in which something may take long.
+    /// The attribute `timeouts`, for a schema with at least one time limit.
     #[must_use]
     pub fn attribute(&self) -> Option<Attribute> {
         let own = self.each().into_iter().filter_map(|(operation, default, what)| {
@@ -92,7 +92,7 @@ impl Timeouts {
         })
     }
 
-    /// How long an operation may take by a resource's values; `None` for one that has no time here.
+    /// The time limit of an operation by a resource's values. `None` if the operation has no limit here.
     #[must_use]
     pub fn of(&self, operation: Operation, values: &Val) -> Option<Duration> {
         let (_, default, _) = self.each().into_iter().find(|(it, ..)| *it == operation)?;

@@ -1,7 +1,7 @@
-//! The code in `src/gen` is what the files in `proto/` say.
+//! The code in `src/gen` is generated from the files in `proto/`.
 //!
-//! It is checked in so that nobody who builds this crate needs a protobuf compiler, or the crates
-//! of one. After a change in `proto/`: `UPDATE_GENERATED=1 cargo test -p tfplugin --test generated`.
+//! It is checked in so that a build of this crate needs neither a protobuf compiler nor its crates.
+//! After a change in `proto/`: `UPDATE_GENERATED=1 cargo test -p tfplugin --test generated`.
 
 use std::error::Error;
 use std::fs;

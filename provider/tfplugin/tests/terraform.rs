@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const COOKIE: &str = "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2";
 
-/// Where Cargo puts examples: beside the directory of the tests.
+/// Cargo's output directory for examples, beside the one for tests.
 fn examples() -> PathBuf {
     let test = std::env::current_exe().expect("own path");
     let examples = test.ancestors().nth(2).expect("the target directory").join("examples");
@@ -25,7 +25,7 @@ fn examples() -> PathBuf {
     examples
 }
 
-/// One configuration with its state and its pets.
+/// A directory with a configuration, its state and its pets.
 struct Workspace {
     dir: TempDir,
 }
@@ -106,7 +106,7 @@ impl Workspace {
         shown["values"]["root_module"]["resources"][0].clone()
     }
 
-    /// Sockets of providers that were not removed.
+    /// The number of provider sockets that were not removed.
     fn left_behind(&self) -> usize {
         let entries = fs::read_dir(self.path()).expect("a directory").flatten();
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("plugin-")).count()
@@ -116,7 +116,7 @@ impl Workspace {
 fn everything(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    // Terraform wraps its messages to the width of a terminal, inside a frame.
+    // Terraform wraps its messages to the terminal's width, inside a frame.
     text.replace("\n│ ", " ").replace("  ", " ")
 }
 
@@ -373,7 +373,7 @@ fn what_is_ephemeral_is_renewed_while_it_is_used_closed_whatever_happens_and_kep
     eventually("the leash is renewed", || is("renewed"));
     interrupt(&terraform);
     assert!(!terraform.wait().expect("an end").success());
-    // Terraform itself does not close what was used by something that failed.
+    // Terraform itself does not close an ephemeral resource if an operation that used it failed.
     eventually("it is closed", || !workspace.pet("leash-of-rex").exists());
     let kept = fs::read_to_string(workspace.path().join("terraform.tfstate")).expect("a state");
     assert!(!kept.contains("the knot"), "{kept}");

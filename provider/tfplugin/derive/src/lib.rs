@@ -1,5 +1,5 @@
-//! `#[derive(Model)]` for a struct gives its `tfplugin::Model`: the schema that Terraform sees of it, and the way from a
-//! value and back. Documentation comments become descriptions; a field's type says what the attribute holds.
+//! `#[derive(Model)]` implements `tfplugin::Model` for a struct: its schema for Terraform, and the conversion from a
+//! value and back. Documentation comments become descriptions; the type of a field becomes the type of its attribute.
 //!
 //! ## `#[tf(…)]` of a field
 //!
@@ -38,7 +38,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, parse_macro_input};
 
-/// See the crate's documentation.
+/// See the crate's documentation for the words of `#[tf(…)]`.
 #[proc_macro_derive(Model, attributes(tf))]
 pub fn derive_model(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -78,7 +78,7 @@ fn expand(model: &ModelInput) -> Tokens {
                 at: &::tfplugin::Path,
             ) -> ::core::result::Result<Self, ::tfplugin::Diags> {
                 let mut __object = ::tfplugin::__private::Reader::new(val, at)?;
-                // All of them are read, so that all that is wrong is told at once.
+                // All fields are read first, so that all errors are reported at once.
                 let (#(::core::option::Option::Some(#idents),)*) =
                     (#(__object.attribute::<#types>(#names, #secrets),)*)
                 else {
@@ -131,7 +131,7 @@ fn attribute(field: &FieldInput) -> Tokens {
     quote!(#made.doc(#doc)#default #(.check(#checks))* #(#rules)* #deprecated #(#words)*)
 }
 
-/// Refuses, when it is compiled, a type that cannot be null for an attribute that can, and one that makes no sense.
+/// Code that fails to compile if the attribute can be null and its type cannot, or if the type does not fit the words.
 fn absence(field: &FieldInput) -> Tokens {
     let FieldInput { name, ty, nested, .. } = field;
     let needs_not = !field.may_be_absent();

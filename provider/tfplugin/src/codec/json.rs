@@ -1,6 +1,6 @@
-//! JSON as it stands in state files.
+//! The JSON encoding of values in state files.
 //!
-//! It is read piece by piece from its text: a number as [`Value`] has it loses the digits that a double has not.
+//! Values are read from the JSON text itself: a [`Value`] would round numbers to the precision of a double.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use crate::path::Path;
 use crate::types::Type;
 use crate::value::{Dynamic, Object, Val};
 
-/// One that brings its type is inside so many others only if somebody means harm.
+/// Maximum depth of dynamic values inside each other. Only a malicious state has more.
 const MOST_INSIDE: u8 = 32;
 
-/// Reads a state. Attributes that the type does not have are dropped, those that it has and the
-/// state lacks are null: that is all the migration which most changes of a schema need.
+/// Reads a state. Attributes that the type does not have are dropped, and attributes that the state lacks are
+/// null. Most changes of a schema need no other migration.
 pub(crate) fn decode(bytes: &[u8], of: &Type) -> Result<Val, CodecError> {
     read(serde_json::from_slice(bytes)?, of, &Path::root(), 0)
 }
 
-/// As [`decode`].
+/// Like [`decode`], for JSON that is already parsed.
 pub(crate) fn from_json(value: &Value, of: &Type) -> Result<Val, CodecError> {
     read(&to_raw_value(value)?, of, &Path::root(), 0)
 }
 
-/// `inside` so many values that brought their types.
+/// Reads a value. `inside` is the number of dynamic values around it.
 fn read(raw: &RawValue, of: &Type, at: &Path, inside: u8) -> Result<Val, CodecError> {
     let text = raw.get();
     let got = match (text.as_bytes().first(), of) {
@@ -87,7 +87,7 @@ fn read(raw: &RawValue, of: &Type, at: &Path, inside: u8) -> Result<Val, CodecEr
     Err(CodecError::Mismatch { at: at.clone(), want: of.clone(), got: got.to_owned() })
 }
 
-/// Writes a value; what is unknown becomes null, for JSON has no word for it.
+/// Writes a value. Unknown values become null, because JSON cannot express them.
 pub(crate) fn to_json(value: &Val) -> Value {
     match value {
         Val::Null | Val::Unknown => Value::Null,

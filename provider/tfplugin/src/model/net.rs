@@ -1,23 +1,25 @@
-//! What networks are made of and the standard library has no type for.
+//! Network types that the standard library lacks.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A MAC address. It is read as `aa:bb:cc:00:11:22`, `AA-BB-CC-00-11-22`, `aabb.cc00.1122` or `aabbcc001122`, and written as the first.
+/// A MAC address. It is read as `aa:bb:cc:00:11:22`, `AA-BB-CC-00-11-22`, `aabb.cc00.1122` or `aabbcc001122`, and written in the first
+/// form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
-/// An address and a prefix length: `10.0.0.0/24`, or that of a host in there. It is written as it is read, but for the spelling of the address.
+/// An address and a prefix length: `10.0.0.0/24`, or a host address with the length. It keeps host bits; only the spelling of the address
+/// may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr {
     /// The address, its host bits included.
     pub address: IpAddr,
-    /// How many bits of it are the network's: up to 32, or 128 of IPv6.
+    /// Length of the prefix in bits: up to 32 for IPv4, up to 128 for IPv6.
     pub length: u8,
 }
 
-/// Why a text is none of them.
+/// The reason why a text is neither.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(&'static str);

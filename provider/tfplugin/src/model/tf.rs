@@ -1,4 +1,4 @@
-//! A value that need not be there or known.
+//! A value that may be null or unknown.
 
 use std::ops::Deref;
 
@@ -10,20 +10,20 @@ use crate::schema::Nesting;
 use crate::types::Type;
 use crate::value::Val;
 
-/// A value, none, or one that is known only after the apply.
+/// A value that may be null, or known only after the apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tf<T> {
-    /// It is there.
+    /// A known value.
     Known(T),
-    /// There is none.
+    /// No value.
     #[default]
     Null,
-    /// It is not known yet.
+    /// A value that is not known yet.
     Unknown,
 }
 
 impl<T> Tf<T> {
-    /// The value, if it is there and known.
+    /// The value, if it is known and not null.
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -31,7 +31,7 @@ impl<T> Tf<T> {
         }
     }
 
-    /// The value, if it is there and known.
+    /// The value, if it is known and not null.
     pub fn into_known(self) -> Option<T> {
         match self {
             Self::Known(value) => Some(value),
@@ -39,7 +39,7 @@ impl<T> Tf<T> {
         }
     }
 
-    /// What the value is a form of, such as the `str` of a `String`, if it is there and known.
+    /// The value's [`Deref`] target, such as the `str` of a `String`, if it is known and not null.
     pub fn as_deref(&self) -> Option<&T::Target>
     where
         T: Deref,
@@ -47,12 +47,12 @@ impl<T> Tf<T> {
         self.known().map(Deref::deref)
     }
 
-    /// Whether there is none.
+    /// True if the value is null.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// Whether it is not known yet.
+    /// True if the value is not known yet.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown)
     }
@@ -87,7 +87,7 @@ impl<T: Typed> Typed for Tf<T> {
         match val {
             Val::Null => Ok(Self::Null),
             Val::Unknown => Ok(Self::Unknown),
-            // Which of its elements are one, and so what it is, is not known yet.
+            // Unknown elements may turn out to be equal to others, so the whole set is unknown.
             some if T::IS_SET && !some.is_wholly_known() => {
                 Ok(T::read(some, at).map_or(Self::Unknown, Self::Known))
             }

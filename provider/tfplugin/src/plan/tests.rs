@@ -35,7 +35,7 @@ fn schema() -> Schema {
     }
 }
 
-/// A whole configuration: what is not given is null.
+/// A whole configuration: attributes that are not given are null.
 fn config<const N: usize>(given: [(&str, Val); N]) -> Val {
     let mut all: Object =
         schema().attributes.into_iter().map(|attribute| (attribute.name, Val::Null)).collect();
@@ -213,7 +213,7 @@ prop_compose! {
     }
 }
 
-/// What a faithful apply makes of a plan.
+/// The result of an apply that follows the plan: unknown values get a value.
 fn applied(planned: &Val) -> Val {
     match planned {
         Val::Unknown => Val::from("given"),
@@ -223,7 +223,7 @@ fn applied(planned: &Val) -> Val {
     }
 }
 
-/// The configuration as it is during an apply.
+/// The configuration as it is during an apply, with all values known.
 fn resolved(config: &Val) -> Val {
     applied(config)
 }

@@ -1,4 +1,4 @@
-//! The calls about what is done once.
+//! The calls about actions.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::pb::invoke_action::{Event, Request, event};
 use crate::provider::{Cx, Deferral};
 use crate::types::Type;
 
-/// Lines of progress that wait for Terraform to take them.
+/// Capacity of the queue of progress lines for Terraform.
 const WAITING: usize = 16;
 
 impl Types {
@@ -71,7 +71,7 @@ impl Rpc {
         pb::plan_action::Response { diagnostics: outcome(&cx, failed).0.to_pb(), deferred }
     }
 
-    /// Its progress, and at the end, however it ends, that it is over.
+    /// The events of an action: its progress, and finally its end, also after an error.
     pub(super) fn invoke_one_action(&self, request: Request) -> BoxStream<Event> {
         let (events, stream) = channel(WAITING);
         let (types, cx) = (Arc::clone(self.types()), self.cx(Vec::new()));
@@ -80,7 +80,7 @@ impl Rpc {
             let mut work = std::pin::pin!(guarded("InvokeAction", &request.action_type, work));
             let result = tokio::select! {
                 result = &mut work => result,
-                // It is not dropped halfway: it may have to leave things in order.
+                // The action is cancelled but not dropped: it may have to clean up.
                 () = events.closed() => {
                     cx.cancel();
                     work.await

@@ -16,7 +16,7 @@ impl Rpc {
         request: pb::plan_resource_change::Request,
     ) -> pb::plan_resource_change::Response {
         let cx = self.cx_of(request.prior_private, request.client_capabilities.as_ref());
-        // What everything is put off for is also why nobody can have a look.
+        // While every operation is deferred, the provider cannot look at the region, so it reviews nothing.
         let is_put_off = cx.deferral().is_some();
         let result = guarded("PlanResourceChange", &request.type_name, async {
             let (resource, of) = self.resource(&request.type_name)?;
@@ -46,7 +46,8 @@ impl Rpc {
             } else if !is_put_off {
                 resource.review_unchanged(&cx, &prior).await?;
             }
-            // What is there keeps its identity, also until it is replaced; and Terraform takes none with something unknown in it.
+            // An existing object keeps its identity, also until it is replaced. Terraform accepts no identity with unknown
+            // values.
             let identity = match prior.is_null() {
                 true => identity::of(resource, &planned.state),
                 false => request.prior_identity.clone().or_else(|| identity::of(resource, &prior)),
@@ -83,7 +84,7 @@ impl Rpc {
                 diags.extend(errors);
                 Some(codec::encode(&state))
             }
-            // What was reached before the failure; nothing reached is what was there before.
+            // After a failure, keep the committed state; without one, keep the prior state.
             Err(_) => match committed.map(|state| self.partial(&request.type_name, state)) {
                 Some(state) => Some(codec::encode(&state)),
                 None => request.prior_state,
@@ -93,7 +94,7 @@ impl Rpc {
         pb::apply_resource_change::Response { new_state, private, diagnostics: diags.to_pb(), new_identity }
     }
 
-    /// The state after the change, and an error for each way in which it contradicts the plan.
+    /// The state after the change, and an error for each contradiction of the plan.
     async fn apply(
         &self,
         cx: &Cx,
@@ -113,7 +114,7 @@ impl Rpc {
         } else {
             resource.update(cx, change).await?
         };
-        // From here on the object is as the provider says, whatever is wrong with its state.
+        // The object exists now in the state that the provider returned, even if that state contradicts the plan.
         cx.commit(result.clone());
         let result = contract::conform(resource.schema(), result)?;
         let (result, mut errors) = contract::honour(resource.schema(), &planned, result);
@@ -140,13 +141,13 @@ mod tests {
     use crate::schema::{Attribute, Schema};
     use crate::types::Type;
 
-    /// A provider of one resource, which panics: `text` says when.
+    /// A provider of one resource that panics at the point that `text` names.
     struct Fragile;
 
     struct Vase(Schema);
 
     impl Vase {
-        /// Goes on as far as a change says.
+        /// Runs up to the panic that the change asks for.
         fn go(cx: &Cx, change: Change<'_>) -> Val {
             let mut state = change.planned.clone();
             assert_ne!(state.get("text").as_str(), Some("at once"), "it broke");
@@ -204,7 +205,7 @@ mod tests {
         Val::from([("text", text.into()), ("uid", uid.into())])
     }
 
-    /// What is kept of a change, in the state and beside it, and which errors are told.
+    /// Applies a change. Returns the kept state, the private data, and the errors.
     async fn applied(prior: Val, planned: Val) -> (Val, Vec<u8>, Vec<String>) {
         let rpc = Rpc::new(Box::new(Fragile));
         let config = match planned.get("text").as_str() {

@@ -1,7 +1,7 @@
-//! The calls about ephemeral resources, and their end.
+//! The calls about ephemeral resources, and the end of those that are still open.
 //!
-//! Terraform closes nothing where something that used it failed, and nothing when it is killed. What is open when
-//! this process ends is closed then.
+//! Terraform closes no ephemeral resource if an operation that used it failed, and none when it is killed. This
+//! process closes the open ones when it ends.
 
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::pb;
 use crate::types::Type;
 use crate::value::Val;
 
-/// A type's name, and the private bytes by which one of it is closed.
+/// A type's name, and the private data with which it is closed.
 pub(super) type Open = (String, Vec<u8>);
 
 impl Rpc {
@@ -26,7 +26,7 @@ impl Rpc {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes all that Terraform left open.
+    /// Closes all ephemeral resources that Terraform left open.
     pub(crate) async fn close_ephemerals(&self) {
         let open = std::mem::take(&mut *self.open());
         let closing = open.into_iter().map(|(type_name, private)| async move {
@@ -141,7 +141,7 @@ impl Rpc {
     }
 }
 
-/// A point in time as the protocol has it; one before 1970 is 1970.
+/// A point in time in the protocol's form. Times before 1970 become 1970.
 fn timestamp(at: SystemTime) -> pb::Timestamp {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     pb::Timestamp {

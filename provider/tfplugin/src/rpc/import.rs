@@ -1,5 +1,5 @@
-//! The calls that bring an object under Terraform: its import, its move from another type, and the configuration that it
-//! would have.
+//! The calls that bring an object under Terraform's management: import, move from another type, and generation of its
+//! configuration.
 
 use super::{Rpc, decoded, guarded, identity, outcome, undecodable};
 use crate::codec;

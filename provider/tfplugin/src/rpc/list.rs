@@ -1,4 +1,4 @@
-//! The calls about objects that Terraform looks for.
+//! The calls about list resources.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::pb::list_resource::{Event, Request};
 use crate::provider::Cx;
 use crate::types::Type;
 
-/// Objects that wait for Terraform to take them.
+/// Capacity of the queue of objects for Terraform.
 const WAITING: usize = 16;
 
 impl Types {
@@ -56,7 +56,7 @@ impl Rpc {
         pb::validate_list_resource_config::Response { diagnostics: diags.to_pb() }
     }
 
-    /// The objects, one by one; at the end, if there is something to be said of the whole, that.
+    /// The objects, one by one; finally the diagnostics about the whole list, if there are any.
     pub(super) fn list_objects(&self, request: Request) -> BoxStream<Event> {
         let (events, stream) = channel(WAITING);
         let (types, cx) = (Arc::clone(self.types()), self.cx(Vec::new()));
@@ -64,7 +64,7 @@ impl Rpc {
             let work = types.list_into(&cx, &request, &events);
             let result = tokio::select! {
                 result = guarded("ListResource", &request.type_name, work) => result,
-                // Terraform has enough.
+                // Terraform wants no more objects.
                 () = events.closed() => return,
             };
             let diags = outcome(&cx, result.err()).0;

@@ -1,4 +1,4 @@
-//! What there is: schemas, metadata and functions.
+//! The calls about the provider's parts: schemas, metadata and functions.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Types {
             ephemeral_resources: each(&self.ephemerals, |type_name| sent::EphemeralMetadata { type_name }),
             list_resources: each(&self.lists, |type_name| sent::ListResourceMetadata { type_name }),
             actions: each(&self.actions, |type_name| sent::ActionMetadata { type_name }),
-            // No states are stored, and Terraform asks nobody to who says so.
+            // The provider has no state stores, so Terraform makes no calls about them.
             state_stores: Vec::new(),
         }
     }

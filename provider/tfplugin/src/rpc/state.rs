@@ -1,4 +1,5 @@
-//! The calls about what is there: older states of it, how it is now, and what is only looked up.
+//! The calls about existing objects: upgrades of old states, reads of resources, and reads of data
+//! sources.
 
 use super::{Rpc, decoded, guarded, identity, outcome, undecodable};
 use crate::codec;
@@ -103,7 +104,7 @@ impl Rpc {
     }
 }
 
-/// Puts the prior spelling back wherever the new value means the same.
+/// Restores the prior spelling of each value that is equal to the prior one.
 fn respell(attributes: &[Attribute], prior: &Object, mut now: Object) -> Object {
     for attribute in attributes {
         let (Some(was), Some(is)) = (prior.get(&attribute.name), now.get_mut(&attribute.name)) else {

@@ -1,4 +1,4 @@
-//! What Terraform tells a plugin through its environment, and the one line of answer.
+//! The handshake: Terraform's variables in the environment, and the plugin's answer of one line.
 
 use std::env;
 use std::fmt::Display;
@@ -10,20 +10,20 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 use super::ServeError;
 
-/// Tells a plugin that it was started by Terraform and not by hand. It is no secret.
+/// Terraform sets this variable for plugins that it starts. It is not a secret.
 const COOKIE: (&str, &str) =
     ("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2");
 
-/// What Terraform asked for.
+/// The contents of Terraform's variables.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Handshake {
     /// PEM of the one certificate that may connect. Without it, no TLS.
     pub(crate) client_cert: Option<String>,
-    /// Where the socket is to be.
+    /// Directory for the socket.
     pub(crate) socket_dir: Option<PathBuf>,
-    /// One of which a port is to be. Zero is any.
+    /// Ports to choose from. Zero means any port.
     pub(crate) ports: RangeInclusive<u16>,
-    /// Whether the host knows the line's seventh field.
+    /// True if the host knows the line's seventh field.
     multiplex: bool,
 }
 
@@ -50,8 +50,8 @@ impl Handshake {
         })
     }
 
-    /// Core protocol 1, plugin protocol 6, where to connect, and the certificate (DER) to expect
-    /// there: base64 without padding, for Terraform cannot read padding.
+    /// Core protocol 1, plugin protocol 6, the address, and the certificate (DER) to expect there,
+    /// in base64 without padding: Terraform cannot read padding.
     pub(crate) fn line(&self, place: &impl Display, certificate: Option<&[u8]>) -> String {
         let certificate = certificate.map(|der| STANDARD_NO_PAD.encode(der)).unwrap_or_default();
         let multiplex = if self.multiplex { "|false" } else { "" };
@@ -71,7 +71,7 @@ mod tests {
     }
 
     impl Handshake {
-        /// With the cookie, and more.
+        /// The handshake with the cookie and these variables.
         pub(crate) fn told(more: &[(&str, &str)]) -> Self {
             let all: Vec<_> = more.iter().copied().chain([COOKIE]).collect();
             with(&all).expect("a handshake")

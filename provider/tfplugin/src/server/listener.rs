@@ -1,4 +1,5 @@
-//! Accepts connections and finishes their TLS, each by itself: one that stalls holds up no other.
+//! Accepts connections and completes their TLS handshakes independently, so that a stalled one does
+//! not delay the others.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +19,7 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// Connections ready for gRPC.
 pub(crate) type Incoming = ReceiverStream<io::Result<Connection>>;
 
-/// Starts accepting, until the stream that it answers is dropped.
+/// Accepts connections until the returned stream is dropped.
 pub(crate) fn accept(listener: Listener, tls: Option<TlsAcceptor>) -> Incoming {
     let (ready, incoming) = mpsc::channel(8);
     tokio::spawn(async move {
@@ -50,7 +51,7 @@ pub(crate) fn accept(listener: Listener, tls: Option<TlsAcceptor>) -> Incoming {
     ReceiverStream::new(incoming)
 }
 
-/// What connections come from.
+/// The source of connections.
 pub(crate) enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),

@@ -1,8 +1,8 @@
 //! The process around a provider: from the handshake line to a clean end.
 //!
-//! Terraform starts the provider, reads one line from its stdout, connects, opens the streams of
-//! `host_services`, makes its calls and at last calls Shutdown. It kills what has not ended two
-//! seconds later. Three to five processes are started per command, so each must start fast.
+//! Terraform starts the provider, reads one line from its stdout, connects, opens the streams of `host_services`, makes its
+//! calls and finally calls Shutdown. It kills the process if it has not ended two seconds later. Terraform starts three to
+//! five processes per command, so each must start fast.
 
 mod handshake;
 mod host_services;
@@ -32,16 +32,16 @@ use crate::rpc::Rpc;
 use handshake::Handshake;
 use place::Place;
 
-/// Terraform sends and takes messages of this size at most.
+/// Largest message that Terraform sends or accepts, in bytes.
 const MAX_MESSAGE: usize = 256 * 1024 * 1024;
-/// Open streams end themselves at a shutdown; this is for those that do not.
+/// Open streams end themselves at a shutdown. This is the wait for those that do not.
 const DRAIN: Duration = Duration::from_millis(800);
-/// Behind [`DRAIN`], for what is ephemeral. Two seconds after it asked, Terraform ends the process.
+/// Time after [`DRAIN`] for closing ephemeral resources. Terraform kills the process two seconds after Shutdown.
 const CLOSING: Duration = Duration::from_secs(1);
-/// How often to look whether Terraform is still there.
+/// Interval of checks that Terraform is still running.
 const ORPHAN_CHECK: Duration = Duration::from_millis(500);
 
-/// What the process must know about itself.
+/// The provider's address and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     address: &'static str,
@@ -64,8 +64,8 @@ impl Options {
         self
     }
 
-    /// Serves on a port of 127.0.0.1, one of those that Terraform names, in place of a unix socket: for where the two share no
-    /// file system. Only with the mutual TLS that Terraform asks for.
+    /// Serves on a TCP port of 127.0.0.1 from Terraform's range, instead of a unix socket: for a Terraform that shares no file
+    /// system with the provider. Requires Terraform's mutual TLS.
     #[must_use]
     pub const fn over_tcp(mut self) -> Self {
         self.tcp = true;
@@ -122,15 +122,15 @@ pub fn serve(provider: impl Provider, options: Options) -> ExitCode {
 fn with_runtime(work: impl Future<Output = Result<(), ServeError>>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(work);
-    // Work that did not heed its cancellation must not keep the process.
+    // Work that ignored its cancellation must not keep the process alive.
     runtime.shutdown_background();
     result
 }
 
 async fn plugin(provider: impl Provider, handshake: Handshake, tcp: bool) -> Result<(), ServeError> {
     let parent = rustix::process::getppid();
-    // Ctrl-C reaches the whole process group. Terraform answers it with StopProvider and waits
-    // for the work to end; to die of the signal would lose what was just created.
+    // Ctrl-C reaches the whole process group. Terraform then calls StopProvider and waits for the work to end. A provider that
+    // died of the signal would lose objects that it has just created.
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
 
@@ -142,7 +142,7 @@ async fn plugin(provider: impl Provider, handshake: Handshake, tcp: bool) -> Res
         writeln!(stdout, "{}", handshake.line(&place, certificate.as_deref()))?;
         stdout.flush()?;
     }
-    // Whatever prints from here on would corrupt or block the pipe to Terraform.
+    // Output on stdout would corrupt or block the pipe to Terraform from here on.
     rustix::stdio::dup2_stdout(io::stderr()).map_err(io::Error::from)?;
 
     let rpc = Arc::new(Rpc::new(Box::new(provider)));
@@ -172,7 +172,7 @@ async fn plugin(provider: impl Provider, handshake: Handshake, tcp: bool) -> Res
     run(rpc, incoming, stop, stopped).await
 }
 
-/// Serves connections until told to stop, and then for as long as [`DRAIN`].
+/// Serves connections until told to stop, and then for at most [`DRAIN`].
 async fn run(
     rpc: Arc<Rpc>,
     incoming: listener::Incoming,
@@ -212,7 +212,7 @@ async fn run(
     Ok(())
 }
 
-/// Ends when the channel says so, or nobody is left who could.
+/// Ends when the channel is set to true, or when its sender is gone.
 async fn until(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }

@@ -1,4 +1,4 @@
-//! Where Terraform connects: a unix socket, or a TCP port of this machine where a socket cannot be shared.
+//! The address for Terraform's connections: a unix socket, or a local TCP port if a socket cannot be shared.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use super::handshake::Handshake;
 use super::listener::Listener;
 use super::socket::PluginSocket;
 
-/// A bound place; it goes away with this value.
+/// A bound address. Dropping it removes the socket.
 #[derive(Debug)]
 pub(crate) enum Place {
     Unix(PluginSocket),
@@ -20,8 +20,8 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Binds what was chosen. Anybody on this machine can connect to a port, so that TLS keeps them out there: without a client's
-    /// certificate none is bound.
+    /// Binds a socket or a port. Every user of this machine can connect to a port, and only TLS keeps them out. So a port is not
+    /// bound without a client certificate.
     pub(crate) fn bind(handshake: &Handshake, tcp: bool) -> Result<Self, ServeError> {
         if !tcp {
             return Ok(Self::Unix(PluginSocket::bind(handshake.socket_dir.as_deref())?));
@@ -38,7 +38,7 @@ impl Place {
         Ok(Self::Tcp { listener, address })
     }
 
-    /// For the connections to it. Needs a Tokio runtime.
+    /// The listener of this address. Needs a Tokio runtime.
     pub(crate) fn listener(&self) -> io::Result<Listener> {
         Ok(match self {
             Self::Unix(socket) => Listener::Unix(UnixListener::from_std(socket.listener()?)?),
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// As it stands in the handshake line: network and address.
+/// The form in the handshake line: network and address.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -57,7 +57,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The first of them that is free; several providers start at once, and ask for the same ones.
+/// The first free port of the range. Several providers start at once with the same range.
 fn bind_one_of(mut ports: RangeInclusive<u16>) -> io::Result<(std::net::TcpListener, SocketAddr)> {
     let bind = |port| {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;

@@ -1,4 +1,4 @@
-//! A provider that Terraform did not start: for a debugger, and for tests.
+//! A provider that Terraform does not start itself: for a debugger, and for tests.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -32,11 +32,11 @@ impl fmt::Debug for Reattached {
 }
 
 impl Reattached {
-    /// Starts serving. `address` is the provider's source address with its host, and must be
-    /// what the configuration's `required_providers` says. Needs a Tokio runtime.
+    /// Starts serving. `address` is the provider's source address with its host, and must equal the
+    /// source in the configuration's `required_providers`. Needs a Tokio runtime.
     ///
     /// # Errors
-    /// No socket could be made.
+    /// The socket cannot be created.
     pub fn start(provider: impl Provider, address: &str) -> io::Result<Self> {
         let socket = PluginSocket::bind(None).map_err(io::Error::other)?;
         let (stop, stopped) = watch::channel(false);
@@ -52,40 +52,40 @@ impl Reattached {
         Ok(Self { address: address.to_owned(), socket, stop, task })
     }
 
-    /// The variable with which Terraform finds this provider: its name and its value.
+    /// The name and the value of the variable with which Terraform finds this provider.
     #[must_use]
     pub fn env(&self) -> (&'static str, String) {
         let (address, reattached) = self.entry();
         ("TF_REATTACH_PROVIDERS", json!({ address: reattached }).to_string())
     }
 
-    /// The provider's address, and how it is reached.
+    /// The provider's address, and the connection data for Terraform.
     pub(crate) fn entry(&self) -> (String, serde_json::Value) {
         let reattached = json!({
             "Protocol": "grpc",
             "ProtocolVersion": 6,
             "Pid": std::process::id(),
-            // Without this Terraform would kill the process at the end of a command.
+            // Without this field, Terraform would kill the process at the end of a command.
             "Test": true,
             "Addr": {"Network": "unix", "String": self.socket.path()},
         });
         (self.address.clone(), reattached)
     }
 
-    /// The unix socket that it answers on.
+    /// The path of its unix socket.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         self.socket.path()
     }
 
-    /// Ends it: requests in progress are cancelled.
+    /// Ends the provider. Requests in progress are cancelled.
     pub async fn stop(self) {
         let _ = self.stop.send(true);
         let _ = self.task.await;
     }
 }
 
-/// Serves until SIGINT, having said how to connect.
+/// Prints the connection data, and serves until SIGINT.
 pub(crate) async fn debug(provider: impl Provider, address: &str) -> Result<(), ServeError> {
     let served = Reattached::start(provider, address)?;
     let (name, value) = served.env();

@@ -1,12 +1,13 @@
-//! Mutual TLS in which each side knows the other's one certificate.
+//! Mutual TLS in which each side accepts exactly one certificate.
 //!
-//! Terraform makes a certificate for this process alone and passes it in the environment; the
+//! Terraform makes a certificate for this process alone and passes it in the environment. The
 //! process makes one for Terraform and passes it in the handshake line. Only that client may
-//! connect: whoever else could would act with the user's credentials.
+//! connect: another client could act with the user's credentials.
 //!
-//! Terraform's is self-signed, ECDSA P-521, and at once a CA and a leaf. Ordinary verification
-//! refuses a CA as a leaf, and there is no PKI here to verify anyway: the bytes are compared. The
-//! crypto provider must know P-521 and is always named, never the process's default.
+//! Terraform's certificate is self-signed, ECDSA P-521, and both a CA and a leaf. Ordinary
+//! verification refuses a CA as a leaf, and there is no PKI to verify against: so the bytes are
+//! compared. The crypto provider must support P-521 and is always named, never the process's
+//! default.
 
 use std::sync::Arc;
 
@@ -30,8 +31,7 @@ pub(crate) enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// An acceptor that lets in the owner of one certificate, and the DER of the certificate that it
-/// shows.
+/// An acceptor that accepts only the owner of one certificate, and the DER of its own certificate.
 pub(crate) fn acceptor(client_pem: &str) -> Result<(TlsAcceptor, Vec<u8>), TlsError> {
     let client = CertificateDer::from_pem_slice(client_pem.as_bytes()).map_err(TlsError::ClientCert)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -46,7 +46,7 @@ pub(crate) fn acceptor(client_pem: &str) -> Result<(TlsAcceptor, Vec<u8>), TlsEr
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![own.der().clone()], key)?;
-    // Newer gRPC clients refuse a server that does not name its protocol.
+    // Newer gRPC clients refuse a server that does not name its protocol in ALPN.
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok((TlsAcceptor::from(Arc::new(config)), own.der().to_vec()))
 }

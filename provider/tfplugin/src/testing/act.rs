@@ -1,4 +1,4 @@
-//! Has actions done, as Terraform does.
+//! Performs actions as Terraform does.
 
 use std::fmt::Debug;
 
@@ -9,21 +9,21 @@ use crate::pb;
 use crate::pb::invoke_action::event;
 use crate::value::Val;
 
-/// How an action went.
+/// The outcome of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acted {
-    /// What it said meanwhile.
+    /// Its progress messages.
     pub said: Vec<String>,
-    /// Why it failed, if it did.
+    /// Its errors, if it failed.
     pub errors: Vec<String>,
 }
 
 impl MiniCore {
-    /// Has an action planned and done, and checks what is in the table of [this module](super) about it. `look` is what there is
-    /// outside: no plan changes it.
+    /// Plans and performs an action, and checks the rules in the table of [this module](super). `look` reads the outside world,
+    /// which no plan may change.
     ///
     /// # Errors
-    /// A rule that was broken, or an action that was refused. One that fails is no broken rule.
+    /// A rule that was broken, or an action that was refused. A failed action does not break a rule.
     pub async fn act<T: PartialEq + Debug>(
         &mut self,
         type_name: &str,
@@ -55,10 +55,10 @@ impl MiniCore {
         self.invoked(type_name, &config, false).await
     }
 
-    /// Has an action done that tells how it goes, and interrupts it as soon as it does.
+    /// Performs an action that reports progress, and interrupts it at its first message.
     ///
     /// # Errors
-    /// A rule that was broken: an action also ends where it is interrupted.
+    /// A rule that was broken: an interrupted action must still report its end.
     pub async fn interrupt(&mut self, type_name: &str, config: &Val) -> Result<Acted, Broken> {
         let (config, _) = self.action_configs(type_name, config)?;
         let acted = self.invoked(type_name, &config, true).await;
@@ -66,7 +66,7 @@ impl MiniCore {
         acted
     }
 
-    /// The whole configuration, and one of which some is not known yet.
+    /// The whole configuration, and one with unknown values.
     fn action_configs(&self, type_name: &str, config: &Val) -> Result<(Val, Val), Broken> {
         let Some((schema, _)) = self.actions.get(type_name) else {
             return Err(Broken {

@@ -1,4 +1,4 @@
-//! Asks for what changes nothing: data sources, functions, and what lives for a run only.
+//! Calls without effects: data sources, functions, and ephemeral resources.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use crate::types::Type;
 use crate::value::Val;
 
 impl MiniCore {
-    /// Has a data source read, and checks what is in the table of [this module](super) about it.
+    /// Reads a data source, and checks the rules in the table of [this module](super).
     ///
     /// # Errors
     /// A rule that was broken, or a read that failed.
@@ -43,8 +43,8 @@ impl MiniCore {
         whole(&during, &schema.attributes, &config, read)
     }
 
-    /// Calls a function, and checks what is in the table of [this module](super) about it. What it refuses is no broken rule: it comes
-    /// back as its words.
+    /// Calls a function, and checks the rules in the table of [this module](super). A refusal does not break a rule: it is returned as
+    /// text.
     ///
     /// # Errors
     /// A rule that was broken.
@@ -73,8 +73,8 @@ impl MiniCore {
         same_twice(&during, results)
     }
 
-    /// Has something opened that lives for a run only, renewed where it wants that, and closed, and checks what is in the table of
-    /// [this module](super) about it. Answers what it was.
+    /// Opens an ephemeral resource, renews it if it asks for that, and closes it. Checks the rules in the table of [this
+    /// module](super). Returns its value.
     ///
     /// # Errors
     /// A rule that was broken, or an opening that failed.
@@ -109,7 +109,7 @@ impl MiniCore {
             let renewed = answered("RenewEphemeralResource", renewed, |renewed| &renewed.diagnostics)?;
             private = renewed.private.or(private);
         }
-        // It is closed whatever else is wrong with it.
+        // Close it even after other errors.
         let request = pb::close_ephemeral_resource::Request { type_name: type_name.to_owned(), private };
         let closed = self.client.close_ephemeral_resource(request).await;
         answered("CloseEphemeralResource", closed, |closed| &closed.diagnostics)?;
@@ -130,7 +130,7 @@ fn decoded(during: &str, sent: Option<&pb::DynamicValue>, of: &Type) -> Result<V
         .map_err(|error| Broken { during: during.to_owned(), how: vec![error.to_string()] })
 }
 
-/// What came is there, wholly known, as the configuration says where that says something, and the same each time.
+/// Checks that each result is present, wholly known, equal to the configured values, and the same each time.
 fn whole(during: &str, attributes: &[Attribute], config: &Val, read: Vec<Val>) -> Result<Val, Broken> {
     for value in &read {
         let nothing = value.is_null().then(|| "nothing came".to_owned());

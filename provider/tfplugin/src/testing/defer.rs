@@ -1,4 +1,4 @@
-//! Asks for what cannot be answered yet, as Terraform does where it may be put off.
+//! Requests that need values of an unknown provider block, which a provider should defer.
 
 use super::mini::{State, answered, broken_at, filled};
 use super::{Broken, MiniCore, rules};
@@ -8,8 +8,8 @@ use crate::pb;
 use crate::value::Val;
 
 impl MiniCore {
-    /// Looks that everything about a resource is put off, with a provider of which the block is not known; and nothing where
-    /// Terraform does not take that.
+    /// Checks that every operation of a resource is deferred while the provider's block is unknown, and that none is
+    /// deferred if Terraform does not allow it.
     ///
     /// # Errors
     /// A rule that was broken.
@@ -58,7 +58,7 @@ impl MiniCore {
     }
 }
 
-/// Whether an answer is put off where it has to be, and nowhere else.
+/// An error if an answer is not deferred although it must be, or is deferred although it must not be.
 pub(super) fn put_off(during: &str, may: bool, deferred: Option<pb::Deferred>) -> Result<(), Broken> {
     let wrong = match (may, deferred) {
         (true, None) => Some("it is not put off"),

@@ -1,4 +1,4 @@
-//! Looks for objects, as `terraform query` does.
+//! Lists objects, as `terraform query` does.
 
 use super::mini::{Key, answered, broken_at, errors, failed, filled};
 use super::{Broken, MiniCore, rules};
@@ -7,22 +7,22 @@ use crate::path::Path;
 use crate::pb;
 use crate::value::Val;
 
-/// More objects than any test has.
+/// A limit above the number of objects in any test.
 const ALL: i64 = 1_000_000;
 
 /// An object that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundObject {
-    /// What a person knows it by.
+    /// Name for the user.
     pub name: String,
-    /// What tells it from all others.
+    /// Identity, wholly known.
     pub identity: Val,
-    /// Its state.
+    /// State of the object.
     pub state: Val,
 }
 
 impl MiniCore {
-    /// Has objects found, and checks what is in the table of [this module](super) about them.
+    /// Lists objects, and checks the rules in the table of [this module](super).
     ///
     /// # Errors
     /// A rule that was broken, or a search that failed.
@@ -71,7 +71,7 @@ impl MiniCore {
         answered("ValidateListResourceConfig", checked, |checked| &checked.diagnostics).map(drop)
     }
 
-    /// All that comes, each with an identity of its own, and no more than was asked for.
+    /// Lists at most `limit` objects, each with a distinct identity.
     async fn listed(
         &mut self,
         type_name: &str,
@@ -121,11 +121,11 @@ impl MiniCore {
     }
 }
 
-/// An object as it came.
+/// One object of the list.
 struct Event {
     name: String,
     identity: pb::ResourceIdentityData,
-    /// The identity, read.
+    /// The decoded identity.
     known: Val,
     state: Option<pb::DynamicValue>,
 }

@@ -1,8 +1,8 @@
-//! For tests: [`Terraform`] is the real one with the provider in the test's process, and [`MiniCore`] a small one that drives
-//! a provider over the real protocol and holds it to what Terraform demands.
+//! For tests: [`Terraform`] runs the real Terraform with the provider in the test's process. [`MiniCore`] is a small core that drives a
+//! provider over the real protocol and checks Terraform's rules.
 //!
-//! Terraform names no cause when a provider contradicts itself, and only notices what a configuration happens to touch. The
-//! mini core checks every answer, whatever the configuration, and says which rule was broken and where:
+//! Terraform does not tell the cause when a provider contradicts itself, and only finds errors in the values that a configuration uses. The
+//! mini core checks every answer, and reports which rule was broken and where:
 //!
 //! | when | rule |
 //! | --- | --- |
@@ -63,12 +63,12 @@ pub use terraform::{Terraform, said};
 
 use std::fmt;
 
-/// How a provider broke the contract, or what it refused.
+/// A broken rule, or a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// During which call, of what.
+    /// The call, and its subject.
     pub during: String,
-    /// What was broken, each with its place.
+    /// The errors, each with its path.
     pub how: Vec<String>,
 }
 

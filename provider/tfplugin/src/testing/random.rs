@@ -1,4 +1,4 @@
-//! Configurations that nobody thought of: from a schema and a seed, always the same.
+//! Random configurations: the same for the same schema and seed.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::schema::{Attribute, Mode, Nesting, Shape};
 use crate::types::Type;
 use crate::value::{Dynamic, Object, Val};
 
-/// Elements of a collection, at most.
+/// Largest number of elements of a collection.
 const MOST: u64 = 3;
 
 /// Makes configurations. Bounded: collections have up to three elements, texts are short.
@@ -25,21 +25,21 @@ impl Random {
         Self { state: seed, choices: BTreeMap::new() }
     }
 
-    /// Attributes of this name, wherever they are, have one of these values.
+    /// Sets the possible values of attributes of this name, at any depth.
     #[must_use]
     pub fn choose<const N: usize>(mut self, name: &str, values: [impl Into<Val>; N]) -> Self {
         self.choices.insert(name.to_owned(), values.into_iter().map(Into::into).collect());
         self
     }
 
-    /// A configuration of a resource. What is required is there; of the rest each time something else. A check that knows values
-    /// for which it holds is given one of them.
+    /// A configuration of a resource. It has all required attributes, and a random choice of the others. An attribute whose
+    /// check has known good values gets one of them.
     pub fn config(&mut self, core: &MiniCore, type_name: &str) -> Val {
         let attributes = core.attributes(type_name).unwrap_or_default().to_vec();
         Val::Map(self.object(&attributes))
     }
 
-    /// A configuration without some of what this one says and need not.
+    /// A copy of the configuration that omits some optional values.
     pub fn less(&mut self, core: &MiniCore, type_name: &str, config: &Val) -> Val {
         let attributes = core.attributes(type_name).unwrap_or_default().to_vec();
         Val::Map(self.some(&attributes, config))
@@ -90,7 +90,7 @@ impl Random {
                 let length = self.below(MOST + 1);
                 Val::List((0..length).map(|_| Val::Map(self.object(children))).collect())
             }
-            // Two objects of a set must not be equal.
+            // One object only: two random objects of a set could be equal.
             Shape::Nested(Nesting::Set, children) => Val::List(vec![Val::Map(self.object(children))]),
         }
     }
@@ -132,7 +132,7 @@ impl Random {
         }
     }
 
-    /// The next number, from none to below this one (SplitMix64).
+    /// The next number, from 0 to below `limit` (SplitMix64).
     pub fn below(&mut self, limit: u64) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

@@ -1,4 +1,4 @@
-//! Interrupts a provider while it is asked for something, as Terraform does when its user presses Ctrl-C.
+//! Interrupts a provider during a request, like a user's Ctrl-C in Terraform.
 
 use tonic::transport::Channel;
 
@@ -7,7 +7,7 @@ use super::{Broken, MiniCore};
 use crate::pb;
 use crate::pb::provider_client::ProviderClient;
 
-/// What Ctrl-C is to a provider. It ends all that is asked for until [`MiniCore::resume`].
+/// The effect of Ctrl-C on a provider: it ends all requests until [`MiniCore::resume`].
 #[derive(Clone, Debug)]
 pub struct Interrupt(ProviderClient<Channel>);
 
@@ -27,13 +27,13 @@ impl Interrupt {
 }
 
 impl MiniCore {
-    /// An interruption, for whoever makes it while something else is asked for.
+    /// An interruption that can be made while another request runs.
     #[must_use]
     pub fn interrupt_by(&self) -> Interrupt {
         Interrupt(self.client.clone())
     }
 
-    /// The next command of Terraform begins.
+    /// Starts the next command of Terraform.
     ///
     /// # Errors
     /// The provider refuses its configuration.

@@ -1,4 +1,4 @@
-//! Schemas and identities as a provider sends them, and states as Terraform does.
+//! Decodes the schemas and identities of a provider, and encodes states like Terraform.
 
 use crate::codec;
 use crate::pb;
@@ -57,19 +57,19 @@ fn attribute(sent: &pb::schema::Attribute) -> Result<Attribute, String> {
     Ok(attribute)
 }
 
-/// What a function returns.
+/// The result type of a function.
 pub(super) fn returned(function: &pb::Function) -> Result<Type, String> {
     let returns = function.r#return.as_ref().ok_or("it returns nothing")?;
     let json = serde_json::from_slice(&returns.r#type).map_err(|error| error.to_string())?;
     Type::from_json(&json).ok_or_else(|| format!("{json} is no type"))
 }
 
-/// What identifies the objects of a resource.
+/// The identity schema of a resource.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) version: i64,
     pub(super) of: Type,
-    /// What an import has to give.
+    /// The attributes that an import must give.
     required: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn identity(sent: &pb::ResourceIdentitySchema) -> Result<Identity, St
 }
 
 impl Identity {
-    /// What is wrong with an identity of this schema.
+    /// The errors in an identity of this schema.
     pub(super) fn wrong(&self, identity: &pb::ResourceIdentityData) -> Vec<String> {
         match codec::decode(identity.identity_data.as_ref(), &self.of) {
             Err(error) => vec![format!("the identity: {error}")],
@@ -113,13 +113,13 @@ impl Identity {
         }
     }
 
-    /// An identity that is of this schema.
+    /// The value of an identity of this schema.
     pub(super) fn read(&self, identity: &pb::ResourceIdentityData) -> Val {
         codec::decode(identity.identity_data.as_ref(), &self.of).unwrap_or(Val::Null)
     }
 }
 
-/// A state as Terraform stores it: its numbers have all their digits.
+/// A state in Terraform's storage format, with all digits of its numbers.
 pub(super) fn stored(value: &Val) -> String {
     let text = |text: &str| serde_json::Value::from(text).to_string();
     match value {
