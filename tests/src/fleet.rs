@@ -1,4 +1,4 @@
-//! A site whose machines are simulated, and what a person would do with it.
+//! A site with simulated machines, and the operations of its user.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use basalt_sim::{Firmware, MachineOptions, SimMachine};
 use serde_json::{Value, json};
 use sha2::Digest;
 
-/// For everything that takes a few seconds when nothing else runs.
+/// Time limit of operations that take a few seconds on an idle host.
 pub const LIMIT: Duration = Duration::from_secs(120);
-/// Between two looks at something that becomes.
+/// Pause between two checks of a condition.
 pub const LOOK: Duration = Duration::from_millis(100);
-/// Deadlines are minutes for real firmware; simulated firmware takes a second.
+/// Divides deadlines. They are minutes for real firmware; simulated firmware takes a second.
 const DIVISOR: &str = "30";
 
-/// A region, a rack, images, a network; and the machines that a test adds.
+/// A region, a rack, images and a network; a test adds machines.
 #[derive(Debug)]
 pub struct Fleet {
-    /// The region's and the rack's programs, in a lab.
+    /// The programs of the region and the rack, in a lab.
     pub site: Site,
     client: Client,
     revivals: u32,
@@ -32,7 +32,7 @@ fn kind(plural: &str) -> &'static Kind {
     Kind::find(plural).expect("a kind")
 }
 
-/// `run_script`.
+/// A request to run this script.
 pub fn run_script(script: &str) -> OperationRequest {
     OperationRequest { script: Some(script.to_owned()), ..OperationRequest::from(Verb::RunScript) }
 }
@@ -45,14 +45,14 @@ pub fn deployment_spec(machine: &str) -> Value {
 /// The network of the machines.
 #[derive(Clone, Copy, Debug)]
 pub struct Net {
-    /// Its addresses, `10.77.0.0/24`. The region's host is 10.77.0.1.
+    /// The subnet, `10.77.0.0/24`. The region's host is 10.77.0.1.
     pub cidr: &'static str,
-    /// The addresses that the rack gives to machines, first and last.
+    /// The addresses of the rack's dynamic range, first and last.
     pub range: [&'static str; 2],
 }
 
 impl Net {
-    /// For up to 50 machines.
+    /// A network for up to 50 machines.
     pub const SMALL: Self = Self { cidr: "10.77.0.0/24", range: ["10.77.0.150", "10.77.0.199"] };
 }
 
@@ -65,7 +65,7 @@ pub struct ImageFile {
 }
 
 impl ImageFile {
-    /// As it stands in an image's spec.
+    /// The file's entry in an image's spec.
     fn declared(&self) -> Value {
         json!({ "sha256": self.sha256, "size": self.length })
     }
@@ -75,7 +75,7 @@ fn image(purpose: &str, files: Value) -> Value {
     json!({ "os": "debian", "release": "bookworm", "architecture": "amd64", "purpose": purpose, "files": files })
 }
 
-/// A machine as it is declared.
+/// The spec of a machine.
 pub fn machine_spec(machine: &SimMachine) -> Value {
     let options = machine.options();
     json!({
@@ -91,18 +91,18 @@ pub fn machine_spec(machine: &SimMachine) -> Value {
 }
 
 impl Fleet {
-    /// Everything but machines.
+    /// Starts everything except machines.
     pub async fn start(label: &str, variables: &[(&str, &str)]) -> Self {
         Self::start_in(label, variables, Net::SMALL).await
     }
 
-    /// Everything but machines, which are in this network.
+    /// Starts everything except machines, which will be in this network.
     pub async fn start_in(label: &str, variables: &[(&str, &str)], net: Net) -> Self {
         let mut site = Site::create(label).expect("a lab; the tests run as root");
         site.set_region_variables(&with_divisor(variables));
         site.start_region().await.expect("the region starts");
         site.start_rack(1).await.expect("the rack joins");
-        // A region that was killed is started again by the test, not waited for.
+        // A test restarts a killed region itself, so the client must not wait for it.
         let patience = Duration::from_millis(100);
         let endpoints = vec![site.endpoint()];
         let client =
@@ -124,7 +124,7 @@ impl Fleet {
         self.declare("ip_ranges", "lab", range).await;
     }
 
-    /// Simulated machines fetch images and look at nothing but their hashes.
+    /// Images whose files are arbitrary bytes: simulated machines check only their hashes.
     async fn images(&self) {
         let mut files = serde_json::Map::new();
         for (role, length) in [("kernel", 3 << 20), ("initrd", 5 << 20), ("squashfs", 2 << 20)] {
@@ -139,14 +139,14 @@ impl Fleet {
             .await;
     }
 
-    /// Declares an image to deploy whose file is not there yet.
+    /// Declares an image for deployments, without its file.
     pub async fn image_without_its_file(&self, name: &str) -> ImageFile {
         let root = self.file(name, 7 << 20);
         self.declare("images", name, image("deploy", json!({ "root_tarball": root.declared() }))).await;
         root
     }
 
-    /// A file of an image, on this host only.
+    /// A file of an image, only on this host.
     fn file(&self, name: &str, length: usize) -> ImageFile {
         let bytes: Vec<u8> = name.bytes().cycle().take(length).collect();
         let path = self.site.directory().join(name);
@@ -160,7 +160,7 @@ impl Fleet {
         self.client.put_blob(&sha256, &file.path, |_| {}).await.expect("a blob is uploaded");
     }
 
-    /// What a person says who has mended a machine's hardware.
+    /// Asks for a new commissioning, as a person does after a repair of the hardware.
     pub async fn recommission(&self, machine: &str) {
         self.ask(machine, &Verb::Recommission.into()).await;
     }
@@ -190,7 +190,7 @@ impl Fleet {
         put.unwrap_or_else(|error| panic!("{plural}/{name} is refused: {error}"));
     }
 
-    /// Puts a spec that is refused; which fields are named.
+    /// Puts a spec that must be refused. Returns the wrong fields.
     pub async fn refused(&self, plural: &str, name: &str, spec: Value) -> Vec<String> {
         let request = PutRequest { kind: None, metadata: PutMetadata::default(), spec, status: None };
         let put = self.client.put(kind(plural), name, &request, Precondition::None).await;
@@ -204,7 +204,7 @@ impl Fleet {
         self.declare("deployments", name, deployment_spec(machine)).await;
     }
 
-    /// Puts a spec, while region and rack may be killed: a put that got no answer is repeated.
+    /// Puts a spec while region and rack may be killed. A put without an answer is repeated.
     pub async fn declare_through_kills(&mut self, plural: &str, name: &str, spec: Value) {
         let request = PutRequest { kind: None, metadata: PutMetadata::default(), spec, status: None };
         let end = Instant::now() + LIMIT;
@@ -220,17 +220,17 @@ impl Fleet {
         }
     }
 
-    /// Asks for a script to be run on the machine.
+    /// Requests a script on the machine.
     pub async fn run_script(&self, machine: &str, script: &str) {
         self.ask(machine, &run_script(script)).await;
     }
 
-    /// Asks for something to be done to a machine once.
+    /// Requests an operation on a machine.
     pub async fn ask(&self, machine: &str, request: &OperationRequest) {
         self.client.operate(machine, request).await.expect("it is accepted");
     }
 
-    /// Waits until what was asked of the machine last is in this state.
+    /// Waits until the machine's last operation is in this state.
     pub async fn operation_is(&self, machine: &str, state: OperationState) -> Operation {
         let end = Instant::now() + LIMIT;
         loop {
@@ -245,8 +245,8 @@ impl Fleet {
         }
     }
 
-    /// Asks for this to be done to the machine, once, and waits for the end of it, while region and rack may be killed: a
-    /// request that got no answer may have been accepted. Who is let in to mend it leaves at once.
+    /// Requests an operation on the machine once, and waits for its end, while region and rack may be killed: a request
+    /// without an answer may have been accepted. In a rescue, the person leaves at once.
     pub async fn operate_through_kills(
         &mut self,
         machine: &SimMachine,
@@ -275,7 +275,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until nothing is planned for the machine, and nothing awaited, while region and rack may be killed.
+    /// Waits until the machine has no planned steps and no waits, while region and rack may be killed.
     pub async fn settled_through_kills(&mut self, machine: &str) {
         let mut end = Instant::now() + LIMIT;
         loop {
@@ -305,7 +305,7 @@ impl Fleet {
         self.client.list_all(kind(plural), &ListOptions::default()).await.expect("a list")
     }
 
-    /// The steps that putting this spec, or deleting the object, would lead to: their names.
+    /// The names of the steps that a put of this spec, or a deletion of the object, would cause.
     pub async fn dry_run(&self, plural: &str, name: &str, spec: Option<&Value>) -> Vec<String> {
         let answer = match spec {
             Some(spec) => {
@@ -323,14 +323,14 @@ impl Fleet {
         plan.steps.iter().filter_map(|step| step_name(&step.key)).collect()
     }
 
-    /// The steps that were begun for a machine so far: their names.
+    /// The names of the steps that have begun for a machine so far.
     pub async fn recorded(&self, machine: &str) -> Vec<String> {
         let timeline = self.client.timeline(kind("machines"), machine).await.expect("a timeline");
         let steps = timeline.entries.iter().filter(|entry| entry.kind == TimelineKind::Step);
         steps.filter_map(|step| step_name(&step.reason)).collect()
     }
 
-    /// Waits until nothing is planned for the machine, and nothing awaited.
+    /// Waits until the machine has no planned steps and no waits.
     pub async fn settled(&self, machine: &str) {
         let end = Instant::now() + LIMIT;
         loop {
@@ -347,7 +347,7 @@ impl Fleet {
         }
     }
 
-    /// Deletes, and waits until the object is gone; nothing is killed meanwhile.
+    /// Deletes the object, and waits until it is gone. Nothing is killed meanwhile.
     pub async fn gone(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;
         let options = || DeleteOptions { adopt: true, ..DeleteOptions::default() };
@@ -363,13 +363,13 @@ impl Fleet {
         }
     }
 
-    /// Deletes at once, without what its removal would do to machines.
+    /// Deletes the object at once, without the effects on machines.
     pub async fn let_go(&self, plural: &str, name: &str) {
         let options = DeleteOptions { force: true, ..DeleteOptions::default() };
         self.client.delete(kind(plural), name, options).await.expect("it is let go");
     }
 
-    /// Waits until the object is ready; a stall that mends itself is waited out.
+    /// Waits until the object is ready, also through a stall that ends by itself.
     pub async fn ready(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;
         while !self.is_ready(plural, name).await {
@@ -382,7 +382,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until the rack has a part of this dynamic range, which the others have said that they lease from no more.
+    /// Waits until the rack leases from a part of this dynamic range, after the other racks have confirmed that they no
+    /// longer use it.
     pub async fn leases(&self, range: &str, rack: &str) {
         let end = Instant::now() + LIMIT;
         loop {
@@ -404,7 +405,7 @@ impl Fleet {
         })
     }
 
-    /// The same, while the region may be killed; it is started again then.
+    /// The same, while the region may be killed; it is then started again.
     pub async fn ready_through_kills(&mut self, plural: &str, name: &str) {
         let mut end = Instant::now() + LIMIT;
         loop {
@@ -423,7 +424,7 @@ impl Fleet {
         }
     }
 
-    /// Deletes, and waits until the object is gone.
+    /// Deletes the object, and waits until it is gone.
     pub async fn delete(&mut self, plural: &str, name: &str) {
         self.delete_through_kills(plural, name).await;
     }
@@ -445,13 +446,13 @@ impl Fleet {
         }
     }
 
-    /// Starts the region and the rack again where they were killed; says whether one was.
+    /// Starts the region and the rack again if they were killed. True if one was.
     async fn revive(&mut self) -> bool {
         if !self.site.region_runs() {
             self.site.start_region().await.expect("the region starts again");
         } else if !self.site.rack_runs(1) {
             match self.site.start_rack(1).await {
-                // It may be killed again before it is connected.
+                // The new process may also be killed before it is connected.
                 Ok(()) | Err(SiteError::Ended { .. }) => {}
                 Err(error) => panic!("the rack does not start again: {error}"),
             }
@@ -470,14 +471,14 @@ impl Fleet {
         self.site.start_rack(1).await.expect("the rack starts again");
     }
 
-    /// Stops the region where it runs, and starts it with these variables.
+    /// Stops the region if it runs, and starts it with these variables.
     pub async fn restart_region(&mut self, variables: &[(&str, &str)]) {
         self.site.stop_region().await.expect("the region drains");
         self.site.set_region_variables(&with_divisor(variables));
         self.site.start_region().await.expect("the region starts again");
     }
 
-    /// Waits until the object says all of these words in one of its waits; all that is said there.
+    /// Waits until the object's waits contain all of these words. Returns their text.
     pub async fn waits_saying(&self, plural: &str, name: &str, words: &[&str]) -> String {
         let end = Instant::now() + LIMIT;
         loop {
@@ -501,7 +502,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until the object says that it waits for a person.
+    /// Waits until the object is stalled and needs a person.
     pub async fn stalled(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;
         let holds = |condition: &Value| condition["type"] == "Stalled" && condition["status"] == "true";
@@ -515,7 +516,7 @@ impl Fleet {
         }
     }
 
-    /// What the region says of an object, for a failed test.
+    /// The region's information about an object, for the message of a failed test.
     pub async fn story(&self, plural: &str, name: &str) -> String {
         let status = self.client.get(kind(plural), name).await.map(|o| o.status);
         let plan = self.client.plan(kind(plural), name).await.map(|p| p.summary);
@@ -528,7 +529,7 @@ impl Fleet {
     }
 }
 
-/// Of `MACHINE/SCOPE/GENERATION/STEP/TRY`.
+/// The step in a key `MACHINE/SCOPE/GENERATION/STEP/TRY`.
 fn step_name(key: &str) -> Option<String> {
     key.rsplit('/').nth(1).map(str::to_owned)
 }

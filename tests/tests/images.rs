@@ -1,8 +1,8 @@
-//! What `make images` built is what machines need: every network and storage driver of Debian's kernel, the firmware they ask
-//! for, an initrd that gets any wired machine to its rack, and no more bytes than allowed.
+//! Checks the images of `make images`: all network and storage drivers of Debian's kernel, their firmware, an initrd that
+//! connects any wired machine to its rack, and the size limits.
 //!
-//! The kernel's own list of modules (`modules.order`), what each module says it needs (`.modinfo`) and the record of what the
-//! release offers are the authority here, not the tables that the image was built from.
+//! The tests compare with the kernel's own list of modules (`modules.order`), with the modules' own dependencies (`.modinfo`)
+//! and with a record of the release's packages. They do not use the tables that the image was built from.
 
 #[path = "../../cli/src/image/budgets.rs"]
 mod budgets;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-/// Where network and storage drivers are, below `kernel/`, and what they are for.
+/// Directories of network and storage drivers below `kernel/`, with their purpose.
 const DRIVERS: &[(&str, &str)] = &[
     ("drivers/net", "network adapters, and what networks are built of: bonds, bridges, tunnels"),
     ("drivers/staging/qlge", "QLogic 8000 series, a server's adapter"),
@@ -45,10 +45,10 @@ const DRIVERS: &[(&str, &str)] = &[
     ("net/bridge", "bridges"),
 ];
 
-/// What of them is left out on purpose.
+/// Directories that are omitted on purpose, with the reason.
 const LEFT_OUT: &[(&str, &str)] = &[("drivers/net/wireless", "no machine boots over it")];
 
-/// Drivers below `drivers/net` that no machine is netbooted over, so that the initrd does without.
+/// Drivers below `drivers/net` that the initrd omits, because no machine boots over them.
 const NOT_NETBOOTED: &[(&str, &[&str])] = &[
     (
         "made by software",
@@ -98,7 +98,7 @@ const FIRMWARE: &[&str] = &[
     "firmware-realtek",
 ];
 
-/// Everything else that the release offers as firmware or microcode, and why it is not in the image.
+/// The other firmware and microcode packages of the release, with the reason why each is not in the image.
 const OTHER_FIRMWARE: &[(&str, &[&str])] = &[
     (
         "wireless networks and Bluetooth",
@@ -164,7 +164,7 @@ const OTHER_FIRMWARE: &[(&str, &[&str])] = &[
     ("programs", &["dns323-firmware-tools", "gnome-firmware", "grub-firmware-qemu"]),
 ];
 
-/// Firmware that network and storage drivers name and no package of the release holds.
+/// Firmware that network and storage drivers name, but no package of the release contains.
 const UNPUBLISHED: &[(&str, &str)] = &[
     ("acenic/", "Alteon AceNIC"),
     ("adaptec/", "Adaptec Starfire"),
@@ -180,7 +180,7 @@ const UNPUBLISHED: &[(&str, &str)] = &[
     ("yam/", "YAM radio modems"),
 ];
 
-/// What the image was made of, written while it was.
+/// Directory of the lists that the build wrote into the image.
 const RECORDS: &str = "usr/share/basalt";
 
 static EPHEMERAL: LazyLock<Drivers> =
@@ -194,14 +194,14 @@ fn image(name: &str) -> PathBuf {
     directory
 }
 
-/// The output of a program that succeeds.
+/// The output of a program that must succeed.
 fn run(command: &mut Command) -> Vec<u8> {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
-/// The files below a directory, links followed; none where there is no such directory.
+/// The files below a directory, through links. Empty if the directory does not exist.
 fn files(dir: &Path) -> BTreeSet<String> {
     if !dir.is_dir() {
         return BTreeSet::new();
@@ -211,25 +211,25 @@ fn files(dir: &Path) -> BTreeSet<String> {
     String::from_utf8_lossy(&found).lines().map(str::to_owned).collect()
 }
 
-/// What a module says of itself.
+/// The metadata of a module.
 #[derive(Debug, Default)]
 struct Module {
-    /// Names of modules that it cannot be loaded without.
+    /// Names of modules that must be loaded before it.
     needs: Vec<String>,
-    /// Firmware that it may ask for.
+    /// Names of firmware files that it may load.
     firmware: Vec<String>,
 }
 
-/// A squashfs with a kernel's modules and firmware, read.
+/// The modules and firmware of a squashfs.
 #[derive(Debug, Default)]
 struct Drivers {
-    /// The kernel's release.
+    /// Release of the kernel.
     release: String,
-    /// By path, like `kernel/drivers/net/virtio_net.ko`.
+    /// Modules by path, like `kernel/drivers/net/virtio_net.ko`.
     modules: BTreeMap<String, Module>,
-    /// Paths below `lib/firmware`.
+    /// Paths of firmware below `lib/firmware`.
     firmware: BTreeSet<String>,
-    /// Lines of the kernel's lists and of the records made of the packages, by file name.
+    /// Lines of the kernel's lists and of the build's lists of packages, by file name.
     lists: BTreeMap<String, Vec<String>>,
 }
 
@@ -267,7 +267,7 @@ impl Drivers {
         self.lists.get(name).unwrap_or_else(|| panic!("the image has no {name}"))
     }
 
-    /// What these modules need, directly or not, and is neither here nor in the kernel itself.
+    /// The direct and indirect dependencies of these modules that are neither in the image nor built into the kernel.
     fn lacking(&self, wanted: &BTreeSet<String>) -> BTreeSet<String> {
         let builtin: BTreeSet<String> = self.list("modules.builtin").iter().map(|f| module_name(f)).collect();
         let by_name: BTreeMap<String, &Module> =
@@ -292,7 +292,7 @@ fn module_name(file: &str) -> String {
     name.trim_end_matches(".ko").replace('-', "_")
 }
 
-/// `depends=` and `firmware=` of `.modinfo`: texts ended by NULs.
+/// `depends=` and `firmware=` of `.modinfo`: NUL-terminated texts.
 fn modinfo(bytes: &[u8]) -> Module {
     let mut module = Module::default();
     for text in bytes.split(|byte| *byte == 0) {
@@ -306,7 +306,7 @@ fn modinfo(bytes: &[u8]) -> Module {
     module
 }
 
-/// Whether a module's file is `path` or below it, both below `kernel/`.
+/// True if a module's file is `path` or below it, both below `kernel/`.
 fn below(file: &str, path: &str) -> bool {
     let rest = file.strip_prefix("kernel/").and_then(|file| file.strip_prefix(path));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -399,7 +399,7 @@ fn the_initrd_has_every_wired_network_driver_with_its_firmware() {
     cpio.args(["-i", "--quiet", "--make-directories"]).current_dir(unpacked.path());
     assert!(cpio.stdin(input).status().expect("cpio").success());
 
-    // What makes the other drivers readable lies beside them and needs nothing.
+    // The other drivers are in a squashfs. The modules that mount it are outside of it, and have no dependencies.
     for early in ["loop.ko", "squashfs.ko"] {
         let module = std::fs::read(unpacked.path().join("early").join(early)).expect("an early module");
         assert!(modinfo(&module).needs.is_empty(), "{early}");

@@ -1,6 +1,6 @@
-//! `terraform apply` on `examples/quickstart`, to the end: two emulated machines, one with BIOS and one with UEFI firmware,
-//! from an empty disk to Debian, seen from outside; and back again. In between, a rack that was cut off while it held the
-//! instruction to install tries to do so once more.
+//! `terraform apply` on `examples/quickstart`: two emulated machines, one with BIOS and one with UEFI firmware, go from an
+//! empty disk to Debian, and back again, checked from outside. In between, a rack that was disconnected while it held the
+//! instruction to install tries to install once more.
 //!
 //! Needs root, the programs in the target directory and the images (`make end-to-end` brings all of them). It takes several
 //! minutes: firmware and Linux run under emulation.
@@ -25,7 +25,7 @@ use tokio::process::Command;
 const APPLY: Duration = Duration::from_secs(2400);
 /// Two machines boot into the erasing environment.
 const DESTROY: Duration = Duration::from_secs(1200);
-/// Plans and such.
+/// Plans and other short commands.
 const QUICK: Duration = Duration::from_secs(120);
 /// An installed system boots.
 const BOOT: Duration = Duration::from_secs(600);
@@ -98,7 +98,7 @@ impl World {
         eprintln!("terraform {} took {:.0?}", arguments.join(" "), began.elapsed());
     }
 
-    /// What the operator's command says.
+    /// The output of the operator's command.
     async fn basalt(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(self.site.programs().path("basalt"));
         let said = command.args(arguments).env("BASALT_ENDPOINT", self.site.endpoint()).output().await;
@@ -111,7 +111,7 @@ impl World {
         self.client.get(Kind::find(kind).expect("a kind"), name).await.expect("an object")
     }
 
-    /// What happened to a machine, as one line an entry.
+    /// The timeline of a machine, one line for each entry.
     async fn history(&self, name: &str) -> Vec<String> {
         let timeline =
             self.client.timeline(Kind::find("Machine").expect("a kind"), name).await.expect("a timeline");
@@ -122,7 +122,7 @@ impl World {
             .collect()
     }
 
-    /// Keeps the rack's boot concern as it was when it last told this machine to boot into a task, until it is dropped.
+    /// Copies the rack's boot concern while it tells this machine to boot into a task, until it is dropped.
     async fn keep_instruction(&self, name: &str, copy: &Path) {
         let rack = self.site.directory().join("rack-1");
         loop {
@@ -141,11 +141,11 @@ impl World {
         }
     }
 
-    /// A rack that heard nothing since it was told to install, with no way to a region; it serves until it is dropped.
+    /// A rack with the old instruction to install, without a connection to a region. It serves machines until it is dropped.
     async fn cut_off_rack(&self, instruction: &Path) -> LabProcess {
         let (rack, stale) = (self.site.directory().join("rack-1"), self.site.directory().join("stale-rack"));
         std::fs::create_dir(&stale).expect("a directory");
-        // Neither its identity nor what it knows of attempts.
+        // The copy has neither the rack's identity nor its knowledge of attempts.
         for part in ["concerns", "blobs", "leases"] {
             let copied = Command::new("cp").arg("-r").arg(rack.join(part)).arg(&stale).status().await;
             assert!(copied.expect("cp").success(), "{part}");
@@ -158,7 +158,7 @@ impl World {
         self.site.lab().spawn(command).expect("a rack")
     }
 
-    /// What is asked of a machine, once it is so.
+    /// An operation of a machine, once it meets the condition.
     async fn operation(&self, name: &str, id: OperationId, so: impl Fn(&Operation) -> bool) -> Operation {
         let deadline = Instant::now() + BOOT;
         loop {
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// For a test that fails.
+    /// The state of the machines, for the message of a failed test.
     async fn situation(&self) -> String {
         let mut text = String::new();
         for machine in quickstart_machines() {
@@ -184,7 +184,8 @@ impl World {
         text
     }
 
-    /// Runs a command on an installed system by SSH with the declared key; its output. Tries until the system is up.
+    /// Runs a command on an installed system by SSH with the declared key, and returns its output. Retries until the system
+    /// is up.
     async fn ssh(&self, address: &str, command: &str) -> String {
         self.ssh_as("debian", address, command).await
     }
@@ -219,7 +220,7 @@ impl World {
     }
 }
 
-/// What the declared machine's firmware shows and QEMU was told.
+/// Checks the inventory against the machine's configuration: the declared firmware, and QEMU's parameters.
 fn assert_inventory(inventory: &Value, machine: &Machine) {
     let config = machine.config();
     assert_eq!(inventory["cpu"]["cores"], config.cpus, "{inventory}");
@@ -234,7 +235,7 @@ fn assert_inventory(inventory: &Value, machine: &Machine) {
     assert_eq!(macs, [config.mac.to_string()], "{inventory}");
 }
 
-/// A machine that is given back runs a script of its owner, once, in the ephemeral environment, and is off again.
+/// A released machine runs a script of its owner, once, in the ephemeral environment, and is off again.
 async fn assert_script(world: &World, name: &str) {
     let target = format!("-target=basalt_deployment.this[{name:?}]");
     world.succeeds(&["destroy", "-auto-approve", &target], DESTROY).await;
@@ -258,8 +259,9 @@ async fn assert_script(world: &World, name: &str) {
     assert_eq!(operation.output.as_deref(), Some("mode: fast\nmemory: 1\ndisk\n5\n"), "{operation:?}");
 }
 
-/// A machine that runs its deployment's system is mended in the rescue environment: over SSH, by whoever has the key, who is
-/// told the host's. What he mounts and changes is there when he has left and the machine runs its own system again.
+/// A machine with an installed system is repaired in the rescue environment, over SSH, by a person with the key, who also
+/// knows the host's key. Changes to the mounted disk are still there when the person has left and the machine runs its own
+/// system again.
 async fn assert_rescue(world: &World, name: &str, address: &str) {
     let key = std::fs::read_to_string(world.site.directory().join("ssh_key.pub")).expect("a key");
     let ssh_keys = [key.trim().parse().expect("a key")].into();
@@ -356,7 +358,7 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         assert!(uptime.parse::<u64>().expect("seconds") < BOOT.as_secs(), "it was power cycled");
     }
 
-    // The marker on the disk says that the attempt has been made: what is there stays, and boots.
+    // The marker on the disk shows that the attempt is done: the installed system stays, and boots.
     let (name, address) = addresses.first().expect("a machine");
     world.ssh(address, "touch kept && sync").await;
     let machine = world.site.machine(name).expect("a machine");

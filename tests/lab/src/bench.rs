@@ -1,6 +1,6 @@
-//! `boot_to_ready`: from power-on to ready, for a BIOS machine that boots over the network, twice: with our own ephemeral
-//! image until its inventory is stored, and with a stock Debian live system until its cloud-init has finished. Machine,
-//! firmware, rack and files' way are the same; each boots alone.
+//! `boot_to_ready`: the time from power-on to ready of a BIOS machine that boots over the network. It is measured twice:
+//! with our own ephemeral image until its inventory is stored, and with a stock Debian live system until its cloud-init
+//! has finished. Machine, firmware, rack and the transport of files are the same, and each machine boots alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,37 +17,37 @@ use crate::machine::Machine;
 use crate::process::{read_from, run};
 use crate::site::{Site, SiteError, quickstart_machines};
 
-/// A machine that takes longer is not measured.
+/// Time limit of a measurement.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Pause between two looks at the machine.
+/// Pause between two checks of the machine.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// What cloud-init writes to the console at its end.
+/// Part of cloud-init's last line on the console.
 const CLOUD_INIT_ENDS: &str = " finished at ";
 
-/// What is booted.
+/// A system to boot.
 struct Live {
     label: &'static str,
-    /// By role.
+    /// Image files by role.
     files: BTreeMap<&'static str, PathBuf>,
-    /// Beside those that the rack gives every machine.
+    /// Kernel options beside those that the rack gives every machine.
     kernel_options: fn(&Files) -> String,
-    /// When it was ready.
+    /// The time when it was ready.
     ready: fn(&Seen<'_>) -> Option<Timestamp>,
 }
 
 /// Hash and size of each file, by role.
 type Files = BTreeMap<&'static str, (Sha256, u64)>;
 
-/// What can be seen of a machine that boots.
+/// Observations of a booting machine.
 struct Seen<'a> {
     timeline: &'a [basalt_api::plan::TimelineEntry],
     machine: &'a Machine,
 }
 
-/// Measures both. One line of JSON; the ratio is the peer's time by ours.
+/// Measures both systems. Returns one line of JSON; the ratio is the stock system's time divided by ours.
 ///
 /// # Errors
-/// [`SiteError`]; a machine does not become ready.
+/// [`SiteError`], also if a machine does not become ready.
 pub async fn boot_to_ready(images: &Path, stock: &Path) -> Result<Value, SiteError> {
     let file = |directory: &Path, name: &str| directory.join(name);
     let ephemeral = images.join("ephemeral");
@@ -64,7 +64,7 @@ pub async fn boot_to_ready(images: &Path, stock: &Path) -> Result<Value, SiteErr
         files: [("kernel", "vmlinuz"), ("initrd", "initrd.img"), ("squashfs", "filesystem.squashfs")]
             .map(|(role, name)| (role, file(stock, name)))
             .into(),
-        // live-boot takes a file for what its URL ends in.
+        // live-boot recognises a file by the end of its URL.
         kernel_options: |files| {
             let squashfs = files.get("squashfs").map(|(sha256, _)| sha256.to_string()).unwrap_or_default();
             format!("boot=live fetch=http://10.77.0.1:5248/blobs/{squashfs}?as=.squashfs console=ttyS0")
@@ -81,7 +81,7 @@ pub async fn boot_to_ready(images: &Path, stock: &Path) -> Result<Value, SiteErr
     }))
 }
 
-/// Declares one machine and measures how long it takes from its power command until it is ready.
+/// Declares one machine, and measures the time from its power command until it is ready.
 async fn measure(live: &Live) -> Result<f64, SiteError> {
     let mut site = Site::create(live.label)?;
     let mut configs = quickstart_machines();
@@ -145,7 +145,7 @@ async fn measure(live: &Live) -> Result<f64, SiteError> {
     }
 }
 
-/// Seconds from the last step that powers the machine on until it was ready: one that was power-cycled began again.
+/// Seconds from the last power-on step until the machine was ready. A power cycle restarts the measurement.
 async fn measured(
     client: &Client,
     machine: &Machine,

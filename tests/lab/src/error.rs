@@ -1,4 +1,4 @@
-//! What can go wrong in a lab.
+//! Errors of a lab.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use basalt_bmc::BmcError;
 
-/// A lab that could not do what it was asked.
+/// The error of a lab.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// Not a usable name.
+    /// The name is not allowed.
     #[error("the lab's name {0:?} is not of 1 to 24 letters a-z, digits and hyphens; choose such a name")]
     BadName(String),
     /// This process has a lab of that name already.
@@ -21,9 +21,9 @@ pub enum LabError {
     /// A helper program is missing.
     #[error("cannot start {program}: {source}; install the package that has it")]
     Start {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A helper program failed.
@@ -31,20 +31,20 @@ pub enum LabError {
     Failed {
         /// Its command line.
         command: String,
-        /// How it ended.
+        /// Exit status.
         status: String,
-        /// What it said.
+        /// Output of the program, both streams.
         output: String,
     },
-    /// Something did not happen in time.
+    /// An expected event did not happen in time.
     #[error("{what} did not happen within {:.1} s", .limit.as_secs_f64())]
     TimedOut {
-        /// What was waited for.
+        /// The expected event.
         what: String,
-        /// How long.
+        /// Length of the wait.
         limit: Duration,
     },
-    /// The lab's own program is not where it is looked for.
+    /// The program `basalt-lab` is not where it is looked for.
     #[error(
         "no program `basalt-lab` beside {0}; build it with `cargo build -p basalt-lab`, or set BASALT_LAB_BIN"
     )]
@@ -52,36 +52,36 @@ pub enum LabError {
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The kernel refused something.
+    /// The kernel refused an operation.
     #[error("cannot {what}: {source}; a lab needs root")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The machine's BMC refused or did not answer.
     #[error(transparent)]
     Bmc(#[from] BmcError),
-    /// A machine's configuration makes no sense.
+    /// A machine's configuration is not valid.
     #[error("machine {machine:?}: {problem}")]
     BadMachine {
-        /// Its name.
+        /// Name of the machine.
         machine: String,
-        /// What is wrong, and what to do.
+        /// The error, and the remedy.
         problem: String,
     },
-    /// A file of UEFI variables is not what OVMF writes.
+    /// A file of UEFI variables does not have OVMF's format.
     #[error("{path} is no OVMF variable store: {problem}")]
     BadVariables {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The part of the format that is wrong.
         problem: &'static str,
     },
 }

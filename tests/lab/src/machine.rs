@@ -1,4 +1,4 @@
-//! A machine: what it is made of, and what a test may do to it from outside.
+//! A machine: its parts, and a test's operations on it from outside.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ pub enum Firmware {
     Uefi,
 }
 
-/// What a machine tries first when its BMC says nothing.
+/// The first boot device without an order of the BMC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootOrder {
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for Mac {
     }
 }
 
-/// What a machine is made of.
+/// The parts of a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineConfig {
@@ -77,7 +77,7 @@ pub struct MachineConfig {
     pub name: String,
     /// BIOS or UEFI.
     pub firmware: Firmware,
-    /// What it tries first when its BMC says nothing.
+    /// The first boot device without an order of the BMC.
     #[serde(default)]
     pub boot_order: BootOrder,
     /// Its NIC's address.
@@ -90,7 +90,7 @@ pub struct MachineConfig {
     pub disk_bytes: u64,
     /// Serial number in its DMI tables, and of its disk.
     pub serial: String,
-    /// Where its BMC answers, port 623.
+    /// Address of its BMC; the port is 623.
     pub bmc_address: Ipv4Addr,
     /// The BMC's only user, an administrator.
     pub bmc_user: String,
@@ -139,14 +139,14 @@ impl MachineConfig {
         Err(LabError::BadMachine { machine: self.name.clone(), problem })
     }
 
-    /// The MAC address of its BMC: that of its NIC in another half of the locally administered ones.
+    /// The MAC address of its BMC: its NIC's address, in another half of the locally administered addresses.
     #[must_use]
     pub const fn bmc_mac(&self) -> Mac {
         let [a, b, c, d, e, g] = self.mac.0;
         Mac([a, b, c, d ^ 0x80, e, g])
     }
 
-    /// Where its BMC answers.
+    /// Address and port of its BMC.
     #[must_use]
     pub fn bmc_socket(&self) -> SocketAddr {
         (self.bmc_address, 623).into()
@@ -157,7 +157,7 @@ impl MachineConfig {
     }
 }
 
-/// A machine of a running [`crate::Lab`]. Its BMC's program ends when this is dropped, and the machine with it.
+/// A machine of a running [`crate::Lab`]. Dropping it ends the BMC's program, and so the machine.
 #[derive(Debug)]
 pub struct Machine {
     pub(crate) config: MachineConfig,
@@ -168,62 +168,62 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// What it is made of.
+    /// The configuration that it was created with.
     #[must_use]
     pub fn config(&self) -> &MachineConfig {
         &self.config
     }
 
-    /// What it wrote to its serial port, over all its power cycles.
+    /// Path of the output of its serial port, over all its power cycles.
     #[must_use]
     pub fn serial_log_path(&self) -> PathBuf {
         self.directory.join("serial.log")
     }
 
-    /// Its disk, as qcow2.
+    /// Path of its disk, as qcow2.
     #[must_use]
     pub fn disk_path(&self) -> PathBuf {
         self.directory.join("disk.qcow2")
     }
 
-    /// What its BMC's program and QEMU say.
+    /// Path of the output of its BMC's program and of QEMU.
     #[must_use]
     pub fn bmc_log_path(&self) -> PathBuf {
         self.directory.join("bmc.log")
     }
 
-    /// Its files.
+    /// Directory with its files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Length of the serial log now; text after it is newer. See [`crate::Lab::wait_for_serial_after`].
+    /// The length of the serial log now: later text is newer. See [`crate::Lab::wait_for_serial_after`].
     #[must_use]
     pub fn serial_mark(&self) -> u64 {
         std::fs::metadata(self.serial_log_path()).map_or(0, |data| data.len())
     }
 
-    /// Whether it is on, asked by IPMI.
+    /// Its power state, read by IPMI.
     ///
     /// # Errors
-    /// The BMC's.
+    /// An error of the BMC.
     pub async fn power_status(&self) -> Result<PowerState, LabError> {
         self.ask(|bmc| async move { bmc.power_status().await }).await
     }
 
-    /// Does `verb`, by IPMI.
+    /// Executes `verb` by IPMI.
     ///
     /// # Errors
-    /// The BMC's.
+    /// An error of the BMC.
     pub async fn power(&self, verb: PowerVerb) -> Result<(), LabError> {
         self.ask(move |bmc| async move { bmc.power(verb).await }).await
     }
 
-    /// Sets what it boots next, by IPMI.
+    /// Sets the next boot device by IPMI.
     ///
     /// # Errors
-    /// The BMC's.
+    /// An error of the BMC.
     pub async fn set_boot_device(&self, device: BootDevice, once: bool) -> Result<(), LabError> {
         let efi = self.config.firmware == Firmware::Uefi;
         self.ask(move |bmc| async move { bmc.set_boot_device(device, once, efi).await }).await

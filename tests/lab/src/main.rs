@@ -128,7 +128,7 @@ async fn run(what: What) -> Result<ExitCode, DemoError> {
             say(&basalt_lab::bench::boot_to_ready(&images, &stock).await?.to_string())
         }
         What::KeepDemo { port } => {
-            // Whoever closes the terminal does not mean the demo.
+            // Closing the terminal must not end the demo.
             let _a_leader_already = rustix::process::setsid();
             demo::keeper::keep(port).await?;
         }
@@ -196,7 +196,7 @@ fn read_machines(path: &Path) -> Result<Vec<MachineConfig>, LabError> {
     serde_json::from_slice(&text).map_err(|error| file(error.into()))
 }
 
-/// A line for the person at the terminal, who may have gone.
+/// Prints a line to the terminal, which may be closed.
 fn say(line: &str) {
     let _unheard = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,8 +1,9 @@
-//! Starting and ending processes so that none is left behind.
+//! Starts and ends processes so that none is left behind.
 //!
 //! Each process of a lab is started as `basalt-lab supervise OWNER -- COMMAND`. The supervisor runs the command in a
-//! process group of its own, watches its owner by pidfd, and kills the group when the owner is gone, however it went. (A
-//! parent-death signal would do it too, but it fires when the *thread* that started the child ends, and tests end theirs.)
+//! process group of its own, watches its owner by pidfd, and kills the group when the owner has ended, for any reason. (A
+//! parent-death signal would not do: it is sent when the *thread* that started the child ends, and tests end their
+//! threads.)
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -24,7 +25,7 @@ use crate::error::LabError;
 /// How long a helper such as `ip` may take.
 const HELPER_LIMIT: Duration = Duration::from_secs(20);
 
-/// A process, told from later ones of the same number by when it started.
+/// A process, with its start time: a later process may have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// Its process id.
@@ -34,7 +35,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// This process.
+    /// The process that calls this.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -47,7 +48,7 @@ impl Owner {
         Ok(Self { pid, start })
     }
 
-    /// Whether it still runs.
+    /// True if the process still runs.
     #[must_use]
     pub fn is_alive(self) -> bool {
         start_time(self.pid) == Some(self.start)
@@ -70,7 +71,7 @@ impl FromStr for Owner {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`, counted after the command's closing parenthesis; none for a zombie.
+/// Field 22 of `/proc/PID/stat`, counted after the command's closing parenthesis. None for a zombie.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -81,12 +82,12 @@ fn start_time(pid: i32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// A handle on a living process; `None` if there is none.
+/// A handle for a living process; `None` if there is no such process.
 pub(crate) fn open(pid: i32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
 
-/// Runs a helper to its end; its standard output.
+/// Runs a helper to its end, and returns its standard output.
 pub(crate) fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<String, LabError> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -115,7 +116,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<Str
     })
 }
 
-/// Waits until `fd` is readable; false if the time passed first.
+/// Waits until `fd` is readable. False after the time limit.
 pub(crate) fn wait_readable(fd: &OwnedFd, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     loop {
@@ -129,7 +130,7 @@ pub(crate) fn wait_readable(fd: &OwnedFd, limit: Duration) -> bool {
     }
 }
 
-/// Where this crate's program is: `BASALT_LAB_BIN`, this program itself, or beside the test that runs.
+/// Path of this crate's program: `BASALT_LAB_BIN`, this program itself, or the file beside the running test.
 ///
 /// # Errors
 /// [`LabError::NoProgram`].
@@ -139,7 +140,7 @@ pub fn lab_program() -> Result<PathBuf, LabError> {
     }
     let this = std::env::current_exe()
         .map_err(|source| LabError::System { what: "find the path of this program", source })?;
-    // target/debug/basalt-lab, for target/debug/deps/test-123 and target/debug/other alike.
+    // `target/debug/basalt-lab`, both for `target/debug/deps/test-123` and for `target/debug/other`.
     let candidates = this.ancestors().skip(1).take(2).map(|directory| directory.join("basalt-lab"));
     let found = candidates.into_iter().find(|path| path.is_file());
     found.ok_or(LabError::NoProgram(this))
@@ -155,10 +156,10 @@ pub(crate) fn supervised<S: AsRef<OsStr>>(
     Ok(command)
 }
 
-/// The body of `basalt-lab supervise`: runs `command` in a process group of its own until it ends; its exit code.
+/// The body of `basalt-lab supervise`: runs `command` in a process group of its own until it ends. Returns its exit code.
 ///
-/// SIGTERM and SIGINT are passed on to the group. SIGUSR1, or the end of `owner`, kill it. Either way this process ends
-/// after the command, so that who waits for it knows that the command's files and devices are free.
+/// SIGTERM and SIGINT are passed on to the group. SIGUSR1, or the end of `owner`, kills it. This process always ends after
+/// the command, so its end shows that the command's files and devices are free.
 ///
 /// # Errors
 /// The command cannot be started.
@@ -193,7 +194,7 @@ pub async fn supervise(owner: Owner, command: &[OsString]) -> Result<ExitCode, L
     }
 }
 
-/// Tells when the process of this handle ends. A thread waits for it; it ends with this program at the latest.
+/// Reports the end of this process. A thread waits for it, at most until this program ends.
 fn watch(process: OwnedFd) -> oneshot::Receiver<()> {
     let (gone, tell) = oneshot::channel();
     std::thread::spawn(move || {
@@ -219,7 +220,7 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 #[derive(Debug)]
 pub struct LabProcess {
     child: tokio::process::Child,
-    /// The supervisor's, until its end was seen.
+    /// Process id of the supervisor, until its end was seen.
     pid: Option<Pid>,
     what: String,
 }
@@ -238,7 +239,7 @@ impl LabProcess {
     /// Waits for its end.
     ///
     /// # Errors
-    /// [`LabError::TimedOut`]; it goes on running then.
+    /// [`LabError::TimedOut`]: the process still runs.
     pub async fn wait(&mut self, limit: Duration) -> Result<ExitStatus, LabError> {
         match tokio::time::timeout(limit, self.child.wait()).await {
             Ok(Ok(status)) => {
@@ -250,7 +251,7 @@ impl LabProcess {
         }
     }
 
-    /// Whether it has ended by itself.
+    /// True if the process has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         let ended = !matches!(self.child.try_wait(), Ok(None));
         if ended {

@@ -1,7 +1,7 @@
-//! A site: a region, racks and machines in one lab, run as their programs, as a user would run them.
+//! A site: a region, racks and machines in one lab. Their programs run as they do for a user.
 //!
-//! Everything is in the lab's directory and in its namespace. The region's API answers at `DIR/region/api.sock`, which is
-//! in the file system and therefore reached from everywhere on the host, and at 127.0.0.1:5240 inside the lab.
+//! All files are in the lab's directory, and all processes in its namespace. The region's API answers at `DIR/region/api.sock`,
+//! which is reachable from the whole host, and at 127.0.0.1:5240 inside the lab.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,25 +21,25 @@ use crate::lab::Lab;
 use crate::machine::{Firmware, Mac, Machine, MachineConfig};
 use crate::process::{LabProcess, read_from};
 
-/// A region makes its database at the first start.
+/// Time limit for the region's start, which creates its database the first time.
 const REGION_START: Duration = Duration::from_secs(120);
-/// A rack enrols and says hello.
+/// Time limit for a rack to enrol and connect.
 const RACK_START: Duration = Duration::from_secs(60);
-/// What runs drains when it is asked to end.
+/// Time limit for a program to drain after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(20);
-/// What a rack's log says once machines can boot from it.
+/// Lines in the rack's log after which machines can boot from it.
 const SERVES: [&str; 2] = ["HTTP is served", "DHCP is served"];
-/// The interface of a rack that serves another bridge than the lab's first.
+/// The interface of a rack that serves a bridge other than the lab's first.
 const HALL: &str = "eth1";
-/// Pause between two looks at something that becomes.
+/// Pause between two checks of a condition.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// One request to the region.
+/// Time limit for one request to the region.
 const REQUEST: Duration = Duration::from_secs(10);
 
-/// A site that could not do what it was asked.
+/// Errors of a site.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
-    /// The lab.
+    /// An error of the lab.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// The region refused, or did not answer.
@@ -51,25 +51,25 @@ pub enum SiteError {
     /// A program ended although it should run.
     #[error("{program} ended ({status}); the end of {log}:\n{tail}", log = .log.display())]
     Ended {
-        /// Which.
+        /// Name of the program.
         program: &'static str,
-        /// How.
+        /// Exit status.
         status: String,
-        /// Its log.
+        /// Path of its log.
         log: PathBuf,
-        /// What it said last.
+        /// Last lines of the log.
         tail: String,
     },
-    /// A program did not get there in time.
+    /// An expected event did not happen in time.
     #[error("{what} did not happen within {}s; the end of {log}:\n{tail}", .limit.as_secs(), log = .log.display())]
     Late {
-        /// What.
+        /// The expected event.
         what: &'static str,
-        /// How long was waited.
+        /// Length of the wait.
         limit: Duration,
-        /// The log that may say why.
+        /// Path of the log that may contain the reason.
         log: PathBuf,
-        /// Its end.
+        /// Last lines of the log.
         tail: String,
     },
     /// The region gave no join token.
@@ -84,10 +84,10 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Those in `BASALT_BIN_DIR`, or beside `basalt-lab`.
+    /// The programs in `BASALT_BIN_DIR`, or beside `basalt-lab`.
     ///
     /// # Errors
-    /// One is not there.
+    /// A program does not exist.
     pub fn find() -> Result<Self, SiteError> {
         let directory = match std::env::var_os("BASALT_BIN_DIR") {
             Some(directory) => PathBuf::from(directory),
@@ -103,7 +103,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Where a program is.
+    /// Path of a program.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -121,19 +121,19 @@ pub fn quickstart_machines() -> Vec<MachineConfig> {
     vec![named(1, Firmware::Bios, "bios"), named(2, Firmware::Uefi, "uefi")]
 }
 
-/// A rack that has been started.
+/// A rack process that was started.
 struct Launched {
     process: LabProcess,
     name: String,
     log: PathBuf,
-    /// Bytes that its log had before.
+    /// Size of its log in bytes before the start.
     logged: u64,
 }
 
-/// A region, racks and machines. All end when it is dropped.
+/// A region, racks and machines. Dropping it ends all of them.
 #[derive(Debug)]
 pub struct Site {
-    // Dropped in this order.
+    // Fields are dropped in this order.
     racks: BTreeMap<u8, LabProcess>,
     /// Racks that were killed, and may not have ended yet.
     killed: BTreeMap<u8, LabProcess>,
@@ -148,10 +148,10 @@ pub struct Site {
 }
 
 impl Site {
-    /// A lab of this name, with nothing in it yet.
+    /// A new, empty lab of this name.
     ///
     /// # Errors
-    /// [`SiteError`]: no root, a program that is not built.
+    /// [`SiteError`]: the process is not root, or a program is not built.
     pub fn create(label: &str) -> Result<Self, SiteError> {
         let programs = Programs::find()?;
         Ok(Self {
@@ -168,19 +168,19 @@ impl Site {
         })
     }
 
-    /// Its lab.
+    /// The lab of the site.
     #[must_use]
     pub fn lab(&self) -> &Lab {
         &self.lab
     }
 
-    /// Its programs.
+    /// The programs of the site.
     #[must_use]
     pub fn programs(&self) -> &Programs {
         &self.programs
     }
 
-    /// Where it keeps everything.
+    /// Directory with all files of the site.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.lab.directory()
@@ -210,7 +210,7 @@ impl Site {
         self.directory().join("region/api.sock")
     }
 
-    /// How a client on this host names the region, as root.
+    /// The endpoint of the region for root on this host.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("unix:{}", self.socket().display())
@@ -219,7 +219,7 @@ impl Site {
     /// A client of the region.
     ///
     /// # Errors
-    /// None, but for a path that no socket can have.
+    /// None, except for a path that is too long for a socket.
     pub fn client(&self) -> Result<Client, SiteError> {
         Ok(Client::new(&ClientConfig {
             endpoints: vec![self.endpoint()],
@@ -228,7 +228,7 @@ impl Site {
         })?)
     }
 
-    /// The figures of the region, in Prometheus' format.
+    /// The region's metrics, in Prometheus' format.
     ///
     /// # Errors
     /// The region does not answer.
@@ -248,7 +248,7 @@ impl Site {
         self.rack_variables = owned(variables);
     }
 
-    /// Whether a rack runs; one that has ended by itself does not.
+    /// True if the rack runs. A rack that has ended by itself does not.
     pub fn rack_runs(&mut self, number: u8) -> bool {
         if self.racks.get_mut(&number).is_some_and(LabProcess::has_ended) {
             self.racks.remove(&number);
@@ -256,7 +256,7 @@ impl Site {
         self.racks.contains_key(&number)
     }
 
-    /// Whether the region runs; one that has ended by itself does not.
+    /// True if the region runs. A region that has ended by itself does not.
     pub fn region_runs(&mut self) -> bool {
         if self.region.as_mut().is_some_and(LabProcess::has_ended) {
             self.region = None;
@@ -282,7 +282,7 @@ impl Site {
     /// Starts the region, and waits until it answers.
     ///
     /// # Errors
-    /// It ended, with the end of its log.
+    /// The region ended; the error contains the end of its log.
     pub async fn start_region(&mut self) -> Result<(), SiteError> {
         let mut command = self.program("basalt-region")?;
         command.arg("--data-dir").arg(self.directory().join("region"));
@@ -305,11 +305,11 @@ impl Site {
         Ok(())
     }
 
-    /// Starts a rack, which joins the region when it has not yet, and waits until it is connected. Rack 1 runs beside the
-    /// region, any other, `rack-N`, on a host of its own with address 10.77.0.N.
+    /// Starts a rack and waits until it is connected. If needed, it first joins the region. Rack 1 runs on the region's host. Any
+    /// other rack, `rack-N`, runs on a host of its own with address 10.77.0.N.
     ///
     /// # Errors
-    /// It ended, with the end of its log; or the region gave no token.
+    /// The rack ended, with the end of its log; or the region gave no token.
     pub async fn start_rack(&mut self, number: u8) -> Result<(), SiteError> {
         let Launched { mut process, name, log, .. } = self.launch_rack(number).await?;
         let client = self.client()?;
@@ -329,10 +329,10 @@ impl Site {
         Ok(())
     }
 
-    /// Starts a rack that has joined before, and waits until it serves machines, region or not.
+    /// Starts a rack that has joined before, and waits until it serves machines. It needs no region.
     ///
     /// # Errors
-    /// It ended, with the end of its log.
+    /// The rack ended; the error contains the end of its log.
     pub async fn start_rack_alone(&mut self, number: u8) -> Result<(), SiteError> {
         let Launched { mut process, log, logged, .. } = self.launch_rack(number).await?;
         let serves = async {
@@ -364,17 +364,17 @@ impl Site {
         let log = self.directory().join(format!("{name}.log"));
         let logged = std::fs::metadata(&log).map_or(0, |log| log.len());
         if let Some(mut before) = self.killed.remove(&number) {
-            // Until then it holds its data directory. Who waits in vain is told so by the next one.
+            // A killed rack holds its data directory until it has ended. If it does not end in time, the new process reports that.
             let _late = tokio::time::timeout(RACK_START, before.ended()).await;
         }
         let process = self.start(command, &log)?;
         Ok(Launched { process, name, log, logged })
     }
 
-    /// Waits until a concern that a rack holds says this, as `basalt-rack concern show` prints it.
+    /// Waits until a concern of the rack contains `words`, as `basalt-rack concern show` prints it.
     ///
     /// # Errors
-    /// [`SiteError::Late`]: it does not within a minute.
+    /// [`SiteError::Late`]: not within a minute.
     pub async fn rack_holds(&self, number: u8, concern: &str, words: &str) -> Result<(), SiteError> {
         let name = format!("rack-{number}");
         let (log, directory) = (self.directory().join(format!("{name}.log")), self.directory().join(&name));
@@ -394,8 +394,8 @@ impl Site {
         }
     }
 
-    /// Puts a rack, not the first, on another bridge of the lab: it answers machines there, at this address, and reaches regions as
-    /// before.
+    /// Moves a rack, but not the first one, to another bridge of the lab. There it answers machines at this address. It reaches
+    /// regions as before.
     ///
     /// # Errors
     /// [`SiteError::Lab`].
@@ -408,7 +408,7 @@ impl Site {
         Ok(())
     }
 
-    /// The host of a rack that does not run beside the region.
+    /// The host of a rack that does not run on the region's host.
     ///
     /// # Errors
     /// [`SiteError::Lab`].
@@ -422,18 +422,18 @@ impl Site {
         })
     }
 
-    /// Stops a rack as a service manager would; fine if it does not run.
+    /// Stops a rack like a service manager does. No error if it does not run.
     ///
     /// # Errors
-    /// It does not drain.
+    /// The rack does not drain in time.
     pub async fn stop_rack(&mut self, number: u8) -> Result<(), SiteError> {
         stop(self.racks.remove(&number)).await
     }
 
-    /// Stops the region as a service manager would; fine if it does not run.
+    /// Stops the region like a service manager does. No error if it does not run.
     ///
     /// # Errors
-    /// It does not drain.
+    /// The region does not drain in time.
     pub async fn stop_region(&mut self) -> Result<(), SiteError> {
         stop(self.region.take()).await
     }
@@ -441,13 +441,13 @@ impl Site {
     /// A token for one rack.
     ///
     /// # Errors
-    /// The region refuses or does not answer.
+    /// The region refuses, or does not answer.
     async fn join_token(&self) -> Result<String, SiteError> {
         let began = Instant::now();
         let answer = loop {
             let answer = request(&self.socket(), "POST", "/api/v1/join_tokens", "{}").await;
             let answer = answer.map_err(|error| SiteError::NoToken(error.to_string()))?;
-            // It answers its clients a moment before it serves racks.
+            // The region answers clients a moment before it serves racks.
             if !answer.starts_with("HTTP/1.1 503") || began.elapsed() > REQUEST {
                 break answer;
             }
@@ -468,7 +468,7 @@ impl Site {
         let errors = file.try_clone().map_err(LabError::file(log))?;
         command.stdout(Stdio::from(file)).stderr(Stdio::from(errors));
         for (name, _) in std::env::vars_os() {
-            // The shell's settings are not this site's.
+            // Settings of the shell must not reach the site's programs.
             if name.to_string_lossy().starts_with("BASALT_")
                 && name != OsStr::new("BASALT_LAB_BIN")
                 && !is_set(&command, &name)
@@ -488,7 +488,7 @@ fn is_set(command: &std::process::Command, name: &OsStr) -> bool {
     command.get_envs().any(|(set, value)| set == name && value.is_some())
 }
 
-/// Waits for what a program is started for, and for its early end.
+/// Waits for a program's expected effect, or for its early end.
 async fn until(
     process: &mut LabProcess,
     program: &'static str,
@@ -522,7 +522,7 @@ async fn stop(process: Option<LabProcess>) -> Result<(), SiteError> {
     Ok(())
 }
 
-/// One request on the region's socket, for what the typed client has no call; the whole answer.
+/// One request on the region's socket, for calls that the typed client does not have. Returns the whole answer.
 async fn request(socket: &Path, method: &str, path: &str, body: &str) -> std::io::Result<String> {
     let exchange = async {
         let mut stream = UnixStream::connect(socket).await?;

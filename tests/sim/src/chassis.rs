@@ -1,4 +1,4 @@
-//! Power and boot device: what the BMC moves.
+//! Power and boot device, which the BMC controls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::hardware::Hardware;
 use crate::life::Life;
 use crate::options::{BootOrder, MachineOptions};
 
-/// What survives a power cut, and what does not.
+/// A machine's parts: the options and disks survive a power cut, the power state does not.
 #[derive(Debug)]
 pub(crate) struct Chassis {
     pub(crate) options: MachineOptions,
@@ -24,18 +24,18 @@ pub(crate) struct Chassis {
     pub(crate) power: Mutex<Power>,
 }
 
-/// The state of power. Whoever holds its lock cannot lose power meanwhile.
+/// The power state. The power cannot be cut while its lock is held.
 #[derive(Debug)]
 pub(crate) struct Power {
     pub(crate) on: bool,
-    /// Counts power cycles: what an earlier one left running is told by it.
+    /// Number of the power cycle. Work of an earlier cycle notices by it that its power was cut.
     pub(crate) cycle: u64,
     pub(crate) cable: Option<Cable>,
     /// An operating system listens for the power button.
     pub(crate) button: bool,
-    /// What an operating system has by DHCP.
+    /// The operating system's DHCP lease.
     pub(crate) lease: Option<Lease>,
-    /// Whoever mended it has left.
+    /// True if the person in the rescue environment has left.
     pub(crate) left: bool,
     boot: BootOverride,
 }
@@ -51,7 +51,7 @@ impl Power {
         boot: BootOverride::NONE,
     };
 
-    /// Cuts the power: the next thing that the machine wants to do does not happen, and nothing that is under way gets out.
+    /// Cuts the power: the machine's next action does not happen, and none of its packets leaves any more.
     pub(crate) fn cut(&mut self, log: &Log) {
         self.on = false;
         self.end_system();
@@ -59,7 +59,7 @@ impl Power {
         log.push(Event::PoweredOff);
     }
 
-    /// What to boot from, in order; a boot that begins uses an override for once up.
+    /// The boot devices, in order. Uses up an override for one boot.
     pub(crate) fn boot_order(&mut self, own: BootOrder) -> BootOrder {
         let order = match self.boot.device {
             BootDevice::Pxe => BootOrder::NetworkFirst,
@@ -104,7 +104,7 @@ impl Chassis {
         }
     }
 
-    /// Whoever mends it in the rescue environment says that he is done.
+    /// The person in the rescue environment says that the repair is done.
     pub(crate) fn leave(&self) {
         self.lock().left = true;
     }
@@ -114,7 +114,7 @@ impl Chassis {
     }
 }
 
-/// The handle that the BMC has.
+/// The BMC's handle to the machine.
 #[derive(Debug)]
 pub(crate) struct Backend(pub(crate) Arc<Chassis>);
 
@@ -134,7 +134,7 @@ impl ChassisBackend for Backend {
                 self.0.power_on();
             }
             (PowerVerb::Off, _) => self.0.power_off(),
-            // Firmware and boot loaders do not hear the button.
+            // Firmware and boot loaders ignore the power button.
             (PowerVerb::Soft, _) => {
                 let listens = self.0.lock().button;
                 if listens {

@@ -1,4 +1,4 @@
-//! What a machine did, in order: the log that tests assert on.
+//! Events of a simulated machine, in order: the log that tests assert on.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -10,12 +10,12 @@ use tokio::sync::watch;
 
 use crate::fault::{Fault, Stage};
 
-/// Which part of a machine asked for an address.
+/// The software that asked for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
     /// The PXE ROM.
     Rom,
-    /// iPXE.
+    /// iPXE, which the ROM has loaded.
     Ipxe,
     /// The ephemeral environment.
     Agent,
@@ -23,12 +23,12 @@ pub enum Speaker {
     System,
 }
 
-/// What a boot script made of the machine.
+/// The effect of a boot script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptKind {
     /// A kernel was started.
     Ephemeral,
-    /// The disk is to be booted.
+    /// The machine boots from its disk.
     Local,
     /// The machine switched itself off.
     PowerOff,
@@ -36,71 +36,71 @@ pub enum ScriptKind {
     Reboot,
 }
 
-/// Something that happened.
+/// One kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is power, and the firmware runs.
+    /// The power was switched on, and the firmware runs.
     PoweredOn,
-    /// There is none.
+    /// The power was cut.
     PoweredOff,
     /// The machine reset itself.
     Reset,
     /// An address was granted.
     DhcpAck {
-        /// To whom.
+        /// The software that has the lease.
         who: Speaker,
-        /// Which.
+        /// The leased address.
         address: Ipv4Addr,
     },
-    /// A boot loader came by TFTP.
+    /// A boot loader was fetched by TFTP.
     TftpFetched {
-        /// Its name.
+        /// Name of the file.
         file: String,
-        /// Its size.
+        /// Size in bytes.
         bytes: usize,
     },
     /// A boot script ended.
     Script {
-        /// How.
+        /// The effect of the script.
         kind: ScriptKind,
     },
     /// The agent was granted a session.
     Claimed {
-        /// Of this attempt.
+        /// Number of the attempt.
         attempt: u64,
     },
-    /// The agent began something.
+    /// The agent entered a stage.
     Stage {
-        /// Of this attempt; 0 before there is one.
+        /// Number of the attempt; 0 before there is one.
         attempt: u64,
-        /// What.
+        /// The stage that begins.
         stage: Stage,
     },
     /// A disk's marker says `writing`: the first write of a destructive task.
     WroteDisk {
-        /// For this attempt.
+        /// Number of the attempt.
         attempt: u64,
     },
     /// A disk's marker says `installed`.
     Installed {
-        /// By this attempt.
+        /// Number of the attempt that installed it.
         attempt: u64,
     },
     /// A disk's marker says `erased`.
     Erased {
-        /// By this attempt.
+        /// Number of the attempt that erased it.
         attempt: u64,
     },
-    /// A script ran: one that was asked for, or one that belongs to a task.
+    /// A script was run, by an operation or as part of a task.
     RanScript {
-        /// For this attempt.
+        /// Number of the attempt.
         attempt: u64,
     },
-    /// The rack took a task's result.
+    /// The rack accepted the result of a task.
     Delivered {
-        /// Of this attempt.
+        /// Number of the attempt.
         attempt: u64,
-        /// What the result says.
+        /// Outcome in the result.
         outcome: Outcome,
     },
     /// The system on the disk runs.
@@ -117,24 +117,24 @@ pub enum Event {
     },
     /// There is nothing to boot from, and the machine waits for somebody to see to it.
     NothingBoots,
-    /// Somebody refused the machine something, or it came to nothing.
+    /// A request of the machine was refused or failed.
     Refused {
-        /// What, by whom, why.
+        /// The request, the server, and the reason.
         why: String,
     },
     /// A fault fired.
     Faulted {
-        /// Which.
+        /// The fault that fired.
         fault: Fault,
     },
 }
 
-/// An event, and when it happened.
+/// An event with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Since the machine was made.
+    /// Time since the machine was made.
     pub at: Duration,
-    /// What.
+    /// The event itself.
     pub event: Event,
 }
 
@@ -161,13 +161,13 @@ impl Log {
         *self.length.borrow()
     }
 
-    /// What was logged from `mark` on.
+    /// The entries from `mark` on.
     pub(crate) fn since(&self, mark: usize) -> Vec<Entry> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.get(mark..).unwrap_or_default().to_vec()
     }
 
-    /// The first entry from `mark` on that `wanted` accepts; none when `limit` has passed.
+    /// The first entry from `mark` on that `wanted` accepts. None after `limit`.
     pub(crate) async fn first(
         &self,
         mark: usize,
@@ -184,7 +184,7 @@ impl Log {
                 if let Some(found) = news.into_iter().find(|entry| wanted(&entry.event)) {
                     return Some(found);
                 }
-                // The sender is this log's own.
+                // The channel stays open: the log itself owns its sender.
                 length.changed().await.ok()?;
             }
         };

@@ -1,13 +1,13 @@
-//! What goes wrong with a machine on purpose, and how often it did.
+//! Faults of a machine that a test sets, and how often each has fired.
 //!
-//! What goes wrong with its BMC (lost, doubled and late answers, lies, silence) is [`basalt_bmc::Faults`].
+//! Faults of its BMC (lost, doubled and late answers, lies, silence) are in [`basalt_bmc::Faults`].
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Where a machine is in its boot. The agent reports those from `Inventory` on as its progress.
+/// The stages of a boot. The agent reports the stages from `Inventory` on as its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     /// The ROM looks for a loader.
@@ -16,7 +16,7 @@ pub enum Stage {
     Script,
     /// The initrd fetches the squashfs.
     Initrd,
-    /// Claiming.
+    /// Claiming the task's session.
     Claim,
     /// Fetching the task.
     Task,
@@ -32,7 +32,7 @@ pub enum Stage {
     Seed,
     /// The system is whole, the marker still says `writing`.
     Finish,
-    /// Erasing.
+    /// Erasing the disks.
     Erase,
     /// The marker is final, the rack has not heard of it.
     Result,
@@ -59,7 +59,7 @@ impl Stage {
         Self::Leave,
     ];
 
-    /// The name that the agent's progress has for it.
+    /// The stage's name in the agent's progress.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -87,24 +87,24 @@ impl fmt::Display for Stage {
     }
 }
 
-/// One kind of bad luck.
+/// One kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The firmware does not try the network.
     NeverPxeBoots,
-    /// The machine resets itself when it gets there; at `Task` and later that makes two boots of one attempt.
+    /// The machine resets itself at this stage. At `Task` and later, that makes two boots of one attempt.
     DiesAt(Stage),
-    /// The machine does nothing more when it gets there, until its power is cut.
+    /// The machine hangs at this stage until its power is cut.
     HangsAt(Stage),
-    /// The machine stays there until this fault is taken from it.
+    /// The machine stays at this stage until the fault is removed.
     HeldAt(Stage),
-    /// Every stage takes so much longer.
+    /// Every stage takes this much longer.
     Slow(Duration),
-    /// The disk shows 64 MiB.
+    /// The disk has only 64 MiB.
     DiskTooSmall,
-    /// Somebody else's data is on the disk, unless there is a marker.
+    /// A disk without a marker has foreign data.
     ForeignData,
-    /// The image's bytes are damaged on their way.
+    /// The image is damaged during the transfer.
     WrongHash,
     /// The claim is sent twice.
     DuplicateClaim,
@@ -118,28 +118,28 @@ pub struct Faults(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often each may still fire; none is without end.
+    /// The number of times that each fault may still fire; `None` means without end.
     active: Vec<(Fault, Option<u32>)>,
     fired: HashMap<Fault, u64>,
 }
 
 impl Faults {
-    /// Replaces all faults by these, which last until they are replaced; counters go on.
+    /// Replaces all faults. They last until they are replaced; the counters continue.
     pub fn set(&self, faults: &[Fault]) {
         self.lock().active = faults.iter().map(|fault| (*fault, None)).collect();
     }
 
-    /// Adds one that fires so many times.
+    /// Adds a fault that fires this many times.
     pub fn times(&self, fault: Fault, times: u32) {
         self.lock().active.push((fault, Some(times)));
     }
 
-    /// Whether it may still fire.
+    /// True if the fault may still fire.
     pub(crate) fn is_set(&self, fault: Fault) -> bool {
         self.lock().active.iter().any(|(active, left)| *active == fault && *left != Some(0))
     }
 
-    /// How often this fault fired.
+    /// The number of times that this fault fired.
     #[must_use]
     pub fn fired(&self, fault: Fault) -> u64 {
         self.lock().fired.get(&fault).copied().unwrap_or(0)

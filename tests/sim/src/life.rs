@@ -1,4 +1,4 @@
-//! One power cycle: the thread that lives while there is power, and asks before everything it does whether there still is.
+//! One power cycle: a thread that runs while there is power, and checks the power before each action.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use crate::fault::{Fault, Stage};
 use crate::options::MachineOptions;
 use crate::{cable, firmware};
 
-/// How often something that waits looks whether there still is power.
+/// Interval at which a waiting thread checks the power.
 pub(crate) const BLINK: Duration = Duration::from_millis(20);
 
-/// Why a machine does not go on.
+/// Reasons why a machine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Its power was cut.
@@ -21,7 +21,7 @@ pub(crate) enum Stop {
     Reset,
     /// It switches itself off.
     PowerOff,
-    /// It does nothing more.
+    /// It hangs.
     Hang,
 }
 
@@ -55,14 +55,15 @@ impl Life {
                 ));
             }
             let life = Self { chassis: Arc::clone(&chassis), cycle, namespace: cable.namespace().to_owned() };
-            // Whoever cuts the power takes the cable; if that was before now, it goes with this thread.
+            // A power cut takes the cable out of `Power`. If the power was cut before this point, the cable is dropped
+            // with this thread.
             if life.act(|power| power.cable = Some(cable)).is_ok() {
                 life.run();
             }
         });
     }
 
-    /// Does something beside the thread of the power cycle that there is now; nothing without one.
+    /// Runs `work` in a second thread of the present power cycle. Does nothing without power.
     pub(crate) fn beside(
         chassis: &Arc<Chassis>,
         work: impl FnOnce(&Self) -> Result<(), Stop> + Send + 'static,
@@ -71,7 +72,7 @@ impl Life {
         let Some(namespace) = power.cable.as_ref().map(|cable| cable.namespace().to_owned()) else { return };
         let life = Self { chassis: Arc::clone(chassis), cycle: power.cycle, namespace };
         std::thread::spawn(move || {
-            // Whatever stops it: what it did is logged.
+            // An error needs no handling: the log already contains the events.
             let _stopped = work(&life);
         });
     }
@@ -88,20 +89,20 @@ impl Life {
                     let _was_cut_already = self.act(|power| power.cut(&self.chassis.log));
                     return;
                 }
-                // It stays on, and idle.
+                // The machine stays on, but idle.
                 Ok(()) | Err(Stop::Hang | Stop::PowerLost) => return,
             }
         }
     }
 
-    /// Does something that a power cut must not overtake: the cut waits for its end.
+    /// Does work that a power cut must not interrupt: the cut waits for its end.
     pub(crate) fn act<T>(&self, work: impl FnOnce(&mut Power) -> T) -> Result<T, Stop> {
         let mut power: MutexGuard<'_, Power> =
             self.chassis.power.lock().unwrap_or_else(PoisonError::into_inner);
         if power.on && power.cycle == self.cycle { Ok(work(&mut power)) } else { Err(Stop::PowerLost) }
     }
 
-    /// Whether there still is power.
+    /// An error if the power is gone.
     pub(crate) fn check(&self) -> Result<(), Stop> {
         self.act(|_| ())
     }
@@ -110,17 +111,17 @@ impl Life {
         self.act(|_| self.chassis.log.push(event))
     }
 
-    /// Somebody said no, or nothing.
+    /// Logs that a request was refused or not answered.
     pub(crate) fn refused(&self, why: impl std::fmt::Display) -> Result<(), Stop> {
         self.event(Event::Refused { why: why.to_string() })
     }
 
-    /// A script ended.
+    /// Logs the end of a script.
     pub(crate) fn script(&self, kind: ScriptKind) -> Result<(), Stop> {
         self.event(Event::Script { kind })
     }
 
-    /// Whether a fault fires here.
+    /// The fault that fires here, if one does.
     pub(crate) fn fault(&self, which: impl Fn(Fault) -> bool) -> Result<Option<Fault>, Stop> {
         self.check()?;
         let fault = self.chassis.faults.fire(which);
@@ -136,7 +137,7 @@ impl Life {
         self.suffer(stage)
     }
 
-    /// Lets the faults of a stage fire.
+    /// Fires the faults of a stage.
     pub(crate) fn suffer(&self, stage: Stage) -> Result<(), Stop> {
         if let Some(Fault::Slow(by)) = self.fault(|fault| matches!(fault, Fault::Slow(_)))? {
             self.pause(by)?;
@@ -153,12 +154,12 @@ impl Life {
         }
     }
 
-    /// As long as people on site wait for slow hardware, shortened.
+    /// A shortened pause for slow hardware.
     pub(crate) fn linger(&self) -> Result<(), Stop> {
         self.pause(self.options().pause)
     }
 
-    /// Waits, while there is power.
+    /// Waits, as long as there is power.
     pub(crate) fn pause(&self, time: Duration) -> Result<(), Stop> {
         let end = Instant::now() + time;
         loop {

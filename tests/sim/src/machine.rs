@@ -1,4 +1,4 @@
-//! A simulated machine, as tests hold it.
+//! The handle of a simulated machine, for tests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,35 +23,35 @@ use crate::{cable, dhcp, syslog};
 /// How long a BMC may take to start.
 const BMC_START: Duration = Duration::from_secs(10);
 
-/// What keeps a machine from being what a test wants.
+/// Errors of a simulated machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// It could not be made.
+    /// The machine could not be created.
     #[error("simulated machine {machine}: cannot {what}: {source}")]
     Start {
-        /// Its name.
+        /// Name of the machine.
         machine: String,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Its BMC's user or password cannot be.
     #[error("simulated machine {machine}: {source}")]
     Credentials {
-        /// Its name.
+        /// Name of the machine.
         machine: String,
-        /// What is wrong.
+        /// The rule that the user or password breaks.
         source: basalt_bmc::CredentialError,
     },
-    /// Something did not happen.
+    /// An expected event did not happen.
     #[error("{machine} did not do what was waited for within {:.1} s; it did:\n{log}", .limit.as_secs_f64())]
     TimedOut {
-        /// Its name.
+        /// Name of the machine.
         machine: String,
-        /// How long was waited.
+        /// Length of the wait.
         limit: Duration,
-        /// Its log.
+        /// Log of the machine, as text.
         log: String,
     },
 }
@@ -113,7 +113,7 @@ impl SimMachine {
                     Err(error) => drop(ready.send(Err(error))),
                     Ok(server) => {
                         let _abandoned = ready.send(Ok(Arc::clone(server.faults())));
-                        // Also when the handle was lost.
+                        // The handle may have been lost, so an error here also means "stop".
                         let _stopped = stopped.await;
                     }
                 }
@@ -124,30 +124,30 @@ impl SimMachine {
         Ok(Self { chassis, bmc_faults, stop: Some(stop), bmc: Some(bmc) })
     }
 
-    /// The part that has power, for another service that switches it.
+    /// The part with the power, for another service that switches it.
     pub(crate) fn chassis(&self) -> Arc<Chassis> {
         Arc::clone(&self.chassis)
     }
 
-    /// What it is made of.
+    /// The options that it was created with.
     #[must_use]
     pub fn options(&self) -> &MachineOptions {
         &self.chassis.options
     }
 
-    /// What goes wrong with it.
+    /// The machine's faults.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.chassis.faults
     }
 
-    /// What goes wrong with its BMC.
+    /// The BMC's faults.
     #[must_use]
     pub fn bmc_faults(&self) -> &basalt_bmc::Faults {
         &self.bmc_faults
     }
 
-    /// Everything it did.
+    /// All its events so far.
     #[must_use]
     pub fn events(&self) -> Vec<Entry> {
         self.chassis.log.since(0)
@@ -170,7 +170,7 @@ impl SimMachine {
         self.chassis.log.length()
     }
 
-    /// Waits for an event that `wanted` accepts, or finds it among those that were.
+    /// Waits for an event that `wanted` accepts. Earlier events count too.
     ///
     /// # Errors
     /// [`SimError::TimedOut`], with its log.
@@ -200,7 +200,7 @@ impl SimMachine {
         })
     }
 
-    /// Whether it has power, without asking the BMC.
+    /// Its power state, read without the BMC.
     #[must_use]
     pub fn power_state(&self) -> PowerState {
         self.chassis.state()
@@ -216,7 +216,7 @@ impl SimMachine {
         self.chassis.leave();
     }
 
-    /// Lets the installed system think that half of its lease is over: it asks for its renewal.
+    /// Makes the installed system renew its lease, as it does after half of the lease time.
     pub fn renew_lease(&self) {
         Life::beside(&self.chassis, dhcp::renew);
     }
@@ -227,12 +227,12 @@ impl SimMachine {
         Life::beside(&self.chassis, move |life| syslog::send(life, rack, &line));
     }
 
-    /// Pulls the plug. Nothing that the machine wanted to do happens any more; its BMC goes on.
+    /// Pulls the plug. The machine stops at once; its BMC continues to run.
     pub fn pull_plug(&self) {
         self.chassis.power_off();
     }
 
-    /// What its disks say about themselves, by kernel name.
+    /// The markers on its disks, by kernel name.
     #[must_use]
     pub fn disk_markers(&self) -> BTreeMap<String, DiskMarker> {
         self.chassis.hardware.markers()
@@ -241,7 +241,7 @@ impl SimMachine {
     /// Pulls the plug and puts in a new disk, all zero.
     ///
     /// # Errors
-    /// The file system's.
+    /// An error of the file system.
     pub fn replace_disk(&self) -> Result<(), SimError> {
         self.pull_plug();
         let machine = self.options().name.clone();

@@ -1,4 +1,4 @@
-//! What a simulated machine is.
+//! The options of a simulated machine.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use basalt_lab::BRIDGE;
 pub enum Firmware {
     /// BIOS: iPXE boots the disk.
     Bios,
-    /// UEFI: iPXE gives back to the firmware, which boots the disk.
+    /// UEFI: iPXE returns to the firmware, which boots the disk.
     Uefi,
 }
 
-/// What a machine tries first when its BMC says nothing.
+/// The first boot device without an order of the BMC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BootOrder {
     /// The network; its disk if nothing boots from there.
@@ -25,10 +25,10 @@ pub enum BootOrder {
     DiskFirst,
 }
 
-/// What a simulated machine is made of.
+/// The parts of a simulated machine.
 #[derive(Clone, Debug)]
 pub struct MachineOptions {
-    /// Its name within the lab; names a directory.
+    /// Name within the lab; also the name of a directory.
     pub name: String,
     /// Its NIC's address.
     pub mac: Mac,
@@ -36,9 +36,9 @@ pub struct MachineOptions {
     pub bridge: String,
     /// BIOS or UEFI.
     pub firmware: Firmware,
-    /// What it tries first when its BMC says nothing.
+    /// The first boot device without an order of the BMC.
     pub boot_order: BootOrder,
-    /// Where its BMC answers, port 623; an address that the lab does not have yet.
+    /// Address of its BMC, port 623. The lab must not have the address yet.
     pub bmc_address: Ipv4Addr,
     /// The BMC's only user, an administrator.
     pub bmc_user: String,
@@ -46,15 +46,15 @@ pub struct MachineOptions {
     pub bmc_password: String,
     /// Size of its disk `vda`, sparse and all zero at first.
     pub disk_bytes: u64,
-    /// Memory, as its DMI tables say.
+    /// Memory in bytes, as in its DMI tables.
     pub memory_bytes: u64,
     /// Cores, of one thread each, in one socket.
     pub cores: u32,
     /// Serial number in its DMI tables, and of its disk.
     pub serial: String,
-    /// What real machines take tens of seconds for: a message left on the console, iPXE's `sleep`, a reset.
+    /// Length of pauses that take tens of seconds on real machines: a message left on the console, iPXE's `sleep`, a reset.
     pub pause: Duration,
-    /// First wait of the ROM for an answer to its DISCOVER; doubled four times before it gives up.
+    /// The ROM's first wait for an answer to its DISCOVER; it doubles four times before the ROM gives up.
     pub dhcp_patience: Duration,
 }
 
@@ -85,7 +85,7 @@ impl MachineOptions {
         }
     }
 
-    /// Where its BMC answers.
+    /// Address and port of its BMC.
     #[must_use]
     pub fn bmc_socket(&self) -> SocketAddr {
         (self.bmc_address, 623).into()

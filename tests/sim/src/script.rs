@@ -1,32 +1,33 @@
-//! As much of iPXE's script language as a boot script may use.
+//! The part of iPXE's script language that a boot script may use.
 //!
-//! An interpreter, not a pattern match: a script that real iPXE would misread has to fail here too. Commands that reach
-//! the network are the caller's ([`Host`]); everything else happens here.
+//! It is an interpreter: a script that real iPXE would misread has to fail here too. The caller ([`Host`]) implements
+//! the commands that use the network; all others are implemented here.
+//!
 //! Syntax: one command a line, `#` comments, `:label`, `${setting}`, and `&&`, `||` from left to right.
 
 use std::collections::BTreeMap;
 
-/// What a script makes of the machine.
+/// The end of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// A kernel was started.
     Boot {
-        /// Kernel parameters, the kernel's own URL not among them.
+        /// Kernel parameters, without the kernel's own URL.
         cmdline: String,
     },
     /// iPXE itself starts the first disk.
     SanBoot,
-    /// iPXE hands back to the firmware with this status; other than 0 means "try what is next".
+    /// iPXE returns to the firmware with this status. A status other than 0 means "try the next device".
     Exit(i32),
     /// The machine is switched off.
     PowerOff,
     /// The machine is reset.
     Reboot,
-    /// Another script takes over.
+    /// Another script replaces this one.
     Chain(String),
 }
 
-/// What the interpreter cannot do alone. Each answers whether it worked.
+/// Commands that need a network or time. They answer true for success.
 pub trait Host {
     /// Loads the kernel.
     fn kernel(&mut self, url: &str) -> bool;
@@ -34,11 +35,11 @@ pub trait Host {
     fn initrd(&mut self, url: &str) -> bool;
     /// Configures the interface by DHCP.
     fn dhcp(&mut self) -> bool;
-    /// Waits.
+    /// Waits this many seconds.
     fn sleep(&mut self, seconds: u64);
 }
 
-/// Why a script cannot be run.
+/// Reasons why a script cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// It has no `#!ipxe` line.
@@ -47,39 +48,39 @@ pub enum ScriptError {
     /// A command that this interpreter does not know.
     #[error("line {line}: {command:?} is no command that a boot script should use")]
     UnknownCommand {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// The word.
+        /// The command's word.
         command: String,
     },
-    /// A jump to nowhere.
+    /// A jump to an unknown label.
     #[error("line {line}: there is no label {label:?}")]
     NoLabel {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// The label.
+        /// Name of the label.
         label: String,
     },
     /// A command failed and nothing caught it, or the script ended without booting.
     #[error("line {line}: the script ends in iPXE's shell: {command:?} failed")]
     Fell {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// The command.
+        /// The command that failed.
         command: String,
     },
-    /// It goes on for ever.
+    /// The script runs for ever.
     #[error("the script did not end within {0} commands")]
     Endless(usize),
 }
 
-/// More commands than any sensible script runs.
+/// Limit of commands, above the number in any useful script.
 const MAX_COMMANDS: usize = 1000;
 
 /// Runs a script. `settings` are iPXE's, like `platform` (`pcbios`, `efi`).
 ///
 /// # Errors
-/// What would leave a real machine in iPXE's shell.
+/// A script that would leave a real machine in iPXE's shell.
 pub fn run(
     text: &str,
     settings: &BTreeMap<&str, String>,
@@ -127,7 +128,7 @@ enum Done {
     Flow(Flow),
 }
 
-/// One line: commands joined by `&&` and `||`, which have the same rank.
+/// Runs one line: commands joined by `&&` and `||`, which have the same precedence.
 fn chain(line: &str, number: usize, state: &mut State, host: &mut dyn Host) -> Result<Flow, ScriptError> {
     let mut good = true;
     let mut run_next = true;
@@ -172,7 +173,7 @@ fn one(words: &[&str], line: usize, state: &mut State, host: &mut dyn Host) -> R
             }
             status(loaded)
         }
-        // The URL is last: what stands before it are options and their values.
+        // The URL is last. Options and their values are before it.
         "initrd" => status(plain.last().is_some_and(|url| host.initrd(url))),
         "boot" => match state.cmdline.take() {
             Some(cmdline) => end(Ending::Boot { cmdline }),

@@ -1,4 +1,5 @@
-//! The agent's task: its own rules about disks, its own markers and hashes, but no partitions and no programs.
+//! A simulated task of the agent. It uses the agent's own rules about disks, its markers and hashes, but makes
+//! no partitions and runs no programs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,13 +25,13 @@ use crate::hardware::System;
 use crate::life::{BLINK, Life, Stop};
 
 const MIB: u64 = 1 << 20;
-/// What a disk shows that is too small for anything.
+/// Size of a disk that is too small for any image.
 const TOO_SMALL: u64 = 64 * MIB;
 
-/// What a script is called that fails on every simulated machine.
+/// Name of a script that fails on every simulated machine.
 const FAILS: &str = "fails";
 
-/// Why a task does not go on.
+/// Reasons why a task stops.
 enum Halt {
     /// The machine stopped.
     Stop(Stop),
@@ -62,7 +63,7 @@ struct Work<'a> {
     scripts: Vec<ScriptEnd>,
 }
 
-/// Runs the task to its result, whatever that is.
+/// Runs the task to its result, which may be a failure.
 pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, Stop> {
     let hardware = &life.chassis().hardware;
     let small = life.fault(|fault| fault == Fault::DiskTooSmall)?.is_some();
@@ -99,7 +100,7 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
         }
     };
     work.close_stage();
-    // Neither progress nor log hold a task up.
+    // The task does not wait for its progress and log to arrive.
     let _undelivered = context.session.log(0, work.log.as_bytes());
     life.check()?;
     Ok(TaskResult {
@@ -135,7 +136,7 @@ impl Work<'_> {
         }
     }
 
-    /// What a disk shows, after somebody else has been there.
+    /// The observation of a disk, after the fault has put foreign data on it.
     fn observe(&self, name: &str) -> Result<Observed, Halt> {
         let seen = self.disks.observe(name)?;
         let blank = seen.marker.is_none() && !seen.has_data;
@@ -146,12 +147,12 @@ impl Work<'_> {
         Ok(self.disks.observe(name)?)
     }
 
-    /// Does something to a disk that a power cut must not overtake.
+    /// Writes to a disk; a power cut cannot interrupt that.
     fn on_disk<T>(&self, name: &str, work: impl FnOnce() -> io::Result<T>) -> Result<T, Halt> {
         Ok(self.life.act(|_| work())?.map_err(Failure::disk(format!("writing disk {name}")))?)
     }
 
-    /// The marker says `writing`.
+    /// Sets the marker to `writing`.
     fn begin(&mut self, name: &str, permit: &Permit) -> Result<WritableDisk, Halt> {
         let (task, log, disks) = (self.context.task, &self.life.chassis().log, &mut self.disks);
         let begun = self.life.act(|_| {
@@ -162,7 +163,7 @@ impl Work<'_> {
         Ok(begun??)
     }
 
-    /// The marker says how it ended.
+    /// Sets the marker to its final state.
     fn finish(&self, name: &str, disk: WritableDisk, state: MarkerState) -> Result<(), Halt> {
         let attempt = self.context.task.attempt;
         self.on_disk(name, || {
@@ -219,7 +220,7 @@ impl Work<'_> {
             .map_err(bad)?;
         let wrong = self.life.fault(|fault| fault == Fault::WrongHash)?.is_some();
         let mut damaged = Sha256::new();
-        // A bit that tipped over before the first byte.
+        // The damage: one wrong byte in front of the others.
         damaged.update([1]);
         let length = blob(self.life, self.context.session.client(), sha256, |bytes| {
             if wrong {
@@ -234,7 +235,7 @@ impl Work<'_> {
         Err(Failure::from(BlobError::Corrupt { expected, found, length: length + 1 }).into())
     }
 
-    /// Says what it would run: nobody's script is run on the machine that plays this one.
+    /// Writes the command line of the script as its output. The script itself must not run on this host.
     fn script(&mut self, script: &Script) -> Result<Outcome, Halt> {
         self.stage(Stage::Check, 2, &format!("running script {}", script.name))?;
         if script.repeats {
@@ -257,7 +258,7 @@ impl Work<'_> {
         Ok(Outcome::Succeeded)
     }
 
-    /// Says where people would come in, and waits until one of them has left.
+    /// Reports the address for SSH, and waits until the person has left.
     fn rescue(&mut self) -> Result<Outcome, Halt> {
         let name = &self.life.options().name;
         let message = format!("script rescue has run for 1 s: ssh root@{name}, host key SHA256:none");
@@ -268,7 +269,7 @@ impl Work<'_> {
         Ok(Outcome::Succeeded)
     }
 
-    /// The scripts of a task that does nothing else.
+    /// Runs the scripts of a task without an installation.
     fn inspect(&mut self) -> Result<Outcome, Halt> {
         if self.context.task.scripts.is_empty() {
             return Ok(Outcome::Succeeded);
@@ -282,7 +283,7 @@ impl Work<'_> {
         }
     }
 
-    /// Says of each what it would run. One that is called `fails` does.
+    /// Records each script of the task. A script called `fails` fails.
     fn task_scripts(&mut self) -> Result<(), Halt> {
         let task = self.context.task;
         for run in runs::of(&task.scripts, &self.life.chassis().hardware.root()) {

@@ -1,7 +1,7 @@
-//! Every bad luck of a deployment: what went wrong, where, what was tried, what comes next and until when is said by the
-//! deployment itself; and mending the cause is enough, without a restart of anything.
+//! Every fault of a deployment: the deployment itself reports what went wrong, where, the attempts so far, the next step
+//! and its time limit. Removing the cause is enough; no restart is needed.
 //!
-//! All of it happens at once, on a machine each. What was said is printed.
+//! All faults happen at the same time, each on its own machine. The reports are printed.
 
 use basalt_tests::fleet::{Fleet, ImageFile, deployment_spec, machine_spec};
 use std::sync::Arc;
@@ -12,46 +12,46 @@ use basalt_sim::{Event, Fault, Firmware, SimMachine, Stage};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// Takes part of a spec apart.
+/// Removes or changes a part of a spec.
 type Change = fn(&mut Value);
 
-/// One thing that goes wrong.
+/// One fault.
 struct BadLuck {
     name: &'static str,
-    /// What is declared wrongly.
+    /// The error in a declaration.
     declared: Declared,
-    /// What goes wrong with the hardware.
+    /// The fault of the hardware.
     breaks: fn(&SimMachine),
-    /// Words that a person has to read.
+    /// Words that the report must contain.
     says: &'static [&'static str],
     mending: Mending,
-    /// How often the hardware's fault fired.
+    /// The number of times that the hardware's fault fired.
     fired: Option<fn(&SimMachine) -> u64>,
 }
 
-/// What is wrong in a spec.
+/// The kind of spec with the error.
 enum Declared {
     Well,
     Machine(Change),
     Deployment(Change),
 }
 
-/// What a person does about it.
+/// The remedy.
 enum Mending {
-    /// Nothing: Basalt tries again by itself.
+    /// None: Basalt retries by itself.
     Nothing,
-    /// Mends the hardware, and tells nobody.
+    /// Repairs the hardware, without a message to Basalt.
     Hardware(fn(&SimMachine)),
-    /// Mends the hardware, and says so: `basalt recommission`.
+    /// Repairs the hardware, and then runs `basalt recommission`.
     Recommission(fn(&SimMachine)),
-    /// Declares it as it should have been, or as it may be.
+    /// Declares the machine, or the deployment, correctly.
     Machine,
     Deployment(Change),
-    /// Uploads the file that is missing.
+    /// Uploads the missing file.
     Upload,
 }
 
-/// Declared by nobody else; its file is uploaded late.
+/// An image that only one fault uses; its file is uploaded late.
 const LATE_IMAGE: &str = "late";
 
 fn no_fault(machine: &SimMachine) {
@@ -147,7 +147,7 @@ const BAD_LUCK: &[BadLuck] = &[
         name: "agent-dies",
         declared: Declared::Well,
         breaks: |m| {
-            // Slow enough for what it is at to be read before it has begun anew.
+            // Slow enough to read its stage before the new attempt begins.
             m.faults().times(Fault::Slow(Duration::from_secs(1)), u32::MAX);
             m.faults().times(DEATH, 1);
         },
@@ -171,7 +171,7 @@ async fn every_bad_luck_is_named_and_mending_its_cause_is_enough() {
     }
 }
 
-/// One machine's bad luck, from its declaration to its deployment; what is to be read of it.
+/// Runs one machine with its fault, from its declaration to its deployment. Returns the report.
 async fn suffer(
     luck: &'static BadLuck,
     machine: SimMachine,

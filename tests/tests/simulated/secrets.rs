@@ -1,6 +1,6 @@
-//! Secrets that are planted are found nowhere: not at rest, not in logs at their most talkative, not in what is told.
+//! Planted secrets appear nowhere: not in files, not in logs of the most detailed level, not in answers of the API.
 //!
-//! What racks are told of BMCs holds what it is for, readable by its owner alone: [`KEPT`].
+//! A rack's concern for BMCs contains their passwords, which it needs, readable by its owner alone: [`KEPT`].
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,21 +17,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
-/// What is planted, but for the tokens, which the region makes itself.
+/// The planted secrets. The region makes the tokens itself.
 const BMC: &str = "plant-bmc-7Qz1";
 const USER: &str = "planted-user-password-4Vk9x";
 const WEBHOOK: &str = "planted-webhook-key-8Ht2m";
 
-/// What is to be found, where the search works: it stands in a description.
+/// A text in a description, which the search must find.
 const OPEN: &str = "planted-in-the-open-3Wd6r";
 
-/// Sensitive, and no secret: a machine reads it, Terraform's state has it, since its difference decides what is installed again.
+/// Sensitive, but not a secret: a machine reads it, and Terraform's state contains it, because a change of it decides about a
+/// new installation.
 const USER_DATA: &str = "#cloud-config\n# planted-user-data-5Yb0n\n";
 
-/// Where a secret is because somebody has to use it there: without the region a rack moves BMCs by what it was told.
+/// Files that may contain a secret, because it is used there: without the region, a rack controls BMCs with its stored concern.
 const KEPT: [(&str, &str); 1] = [("BMC password", "concerns/power.pb")];
 
-/// A text as it would stand in a file: itself, in hexadecimal, and in base64, where it begins at any byte of three.
+/// The forms of a text in a file: plain, hexadecimal, and base64 with the text at each of the three byte offsets.
 fn forms(text: &str) -> Vec<Vec<u8>> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let mut forms = vec![text.as_bytes().to_vec()];
@@ -45,14 +46,14 @@ fn forms(text: &str) -> Vec<Vec<u8>> {
             .collect();
         let sextets =
             bits.chunks_exact(6).map(|six| six.iter().fold(0, |sum, bit| sum << 1 | usize::from(*bit)));
-        // What the bytes before it have a part in is not the text's own.
+        // The first base64 digits also contain bits of the bytes before the text, so they are skipped.
         let own = (shift * 8).div_ceil(6);
         forms.push(sextets.skip(own).map(|sextet| alphabet[sextet]).collect());
     }
     forms
 }
 
-/// The files below a directory that hold the text in any form. Disks of machines, gigabytes without a line, are left out.
+/// The files below a directory that contain the text in any form. Machines' disks are skipped: they are gigabytes without lines.
 fn found_in(directory: &Path, text: &str) -> Vec<String> {
     let patterns: Vec<u8> = forms(text).join(&b'\n');
     let mut grep = std::process::Command::new("grep")
@@ -69,7 +70,7 @@ fn found_in(directory: &Path, text: &str) -> Vec<String> {
     drop(stdin);
     let output = grep.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // 1: it is nowhere.
+    // Exit code 1: nothing was found.
     assert!(
         matches!(output.status.code(), Some(0 | 1)) && said.is_empty(),
         "grep: {}: {said}",
@@ -92,7 +93,7 @@ fn bytes_below(directory: &Path) -> u64 {
         .sum()
 }
 
-/// The whole answer, or of one without an end all until it says where it is.
+/// The whole answer; of an endless answer, the part up to its first bookmark.
 async fn asked(fleet: &Fleet, path: &str) -> Vec<u8> {
     let mut stream = UnixStream::connect(fleet.site.socket()).await.expect("the region listens");
     let request = format!("GET {path} HTTP/1.0\r\nhost: region\r\n\r\n");
@@ -111,7 +112,7 @@ async fn asked(fleet: &Fleet, path: &str) -> Vec<u8> {
     answer
 }
 
-/// Posts JSON; the answer's.
+/// Posts JSON, and returns the answer's JSON.
 async fn post(fleet: &Fleet, path: &str, body: &Value) -> Value {
     let mut stream = UnixStream::connect(fleet.site.socket()).await.expect("the region listens");
     let body = body.to_string();
@@ -125,7 +126,7 @@ async fn post(fleet: &Fleet, path: &str, body: &Value) -> Value {
     serde_json::from_str(body).expect("JSON")
 }
 
-/// Terraform declares a user, whose password is nowhere but in its environment, and a zone.
+/// Terraform declares a user, whose password is only in its environment, and a zone.
 async fn terraform(fleet: &Fleet) {
     let directory = fleet.site.directory().join("terraform");
     std::fs::create_dir(&directory).expect("a directory");
@@ -159,7 +160,7 @@ resource "basalt_zone" "open" {{
     for arguments in [
         &["apply", "-auto-approve", "-no-color"][..],
         &["plan", "-no-color", "-out=saved.plan"],
-        // A plan is compressed: this is all that it holds.
+        // A plan is compressed; this command shows its whole content.
         &["show", "-json", "saved.plan"],
     ] {
         let mut command = Command::new("terraform");
@@ -181,7 +182,7 @@ resource "basalt_zone" "open" {{
 #[test]
 fn a_text_is_found_in_every_form_and_at_every_place() {
     let directory = tempfile::tempdir().expect("a directory");
-    // base64 of "a", "ab" and "abc" before it and "z" behind; hexadecimal as PostgreSQL has it; plain.
+    // In base64 after "a", "ab" and "abc" and before "z"; in PostgreSQL's hexadecimal form; and plain.
     let written = [
         "key=YWh1bnRlcjItaHVudGVyMno=",
         "YWJodW50ZXIyLWh1bnRlcjJ6",
@@ -227,7 +228,7 @@ async fn planted_secrets_are_nowhere_but_where_they_are_named() {
         ("join token", join_secret),
     ];
 
-    // All of them are used: a rack joins, the BMC is moved, a system installed, Terraform applies.
+    // All secrets are used: a rack joins, the BMC is controlled, a system is installed, and Terraform applies.
     fleet.site.set_rack_variables(&[("BASALT_RACK_LOG", "trace"), ("BASALT_RACK_JOIN", &join)]);
     fleet.site.start_rack(2).await.expect("it joins");
     fleet.ready("machines", "sim1").await;
@@ -236,7 +237,7 @@ async fn planted_secrets_are_nowhere_but_where_they_are_named() {
     fleet.ready("deployments", "web").await;
     terraform(&fleet).await;
 
-    // What is told, as files.
+    // Answers of the API, stored as files for the search.
     let directory = fleet.site.directory().to_owned();
     std::fs::create_dir(directory.join("told")).expect("a directory");
     let tell = |name: &str, bytes: Vec<u8>| {
@@ -256,7 +257,7 @@ async fn planted_secrets_are_nowhere_but_where_they_are_named() {
         tell(path, asked(&fleet, &format!("/api/v1/{path}")).await);
     }
 
-    // With the region dead, what a rack has to say stays in its spool.
+    // Without the region, the rack's reports stay in its spool.
     fleet.site.kill_region();
     let end = Instant::now() + LIMIT;
     while bytes_below(&directory.join("rack-1/spool")) == 0 {
@@ -264,7 +265,7 @@ async fn planted_secrets_are_nowhere_but_where_they_are_named() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    // The search finds what is there.
+    // The search finds the open text.
     let open = found_in(&directory, OPEN);
     for place in ["told/pg_dump", "told/audit", "told/watch", "told/zones", "terraform/terraform.tfstate"] {
         assert!(open.iter().any(|found| found == place), "{place} was not searched: {open:?}");

@@ -1,7 +1,7 @@
-//! Applies that are interrupted, again and again, until everything is as declared: by the user, or since Terraform, the provider
-//! or the region dies.
+//! Applies are interrupted repeatedly until every object is as declared: by the user, or by the death of Terraform, the provider
+//! or the region.
 //!
-//! Each time a write is held on its way, or its answer is: whoever dies does so in the middle of an apply, on a machine of any
+//! Each time, a write or its answer is held on its way. So the interruption falls into the middle of an apply, on a machine of any
 //! speed.
 
 use std::collections::BTreeMap;
@@ -25,17 +25,17 @@ use crate::NETWORK;
 use crate::gate::{At, Gate};
 use crate::world::{COMMAND, World, described, everything, provider_at, region, within};
 
-/// How often applies are interrupted.
+/// Number of interruptions.
 fn times() -> usize {
     if basalt_tests::soaks() { 50 } else { 16 }
 }
-/// Writes that pass between two interruptions, at most.
+/// Largest number of writes between two interruptions.
 const PASS: u64 = 6;
-/// Objects of the network, and others that nothing depends on.
+/// Number of declared objects: those of the network, and zones without dependants.
 const OBJECTS: usize = 7 + 30;
 const KINDS: [&str; 7] = ["Zone", "Pool", "Fabric", "Vlan", "Subnet", "IpRange", "Image"];
 
-/// What a provider or a region runs on. Without it, it is dead.
+/// The runtime of a provider or a region. Dropping it kills them.
 struct Ground(Option<Runtime>);
 
 impl Ground {
@@ -54,7 +54,7 @@ impl Ground {
         started.await.expect("a region")
     }
 
-    /// Ends everything that runs on it, wherever that is.
+    /// Ends every task on this runtime.
     async fn goes(mut self) {
         let runtime = self.0.take().expect("it lives");
         let ended = tokio::task::spawn_blocking(|| runtime.shutdown_timeout(Duration::from_secs(30)));
@@ -70,7 +70,8 @@ impl Drop for Ground {
     }
 }
 
-/// A provider that can be killed, and the process that Terraform kills when it can no longer reach it: one that does nothing else.
+/// A provider that can be killed, and an idle process in its place: Terraform kills that one when it cannot reach the provider any
+/// more.
 struct Mortal {
     ground: Ground,
     process: Child,
@@ -87,7 +88,7 @@ impl Mortal {
         (Self { ground, process }, provider.expect("a provider"))
     }
 
-    /// How Terraform finds the provider, with the process that it may kill.
+    /// The variable with which Terraform finds the provider, and the process that it may kill.
     fn env(&self, provider: &Reattached) -> (&'static str, String) {
         let (name, value) = provider.env();
         let pid = |pid: u32| format!("\"Pid\":{pid}");
@@ -97,7 +98,7 @@ impl Mortal {
 }
 
 impl World {
-    /// What Terraform made, by kind and name.
+    /// The objects that Terraform made, by kind and name.
     async fn made(&self) -> Made {
         let mut made = Made::new();
         for kind in KINDS {
@@ -111,20 +112,20 @@ impl World {
         made
     }
 
-    /// The same with the region on a ground of its own.
+    /// The same with the region on a runtime of its own.
     async fn with_region_on(self, ground: &Ground) -> Self {
         self.region.stop().await;
         Self { region: ground.region(&self.settings).await, ..self }
     }
 
-    /// The same with another region at the address of the one that died.
+    /// The same with a new region at the address of the dead one.
     async fn with_region_replaced(self, ground: &Ground) -> Self {
         drop(self.region);
         Self { region: ground.region(&self.settings).await, ..self }
     }
 }
 
-/// As if the lease of every run had passed: a provider that died does not end its run.
+/// Lets the lease of every run expire: a provider that died does not end its run.
 async fn expire_runs(world: &World) {
     let url = world.settings.database_url.as_deref().expect("a database of its own");
     Hand::on(url).await.run("update run set renewed_at = '-infinity'").await;
@@ -132,11 +133,11 @@ async fn expire_runs(world: &World) {
 
 type Made = BTreeMap<(String, String), Uid>;
 
-/// An apply that is at work.
+/// An apply in progress.
 struct Apply {
     pid: Pid,
     ended: JoinHandle<std::io::Result<Output>>,
-    /// Whether its region died.
+    /// True if the region of this apply died.
     lost_region: bool,
 }
 
@@ -161,7 +162,7 @@ impl Apply {
     }
 }
 
-/// What is declared.
+/// The declared objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Everything,
@@ -190,7 +191,7 @@ impl Stage {
         format!("{}{}", NETWORK.replace("the first row", described), zones.collect::<String>())
     }
 
-    /// Nothing is another object than it was, nothing goes that is declared, and nothing comes that is not.
+    /// Checks that no object was replaced, that no declared object is missing, and that no undeclared one was made.
     fn check(self, before: &Made, now: &Made) {
         let (less, more) = match self {
             Self::Everything => (before, now),
@@ -213,17 +214,17 @@ impl Stage {
     }
 }
 
-/// Who ends an apply, and how.
+/// The process that ends an apply, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Interruption {
-    /// The user, once (SIGINT): what is on its way is waited for.
+    /// The user, once (SIGINT): Terraform waits for operations in progress.
     User,
-    /// The provider is gone.
+    /// The provider is killed.
     Provider,
-    /// The region is gone, and another comes: the apply goes on, if it can.
+    /// The region is killed and replaced: the apply continues, if it can.
     Region,
-    /// Terraform is killed (SIGKILL), and knows nothing of what it made last. It writes its state in place: one who kills it while
-    /// it does other things as well may cut that in two.
+    /// Terraform is killed (SIGKILL), and has no record of the objects that it made last. Terraform writes its state in place. A
+    /// kill during other work could truncate the state.
     TerraformAlone,
 }
 
@@ -336,7 +337,7 @@ fn an_apply_during_which_the_region_is_restarted_makes_nothing_twice_and_loses_n
         let output = output.expect("it ends").expect("an end");
         let before = world.made().await;
         assert!(!before.is_empty(), "{}", everything(&output));
-        // A request that was on its way when the region closed the connection is not repeated: nobody knows what became of it.
+        // A request that was sent when the region closed the connection is not repeated, because its outcome is unknown.
         world.apply().await;
         Stage::Everything.check(&before, &world.made().await);
         let again = world.run(&["plan", "-detailed-exitcode"]).await;

@@ -1,4 +1,4 @@
-//! Every kind that can be declared, from its description alone: nothing here knows which kinds there are.
+//! Every declarable kind, from its description alone: this file contains no list of kinds.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::world::{World, flat, provider, within};
 
-/// Nothing here takes long to go.
+/// Deletion of these kinds takes no long time.
 const GONE: Duration = Duration::from_secs(30);
 
-/// A resource of an example, as Terraform has it.
+/// A resource of an example, in Terraform's form.
 #[derive(Clone)]
 pub(crate) struct Declared {
     pub(crate) kind: &'static Kind,
@@ -27,7 +27,7 @@ impl Declared {
         Self { kind, name, spec }
     }
 
-    /// The same without whatever is not needed.
+    /// The same without optional values.
     fn minimal(mut self) -> Self {
         for field in self.kind.spec.fields {
             let mut less = self.spec.clone();
@@ -39,7 +39,7 @@ impl Declared {
         self
     }
 
-    /// The same without its secrets, which no region tells.
+    /// The same without secrets, which a region never returns.
     pub(crate) fn without_secrets(mut self) -> Self {
         for secret in secrets(self.kind, &self.spec) {
             remove(&mut self.spec, &secret.pointer);
@@ -47,12 +47,12 @@ impl Declared {
         self
     }
 
-    /// The same without references to what Terraform cannot declare, such as racks.
+    /// The same without references to kinds that Terraform cannot declare, such as racks.
     pub(crate) fn without_references_to_others(self) -> Self {
         self.referring_to(|kind| Kind::find(kind).is_some_and(|kind| kind.declarable))
     }
 
-    /// The same without references to any but these kinds.
+    /// The same with references to these kinds only.
     fn referring_to(mut self, these: impl Fn(&str) -> bool) -> Self {
         for reference in references(self.kind, &self.spec).iter().rev() {
             if !these(reference.kind) {
@@ -62,7 +62,7 @@ impl Declared {
         self
     }
 
-    /// The same with every default spelled out, also those of the objects in it.
+    /// The same with all defaults written out, also those of nested objects.
     fn with_defaults(mut self) -> Self {
         spell_defaults(self.kind.spec, &mut self.spec);
         self
@@ -72,7 +72,7 @@ impl Declared {
         address(self.kind, self.name)
     }
 
-    /// The addresses of those of these that it refers to.
+    /// The addresses of the resources in `all` that it refers to.
     pub(crate) fn refers_to(&self, all: &[Self]) -> Vec<String> {
         let references = references(self.kind, &self.spec);
         let is_meant =
@@ -80,18 +80,18 @@ impl Declared {
         all.iter().filter(is_meant).map(Self::address).collect()
     }
 
-    /// What it is in a configuration whose fields are these.
+    /// Its block in a configuration, with these fields.
     pub(crate) fn with_fields(&self, fields: &str) -> String {
         let address = self.address().replace('.', "\" \"");
         format!("resource \"{address}\" {{\n{fields}}}\n")
     }
 
-    /// Whether its name is for the configuration to say.
+    /// True if the configuration gives the name.
     pub(crate) fn has_name(&self) -> bool {
         !matches!(self.kind.naming, Naming::FabricVid)
     }
 
-    /// As a block. References to what is declared are expressions, as users write them.
+    /// Its block. References to declared resources are expressions, as users write them.
     fn block(&self, all: &[Self]) -> String {
         let mut spec = self.spec.clone();
         for reference in references(self.kind, &self.spec) {
@@ -131,7 +131,7 @@ fn spell_defaults(described: &'static Schema, spec: &mut Value) {
     }
 }
 
-/// Takes one value out, from wherever it is.
+/// Removes one value of the spec.
 fn remove(spec: &mut Value, pointer: &str) {
     let (parent, name) = pointer.rsplit_once('/').expect("a pointer to a value");
     match spec.pointer_mut(parent) {
@@ -154,7 +154,7 @@ fn is_quick(kind: &str) -> bool {
     Kind::find(kind).is_some_and(|kind| kind.declarable && !matches!(kind.name, "Machine" | "Deployment"))
 }
 
-/// Those that nobody has to converge.
+/// Examples of kinds that nothing has to converge.
 pub(crate) fn quick() -> Vec<Declared> {
     declared()
         .into_iter()
@@ -163,7 +163,7 @@ pub(crate) fn quick() -> Vec<Declared> {
         .collect()
 }
 
-/// Which of them a new region has, and which not.
+/// The examples that a new region already has, and the others.
 pub(crate) async fn apart(world: &World, all: Vec<Declared>) -> (Vec<Declared>, Vec<Declared>) {
     let (mut there, mut missing) = (Vec::new(), Vec::new());
     for one in all {
@@ -214,7 +214,7 @@ fn every_kind_is_created_planned_to_nothing_and_imported_as_it_is() {
         let mut whole = text(&world, &all);
         let mut there = 0;
         for one in &all {
-            // A new region has some already.
+            // A new region already has some of them.
             if world.client("test").find(one.kind, one.name).await.expect("an answer").is_some() {
                 whole.push_str(&one.import());
                 there += 1;
@@ -231,7 +231,7 @@ fn every_kind_is_created_planned_to_nothing_and_imported_as_it_is() {
         let want = format!("Plan: {} to import, 0 to add, 0 to change, 0 to destroy.", all.len());
         assert!(said.contains(&want), "{want} {said}");
 
-        // What is stored leaves the defaults out.
+        // The stored spec omits the defaults.
         let spelled: Vec<_> = all.into_iter().map(Declared::with_defaults).collect();
         let said = flat(&world.config(&format!("{}{imports}", text(&world, &spelled))).ok(&["plan"]).await);
         assert!(said.contains(&want), "with all defaults spelled out: {want} {said}");
@@ -253,7 +253,7 @@ fn what_somebody_deletes_of_any_kind_is_planned_and_made_again() {
             let options = DeleteOptions { adopt: true, ..DeleteOptions::default() };
             cli.delete(one.kind, one.name, options).await.expect("it is to go");
         }
-        // Each goes when nothing refers to it any more.
+        // Each is deleted once nothing refers to it any more.
         for one in &missing {
             let gone =
                 cli.wait_gone(one.kind, one.name, WaitGone::within(GONE), |_| {}).await.expect("an answer");

@@ -1,8 +1,8 @@
 //! The demo: a whole Basalt in a lab, two machines, and Terraform that installs both.
 //!
-//! Two processes share the work. [`keeper`] owns the lab, region, rack and machines, stays behind in a session of its own
-//! when `make demo` returns, and ends all of them when it is told to. What the user started looks at the region from
-//! outside, as users do, runs Terraform, and shows how far everything is.
+//! Two processes share the work. [`keeper`] owns the lab, region, rack and machines. It runs in a session of its own and
+//! continues when `make demo` returns, until it is told to end everything. The process that the user started is an ordinary
+//! client of the region: it runs Terraform, and shows the progress.
 
 pub mod keeper;
 mod progress;
@@ -28,47 +28,47 @@ const LABEL: &str = "demo";
 /// How long the keeper may take to end everything.
 const ENDING: Duration = Duration::from_secs(40);
 
-/// What the demo is made from.
+/// The inputs of the demo.
 #[derive(Clone, Debug)]
 pub struct DemoConfig {
     /// A folder with `ephemeral/image.json` and `debian/image.json`.
     pub images: PathBuf,
     /// The Terraform configuration.
     pub example: PathBuf,
-    /// Where the API is reachable on this host, at 127.0.0.1.
+    /// Port of the API on this host, at 127.0.0.1.
     pub port: u16,
 }
 
-/// Why there is no demo.
+/// Errors of the demo.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The site.
+    /// An error of the site.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// The lab.
+    /// An error of the lab.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// The region.
+    /// An error of the region.
     #[error("the region: {0}")]
     Region(#[from] basalt_api::client::ClientError),
-    /// Not root.
+    /// The user is not root.
     #[error("the demo makes a network namespace and needs root: run `sudo make demo`")]
     NotRoot,
-    /// It is there already.
+    /// A demo runs already.
     #[error("the demo runs already (process {pid}, files in {directory}); `make demo-stop` removes it", directory = .directory.display())]
     Runs {
-        /// Its keeper.
+        /// Process id of its keeper.
         pid: i32,
-        /// Its files.
+        /// Directory with its files.
         directory: PathBuf,
     },
-    /// The port is taken.
+    /// Another program uses the port.
     #[error("127.0.0.1:{port} is taken by another program (`ss -ltnp sport = :{port}` shows which): stop it, or choose another port: make demo PORT={other}", other = port.wrapping_add(1))]
     PortTaken {
-        /// Which.
+        /// The port.
         port: u16,
     },
-    /// No Terraform.
+    /// There is no Terraform on the PATH.
     #[error(
         "there is no terraform on PATH: install Terraform 1.11 or newer (https://developer.hashicorp.com/terraform/install)"
     )]
@@ -76,53 +76,53 @@ pub enum DemoError {
     /// An image is not built.
     #[error("there is no {}; `make images` builds it", .0.display())]
     NoImage(PathBuf),
-    /// The keeper gave up.
+    /// The keeper ended with an error.
     #[error("the demo did not start; its log {log} ends:\n{tail}", log = .log.display())]
     Keeper {
-        /// Its log.
+        /// Path of the keeper's log.
         log: PathBuf,
-        /// Its end.
+        /// Last lines of the log.
         tail: String,
     },
     /// A program failed.
     #[error("{what} failed; its output is in {log} and ends:\n{tail}", log = .log.display())]
     Failed {
-        /// What was run.
+        /// Command line of the program.
         what: String,
-        /// Where it wrote to.
+        /// Path of the program's log.
         log: PathBuf,
-        /// The end of that.
+        /// Last lines of the log.
         tail: String,
     },
-    /// Terraform was content, and the machines are not as they should be.
+    /// Terraform succeeded, but the machines are not in the expected state.
     #[error("{0}")]
     NotThere(String),
-    /// The user had enough.
+    /// The user interrupted the demo.
     #[error("interrupted; everything was removed")]
     Interrupted,
 }
 
-/// A stable name for the running demo's directory.
+/// A symbolic link with a fixed name that points to the running demo's directory.
 fn link() -> PathBuf {
     root().join(LABEL)
 }
 
-/// What the keeper says.
+/// Path of the keeper's log.
 fn keeper_log() -> PathBuf {
     root().join("demo.log")
 }
 
-/// The file that names the process that makes the demo, for `tests/lab/demo end`.
+/// Path of the file with the process id of the demo's client, for `tests/lab/demo end`.
 fn record() -> PathBuf {
     root().join("demo.process")
 }
 
-/// The demo's labs; there is at most one that lives.
+/// The labs of demos; at most one of them is alive.
 fn labs() -> Result<Vec<LabName>, LabError> {
     Ok(lab::all()?.into_iter().filter(|name| name.label == LABEL).collect())
 }
 
-/// Says clearly what stands in the way, before anything is made.
+/// Reports obstacles before anything is created.
 fn check(config: &DemoConfig) -> Result<(), DemoError> {
     if !rustix::process::geteuid().is_root() {
         return Err(DemoError::NotRoot);
@@ -145,11 +145,11 @@ fn check(config: &DemoConfig) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// Ends the demo and removes it, its files included. False if there was none. A `basalt-lab demo` that still runs is left alone:
-/// `tests/lab/demo end` comes before.
+/// Ends the demo and removes it with its files. False if there was none. It does not end a `basalt-lab demo` that still runs:
+/// `tests/lab/demo end` does that first.
 ///
 /// # Errors
-/// It could not be removed.
+/// The demo could not be removed.
 pub fn stop() -> Result<bool, DemoError> {
     if !rustix::process::geteuid().is_root() {
         return Err(DemoError::NotRoot);
@@ -166,7 +166,7 @@ pub fn stop() -> Result<bool, DemoError> {
             }
         }
         match lab::take_down(&name.to_string()) {
-            // The keeper did it.
+            // The keeper has already removed it.
             Err(LabError::NoSuchLab(_)) => {}
             result => drop(result?),
         }
@@ -179,12 +179,12 @@ pub fn stop() -> Result<bool, DemoError> {
             _ => {}
         }
     }
-    // Only when no other lab is there.
+    // Removes the directory only if no other lab is there.
     let _not_empty = std::fs::remove_dir(root());
     Ok(!labs.is_empty())
 }
 
-/// A line for the person at the terminal, who may have gone.
+/// Prints a line to the terminal, which may be closed.
 fn say(line: &str) {
     let mut out = std::io::stdout();
     let _unheard = writeln!(out, "{line}").and_then(|()| out.flush());
