@@ -1,7 +1,7 @@
 //! Machines a minute from New to Ready and from Ready to Deployed, and what a machine costs, with one rack.
 //!
-//! `cargo bench -p basalt-tests --bench fleet -- 100 300 1000` prints two lines of JSON for each number of machines, and a comparison of the cost of a machine
-//! in the largest fleet with that in the smallest. It needs root and the release builds of all programs, in `BASALT_BIN_DIR`.
+//! `cargo bench -p basalt-tests --bench fleet -- 100 300 1000` prints two lines of JSON for each number of machines, and compares the cost
+//! of a machine in the largest and the smallest fleet. It needs root and the release builds of all programs, in `BASALT_BIN_DIR`.
 //!
 //! The machines are simulated ([`basalt_sim`]) on the same host, so the rate includes the simulator's own work. The costs do not:
 //!
@@ -36,16 +36,16 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Hosts a minute.
 const PEER: f64 = 146.0;
-/// For 2,000 machines; their BMCs have addresses above it.
+/// A network for 2,000 machines; the addresses of their BMCs are above it.
 const NET: Net = Net { cidr: "10.77.0.0/16", range: ["10.77.64.0", "10.77.80.0"] };
-/// Of the rack's host, in [`NET`].
+/// Address of the rack's host in [`NET`].
 const HOST: &str = "10.77.0.1/16";
-/// Without a machine that gets there.
+/// Time limit without any machine becoming ready.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Kernel ticks a second, on every architecture that Basalt runs on.
 const TICKS: f64 = 100.0;
 
-/// Totals since the region began.
+/// Totals since the region's start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     region_cpu_ms: f64,
@@ -155,9 +155,9 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// A life from New to Deployed of so many machines. Returns the cost of each.
+/// The life of this number of machines from New to Deployed. Returns the cost of each.
 async fn measure(count: u16) -> Result<Cost> {
-    // Deadlines as they are with real machines: nothing is tried again because this host is slow.
+    // Deadlines as with real machines: no retry because this host is slow.
     let fleet = Fleet::start_in("fleet", &[("BASALT_DEADLINE_DIVISOR", "1")], NET).await;
     let mut address = fleet.site.lab().command("ip")?;
     address.args(["address", "add", HOST, "dev", BRIDGE]).stdin(Stdio::null());
@@ -189,7 +189,7 @@ fn document(kind: &str, name: &str, spec: Value) -> Result<Document> {
     Ok(serde_json::from_value(json!({"kind": kind, "metadata": {"name": name}, "spec": spec}))?)
 }
 
-/// Declares objects and waits until all are ready. Returns how many became so in a minute.
+/// Declares objects and waits until all are ready. Returns the number that became ready in a minute.
 async fn phase(fleet: &Fleet, plural: &str, documents: Vec<Document>) -> Result<f64> {
     let mut awaited: BTreeSet<String> = documents.iter().map(|it| it.metadata.name.to_string()).collect();
     let kind = Kind::find(plural).ok_or("a kind")?;

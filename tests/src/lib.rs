@@ -1,4 +1,4 @@
-//! End-to-end tests.
+//! End-to-end tests: a browser, and a site with simulated machines.
 
 pub mod browser;
 pub mod fleet;

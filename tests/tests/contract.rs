@@ -1,7 +1,7 @@
-//! The OpenAPI document against a living region: validated by one independent program, and tried by another, which sends what the
-//! document allows and what it forbids, and checks that every answer is one that the document promises.
+//! Tests the OpenAPI document against a running region. One independent program validates the document. Another one sends
+//! requests that the document allows and requests that it forbids, and checks that every answer is one of the documented ones.
 //!
-//! `tests/contract` has the programs' versions and what is tried how.
+//! `tests/contract` has the versions of the programs and the settings of the runs.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ struct World {
 }
 
 impl World {
-    /// A region whose driver works, with every example of the document in it.
+    /// A region with a running driver, and with every example of the document.
     async fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -45,7 +45,7 @@ impl World {
         let world = Self { dir, region, _controller: controller.expect("a driver"), token };
         let (enrolled, declared): (Vec<_>, Vec<_>) =
             examples().into_iter().partition(|example| !example.kind.declarable);
-        // Those that nobody declares refer to some that are declared, and are referred to by others.
+        // The kinds that clients cannot declare refer to some declarable ones, and others refer to them.
         let early = |example: &Example| example.kind.name == "Zone";
         world.apply(declared.iter().filter(|example| early(example))).await;
         for example in &enrolled {
@@ -55,7 +55,7 @@ impl World {
         world
     }
 
-    /// One apply of all of them, in any order.
+    /// Applies all examples in one call, in any order.
     async fn apply<'a>(&self, examples: impl Iterator<Item = &'a Example>) {
         let client = Client::new(&ClientConfig {
             endpoints: vec![self.url()],
@@ -96,7 +96,7 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// Runs one of the tools; it knows the token from its environment.
+    /// Runs one of the programs; it has the token in its environment.
     async fn run(&self, program: &Path, args: &[&str]) -> Output {
         let mut command = Command::new(program);
         command.args(args).current_dir(self.dir.path()).env("BASALT_TOKEN", &self.token);
@@ -105,7 +105,7 @@ impl World {
     }
 }
 
-/// The directory of the tools' programs.
+/// The directory of the programs.
 fn tools() -> PathBuf {
     let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("python-tools");
     let output = Command::new(&setup)

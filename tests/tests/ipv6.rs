@@ -1,7 +1,7 @@
-//! A machine on a network without IPv4, from its firmware to the result of its task: OVMF in QEMU boots over IPv6 alone from a rack that has
-//! nothing else, the agent in the ephemeral environment leases its address by DHCPv6, and the rack has the inventory.
+//! A machine on a network without IPv4, from its firmware to the result of its task. OVMF in QEMU boots over IPv6 from a rack without IPv4.
+//! The agent in the ephemeral environment leases its address by DHCPv6, and the rack gets the inventory.
 //!
-//! The rack works from concern files. The router is dnsmasq, which says that addresses come by DHCPv6, and gives none.
+//! The rack works from concern files. The router is dnsmasq: it advertises that addresses come by DHCPv6, but leases none itself.
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
 #[path = "../../rack/tests/rack/dnsmasq.rs"]
@@ -28,10 +28,10 @@ use namespace::{Host, Running, ip, is_inside, make_switch, peer};
 const NAME: &str = "an_ipv6_only_machine_boots_and_delivers_its_inventory";
 const MACHINE: &str = "52:54:00:00:00:01";
 const ATTEMPT: u64 = 7;
-/// An emulated processor takes a minute from power on to the result, when nobody else needs it.
+/// An emulated processor takes a minute from power on to the result, on an idle host.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What `make images` made.
+/// Directory of the image from `make images`.
 fn image() -> PathBuf {
     let cache = std::env::var_os("BASALT_CACHE_DIR").map(PathBuf::from);
     let default = || Path::new(&std::env::var_os("HOME").expect("a home directory")).join(".cache/basalt");
@@ -40,7 +40,7 @@ fn image() -> PathBuf {
     directory
 }
 
-/// Puts the image's files where the rack has its blobs; their hashes.
+/// Copies the image's files into the rack's blobs. Returns their hashes.
 fn store(image: &Path, data_dir: &Path) -> [String; 3] {
     let blobs = data_dir.join("blobs");
     std::fs::create_dir_all(&blobs).unwrap();
@@ -66,7 +66,7 @@ fn dhcp() -> DhcpConcern {
     DhcpConcern { subnets6: vec![subnet], serve_unknown: true, ..DhcpConcern::default() }
 }
 
-/// The machine is to report its hardware.
+/// The concern for a machine that reports its hardware.
 fn boot([kernel_sha256, initrd_sha256, squashfs_sha256]: [String; 3]) -> BootConcern {
     let task = Task {
         attempt: ATTEMPT,
@@ -123,7 +123,7 @@ fn router(dir: &Path) -> (Host, Running) {
     (host, dnsmasq)
 }
 
-/// A UEFI machine without a disk, whose firmware tries no IPv4, and without iPXE's ROM.
+/// A UEFI machine without a disk and without iPXE's ROM, whose firmware does not try IPv4.
 fn machine(dir: &Path) -> Running {
     ip("tuntap add dev machine0 mode tap");
     ip("link set machine0 master switch up");
@@ -141,7 +141,7 @@ fn machine(dir: &Path) -> Running {
     Running::start(qemu.args(words.split_whitespace()).stdin(Stdio::null()).stdout(log))
 }
 
-/// Waits until such a fact was told.
+/// Waits until the rack has a fact that `wanted` accepts.
 async fn told<T>(rack: &Daemon, dir: &Path, what: &str, wanted: impl Fn(&Fact) -> Option<T>) -> T {
     let (mut durable, mut next) = (rack.facts.durable(), 1);
     let waiting = async {
@@ -170,7 +170,7 @@ async fn an_ipv6_only_machine_boots_and_delivers_its_inventory() {
     }
     let (dir, image) = (tempfile::tempdir().unwrap(), image());
     for at in ["default", "all"] {
-        // Nobody else can have the rack's address, so that nobody waits until that is found out.
+        // No other host can have the rack's address, so skip the wait for duplicate address detection.
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{at}/accept_dad"), "0").unwrap();
     }
     make_switch(&["2001:db8::1/64"]);
@@ -193,7 +193,7 @@ async fn an_ipv6_only_machine_boots_and_delivers_its_inventory() {
     let nics = result.inventory.expect("an inventory").nics;
     assert!(nics.iter().any(|nic| nic.mac == MACHINE), "{nics:?}");
 
-    // Everything came over IPv6: there was nothing else.
+    // All requests came over IPv6, the only protocol in this network.
     for fact in rack.facts.read(1).await.unwrap() {
         if let Some(Body::BootRequest(request)) = fact.body {
             println!("{} {}: {} -> {}", request.service, request.address, request.what, request.answer);

@@ -1,4 +1,4 @@
-//! People who log in by OpenID Connect: an issuer that is not ours, its code flow, and the operator's command.
+//! Login by OpenID Connect: a foreign issuer, its code flow, and the operator's command.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ struct Issuer {
 
 impl Drop for Issuer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Issuer {
-    /// Which knows these people, each by its claims.
+    /// Starts an issuer with these people, each given by the claims.
     fn start(people: &[&str]) -> Self {
         let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("python-tools");
         let tools = Command::new(&setup).arg("openid").output().expect("the tools");
@@ -43,12 +43,12 @@ impl Issuer {
             let (_, url) = line.split_once("running on ")?;
             url.split_whitespace().next().map(str::to_owned)
         });
-        // Whoever logs into a pipe that nobody reads stops one day.
+        // A process blocks once its pipe is full, so a thread reads the log.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, url: url.expect("it says where it listens") }
     }
 
-    /// Makes a client of the region, whose browsers come back here: its id and its secret.
+    /// Registers a client whose browsers are redirected to `back`. Returns its id and its secret.
     fn register(&self, back: &str) -> (String, String) {
         let client =
             json!({"client_name": "basalt", "redirect_uris": [back], "scope": "openid profile"}).to_string();
@@ -60,7 +60,7 @@ impl Issuer {
         (of("client_id"), of("client_secret"))
     }
 
-    /// The code flow, as a browser and a client with a secret go through it: an ID token for this person.
+    /// Runs the code flow as a browser and a client with a secret. Returns an ID token for this person.
     fn token(&self, subject: &str) -> String {
         let query =
             "client_id=basalt&redirect_uri=http://localhost/back&response_type=code&scope=openid+profile";
@@ -88,7 +88,7 @@ fn curl(args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A region, and a person's home.
+/// A region, and a person's home directory.
 struct World {
     home: TempDir,
     region: Region,
@@ -105,7 +105,8 @@ impl World {
         Self { home, region, program: Programs::find().expect("programs").path("basalt") }
     }
 
-    /// Runs the command with this standard input, as an admin or as the person: what it said, and whether it did it.
+    /// Runs the command with this standard input, as an admin or as the person. Returns its output, and true for
+    /// success.
     async fn basalt(&self, is_admin: bool, args: &[&str], input: String) -> (bool, String) {
         let mut command = Command::new(&self.program);
         command
@@ -124,7 +125,7 @@ impl World {
         }
         let ended = tokio::task::spawn_blocking(move || {
             let mut child = command.spawn()?;
-            // It may not read what it does not need.
+            // The command may end without reading its input.
             let _ = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
             child.wait_with_output()
         });
@@ -180,7 +181,7 @@ async fn people_of_an_issuer_come_in_with_the_roles_of_their_groups() {
     let (done, said) = world.login(format!("{claims}.{turned}")).await;
     assert!(!done && said.contains("the ID token is not good"), "{said}");
     drop(issuer);
-    // Its keys are known for an hour.
+    // The region caches the issuer's keys for an hour.
     assert!(world.login(token).await.0);
 }
 

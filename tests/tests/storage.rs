@@ -1,7 +1,7 @@
-//! Disks as machines know them: emulated ones boot the ephemeral environment from a rack, the agent builds RAIDs, volumes and file systems on
-//! virtio disks with the kernel's md and device mapper, unpacks Debian, and Debian boots from what is left when a disk is pulled out.
+//! Storage on emulated disks. Machines boot the ephemeral environment from a rack. The agent builds RAIDs, volumes and file systems on
+//! virtio disks with the kernel's md and device mapper, and unpacks Debian. Debian then boots from the remaining disks when one is removed.
 //!
-//! The rack works from concern files, and the tasks are written here: what a region composes is `rendering.rs`'s.
+//! The rack works from concern files, and this file writes the tasks; `rendering.rs` tests the tasks of a region.
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
 #[path = "../../rack/tests/rack/namespace.rs"]
@@ -31,13 +31,13 @@ use serde_json::{Value, json};
 
 const MACHINE: &str = "52:54:00:00:00:01";
 const UID: &str = "uid-1";
-/// An emulated processor installs Debian in a few minutes, and boots it in one, when nobody else needs it.
+/// An emulated processor installs Debian in a few minutes and boots it in one, on an idle host.
 const PATIENCE: Duration = Duration::from_secs(1500);
 const DISK: u64 = 6 << 30;
 const OVMF: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 
-/// Says what the system runs on, at every boot, and switches the machine off. It has a serial port to itself: whoever offers a login at the
-/// console hangs up whatever writes there.
+/// Reports the system's storage at every boot, and switches the machine off. It uses a serial port of its own: the login prompt on the
+/// console interrupts other writers there.
 const USER_DATA: &str = r"#cloud-config
 write_files:
 - path: /root/probe
@@ -76,7 +76,7 @@ touch left-in-memory
 setsid sleep 10000 < /dev/null > /dev/null 2>&1 &
 "#;
 
-/// A file of what `make images` made: its path, hash and size.
+/// A file from `make images`: its path, hash and size.
 fn image(name: &str, role: &str) -> (PathBuf, String, u64) {
     let cache = std::env::var_os("BASALT_CACHE_DIR").map(PathBuf::from);
     let default = || Path::new(&std::env::var_os("HOME").expect("a home directory")).join(".cache/basalt");
@@ -91,9 +91,9 @@ fn image(name: &str, role: &str) -> (PathBuf, String, u64) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Firmware {
-    /// SeaBIOS.
+    /// BIOS firmware: SeaBIOS.
     Bios,
-    /// OVMF, which remembers its boot entries.
+    /// UEFI firmware: OVMF, which remembers its boot entries.
     Uefi,
 }
 
@@ -134,15 +134,16 @@ impl World {
         self.path(&format!("{serial}.disk"))
     }
 
-    /// Whether a disk has never been written to.
+    /// True if a disk has never been written to.
     fn is_untouched(&self, serial: &str) -> bool {
         std::fs::metadata(self.disk(serial)).unwrap().blocks() == 0
     }
 
-    /// Power on, with the disks of these serial numbers; from the network or from a disk. It runs until it switches itself off.
+    /// Switches the machine on, with the disks of these serial numbers, to boot from the network or from a disk. It runs until it switches
+    /// itself off.
     fn power_on(&self, disks: &[&str], network: bool) -> Running {
-        // One processor: with two, QEMU 7.2 was seen to leave a Linux waiting for ever, now and then, where that changes its own code
-        // (behind "sched_clock: Marking stable").
+        // One processor: with two, QEMU 7.2 now and then made a Linux hang while it modified its own code (after "sched_clock: Marking
+        // stable").
         let mut words = "-nodefaults -machine q35,accel=tcg,graphics=off -cpu Nehalem -smp 1 -m 2048 -display none -vga none \
              -monitor none -serial stdio -no-reboot -device virtio-rng-pci"
             .to_owned();
@@ -177,7 +178,7 @@ impl World {
         String::from_utf8_lossy(&std::fs::read(self.path("serial.log")).unwrap_or_default()).into_owned()
     }
 
-    /// What the probe said, once it was done.
+    /// The output of the probe, once it has ended.
     fn probed(&self) -> Option<String> {
         let said = String::from_utf8_lossy(&std::fs::read(self.path("probe.log")).ok()?).into_owned();
         said.split_once("PROBE ENDS").map(|(said, _)| said.to_owned())
@@ -191,7 +192,7 @@ impl World {
         }
     }
 
-    /// Has the agent install Debian on this storage; how that ended.
+    /// Lets the agent install Debian on this storage. Returns the outcome.
     async fn install(&mut self, disks: &[&str], storage: Value, wipe: Wipe) -> Outcome {
         self.attempt += 1;
         let storage: StorageConfig = serde_json::from_value(storage).unwrap();
@@ -299,7 +300,7 @@ impl World {
         Daemon::start(settings).await.unwrap()
     }
 
-    /// The result of the attempt, once it is told.
+    /// The result of the attempt, once the agent has sent it.
     async fn result(&self, rack: &Daemon) -> TaskResult {
         let (mut durable, mut next) = (rack.facts.durable(), 1);
         let waiting = async {
@@ -322,7 +323,7 @@ impl World {
             .unwrap_or_else(|_| panic!("no result: {}", self.serial()))
     }
 
-    /// Boots the installed system with these disks and no network; what its probe said, line by line.
+    /// Boots the installed system with these disks and no network. Returns the lines of its probe.
     async fn boot(&self, disks: &[&str]) -> Vec<String> {
         let began = Instant::now();
         let machine = self.power_on(disks, false);

@@ -1,7 +1,8 @@
-//! An upgrade under way: the region of the commit before and this one, on one database.
+//! An upgrade in progress: the region of the previous commit and the present one, on one database.
 //!
-//! The older one is there first, the newer one migrates beside it. Then both serve: what is written through either is seen by
-//! reading and watching the other, whichever runs alone does the work, and the older one starts again on the newer schema.
+//! The older region starts first, and the newer one migrates the database beside it. Then both serve. A write through either
+//! one is visible in reads and watches of the other, either one does the work alone, and the older one starts again on the
+//! newer schema.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,16 +20,16 @@ use basalt_lab::site::Programs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take to be seen, or to be done.
+/// Time limit for a change to become visible, or for work to be done.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Writes through both, at random.
+/// Number of random writes through both.
 const WRITES: u64 = 200;
 
-/// Kinds that nobody refers to, whose objects therefore leave at once.
+/// Kinds without references to them, whose objects are therefore deleted at once.
 const LEAVES: [&str; 6] = ["DnsRecord", "IpAddress", "PackageRepository", "SshKey", "StaticRoute", "Webhook"];
 
-/// The region of the commit before; `None` where git does not have one.
+/// The program of the previous commit's region; `None` if git does not have one.
 fn previous() -> Option<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("upgrade/previous");
     let output = Command::new(&script).stderr(Stdio::inherit()).output();
@@ -60,7 +61,7 @@ impl Drop for Process {
 }
 
 impl World {
-    /// Starts `program` in its directory `name`; both seal with the key of `older`, and know its first token.
+    /// Starts `program` in its directory `name`. Both regions seal with the key of `older`, and know its first token.
     fn start(&self, program: &Path, name: &str) -> Process {
         let older = self.dir.path().join("older");
         let mut command = Command::new(program);
@@ -92,7 +93,7 @@ impl Process {
         Ok(self.client.put(kind, name, &request, Precondition::None).await?.object)
     }
 
-    /// What changes from now on.
+    /// A watch of all changes from now on.
     async fn watch(&self) -> Watch {
         let list = self.client.list(kind("Zone"), &ListOptions::default()).await.expect("a list");
         self.client.watch(WatchOptions { since: list.position, ..WatchOptions::default() })
@@ -103,7 +104,7 @@ impl Process {
         all.into_iter().map(|o| (o.metadata.name.to_string(), o.metadata.generation.get(), o.spec)).collect()
     }
 
-    /// Answers that say that the region failed.
+    /// The number of 5xx answers of the region, from its metrics.
     fn failures(&self) -> String {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         let head = format!("GET /metrics HTTP/1.1\r\nHost: region\r\nAuthorization: Bearer {}", self.token);
@@ -114,7 +115,7 @@ impl Process {
         count.unwrap_or_else(|| panic!("no count of failures: {text}")).to_owned()
     }
 
-    /// Ends it as an upgrade does, and says whether it ever failed.
+    /// Stops the region as an upgrade does, and checks that it never failed.
     fn stop(mut self) {
         assert_eq!(self.failures(), "0", "answers were 5xx");
         let id = self.child.id().to_string();
@@ -136,7 +137,7 @@ fn kind(name: &str) -> &'static Kind {
     Kind::find(name).expect("a kind")
 }
 
-/// Waits until the watch tells of something that `is_it`.
+/// Waits until the watch delivers an event that `is_it` accepts.
 async fn told(watch: &mut Watch, what: &str, is_it: impl Fn(&What) -> bool) {
     let wanted = async {
         loop {
@@ -148,7 +149,7 @@ async fn told(watch: &mut Watch, what: &str, is_it: impl Fn(&What) -> bool) {
     tokio::time::timeout(PATIENCE, wanted).await.unwrap_or_else(|_| panic!("never told: {what}"));
 }
 
-/// What is written through one is read and watched at the other.
+/// Writes through one region, and checks reads and watches of the other.
 async fn seen(writer: &Process, other: &Process, name: &str) {
     let mut watch = other.watch().await;
     let zone = kind("Zone");
@@ -166,7 +167,7 @@ async fn seen(writer: &Process, other: &Process, name: &str) {
     assert!(other.client.find(zone, name).await.expect("it answers").is_none());
 }
 
-/// A machine that is declared here is looked at by whoever works.
+/// A machine that is declared here is reconciled by one of the regions.
 async fn reconciled(at: &Process, name: &str, number: u8) {
     let mut watch = at.watch().await;
     let spec = json!({"architecture": "amd64", "boot_macs": [format!("52:54:00:77:00:{number:02x}")]});
@@ -178,7 +179,7 @@ async fn reconciled(at: &Process, name: &str, number: u8) {
     told(&mut watch, &format!("{name} is reconciled"), looked_at).await;
 }
 
-/// Everything that clients declare, but for what refers to racks, since none is there.
+/// Every example that clients can declare, except those that refer to racks, because there are none.
 fn declared() -> Vec<Example> {
     let mut all = examples();
     all.retain(|example| example.kind.declarable && example.kind.name != "Sample");
@@ -188,7 +189,7 @@ fn declared() -> Vec<Example> {
     all
 }
 
-/// A number that looks random, of a sequence that is always the same (splitmix64).
+/// A pseudo-random number of a fixed sequence (splitmix64).
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -196,7 +197,7 @@ fn random(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Writes of every kind through both. Refusals are welcome; failures are counted by the regions themselves.
+/// Writes objects of every kind through both. Refusals are normal; the regions themselves count failures.
 async fn write_at_random(regions: [&Process; 2], examples: &[Example]) -> usize {
     let (mut state, mut done) = (1, 0);
     for number in 0..WRITES {
@@ -248,7 +249,7 @@ async fn the_region_of_the_commit_before_goes_on_beside_this_one() {
     for example in &examples {
         match older.put(example.kind, example.name, example.spec.clone()).await {
             Ok(_) => stored += 1,
-            // What only this commit knows.
+            // The older region may refuse fields that only this commit knows.
             Err(error) => {
                 assert!(error.problem().is_some_and(|p| p.status < 500), "{}: {error}", example.name)
             }
@@ -274,7 +275,7 @@ async fn the_region_of_the_commit_before_goes_on_beside_this_one() {
     let newer = world.start(&present, "newer");
     older.stop();
     reconciled(&newer, "newer-alone", 4).await;
-    // Something is wrong with the newer one, say: the older one has to be able to come back.
+    // A downgrade after a problem with the newer region: the older one must be able to return.
     let older = world.start(&previous, "older");
     seen(&newer, &older, "again").await;
     newer.stop();

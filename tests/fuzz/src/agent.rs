@@ -1,4 +1,5 @@
-//! The firmware's table as the agent reads it; DHCPv6 as the agent asks it: whatever servers answer, it goes on, and takes addresses of hosts alone.
+//! The agent's reader of the firmware's table, and its DHCPv6 client: with any answers of servers, the client continues, and takes only
+//! addresses of hosts.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::sequence::{messages, sequence};
 
 const MAC: [u8; 6] = [0x52, 0x54, 0, 0, 0, 1];
 
-/// What the client sent last.
+/// The client's last message.
 #[derive(Default)]
 struct Sent {
     transaction: [u8; 3],
@@ -36,7 +37,7 @@ impl Sent {
     }
 }
 
-/// Answers to a DHCPv6 client, most of them to what it asked last, with time that passes.
+/// Answers to a DHCPv6 client, most of them to its last message, while time passes.
 pub fn dhcp6_client(data: &[u8]) {
     let mut client = Client::new(Identity::of(MAC), 7);
     let (mut now, mut sent) = (Duration::ZERO, Sent::default());
@@ -79,7 +80,7 @@ pub(crate) fn seeds_dhcp6_client() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A table of the firmware (SMBIOS): networks have prefixes that are possible, and names come from the table.
+/// A table of the firmware (SMBIOS): network prefixes are possible ones, and names come from the table.
 pub fn smbios(data: &[u8]) {
     for found in host_interfaces(data) {
         for network in [found.host, found.service].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! TFTP, IPMI, and the routers of a link.
+//! TFTP, IPMI, and router discovery on a link.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOS
 const CONTENT: usize = 5000;
 const CAPS: Caps = Caps { blksize: 1468, windowsize: 16, timeout: 10 };
 
-/// A request, and datagrams to the transfer that it begins.
+/// A request, and datagrams to the transfer that it starts.
 pub fn tftp(data: &[u8]) {
     let mut messages = messages(data);
     let Some((_, request)) = messages.next() else { return };
@@ -102,7 +102,7 @@ pub(crate) fn seeds_tftp_client() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The same bytes each time.
+/// A random source that returns the same bytes each time.
 struct Counted(u8);
 
 impl Random for Counted {
@@ -125,7 +125,7 @@ fn bmc_console(random: &mut Counted) -> ClientCore {
     ClientCore::new(credentials, CipherSuite::suite_17(), Privilege::Operator, random).expect("a session")
 }
 
-/// Datagrams to a BMC, of several peers.
+/// Datagrams from several peers to a BMC.
 pub fn bmc(data: &[u8]) {
     let (mut core, mut random, mut now) = (bmc_core(), Counted(0), Instant::now());
     for (besides, datagram) in messages(data) {
@@ -143,7 +143,7 @@ pub fn bmc(data: &[u8]) {
     }
 }
 
-/// What a console and a BMC say to each other until the session is ready: of the one, and of the other.
+/// The messages of a console and a BMC until the session is ready: first the console's, then the BMC's.
 fn handshake() -> [Vec<Vec<u8>>; 2] {
     let (mut core, mut random, now) = (bmc_core(), Counted(0), Instant::now());
     let mut console = bmc_console(&mut random);
@@ -182,7 +182,7 @@ pub(crate) fn seeds_bmc_client() -> Vec<Vec<u8>> {
     vec![sequence(of_bmc.iter().map(Vec::as_slice))]
 }
 
-/// What is heard on a link, by a rack that says there that nobody is a router.
+/// Messages on a link, received by a rack that advertises itself there as no router.
 pub fn router(data: &[u8]) {
     let (mut now, mut last) = (Instant::now(), None);
     let mut advertiser = Advertiser::default();

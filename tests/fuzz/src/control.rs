@@ -1,4 +1,4 @@
-//! What regions tell racks, what racks keep, what Terraform and people send.
+//! Data from regions to racks, files of racks, and input from Terraform and from people.
 
 use basalt_api::expression::{Expression, MAX_LIST, MAX_TEXT, Subject};
 use basalt_api::kinds::{Architecture, Disk, Inventory};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::sync::LazyLock;
 use tfplugin::{Type, Val};
 
-/// The body of a concern; the first byte says which.
+/// The body of a concern; the first byte selects the concern.
 pub fn concern(data: &[u8]) {
     let Some((which, body)) = data.split_first() else { return };
     let concern = Concern::ALL[usize::from(*which) % Concern::ALL.len()];
@@ -45,7 +45,7 @@ pub(crate) fn seeds_concern() -> Vec<Vec<u8>> {
     vec![[&[0][..], &dhcp.encode_to_vec()].concat(), [&[1][..], &boot.encode_to_vec()].concat()]
 }
 
-/// A segment of the spool as it is read from disk.
+/// A segment of the spool, read from disk.
 pub fn spool(data: &[u8]) {
     let mut rest = data;
     while let Some((fact, length)) = record::decode::<Fact>(rest) {
@@ -65,7 +65,7 @@ pub(crate) fn seeds_spool() -> Vec<Vec<u8>> {
     vec![segment]
 }
 
-/// Tokens as machines and people show them.
+/// Tokens from machines and people.
 pub fn tokens(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let key = [1; 32];
@@ -88,7 +88,7 @@ pub(crate) fn seeds_tokens() -> Vec<Vec<u8>> {
     vec![join.render().into_bytes(), boot.mint(&[1; 32]).into_bytes(), report.into_bytes()]
 }
 
-/// A type that has every other in it.
+/// A type that contains every other type.
 fn everything() -> Type {
     let text = || Box::new(Type::String);
     let fields = [
@@ -124,7 +124,7 @@ pub(crate) fn seeds_terraform() -> Vec<Vec<u8>> {
     vec![value.to_msgpack(), json.to_vec()]
 }
 
-/// Specs of objects; the first byte says of which kind.
+/// Specs of objects; the first byte selects the kind.
 pub fn objects(data: &[u8]) {
     let Some((which, json)) = data.split_first() else { return };
     let Ok(spec) = serde_json::from_slice::<Value>(json) else { return };
@@ -150,7 +150,7 @@ pub(crate) fn seeds_objects() -> Vec<Vec<u8>> {
     basalt_api::examples().into_iter().filter_map(seed).collect()
 }
 
-/// Expressions of tags, read and evaluated for an ordinary machine and for the largest that there may be.
+/// Expressions of tags, parsed and evaluated for an ordinary machine and for the largest possible one.
 pub fn expression(data: &[u8]) {
     static MACHINES: LazyLock<[Inventory; 2]> = LazyLock::new(|| [large(4, 20), large(MAX_LIST, MAX_TEXT)]);
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -167,7 +167,7 @@ pub fn expression(data: &[u8]) {
     }
 }
 
-/// A machine with so many disks, and texts of so many bytes.
+/// A machine with this number of disks, and texts of this many bytes.
 fn large(disks: usize, text: usize) -> Inventory {
     let long = || Some("x".repeat(text));
     let disk =
@@ -182,7 +182,7 @@ pub(crate) fn seeds_expression() -> Vec<Vec<u8>> {
         "cpu.cores >= 32 && gpu.count > 0",
         "!(vendor == \"x\") || \"a\" in tags",
         "disks.exists(d, d.size > 5)",
-        // Near the bound: what is a little larger is refused.
+        // Just below the limit: a slightly larger one is refused.
         "[dmi.serial].map(a, a + a + a + a).map(a, a + a + a + a).map(a, a + a + a + a).exists(a, a == 'x')",
         "disks.map(d, [d, d]).map(d, d + d).exists(d, d == [])",
         "disks.all(a, disks.all(b, a.name == b.name || a.serial != b.serial))",

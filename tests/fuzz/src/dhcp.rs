@@ -1,4 +1,4 @@
-//! DHCP: servers that are sent any datagrams stay within their bounds, and say what another decoder reads.
+//! DHCP: servers stay within their limits for any datagrams, and another decoder can read their answers.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -18,7 +18,7 @@ use crate::sequence::{messages, sequence};
 const START: Time = Time(1_700_000_000_000);
 const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
-/// What an Ethernet frame carries of UDP.
+/// Largest UDP payload in an Ethernet frame, in bytes.
 const LONGEST: usize = 1472;
 
 fn ip(last: u8) -> Ipv4Addr {
@@ -40,7 +40,7 @@ fn ipnet_of<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().expect("a network")
 }
 
-/// Datagrams to a DHCPv4 server, some of them to its boot server's port, with time that passes.
+/// Datagrams to a DHCPv4 server, some of them to its boot server's port, while time passes.
 pub fn dhcp4(data: &[u8]) {
     let mut server = Server::new(config()).expect("a configuration");
     server.set_links(BTreeMap::from([(3, vec![LOCAL])]));
@@ -49,7 +49,8 @@ pub fn dhcp4(data: &[u8]) {
         now = now + Duration::from_secs(u64::from(besides & 0x3f) * 60);
         let via = Arrival { interface: 3, local: LOCAL, unicast: besides & 0x40 != 0 };
         let mut actions = server.tick(now);
-        // What a relay says of itself is repeated, and takes room of its own (RFC 3046).
+        // The server repeats the relay's information option, which needs space beyond the limit (RFC
+        // 3046).
         let mut longest = LONGEST;
         if let Ok(packet) = ingress::parse(datagram) {
             longest += packet
@@ -159,7 +160,7 @@ pub(crate) fn seeds4_client() -> Vec<Vec<u8>> {
     vec![sequence([&offer[..], &ack]), sequence([&offer[..], &nak])]
 }
 
-/// Datagrams to a DHCPv6 server, with time that passes.
+/// Datagrams to a DHCPv6 server, while time passes.
 pub fn dhcp6(data: &[u8]) {
     let mut subnet = v6::Subnet::new("lab", ipnet_of("2001:db8::/64"));
     let address = |last: u16| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
@@ -232,7 +233,7 @@ pub fn frame(data: &[u8]) {
 pub(crate) fn seeds_frame() -> Vec<Vec<u8>> {
     let probe = frames::arp_probe(MAC, ip(9));
     let mut claim = probe.clone();
-    // An answer, of who is there.
+    // An answer from an existing host.
     for (at, byte) in [(21, 2), (28, 10), (29, 77), (30, 0), (31, 9)] {
         if let Some(place) = claim.get_mut(at) {
             *place = byte;

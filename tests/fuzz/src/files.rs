@@ -1,4 +1,4 @@
-//! What a rack reads of its own files after a crash, and of clients that fetch files.
+//! A rack's own files after a crash, and the HTTP requests of clients that fetch files.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use basalt_rack::journal::{self, Lines};
 
 const NOW: Time = Time(1_700_000_000_000);
 
-/// The lines of a lease file. Those whose sum is wrong are skipped; of the others it does not matter who wrote them.
+/// The lines of a lease file. A line with a wrong checksum is skipped; any line with a right one is accepted.
 pub fn leases(data: &[u8]) {
     let Lines { records, whole, .. } = journal::read::<Lease>(data);
     assert!(whole <= data.len() && records.len() <= data.len());
@@ -31,7 +31,7 @@ pub fn leases(data: &[u8]) {
     let mut server = Server::new(config).expect("a configuration");
     server.set_links(BTreeMap::from([(3, vec![Ipv4Addr::new(10, 77, 0, 2)])]));
     server.restore(records);
-    // Whatever it was told, it goes on.
+    // Any restored records must leave the server usable.
     for days in [0, 1, 400] {
         let _ = server.tick(NOW + Duration::from_secs(days * 86_400));
     }
@@ -55,7 +55,7 @@ pub(crate) fn seeds_leases() -> Vec<Vec<u8>> {
     vec![lines.iter().flat_map(line).collect(), line(&lines[1])]
 }
 
-/// The head of a request for a blob, its range and its validators.
+/// The head of a request for a blob, with its range and its validators.
 pub fn http(data: &[u8]) {
     match request::read(data) {
         Head::Plain(asked) => {

@@ -1,7 +1,7 @@
-//! What must hold for any bytes: a function a codec, with seeds that our own encoders make.
+//! Fuzz targets: one function for each codec, with rules that must hold for any bytes, and seeds from our own encoders.
 //!
-//! `cargo fuzz run --fuzz-dir tests/fuzz -s none --features libfuzzer fuzz_dhcp4` runs one for as long as you like; `tests/fuzz/run` each for a
-//! while, as `make test` does.
+//! `cargo fuzz run --fuzz-dir tests/fuzz -s none --features libfuzzer fuzz_dhcp4` runs one target without a time limit. `tests/fuzz/run`
+//! runs each target for a while, as in `make test`.
 
 mod agent;
 mod boot;
@@ -26,25 +26,25 @@ pub use ntp::ntp;
 pub use redfish::redfish;
 pub use syslog::syslog;
 
-/// A target.
+/// A fuzz target.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name.
+    /// Name without the prefix `fuzz_`.
     pub name: &'static str,
-    /// What must hold: it panics where that does not.
+    /// The function under test. It panics if a rule is broken.
     pub holds: fn(&[u8]),
-    /// Inputs to begin with, of which the first says the most.
+    /// Initial inputs. The first one covers the most.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Edges that a short run reaches at least: one that reaches fewer does not reach the codec.
+    /// Smallest number of edges that a short run must cover. With fewer, the input does not reach the codec.
     pub edges: u32,
-    /// The program's peak of memory, at most. No input may cost much more than another of its length.
+    /// Largest peak of the program's memory, in MiB. No input may need much more than another one of its length.
     pub peak_mib: u32,
 }
 
-/// The peak of a program whose inputs cost their length.
+/// Memory limit of a program whose inputs need memory in proportion to their length, in MiB.
 const PEAK_MIB: u32 = 512;
 
-/// All of them.
+/// The targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "dhcp4", holds: dhcp4, seeds: dhcp::seeds4, edges: 1000, peak_mib: PEAK_MIB },
     Target {

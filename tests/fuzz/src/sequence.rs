@@ -1,6 +1,7 @@
-//! Many messages in one input: each after its length, two bytes, and a byte that says what happens besides.
+//! Inputs with many messages. Each has a header: its length in two bytes, and one byte of which each
+//! target makes its own use, such as time.
 
-/// What is to happen besides, and the message.
+/// The extra byte of each message, and the message.
 pub(crate) fn messages(mut data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (&[low, high, besides], rest) = data.split_first_chunk::<3>()?;
@@ -11,7 +12,7 @@ pub(crate) fn messages(mut data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// An input of these messages.
+/// An input that contains these messages.
 pub(crate) fn sequence<'a>(messages: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut input = Vec::new();
     for message in messages {

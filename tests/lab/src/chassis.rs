@@ -1,8 +1,8 @@
 //! The chassis behind an emulated machine's BMC: it owns QEMU and the boot device.
 //!
-//! An actor holds the state; [`QemuChassis`] is its handle. Power on spawns QEMU, power off kills it as a power cut would.
-//! QEMU that ends by itself is a machine that switched itself off. A boot override is applied at power on, and also when the
-//! guest resets itself, by starting QEMU anew: `-boot once` and `BootNext` are read at the start only.
+//! An actor holds the state; [`QemuChassis`] is its handle. Power on starts QEMU, and power off kills it like a power cut.
+//! If QEMU ends by itself, the machine has switched itself off. A boot override is applied at power on. It is also applied
+//! when the guest resets itself, by a new start of QEMU: `-boot once` and `BootNext` are read only at the start.
 
 use basalt_bmc::{BootDevice, BootOverride, ChassisBackend, CompletionCode, PowerState, PowerVerb};
 use tokio::sync::{mpsc, oneshot};
@@ -15,7 +15,7 @@ use crate::qemu::{self, BiosBoot};
 use crate::qmp::{Qmp, Waiting};
 use crate::vars;
 
-/// A question to the actor, with where the answer goes.
+/// A request to the actor, with the channel for the answer.
 enum Ask {
     Status(oneshot::Sender<PowerState>),
     Control(PowerVerb, oneshot::Sender<Result<(), CompletionCode>>),
@@ -30,7 +30,7 @@ pub struct QemuChassis {
 }
 
 impl QemuChassis {
-    /// A chassis that is off; its actor runs in the current runtime until the last handle is dropped.
+    /// A chassis that is off. Its actor runs in the current runtime until the last handle is dropped.
     #[must_use]
     pub fn start(config: BmcProgramConfig) -> Self {
         let (asks, inbox) = mpsc::channel(8);
@@ -77,7 +77,7 @@ struct Actor {
     running: Option<Running>,
 }
 
-/// What can happen while nobody asks.
+/// Events of QEMU.
 enum Happening {
     Ended,
     GuestReset,
@@ -97,7 +97,7 @@ impl Actor {
     }
 
     async fn answer(&mut self, ask: Ask) {
-        // A console that went away needs no answer.
+        // The console may have gone, and then needs no answer.
         match ask {
             Ask::Status(answer) => {
                 let _unheard = answer.send(self.power());
@@ -132,7 +132,7 @@ impl Actor {
                 Ok(())
             }
             (PowerVerb::Soft, Some(running)) => running.qmp.execute("system_powerdown").await,
-            // QEMU then says that it was reset, and the boot override is seen to there.
+            // QEMU then reports the reset, and the handler of that event applies the boot override.
             (PowerVerb::Reset, Some(running)) => running.qmp.execute("system_reset").await,
             (PowerVerb::Cycle, Some(_)) => {
                 self.power_off().await;
@@ -161,7 +161,7 @@ impl Actor {
         }
     }
 
-    /// What the override, or else the machine's order, says for the next boot.
+    /// The order of the next boot: the override's, or else the machine's.
     fn next_order(&self) -> BootOrder {
         match self.boot.device {
             BootDevice::Pxe => BootOrder::NetworkFirst,
@@ -170,7 +170,7 @@ impl Actor {
         }
     }
 
-    /// QEMU repeats what it was started with; that suffices unless something else is wanted now.
+    /// True if a reset must start QEMU again: QEMU itself repeats its start options, which may differ from the next order.
     fn reset_needs_new_start(&self) -> bool {
         let pending = self.boot.device != BootDevice::None;
         match self.config.machine.firmware {
@@ -192,14 +192,14 @@ impl Actor {
             }
         };
         self.running = Some(Running { process, qmp });
-        // Only a boot that began uses the override up.
+        // Only a successful start uses the override up.
         if self.boot.once {
             self.boot = BootOverride::NONE;
         }
         Ok(())
     }
 
-    /// Tells a UEFI machine by its variables; a BIOS machine is told by the result.
+    /// Writes the order into a UEFI machine's variables; for a BIOS machine, returns it.
     fn apply_boot(&self) -> Result<BiosBoot, LabError> {
         let machine = &self.config.machine;
         let next = self.next_order();
@@ -212,7 +212,7 @@ impl Actor {
                 (BootOrder::DiskFirst, BootDevice::Disk) => {
                     vars::set_boot_next(&variables, vars::Next::Disk)?;
                 }
-                // OVMF's own order: what an installer entered, else the disk, then the network.
+                // OVMF's own order: an installer's entry, else the disk, then the network.
                 (BootOrder::DiskFirst, _) => {}
             }
         }
@@ -228,7 +228,7 @@ impl Actor {
     }
 }
 
-/// Waits for ever while the machine is off.
+/// The next event. Waits for ever while the machine is off.
 async fn next_happening(running: Option<&mut Running>) -> Happening {
     let Some(running) = running else {
         return std::future::pending().await;

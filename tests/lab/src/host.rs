@@ -1,4 +1,4 @@
-//! Another host on a lab's wire: a namespace of its own, with one cable to the lab's bridge.
+//! Another host in a lab's network: a namespace with one cable to the lab's bridge.
 
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
@@ -10,17 +10,17 @@ use crate::name::LabName;
 use crate::network::{BRIDGE, Namespace};
 use crate::process::supervised;
 
-/// What its interface is called inside.
+/// Name of its first interface.
 pub const INTERFACE: &str = "eth0";
 
-/// A host; unplugged when dropped, with everything that runs on it.
+/// A host. Dropping it removes the cable, and everything that runs on the host.
 #[derive(Debug)]
 pub struct Host {
     namespace: Namespace,
 }
 
 impl Host {
-    /// Plugs in a host called `name` (a-z, 0-9, hyphens, at most 9) with this address of the lab's network.
+    /// Connects a host called `name` (a-z, 0-9, hyphens, at most 9) with this address of the lab's network.
     ///
     /// # Errors
     /// [`LabError`]: a bad name, no `ip`.
@@ -32,11 +32,11 @@ impl Host {
         Ok(host)
     }
 
-    /// Plugs it into another bridge of its lab as well, with an interface of this name, and this address of a /24. The lab's end
-    /// of the cable is called `cable`.
+    /// Connects it also to another bridge of its lab, with an interface of this name and this address in a /24. `cable` is the
+    /// name of the lab's end of the cable.
     ///
     /// # Errors
-    /// [`LabError`]: there is no such bridge.
+    /// [`LabError`]: the bridge does not exist.
     pub fn plug(
         &self,
         lab: &Lab,
@@ -48,10 +48,10 @@ impl Host {
         self.namespace.plug(lab.namespace(), bridge, cable, interface, address)
     }
 
-    /// Lets it reach a network by a router.
+    /// Adds a route to a network through a router.
     ///
     /// # Errors
-    /// [`LabError`]: the router is on no network of its own.
+    /// [`LabError`]: the router is on none of its own networks.
     pub fn add_route(&self, network: &str, router: Ipv4Addr) -> Result<(), LabError> {
         self.namespace.add_route(network, router)
     }

@@ -1,4 +1,4 @@
-//! Uploading the images that `basalt image build` made.
+//! Uploads the images that `basalt image build` made.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use basalt_api::client::{Client, ClientError};
 use basalt_api::values::Sha256;
 use serde::Deserialize;
 
-/// What is needed of `image.json`.
+/// The needed part of `image.json`.
 #[derive(Deserialize)]
 struct Manifest {
     files: BTreeMap<String, File>,
@@ -19,10 +19,11 @@ struct File {
     sha256: Sha256,
 }
 
-/// Uploads the files of the image in `directory` that the region does not have; how many bytes the image has.
+/// Uploads the files of the image in `directory` that the region does not have. Returns the size of the image
+/// in bytes.
 ///
 /// # Errors
-/// The region's; a manifest or file that cannot be read.
+/// An error of the region; a manifest or file that cannot be read.
 pub async fn upload(client: &Client, directory: &Path) -> Result<u64, ClientError> {
     let path = directory.join("image.json");
     let failed = |source| ClientError::File { path: path.clone(), source };

@@ -1,4 +1,4 @@
-//! A lab: made, used, and removed without a trace.
+//! A lab: created, used, and removed without a trace.
 
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
@@ -18,15 +18,15 @@ use crate::process::{self, LabProcess, Owner, run, supervised};
 use crate::program::BmcProgramConfig;
 use crate::qemu;
 
-/// How often a serial log is looked at.
+/// Interval of reads of a serial log.
 const SERIAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where labs keep their files: `BASALT_LAB_DIR`, else `/var/tmp/basalt-lab` (disks are too big for a tmpfs).
+/// Directory of the labs' files: `BASALT_LAB_DIR`, or `/var/tmp/basalt-lab` (disks are too big for a tmpfs).
 pub(crate) fn root() -> PathBuf {
     std::env::var_os("BASALT_LAB_DIR").map_or_else(|| PathBuf::from("/var/tmp/basalt-lab"), PathBuf::from)
 }
 
-/// A network namespace with machines; removed when dropped, with everything that runs inside.
+/// A network namespace with machines. Dropping it removes it, with everything that runs inside.
 ///
 /// Set `BASALT_LAB_KEEP=1` to keep its files (never its processes or its namespace) for a look at the logs.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ pub struct Lab {
     name: LabName,
     namespace: Namespace,
     directory: PathBuf,
-    /// What every machine so far is made of; the n-th is behind tap n.
+    /// The configurations of all machines so far; the n-th machine uses tap n.
     machines: Vec<MachineConfig>,
 }
 
 impl Lab {
-    /// Makes a lab called `label` (a-z, 0-9, hyphens): its namespace, its bridge `br0` with 10.77.0.1/24, its directory.
-    /// First removes what killed owners left. Blocks for some tens of milliseconds.
+    /// Makes a lab called `label` (a-z, 0-9, hyphens): its namespace, its bridge `br0` with 10.77.0.1/24, its directory. First
+    /// removes the labs of killed owners. Blocks for some tens of milliseconds.
     ///
     /// # Errors
     /// [`LabError`]: a bad or taken name, no root, no `ip`.
@@ -56,7 +56,7 @@ impl Lab {
             }
             result => result.map_err(LabError::file(&directory))?,
         }
-        // From here on, dropping removes what there is.
+        // From here on, an error drops the lab and so removes its parts.
         let lab = Self { namespace: Namespace(name.to_string()), name, directory, machines: Vec::new() };
         lab.namespace.create()?;
         Ok(lab)
@@ -72,13 +72,13 @@ impl Lab {
         &self.namespace.0
     }
 
-    /// A directory of its own, removed with it.
+    /// A directory that is removed with the lab.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Adds a bridge, which shares nothing with the others; nobody has an address there yet.
+    /// Adds a bridge without a connection to the others, and without addresses.
     ///
     /// # Errors
     /// [`LabError`]: there is one of this name.
@@ -87,7 +87,7 @@ impl Lab {
         self.namespace.add_bridge(name, &format!("52:54:00:77:01:{number:02x}"))
     }
 
-    /// Lets whoever runs inside the lab reach a network by a router.
+    /// Adds a route to a network through a router, for processes inside the lab.
     ///
     /// # Errors
     /// [`LabError`]: the router is on no network of the lab's own.
@@ -95,7 +95,7 @@ impl Lab {
         self.namespace.add_route(network, router)
     }
 
-    /// A command that will run inside the lab and end with this process; add arguments, environment, and output.
+    /// A command that will run inside the lab and end with this process. The caller adds arguments, environment, and output.
     ///
     /// # Errors
     /// [`LabError::NoProgram`].
@@ -104,7 +104,7 @@ impl Lab {
         supervised(enter.into_iter().chain([program.as_ref()]))
     }
 
-    /// Starts a command made by [`Lab::command`]; killed, with its children, when the handle is dropped. Needs a tokio runtime.
+    /// Starts a command made by [`Lab::command`]. Dropping the handle kills it and its children. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`LabError::Start`].
@@ -228,7 +228,7 @@ impl Lab {
         })
     }
 
-    /// Waits until the machine's serial log contains `needle`; the log.
+    /// Waits until the machine's serial log contains `needle`. Returns the log.
     ///
     /// # Errors
     /// [`LabError::TimedOut`], with the end of the log.
@@ -241,7 +241,7 @@ impl Lab {
         self.wait_for_serial_after(machine, 0, needle, limit).await
     }
 
-    /// As [`Lab::wait_for_serial`], for what came after a [`Machine::serial_mark`].
+    /// Like [`Lab::wait_for_serial`], for text after a [`Machine::serial_mark`].
     ///
     /// # Errors
     /// [`LabError::TimedOut`], with the end of the log.
@@ -312,7 +312,7 @@ impl Inside {
                     .map_err(|source| LabError::System { what: "make a runtime", source })?;
                 Ok(runtime.block_on(make()))
             };
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _unheard = answer.send(run());
         });
         answered.await.unwrap_or_else(|_| {
@@ -347,7 +347,7 @@ pub(crate) fn all() -> Result<Vec<LabName>, LabError> {
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
-/// Removes every lab whose owner is gone; their full names.
+/// Removes every lab whose owner is gone. Returns their full names.
 ///
 /// # Errors
 /// [`LabError`], if one could not be removed.
@@ -359,7 +359,7 @@ pub fn sweep() -> Result<Vec<String>, LabError> {
     Ok(dead.iter().map(ToString::to_string).collect())
 }
 
-/// Every lab: its full name, and whether its owner lives.
+/// Every lab: its full name, and true if its owner lives.
 ///
 /// # Errors
 /// `ip` is missing.
@@ -376,7 +376,7 @@ pub fn find(label: &str) -> Result<String, LabError> {
     found.map(|name| name.to_string()).ok_or_else(|| LabError::NoSuchLab(label.to_owned()))
 }
 
-/// Removes every lab of this label or full name, also one whose owner lives; their full names.
+/// Removes every lab of this label or full name, also if its owner lives. Returns their full names.
 ///
 /// # Errors
 /// [`LabError::NoSuchLab`], or one could not be removed.

@@ -1,8 +1,8 @@
-//! Emulated machines with BMCs, in a network namespace of their own: the metal that end-to-end tests and the demo install.
+//! Emulated machines with BMCs, in a network namespace of their own, for end-to-end tests and the demo.
 //!
 //! A [`Lab`] is a namespace with a bridge `br0` (10.77.0.1/24). Each [`Machine`] has a tap on that bridge, an empty disk,
-//! and a BMC at an address of its own. QEMU is started by the BMC's program alone, when IPMI says so: without `-kernel`,
-//! without `-cdrom`, without a boot index, so that what boots came over the network or from the machine's own disk.
+//! and a BMC at an address of its own. Only the BMC's program starts QEMU, on a command by IPMI: without `-kernel`,
+//! without `-cdrom`, without a boot index. So a machine can boot only over the network or from its own disk.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,9 +19,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Nothing outlives its owner: every process is started through `basalt-lab supervise`, which ends it when the process
-//! that made the lab is gone; and a lab's name carries its owner's pid and start time, so that the next start of any lab
-//! removes what a killed owner left ([`sweep`]). The host's own network is never touched.
+//! Nothing outlives its owner. Every process is started through `basalt-lab supervise`, which ends it when the process
+//! that made the lab is gone. A lab's name contains its owner's pid and start time, so that the next start of any lab can
+//! remove the lab of a killed owner ([`sweep`]). The host's own network is never touched.
 //!
 //! | module | what |
 //! | --- | --- |

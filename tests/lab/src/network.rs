@@ -1,4 +1,5 @@
-//! A lab's network: a namespace with a bridge, a tap for each machine, an address for each BMC. All by `ip`, without a shell.
+//! A lab's network: a namespace with a bridge, a tap for each machine, an address for each BMC. It is made with `ip`, without
+//! a shell.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,16 +14,16 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::error::LabError;
 use crate::process::{self, run};
 
-/// The bridge that every lab has.
+/// Name of the bridge that every lab has.
 pub const BRIDGE: &str = "br0";
-/// The bridge's address and prefix: the host side, where racks run.
+/// The host's address on the bridge, where racks run, with its prefix.
 pub(crate) const BRIDGE_ADDRESS: &str = "10.77.0.1/24";
-/// The bridge's own address.
+/// MAC address of the bridge.
 const BRIDGE_MAC: &str = "52:54:00:77:00:01";
-/// How long the processes of a namespace may take to die.
+/// Time limit for the processes of a namespace to die.
 const DEATH: Duration = Duration::from_secs(10);
 
-/// A namespace, by name.
+/// Name of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace(pub(crate) String);
 
@@ -40,21 +41,21 @@ impl Namespace {
         self.ip(&["address", "add", BRIDGE_ADDRESS, "dev", BRIDGE])
     }
 
-    /// No spanning tree and no multicast snooping: a port forwards from its first packet on. A hardware address of its own:
-    /// otherwise it takes the lowest of its ports', and changes it under everybody's feet when a cable is pulled.
+    /// Adds a bridge without spanning tree and multicast snooping, so that a port forwards from its first packet. It has a
+    /// fixed MAC address: otherwise it would take the lowest one of its ports, and change it when a cable is removed.
     pub(crate) fn add_bridge(&self, name: &str, mac: &str) -> Result<(), LabError> {
         let still = ["stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"];
         self.ip(&[&["link", "add", name, "address", mac, "type", "bridge"][..], &still].concat())?;
         self.ip(&["link", "set", name, "up"])
     }
 
-    /// As a host without an interface.
+    /// Creates a host without an interface.
     pub(crate) fn create_host(&self) -> Result<(), LabError> {
         run("ip", &["netns", "add", &self.0])?;
         self.ip(&["link", "set", "lo", "up"])
     }
 
-    /// Gives a host an interface, whose cable ends in a lab's bridge.
+    /// Gives a host an interface, whose cable ends at a lab's bridge.
     pub(crate) fn plug(
         &self,
         lab: &str,
@@ -87,7 +88,7 @@ impl Namespace {
         run("ip", &[&["-n", &self.0], arguments].concat()).map(drop)
     }
 
-    /// Kills every process inside, then removes the namespace; fine if it is gone already.
+    /// Kills every process inside, then removes the namespace. No error if it is already gone.
     pub(crate) fn remove(&self) -> Result<(), LabError> {
         if !self.path().exists() {
             return Ok(());
@@ -112,7 +113,7 @@ impl Namespace {
                 let what = format!("the end of the processes in {}", self.0);
                 return Err(LabError::TimedOut { what, limit: DEATH });
             }
-            // A pid may have been reused since it was listed; one that is listed again is the process we hold.
+            // A pid may be reused after it was listed. If it is listed again, it belongs to the process of our handle.
             let still: HashSet<i32> = self.pids()?.into_iter().collect();
             for (_, handle) in inside.iter().filter(|(pid, _)| still.contains(pid)) {
                 let _gone_already = pidfd_send_signal(handle, Signal::KILL);

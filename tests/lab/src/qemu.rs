@@ -1,7 +1,7 @@
 //! A machine's QEMU command line.
 //!
-//! What is *not* in it matters most: no `-kernel`, no `-cdrom`, and no `bootindex` on anything. With a boot index OVMF
-//! rewrites its own boot entries at each start and forgets the one that an installer made.
+//! Three options are missing on purpose: `-kernel`, `-cdrom`, and any `bootindex`. With a boot index, OVMF rewrites its own
+//! boot entries at each start and loses the entry of an installer.
 
 use std::path::Path;
 
@@ -9,22 +9,22 @@ use crate::machine::{BootOrder, Firmware};
 use crate::program::BmcProgramConfig;
 use crate::vars::{DISK_SLOT, NIC_SLOT};
 
-/// The emulator.
+/// Name of the emulator's program.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 const OVMF_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 /// Fresh UEFI variables; each machine has a copy of its own.
 pub(crate) const OVMF_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
-/// What a BIOS machine is told to boot; a UEFI machine is told in its variables.
+/// The boot order of a BIOS machine; a UEFI machine has its order in its variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BiosBoot {
     /// The order at every boot of this power-on.
     pub(crate) order: BootOrder,
-    /// Another one for the first boot.
+    /// Another order for the first boot.
     pub(crate) once: Option<BootOrder>,
 }
 
-/// SeaBIOS's letters: c is the disk, n the network.
+/// SeaBIOS's letters: `c` is the disk, `n` the network.
 fn letters(order: BootOrder) -> &'static str {
     match order {
         BootOrder::DiskFirst => "cn",
@@ -42,8 +42,8 @@ pub(crate) fn command_line(config: &BmcProgramConfig, boot: BiosBoot) -> Vec<Str
     option("-name", machine.name.clone());
     // With graphics off, SeaBIOS and its ROMs write to the serial port.
     option("-machine", "q35,accel=tcg,graphics=off".to_owned());
-    // Old enough to have no AVX, no fast string moves and no nested virtualisation: under load, QEMU 7.2's emulation of what
-    // `max` has was seen to abort programs at their start and to hang systems that reset themselves; and it is slower.
+    // An old CPU without AVX, fast string moves and nested virtualisation. Under load, QEMU 7.2's emulation of the features
+    // of `max` has made programs abort at their start and systems hang in a reset; it is also slower.
     option("-cpu", "Nehalem".to_owned());
     option("-m", machine.memory_mib.to_string());
     option("-smp", machine.cpus.to_string());
@@ -52,7 +52,7 @@ pub(crate) fn command_line(config: &BmcProgramConfig, boot: BiosBoot) -> Vec<Str
     option("-monitor", "none".to_owned());
     option("-chardev", format!("file,id=serial,path={},append=on", file("serial.log")));
     option("-serial", "chardev:serial".to_owned());
-    // QEMU connects to us, so that there is nothing to poll.
+    // QEMU connects to us, so we need no polling.
     option("-chardev", format!("socket,id=qmp,path={}", escape(&config.qmp_path())));
     option("-mon", "chardev=qmp,mode=control".to_owned());
     let product = "manufacturer=Basalt,product=Lab machine";
@@ -71,8 +71,8 @@ pub(crate) fn command_line(config: &BmcProgramConfig, boot: BiosBoot) -> Vec<Str
     option("-drive", format!("file={},format=qcow2,if=none,id=disk", file("disk.qcow2")));
     option("-device", format!("virtio-blk-pci,drive=disk,serial={},addr={DISK_SLOT:#x}", machine.serial));
     option("-device", "virtio-rng-pci".to_owned());
-    // The BMC that the machine sees is the one on the network.
-    // QEMU 7.2 crashes if the socket is connected before the device is there. With `reconnect` it connects afterwards.
+    // The machine sees the same BMC as the network. QEMU 7.2 crashes if the socket is connected before the device exists.
+    // With `reconnect`, it connects later.
     option("-chardev", format!("socket,id=ipmi,path={},reconnect=1", escape(&config.inside_path())));
     option("-device", "ipmi-bmc-extern,id=bmc,chardev=ipmi".to_owned());
     option("-device", "isa-ipmi-kcs,bmc=bmc".to_owned());
@@ -89,7 +89,7 @@ pub(crate) fn command_line(config: &BmcProgramConfig, boot: BiosBoot) -> Vec<Str
     [vec![QEMU.to_owned(), "-nodefaults".to_owned()], line].concat()
 }
 
-/// QEMU separates an option's values by commas; a comma in a path is doubled.
+/// QEMU separates an option's values with commas; a comma in a path must be doubled.
 fn escape(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }

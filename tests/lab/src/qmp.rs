@@ -1,4 +1,4 @@
-//! QEMU's monitor (QMP): commands out, events in.
+//! QEMU's monitor (QMP): sends commands, and receives events.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::error::LabError;
 
-/// How long QEMU may take to come up and greet.
+/// Time limit for QEMU's start and greeting.
 const GREETING: Duration = Duration::from_secs(20);
 
-/// Where QEMU will connect to.
+/// The socket to which QEMU will connect.
 pub(crate) struct Waiting(UnixListener);
 
 impl Waiting {
@@ -50,7 +50,7 @@ pub(crate) struct Qmp {
 }
 
 impl Qmp {
-    /// Sends a command without arguments; QEMU's refusal, if any, appears in the log.
+    /// Sends a command without arguments. If QEMU refuses it, the log shows that.
     pub(crate) async fn execute(&mut self, command: &str) -> Result<(), LabError> {
         let line = serde_json::json!({ "execute": command }).to_string() + "\n";
         self.write

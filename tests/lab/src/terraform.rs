@@ -1,6 +1,6 @@
 //! A user's directory with a configuration, and the real Terraform in it.
 //!
-//! Terraform finds the provider in a directory that mirrors a registry, as one does where there is no network.
+//! Terraform finds the provider in a directory that mirrors a registry, as users do on a host without network access.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::error::LabError;
 use crate::process::supervised;
 
-/// The provider's address, as configurations give it by `source`.
+/// The provider's address, as in the `source` of configurations.
 const PROVIDER: &str = "registry.terraform.io/basalt-metal/basalt";
 
 /// A directory with a configuration.
@@ -21,7 +21,7 @@ pub struct Workspace {
 
 impl Workspace {
     /// Copies the configuration `example` to `base/NAME`, where NAME is the example's, with the provider in `base/mirror`.
-    /// What the region's address and token are is in `base/env`, for a shell and for [`Workspace::command`].
+    /// The region's address and token are in `base/env`, for a shell and for [`Workspace::command`].
     ///
     /// # Errors
     /// A file cannot be read or written.
@@ -59,13 +59,13 @@ impl Workspace {
         Ok(Self { directory, environment: all })
     }
 
-    /// Where the configuration is.
+    /// Directory of the configuration.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// `terraform` with these arguments, without colours and questions; it ends with this process.
+    /// `terraform` with these arguments, without colours and questions. It ends with this process.
     ///
     /// # Errors
     /// [`LabError::NoProgram`].
@@ -87,7 +87,8 @@ impl Workspace {
     }
 }
 
-/// Puts the provider in `base/mirror`, and Terraform's own configuration, which has it there, in `base/terraform.rc`.
+/// Puts the provider into `base/mirror`, and Terraform's own configuration, which names that mirror, into
+/// `base/terraform.rc`.
 ///
 /// # Errors
 /// A file cannot be read or written.

@@ -1,10 +1,10 @@
-//! UEFI variables in OVMF's flash: which entry boots next.
+//! UEFI variables in OVMF's flash: the entry of the next boot.
 //!
-//! Real BMCs tell UEFI firmware "boot from the network once" on a private channel. OVMF has none, so the BMC program
-//! writes `BootNext` and the entry it names into the machine's variable store while the machine is off.
+//! Real BMCs order UEFI firmware to "boot from the network once" on a private channel. OVMF has no such channel, so the
+//! BMC program writes `BootNext` and its entry into the machine's variable store while the machine is off.
 //!
 //! Layout (UEFI PI 1.7 vol. 3 §3.2; EDK2 `VariableFormat.h`): a firmware volume header, a store header of 28 octets, then
-//! variables one after another, each aligned to 4; a deleted one keeps its place with a bit of its state cleared.
+//! the variables, each aligned to 4 octets. A deleted variable keeps its place; a bit of its state is cleared.
 
 use std::path::Path;
 
@@ -26,11 +26,11 @@ const DELETED: u8 = 0xfd;
 /// Non-volatile, boot service and runtime access.
 const ATTRIBUTES: u32 = 7;
 
-/// The PCI slot of every machine's NIC, and of its disk; their device paths say so.
+/// The PCI slots of every machine's NIC and of its disk, which are part of their device paths.
 pub(crate) const NIC_SLOT: u8 = 0x10;
 pub(crate) const DISK_SLOT: u8 = 0x11;
 
-/// What `BootNext` names.
+/// The entry that `BootNext` names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
     /// PXE over IPv4 on the NIC of that address.
@@ -85,7 +85,7 @@ impl Store {
         Ok(Self { first: align(store + STORE_HEADER), end, bytes })
     }
 
-    /// The variable at `at`, or nothing where free space begins.
+    /// The variable at offset `at`, or `None` at the start of free space.
     fn at(&self, at: usize) -> Option<Variable> {
         let header = self.bytes.get(at..at + VARIABLE_HEADER)?;
         if header.get(..2)? != START {
@@ -128,7 +128,7 @@ impl Store {
         let mut variable = START.to_vec();
         variable.extend_from_slice(&[ADDED, 0]);
         variable.extend_from_slice(&ATTRIBUTES.to_le_bytes());
-        // Monotonic count, time stamp and key index: used by authenticated variables only.
+        // Monotonic count, time stamp and key index: only authenticated variables use them.
         variable.extend_from_slice(&[0; 8 + 16 + 4]);
         for part in [&name[..], data] {
             variable.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());

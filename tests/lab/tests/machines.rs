@@ -1,4 +1,4 @@
-//! Emulated machines, powered by IPMI: what they boot, and that nothing of them remains.
+//! Emulated machines, powered by IPMI: their boot devices, and the removal of all their parts.
 
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
@@ -11,14 +11,14 @@ use basalt_lab::{BootOrder, Firmware, Lab, LabError, Mac, Machine, MachineConfig
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::mpsc;
 
-/// Real firmware under pure emulation, on a busy host.
+/// Time limit for real firmware under pure emulation, on a busy host.
 const BOOT: Duration = Duration::from_secs(120);
 
 fn small(number: u8, firmware: Firmware) -> MachineConfig {
     MachineConfig { memory_mib: 512, disk_bytes: 64 << 20, ..MachineConfig::numbered(number, firmware) }
 }
 
-/// What a DHCP DISCOVER says about its sender.
+/// The sender's facts in a DHCP DISCOVER.
 #[derive(Debug, PartialEq, Eq)]
 struct Discover {
     mac: Mac,
@@ -46,7 +46,7 @@ fn parse(packet: &[u8]) -> Option<Discover> {
     Some(Discover { mac, architecture, is_ipxe })
 }
 
-/// Listens at the DHCP server's port inside the lab and tells what it hears; it answers nothing.
+/// Listens at the DHCP server's port inside the lab and reports each DISCOVER; it never answers.
 fn listen_for_dhcp(lab: &Lab) -> mpsc::UnboundedReceiver<Discover> {
     let (heard, inbox) = mpsc::unbounded_channel();
     let socket = lab.inside(|| UdpSocket::bind("0.0.0.0:67")).join().unwrap().unwrap().unwrap();
@@ -75,7 +75,7 @@ async fn hear_from(inbox: &mut mpsc::UnboundedReceiver<Discover>, machine: &Mach
     heard.await.unwrap_or_else(|_| panic!("{} asked for no address", machine.config().name))
 }
 
-/// Waits for a power state that the machine itself brings about.
+/// Waits for a power state that the machine itself causes.
 async fn becomes(machine: &Machine, wanted: PowerState, limit: Duration) {
     let deadline = Instant::now() + limit;
     while machine.power_status().await.unwrap() != wanted {
@@ -98,8 +98,8 @@ async fn ipmitool(lab: &Lab, machine: &Machine, arguments: &str) -> String {
     output
 }
 
-/// A boot sector that says `words` on the serial port, then switches the machine off (ACPI, port 0x604) or resets it
-/// (port 0xcf9).
+/// A boot sector that writes `words` to the serial port, then switches the machine off (ACPI, port 0x604) or resets
+/// it (port 0xcf9).
 fn put_boot_sector(machine: &Machine, words: &str, last: [u8; 7]) {
     let mut sector = vec![
         0x31, 0xc0, 0x8e, 0xd8, // xor ax,ax; mov ds,ax

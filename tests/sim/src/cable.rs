@@ -1,4 +1,4 @@
-//! The network of one power cycle: a namespace with one interface, whose cable ends in the lab's bridge.
+//! The network of one power cycle: a namespace with one interface, whose cable ends at the lab's bridge.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,21 +12,21 @@ use basalt_dhcp::Mac;
 use basalt_lab::process::Owner;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The machine's end of the cable.
+/// Name of the interface at the machine's end.
 pub(crate) const INTERFACE: &str = "eth0";
 
-/// Removed when dropped: no packet leaves the machine from then on.
+/// Dropping it removes the cable: no packet leaves the machine from then on.
 #[derive(Debug)]
 pub(crate) struct Cable {
     lab: String,
-    /// The lab's end.
+    /// Name of the interface at the lab's end.
     link: String,
     namespace: String,
 }
 
 impl Cable {
-    /// Makes a namespace and plugs it in. It is called as a lab would be, so that the next lab removes what a killed
-    /// process leaves.
+    /// Makes a namespace and connects it. Its name has the form of a lab's name, so that the next lab removes the
+    /// one of a killed process.
     pub(crate) fn connect(lab: &str, bridge: &str, mac: Mac) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl Cable {
         let cable = Self { lab: lab.to_owned(), link: format!("sim{number}"), namespace };
         let Self { link, namespace, .. } = &cable;
         ip(&["netns", "add", namespace], "")?;
-        // The lab's end first: the machine's firmware finds a link when it comes up.
+        // The lab's end is up first, so the machine's firmware finds a link at its start.
         ip(
             &["-n", lab, "-batch", "-"],
             &format!(
@@ -50,7 +50,8 @@ impl Cable {
     /// Moves the calling thread, and threads it will start, into the machine's network.
     pub(crate) fn enter(&self) -> io::Result<()> {
         enter(&self.namespace)?;
-        // Where a host filters by reverse path, a machine without an address would not hear its DHCP server.
+        // With reverse-path filtering, a machine without an address would not receive the answers of its DHCP
+        // server.
         for interface in ["all", INTERFACE] {
             let _kept = std::fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter"), "0");
         }
@@ -64,13 +65,13 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        // Both may be gone already, with the lab.
+        // Both may already be gone, together with the lab.
         let _gone = ip(&["-n", &self.lab, "link", "delete", &self.link], "");
         let _gone = ip(&["netns", "delete", &self.namespace], "");
     }
 }
 
-/// Gives the interface this address and no other.
+/// Sets the interface's only address.
 pub(crate) fn configure(
     namespace: &str,
     address: Ipv4Addr,
@@ -86,12 +87,12 @@ pub(crate) fn configure(
     ip(&["-n", namespace, "-batch", "-"], &batch)
 }
 
-/// Takes every address away.
+/// Removes all addresses of the interface.
 pub(crate) fn unconfigure(namespace: &str) -> io::Result<()> {
     ip(&["-n", namespace, "address", "flush", "dev", INTERFACE], "")
 }
 
-/// Gives the lab's loopback interface an address more.
+/// Adds an address to the lab's loopback interface.
 pub(crate) fn add_address(lab: &str, address: Ipv4Addr) -> io::Result<()> {
     ip(&["-n", lab, "address", "replace", &format!("{address}/32"), "dev", "lo"], "")
 }

@@ -1,5 +1,5 @@
-//! The ephemeral environment, from its kernel command line to its end: the agent's library in the order in which
-//! `basalt-agent` itself calls it. What real machines do with programs is left out.
+//! The ephemeral environment, from its kernel command line to its end. It calls the agent's library in the same
+//! order as `basalt-agent`, without the programs that real machines run.
 
 use std::io::Read;
 
@@ -16,14 +16,14 @@ use crate::fault::{Fault, Stage};
 use crate::life::{Life, Stop};
 use crate::{dhcp, task};
 
-/// Runs it; how it ends.
+/// Runs the environment. Returns the reason why it stops.
 pub(crate) fn run(life: &Life, cmdline: &str) -> Stop {
     match environment(life, cmdline) {
         Ok(stop) | Err(stop) => stop,
     }
 }
 
-/// What cannot go on says so on the console for a while, and starts again.
+/// Shows the error on the console for a while, and resets the machine.
 fn restart(life: &Life, why: impl std::fmt::Display) -> Result<Stop, Stop> {
     life.refused(why)?;
     life.linger()?;
@@ -72,7 +72,7 @@ fn environment(life: &Life, cmdline: &str) -> Result<Stop, Stop> {
     let result = task::perform(life, &context)?;
     life.stage(attempt, Stage::Result)?;
     let delivered = deliver(life, &session, &result)?;
-    // Whatever the rack answered: one that was killed in between may not know this boot any more.
+    // The stage follows in any case: a rack that was killed in between may not know this boot any more.
     life.stage(attempt, Stage::Leave)?;
     if let Err(why) = delivered {
         return restart(life, why);
@@ -84,7 +84,7 @@ fn environment(life: &Life, cmdline: &str) -> Result<Stop, Stop> {
 }
 
 fn claim(life: &Life, boot: &BootConfig, client: &Client) -> Result<Result<ClaimReply, String>, Stop> {
-    // Another one at every reading.
+    // Each read returns a new id.
     let boot_id = match std::fs::read_to_string("/proc/sys/kernel/random/uuid") {
         Ok(text) => text.trim().to_owned(),
         Err(error) => return Ok(Err(format!("no boot id: {error}"))),

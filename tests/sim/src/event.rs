@@ -115,7 +115,7 @@ pub enum Event {
         /// `booted`, `cloud_init`.
         level: String,
     },
-    /// There is nothing to boot from, and the machine waits for somebody to see to it.
+    /// No device boots, and the machine waits for a person.
     NothingBoots,
     /// A request of the machine was refused or failed.
     Refused {

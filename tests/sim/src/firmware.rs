@@ -1,4 +1,4 @@
-//! Firmware, PXE ROM and iPXE: from power to a kernel or a disk.
+//! Firmware, PXE ROM and iPXE: the boot from power-on to a kernel or a disk.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::options::{BootOrder, Firmware};
 use crate::script::{self, Ending, Host};
 use crate::{dhcp, ephemeral, installed, tftp, web};
 
-/// More scripts in a row than any sensible rack serves.
+/// Limit of scripts in a row, above the number from any sensible rack.
 const MAX_SCRIPTS: usize = 100;
 
-/// Boots. Returns when an installed system has nothing more to do, or when nothing boots.
+/// Boots the machine. Returns when an installed system has nothing left to do, or when nothing boots.
 pub(crate) fn boot(life: &Life) -> Result<(), Stop> {
     let own = life.options().boot_order;
     if life.act(|power| power.boot_order(own))? == BootOrder::NetworkFirst {
@@ -25,7 +25,7 @@ pub(crate) fn boot(life: &Life) -> Result<(), Stop> {
             return Ok(());
         }
         network(life)?;
-        // A script may have said so.
+        // A script may have chosen the disk.
         if installed::boot(life)? {
             return Ok(());
         }
@@ -33,8 +33,8 @@ pub(crate) fn boot(life: &Life) -> Result<(), Stop> {
     life.event(crate::event::Event::NothingBoots)
 }
 
-/// Tries the network. Returns when the next boot device is to be tried: `exit` on UEFI goes there by way of the
-/// firmware's boot entries, `sanboot` on BIOS by way of iPXE.
+/// Tries the network. Returns when the next boot device must be tried: `exit` on UEFI returns to the firmware's
+/// boot entries, `sanboot` on BIOS boots the disk by iPXE.
 fn network(life: &Life) -> Result<(), Stop> {
     if life.fault(|fault| fault == Fault::NeverPxeBoots)?.is_some() {
         return Ok(());
@@ -42,7 +42,7 @@ fn network(life: &Life) -> Result<(), Stop> {
     life.stage(0, Stage::Loader)?;
     let Some(binding) = dhcp::lease(life, Speaker::Rom)? else { return Ok(()) };
     let Some(file) = binding.boot_file else { return life.refused("DHCP names no boot file") };
-    // No next server: the DHCP server itself (PXE 2.1 §2.4.4).
+    // Without a next server, the DHCP server itself (PXE 2.1 §2.4.4).
     if !tftp::fetch(life, binding.next_server.unwrap_or(binding.server), &file)? {
         return Ok(());
     }
@@ -75,7 +75,7 @@ fn network(life: &Life) -> Result<(), Stop> {
     life.refused(format!("{MAX_SCRIPTS} boot scripts in a row"))
 }
 
-/// Runs one script; nothing if it would leave a real machine in iPXE's shell.
+/// Runs one script. `None` if the script would leave a real machine in iPXE's shell.
 fn run(life: &Life, text: &str) -> Result<Option<Ending>, Stop> {
     let platform = match life.options().firmware {
         Firmware::Bios => "pcbios",
@@ -97,14 +97,14 @@ fn run(life: &Life, text: &str) -> Result<Option<Ending>, Stop> {
     }
 }
 
-/// What iPXE does for its scripts.
+/// iPXE's commands for a script.
 struct Ipxe<'a> {
     life: &'a Life,
     stopped: Option<Stop>,
 }
 
 impl Ipxe<'_> {
-    /// Once the machine has stopped nothing works any more, and the script runs out.
+    /// Runs `work`, unless the machine has stopped. A stopped machine fails every command, so the script ends.
     fn unless_stopped(&mut self, work: impl FnOnce(&Life) -> Result<bool, Stop>) -> bool {
         if self.stopped.is_some() {
             return false;

@@ -1,4 +1,4 @@
-//! What the agent's own code finds of a machine: an invented `/sys` and `/proc`, and a sparse file as its disk.
+//! The hardware that the agent's own code finds: an invented `/sys` and `/proc`, and a sparse file as the disk.
 //!
 //! | bytes of the disk | hold |
 //! | --- | --- |
@@ -71,7 +71,7 @@ impl Hardware {
         Ok(hardware)
     }
 
-    /// Where the agent finds it all.
+    /// The root directory of the invented files, for the agent's code.
     pub(crate) fn root(&self) -> Root {
         Root::at(&self.directory)
     }
@@ -81,7 +81,7 @@ impl Hardware {
         File::create(self.disk())?.set_len(self.disk_bytes)
     }
 
-    /// What the kernel says of the disk's size.
+    /// Sets the size of the disk in the invented `/sys`.
     pub(crate) fn show_disk_bytes(&self, bytes: u64) -> io::Result<()> {
         self.put("sys/block/vda/size", format!("{}\n", bytes / 512).as_bytes())
     }
@@ -94,12 +94,12 @@ impl Hardware {
         Disks::new(self.root()).markers()
     }
 
-    /// Writes a partition table of somebody else's.
+    /// Writes a foreign partition table.
     pub(crate) fn write_foreign_data(&self) -> io::Result<()> {
         self.open()?.write_all_at(b"EFI PART, and none of yours", 512)
     }
 
-    /// Unpacks a system; it does not boot yet.
+    /// Writes a system to the disk, without a boot loader.
     pub(crate) fn write_system(&self, system: &System) -> io::Result<()> {
         let json = serde_json::to_vec(system)?;
         let length = u32::try_from(json.len()).ok().filter(|_| json.len() <= MAX_SYSTEM);
@@ -114,7 +114,7 @@ impl Hardware {
         self.open()?.write_all_at(&bytes, at)
     }
 
-    /// The system that the firmware boots, if there is a boot loader and a whole system behind it.
+    /// The system that the firmware boots, if the disk has a boot loader and a whole system.
     pub(crate) fn system(&self) -> io::Result<Option<System>> {
         let disk = File::open(self.disk())?;
         let (at, expected) = SIGNATURE;

@@ -1,5 +1,5 @@
-//! A system that was installed: it boots from its disk, configures its network from its netplan file, and does what the
-//! boot hook in its cloud-init seed says.
+//! An installed system. It boots from its disk, configures its network from its netplan file, and runs the boot hook of
+//! its cloud-init seed.
 
 use std::net::Ipv4Addr;
 
@@ -8,10 +8,10 @@ use crate::hardware::System;
 use crate::life::{Life, Stop};
 use crate::{cable, dhcp, web};
 
-/// How often the boot hook tries to report.
+/// Number of attempts of the boot hook to report.
 const TRIES: u32 = 60;
 
-/// Boots the disk, if there is something to boot, and returns when that has nothing more to say.
+/// Boots the disk, if it is bootable. Returns once the system has nothing left to do.
 pub(crate) fn boot(life: &Life) -> Result<bool, Stop> {
     let system = match life.act(|_| life.chassis().hardware.system())? {
         Ok(Some(system)) => system,
@@ -34,20 +34,20 @@ fn network(life: &Life, system: &System) -> Result<(), Stop> {
             Err(error) => life.refused(format!("netplan: {error}")),
         };
     }
-    // An operating system asks for ever.
+    // An operating system never stops asking.
     while dhcp::lease(life, Speaker::System)?.is_none() {
         life.linger()?;
     }
     Ok(())
 }
 
-/// Tells the first URL that listens; tried again and again.
+/// Reports to the first URL that answers, with retries.
 fn report(life: &Life, urls: &[String], level: &str) -> Result<(), Stop> {
     for number in 0..TRIES {
         for url in urls {
             match web::post(life, &format!("{url}/{level}"))? {
                 Ok(_) => return life.event(Event::Reported { level: level.to_owned() }),
-                // Once is enough to know.
+                // One log entry is enough.
                 Err(why) if number == 0 => life.refused(why)?,
                 Err(_) => {}
             }
@@ -57,7 +57,7 @@ fn report(life: &Life, urls: &[String], level: &str) -> Result<(), Stop> {
     life.refused(format!("{level} could not be reported to {}", urls.join(" ")))
 }
 
-/// The first IPv4 address that the netplan file gives out itself.
+/// The first static IPv4 address in the netplan file.
 fn fixed_address(netplan: &str) -> Option<(Ipv4Addr, u8)> {
     let list = netplan
         .lines()
@@ -69,19 +69,19 @@ fn fixed_address(netplan: &str) -> Option<(Ipv4Addr, u8)> {
     })
 }
 
-/// The lines of the boot hook (cloud-init: "Cloud boothook"); none where the vendor data is something else.
+/// The lines of the boot hook (cloud-init: "Cloud boothook"). None if the vendor data has another format.
 fn boot_hook(vendor_data: &str) -> Option<&str> {
     vendor_data.strip_prefix("#cloud-boothook\n")
 }
 
-/// Where the boot hook reports: the words that its loop goes through.
+/// The boot hook's URLs: the words in its loop.
 fn urls(vendor_data: &str) -> Vec<String> {
     let hook = boot_hook(vendor_data).unwrap_or_default();
     let words = hook.lines().find_map(|line| line.trim().strip_prefix("for url in ")?.strip_suffix("; do"));
     words.unwrap_or_default().split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect()
 }
 
-/// What the boot hook reports, in order: the arguments of its calls of `report`.
+/// The boot hook's levels, in order: the arguments of its calls of `report`.
 fn levels(vendor_data: &str) -> Vec<String> {
     let hook = boot_hook(vendor_data).unwrap_or_default();
     let calls = hook.lines().filter(|line| !line.trim_start().starts_with('#'));

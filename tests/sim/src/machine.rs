@@ -36,7 +36,7 @@ pub enum SimError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// Its BMC's user or password cannot be.
+    /// The BMC's user or password is not valid.
     #[error("simulated machine {machine}: {source}")]
     Credentials {
         /// Name of the machine.

@@ -1,4 +1,4 @@
-//! Without any region: what racks hold is enough for machines to boot, and for what was begun to end.
+//! Without any region, racks hold enough data for machines to boot, and for attempts in progress to end.
 
 use basalt_sim::{Event, Fault, Firmware, SimMachine, Speaker, Stage};
 
@@ -21,7 +21,7 @@ async fn deployed(fleet: &Fleet, machine: &SimMachine) {
     fleet.ready("deployments", name).await;
 }
 
-/// Deploys to a machine that stays where the fault holds it; where its log was before.
+/// Deploys to a machine that stays at the stage of the fault. Returns the mark of its log from before.
 async fn held(fleet: &Fleet, machine: &SimMachine, fault: Fault) -> usize {
     let mark = machine.mark();
     machine.faults().set(&[fault]);
@@ -37,7 +37,7 @@ async fn boots_its_disk(machine: &SimMachine, mark: usize) {
     booted.expect("it boots its disk");
 }
 
-/// Whoever stands there switches it off and on.
+/// Switches the machine off and on by hand; it boots its disk.
 async fn boots_its_disk_again(machine: &SimMachine) {
     let mark = machine.mark();
     machine.pull_plug();
@@ -47,7 +47,8 @@ async fn boots_its_disk_again(machine: &SimMachine) {
     assert!(!tasks.iter().any(|entry| matches!(entry.event, Event::Claimed { .. })), "{}", machine.log());
 }
 
-/// What the rack told of a machine's attempt, in the order in which it was stored, to the end of the story.
+/// The facts of a machine's attempt that the rack reported, in the order of their storage, until the last
+/// one.
 async fn told(fleet: &Fleet, machine: &str, attempt: u64) -> Vec<String> {
     let query = format!(
         "select kind || coalesce(' ' || (body->>'level'), '') from fact_history
@@ -58,7 +59,7 @@ async fn told(fleet: &Fleet, machine: &str, attempt: u64) -> Vec<String> {
     store::rows(fleet, &query).await
 }
 
-/// Facts that are there more than once.
+/// Facts that are stored more than once.
 async fn repeated(fleet: &Fleet) -> Vec<String> {
     let query = "select kind, mac, body, observed_at from fact_history where source = 'rack-1'
                  group by kind, mac, step_key, attempt, body, observed_at having count(*) > 1";
@@ -78,7 +79,7 @@ async fn a_rack_that_starts_without_a_region_boots_every_machine_and_ends_what_w
     fleet.let_go("machines", "sim2").await;
     declared(&fleet, &armed).await;
     declared(&fleet, &begun).await;
-    // One that has been switched on for its attempt, and one in the middle of it.
+    // One machine is switched on for its attempt, and one is in the middle of it.
     let armed_mark = held(&fleet, &armed, LOADER).await;
     let begun_mark = held(&fleet, &begun, UNPACK).await;
 

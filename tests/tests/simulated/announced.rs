@@ -1,9 +1,9 @@
-//! What a dry run announces is what is done: 200 random changes of machines and deployments, asked for with
-//! `?dry_run=true`, then made, nothing failing.
+//! The announcement of a dry run matches the later work: 200 random changes of machines and deployments, each first sent
+//! with `?dry_run=true`, then made, without faults.
 //!
-//! Compared are the steps with an effect, in order: a plan also tells what is only observed (a machine asks for DHCP), which
-//! is recorded as a fact and not as a step. The removal of a machine is not among the changes: nobody can be asked for the
-//! timeline of what is gone. `BASALT_SEED` repeats a run.
+//! The test compares the steps with an effect, in order. A plan also lists events that are only observed (a machine asks for
+//! DHCP), which are recorded as facts and not as steps. Machines are not deleted, because a deleted object has no timeline.
+//! `BASALT_SEED` repeats a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use basalt_tests::fleet::{Fleet, deployment_spec, machine_spec};
 
 const MACHINES: u16 = 5;
 
-/// Changes of each machine.
+/// Number of changes of each machine.
 fn changes() -> usize {
     if basalt_tests::soaks() { 40 } else { 14 }
 }
 
-/// A change of what is declared.
+/// A change of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Deploy,
@@ -33,7 +33,7 @@ enum Change {
     KeepPower,
 }
 
-/// With how often each is drawn.
+/// The weight of each change in the draw.
 const CHANGES_DRAWN: [(Change, u64); 6] = [
     (Change::Deploy, 6),
     (Change::Undeploy, 4),
@@ -43,7 +43,7 @@ const CHANGES_DRAWN: [(Change, u64); 6] = [
     (Change::KeepPower, 1),
 ];
 
-/// SplitMix64.
+/// A random generator (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -101,7 +101,7 @@ async fn random_changes_do_what_their_dry_runs_announced() {
     }
 }
 
-/// One machine's changes, and how many steps each announced.
+/// Makes one machine's changes. Returns the number of announced steps of each.
 async fn live(fleet: Arc<Fleet>, machine: SimMachine, mut dice: Dice) -> Vec<(Change, usize)> {
     let name = machine.options().name.clone();
     let mut spec = machine_spec(&machine);
@@ -138,7 +138,7 @@ async fn live(fleet: Arc<Fleet>, machine: SimMachine, mut dice: Dice) -> Vec<(Ch
                 spec["commissioning"] = json!({ "keep_power": dice.below(2) == 1 });
                 ("machines", Some(spec.clone()))
             }
-            // Not possible now.
+            // This change is not possible now.
             (Change::Deploy, Some(_)) | (Change::Undeploy | Change::Redeploy | Change::Describe, None) => {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What a plan says of machines before anything is done to them.
+//! A plan's warnings about machines, before any change is made.
 
 use basalt_sim::Firmware;
 use serde_json::json;
@@ -24,12 +24,12 @@ async fn a_deployment_that_gets_no_machine_as_things_are_says_so_when_it_is_plan
     let warns = "Warning: It would wait for a machine: Deployment \"web\"";
     for free in ["machine = \"sim1\"", "selector = {}"] {
         let planned = plan(free).await;
-        // Every warning's title ends with whom it is about.
+        // The title of every warning ends with its object.
         assert!(!planned.contains(": Deployment \"web\""), "{planned}");
     }
     let planned = plan("selector = { tags = [\"gpu\"] }").await;
     assert!(planned.contains(warns) && planned.contains("nearest: sim1: no tag gpu. To do: "), "{planned}");
-    // What the same plan brings may bring a machine, unless it is the image.
+    // Other objects of the same plan may bring a machine, but a new image does not.
     let coming = |image: &str, more: &str| {
         user.write(&format!(
             r#"
@@ -97,7 +97,7 @@ async fn what_the_first_image_of_an_architecture_means_to_machines_is_told_when_
     fleet.declare("machines", "sim1", spec).await;
     fleet.waits_saying("machines", "sim1", &["an ephemeral image for arm64"]).await;
     let user = User::new(&fleet);
-    // What is to be done anyway is no matter of a change.
+    // A change is not blamed for steps that are planned without it.
     user.write(&format!(
         r#"
         import {{

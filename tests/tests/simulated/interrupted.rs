@@ -1,4 +1,4 @@
-//! Applies that end while a machine is at work: it goes on, and the next apply takes up what this one left.
+//! Applies that end while a machine is at work: the machine continues, and the next apply adopts the deployment.
 
 use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
@@ -9,10 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::terraform::{User, said};
 use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
-/// Who ends an apply: the user once (SIGINT), or somebody who lets it say nothing more (SIGKILL).
+/// The end of an apply: an interrupt by the user (SIGINT), or a kill without any last output (SIGKILL).
 const ENDS: [(&str, Signal); 2] = [("SIGINT", Signal::INT), ("SIGKILL", Signal::KILL)];
 
-/// In the middle of something, so that nothing of it is done when Terraform dies, and it writes no state at that moment.
+/// Events in the middle of the machine's work: no step ends when Terraform dies, and Terraform writes no state at that
+/// moment.
 const fn is_underway(event: &Event) -> bool {
     matches!(
         event,
@@ -21,7 +22,8 @@ const fn is_underway(event: &Event) -> bool {
 }
 
 impl User {
-    /// Runs the command until it ends by itself, ending it whenever the machine does the next thing, and counts how.
+    /// Runs the command until it ends by itself. Interrupts it at each next event of the machine, and counts the
+    /// interruptions by signal.
     async fn persists(
         &self,
         args: &[&str],
@@ -41,7 +43,7 @@ impl User {
             };
             kill_process(pid, signal).expect("it runs");
             let output = output.await.expect("it ends").expect("an end");
-            // Done before the signal came. An apply that only pretends to be done leaves the next plan something to do.
+            // The apply was done before the signal. If it was not really complete, the next plan will not be empty.
             if output.status.success() {
                 return output;
             }

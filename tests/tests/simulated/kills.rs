@@ -1,7 +1,7 @@
-//! Region and rack, killed at every step of the step table: it goes on, and nothing is done twice that must not be.
+//! Region and rack are killed at every step of the step table. The work continues, and no step with a lasting effect is done twice.
 //!
-//! All points of one process and place are passed in one life of a machine. `make soak` kills at every step, and fails for a step without
-//! a kill point. `make test` kills at one of three, in each place at others.
+//! One life of a machine passes all points of one process and place. `make soak` kills at every step, and fails for a step without a kill
+//! point. `make test` kills at every third step, at different ones in each place.
 
 use basalt_api::wire::{OperationRequest, OperationState, Verb};
 use basalt_engine::steps::{EffectKind, STEPS, StepId, StepSpec};
@@ -12,21 +12,21 @@ use serde_json::json;
 
 use basalt_tests::fleet::{Fleet, deployment_spec, machine_spec, run_script};
 
-/// Steps in which a rack has no part.
+/// Steps without a part for a rack.
 const REGION_ONLY: &[(StepId, &str)] = &[
     (StepId::LetGo, "a claim is a row of the database"),
     (StepId::Forget, "so is a machine"),
     (StepId::BootLocal, "what a rack is told then has no step of its own: it is what remains"),
 ];
 
-/// Steps of what a person asks for once. The engine's stories die at each of them.
+/// Steps of operations that a person requests once. The engine's own tests kill at each of them.
 const ASKED_FOR: &[StepId] = &[StepId::OperateOff, StepId::OperateOn, StepId::AbortOff];
 
 fn is_of_every_life(step: &&StepSpec) -> bool {
     !ASKED_FOR.contains(&step.id)
 }
 
-/// Where a rack can be killed in a step.
+/// The places in a step where a rack can be killed.
 fn places(step: &StepSpec) -> &'static [&'static str] {
     if REGION_ONLY.iter().any(|(only, _)| *only == step.id) {
         return &[];
@@ -39,7 +39,7 @@ fn places(step: &StepSpec) -> &'static [&'static str] {
     }
 }
 
-/// The points of a life: all of them where tests are soaked, otherwise one of three.
+/// The points of a life: all of them in a soak test, otherwise every third one.
 fn some_of(life: u16, points: impl Iterator<Item = String>) -> Vec<String> {
     let every = if basalt_tests::soaks() { 1 } else { 3 };
     points.skip(usize::from(life) % every).step_by(every).collect()
@@ -69,7 +69,7 @@ async fn a_rack_killed_at_any_step_goes_on_and_does_nothing_twice() {
     }
 }
 
-/// Points at which a process is to die, once each.
+/// Points at which a process dies, once each.
 struct Kill {
     points: Vec<String>,
     fired: std::path::PathBuf,
@@ -84,7 +84,7 @@ impl Kill {
         Self { points, fired, variable }
     }
 
-    /// One machine's whole life, during which the process dies at each of the points.
+    /// One machine's whole life, in which the process dies at each of the points.
     async fn lived_through(self, fleet: &mut Fleet, number: u16) {
         let machine = fleet.machine(number, Firmware::Bios, |_| {});
         let name = format!("sim{number}");
@@ -105,7 +105,7 @@ impl Kill {
             fleet.declare_through_kills("machines", &name, spec).await;
             fleet.settled_through_kills(&name).await;
         }
-        // The installed system does not come up by itself, so that it is power-cycled.
+        // The installed system does not start by itself, which causes a power cycle.
         machine.faults().times(Fault::HangsAt(Stage::Leave), 1);
         let mut deployment = deployment_spec(&name);
         deployment["readiness"]["timeout"] = json!("5m");

@@ -1,4 +1,4 @@
-//! Networks that do not see each other: each has a rack of its own, or a relay.
+//! Separate networks: each has a rack of its own, or a relay.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ use basalt_tests::fleet::{Fleet, LIMIT};
 const HALL: &str = "br1";
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
 
-/// The network 10.78.0.0/24 on a fabric of its own, answered by these racks, or those attached to it.
+/// Declares the network 10.78.0.0/24 on a fabric of its own. These racks answer there; without any,
+/// the attached racks do.
 async fn hall(fleet: &Fleet, racks: &[&str]) {
     fleet.declare("fabrics", "hall", json!({})).await;
     let vlan = json!({ "fabric": "hall", "vid": 0, "dhcp": { "enabled": true, "racks": racks } });
@@ -32,7 +33,7 @@ fn in_the_hall(options: &mut MachineOptions) {
     options.bridge = HALL.to_owned();
 }
 
-/// The racks that told something of this kind about a machine.
+/// The racks that reported a fact of this kind about a machine.
 async fn told_by(fleet: &Fleet, machine: &str, kind: &str) -> Vec<String> {
     let query = format!(
         "select distinct source from fact_history
@@ -57,7 +58,7 @@ async fn machines_of_a_network_boot_from_its_rack_and_another_moves_their_bmcs()
     let near = fleet.machine(1, Firmware::Bios, |_| {});
     let far = fleet.machine(2, Firmware::Uefi, |options| {
         in_the_hall(options);
-        // Only the first rack reaches it.
+        // Only the first rack can reach this BMC.
         options.bmc_address = Ipv4Addr::new(10, 79, 0, 102);
     });
     let machines = [near, far];
@@ -74,7 +75,7 @@ async fn machines_of_a_network_boot_from_its_rack_and_another_moves_their_bmcs()
     }
 }
 
-/// A router between the lab's network and the hall, with dnsmasq as a relay to these racks.
+/// A router between the lab's network and the hall's. Its dnsmasq relays DHCP to these racks.
 fn router(fleet: &Fleet, racks: &[Ipv4Addr]) -> (Host, LabProcess) {
     let lab = fleet.site.lab();
     let host = Host::connect(lab, "router", ROUTER).expect("a host");

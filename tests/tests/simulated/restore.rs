@@ -1,4 +1,4 @@
-//! The region is lost and comes back from a backup; its racks follow, and what runs goes on running.
+//! The region is lost and restored from a backup. Its racks follow it, and running systems continue to run.
 
 use std::process::Command;
 
@@ -23,7 +23,7 @@ async fn racks_follow_a_region_that_was_restored() {
     };
     run("backup");
 
-    // What happens from here on is lost. The rack has heard of it, and the disk of this machine shows its attempts.
+    // All later changes are lost. The rack has seen them, and the disk of this machine shows its attempts.
     let second = fleet.machine(2, Firmware::Uefi, |_| {});
     fleet.declare("machines", "sim2", machine_spec(&second)).await;
     fleet.ready("machines", "sim2").await;
@@ -39,7 +39,8 @@ async fn racks_follow_a_region_that_was_restored() {
 
     fleet.ready("deployments", "web").await;
     assert_eq!(fleet.status("deployments", "web").await["phase"], "Deployed");
-    // The machine that was forgotten is declared again, and can be worked on: its disk obeys the new attempts.
+    // The forgotten machine is declared again. New attempts work, because their numbers are higher than the one on
+    // its disk.
     fleet.declare("machines", "sim2", machine_spec(&second)).await;
     fleet.ready("machines", "sim2").await;
     fleet.deploy("again", "sim2").await;

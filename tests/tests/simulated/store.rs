@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use basalt_tests::fleet::Fleet;
 
-/// What a program of PostgreSQL says of the region's database.
+/// The output of a PostgreSQL program for the region's database.
 pub(crate) async fn ask(fleet: &Fleet, program: &str, arguments: &[&str]) -> Vec<u8> {
     let url = basalt_db::cluster::url_in(&fleet.site.directory().join("region"));
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -17,7 +17,7 @@ pub(crate) async fn ask(fleet: &Fleet, program: &str, arguments: &[&str]) -> Vec
     output.stdout
 }
 
-/// The rows of a query: columns stand between `|`.
+/// The rows of a query, with `|` between columns.
 pub(crate) async fn rows(fleet: &Fleet, query: &str) -> Vec<String> {
     let output = ask(fleet, "psql", &["-X", "-At", "-c", query]).await;
     String::from_utf8_lossy(&output).lines().map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! A machine and what runs on it as Terraform's users have them: taken in, deployed, installed anew, given back.
+//! A machine and its system, managed with Terraform: imported, deployed, installed again, and released.
 
 use std::process::{Output, Stdio};
 
@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
-/// A user's directory, and the provider.
+/// A user's directory, with the provider.
 pub(crate) struct User {
     directory: TempDir,
     pub(crate) provider: Reattached,
@@ -28,7 +28,7 @@ impl User {
         }
     }
 
-    /// Resources.
+    /// Writes a configuration with these resources.
     pub(crate) fn write(&self, resources: &str) {
         let text = format!(
             r#"
@@ -47,7 +47,7 @@ impl User {
         std::fs::write(self.directory.path().join("main.tf"), text).expect("a configuration");
     }
 
-    /// The machine, and a deployment that says more.
+    /// Declares the machine, and a deployment with more fields.
     pub(crate) fn declare(&self, machine: &SimMachine, more: &str) {
         let options = machine.options();
         self.write(&format!(
@@ -79,7 +79,7 @@ impl User {
         ));
     }
 
-    /// Changes a word of what is declared.
+    /// Replaces a text in the configuration.
     pub(crate) fn edit(&self, before: &str, after: &str) {
         let main = self.directory.path().join("main.tf");
         let text = std::fs::read_to_string(&main).expect("a configuration");
@@ -116,7 +116,7 @@ impl User {
     }
 }
 
-/// On one line, as Terraform wraps sentences.
+/// The text on one line, because Terraform wraps sentences.
 pub(crate) fn flat(said: &str) -> String {
     said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
 }

@@ -1,11 +1,11 @@
-//! Another value of what can be declared, from its description alone.
+//! Other values for declarable fields, from their descriptions alone.
 
 use basalt_api::{Effect, Field, Kind, Presence, Semantic, Type, validate};
 use serde_json::{Map, Value};
 
 use crate::kinds::Declared;
 
-/// The shapes of fields whose values are changed.
+/// The kinds of fields that are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shape {
     Scalar,
@@ -29,7 +29,7 @@ impl Shape {
     }
 }
 
-/// Every value that is as good as this one as far as its type says, the likelier ones first. None at all is null.
+/// Other values that the type allows, the more usual ones first. Null stands for no value.
 fn others(ty: &Type, value: &Value, effects: &[Effect]) -> Vec<Value> {
     match (ty, value) {
         (Type::Bool, Value::Bool(value)) => vec![(!value).into()],
@@ -66,7 +66,7 @@ fn others(ty: &Type, value: &Value, effects: &[Effect]) -> Vec<Value> {
     }
 }
 
-/// An object with another value of one field.
+/// Objects that differ in one field.
 fn with_another(field: &Field, fields: &Map<String, Value>, effects: &[Effect]) -> Vec<Value> {
     let Some(value) = fields.get(field.name).filter(|_| effects.contains(&field.effect)) else {
         return Vec::new();
@@ -88,7 +88,7 @@ fn with(fields: &Map<String, Value>, name: &str, value: Value) -> Value {
     fields.into()
 }
 
-/// Items of which one has another value.
+/// Lists that differ in one item.
 fn with_others(of: &Type, items: &[Value], effects: &[Effect]) -> Vec<Value> {
     let each = items.iter().enumerate().flat_map(|(at, item)| {
         others(of, item, effects).into_iter().map(move |other| {
@@ -100,13 +100,13 @@ fn with_others(of: &Type, items: &[Value], effects: &[Effect]) -> Vec<Value> {
     each.collect()
 }
 
-/// Whether a whole is valid as far as it says itself.
+/// True if the whole spec is valid by its own description.
 fn is_valid(kind: &Kind, spec: &Value) -> bool {
     validate(kind, spec).is_empty()
 }
 
 impl Declared {
-    /// The same with other values in some fields, of which `choose` says which: out of so many, one of them.
+    /// The same with other values in some fields. `choose` gets a number of alternatives, and picks one.
     pub(crate) fn varied(mut self, mut choose: impl FnMut(usize) -> usize) -> Self {
         const EFFECTS: &[Effect] =
             &[Effect::None, Effect::Live, Effect::Reboot, Effect::Redeploy, Effect::Replace];
@@ -120,7 +120,8 @@ impl Declared {
         self
     }
 
-    /// The same with another value in every field whose change has one of these effects and leaves a valid whole; and those fields.
+    /// The same with other values in every field whose change has one of these effects and keeps the spec valid. Also returns those
+    /// fields.
     pub(crate) fn changed(mut self, effects: &[Effect]) -> (Self, Vec<(&'static str, Shape)>) {
         let mut changed = Vec::new();
         for field in self.kind.spec.fields {

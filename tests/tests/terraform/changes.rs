@@ -1,4 +1,4 @@
-//! Objects that are created, changed, renamed, replaced and destroyed, and others that refer to them.
+//! Creation, change, renaming, replacement and destruction of objects that others refer to.
 
 use basalt_api::client::DeleteOptions;
 use serde_json::json;
@@ -92,8 +92,8 @@ fn what_cannot_be_changed_is_replaced() {
     });
 }
 
-/// What is there goes before the new one comes, and the region keeps it for whoever refers to it: the plan says so, and not half an apply
-/// alone. Terraform tells no provider that it is about to replace the deployment as well.
+/// In a replacement the old object is deleted first, and the region keeps it while something refers to it. The plan must report that:
+/// otherwise the apply would fail halfway. Terraform does not tell a provider that it will also replace the deployment.
 #[test]
 fn that_what_a_deployment_stands_on_is_to_be_replaced_is_told_by_the_plan() {
     within(async |world| {
@@ -116,7 +116,7 @@ fn that_what_a_deployment_stands_on_is_to_be_replaced_is_told_by_the_plan() {
         let warns = "Warning: It is still referred to: Subnet \"lab\"";
         for (text, more) in [
             (resized(&whole), &[][..]),
-            // Its order is not known to Terraform then.
+            // Terraform then does not know the order.
             (resized(&stands_on("\"lab\"")), &[][..]),
             (whole.clone(), &["-replace=basalt_subnet.lab"][..]),
             (whole.clone(), &["-replace=basalt_subnet.lab", "-replace=basalt_deployment.web"][..]),
@@ -130,7 +130,7 @@ fn that_what_a_deployment_stands_on_is_to_be_replaced_is_told_by_the_plan() {
         let said = world.config(&resized(&whole).replace("redeploy", both)).ok(&["plan"]).await;
         assert!(said.contains("3 to add, 0 to change, 3 to destroy"), "{said}");
 
-        // One that no longer refers to it has nothing to say.
+        // A deployment that no longer refers to the subnet causes no warning.
         let free = resized(&whole).replace("subnet = basalt_subnet.lab.name }", "}");
         let said = world.config(&free).ok(&["plan"]).await;
         assert!(said.contains("2 to add, 1 to change, 2 to destroy") && !said.contains(warns), "{said}");
@@ -193,11 +193,11 @@ resource "basalt_zone" "shown" {
         assert_eq!(world.get("Zone", "shown").await.spec["description"], "the entry is 10.77.0.2");
         assert_eq!(world.get("IpAddress", "vip").await.spec, json!({"subnet": "lab"}), "as declared");
 
-        // How full the subnet is does not concern Terraform.
+        // The usage of the subnet is not part of Terraform's state.
         world.put("cli", "IpAddress", "other", json!({"subnet": "lab", "address": "10.77.0.9"})).await;
         let planned = world.ok(&["plan"]).await;
         assert!(planned.contains("No changes."), "{planned}");
-        // What does not concern the address leaves it known to others.
+        // A change that does not affect the address leaves it known for other resources.
         let described = whole.replace("\"vip\"\n  subnet", "\"vip\"\n  description = \"entry\"\n  subnet");
         let planned = world.config(&described).ok(&["plan"]).await;
         assert!(planned.contains("Plan: 0 to add, 1 to change, 0 to destroy."), "{planned}");

@@ -1,4 +1,4 @@
-//! The provider under the mini core, which holds it to what Terraform demands, with more configurations than anybody writes.
+//! The provider under the mini core, which checks Terraform's rules with many random configurations.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use tfplugin::{Val, from_json};
 use crate::kinds::{Declared, declared};
 use crate::world::within;
 
-/// Configurations of each example.
+/// Number of configurations of each example.
 const CONFIGS: usize = 6;
 const SEEDS: u64 = 3;
 
-/// What lives by being declared: nobody converges machines here, which their end would wait for, and what is on them.
+/// True for kinds that need no convergence. Nothing converges machines here, and the deletion of machines and deployments
+/// would wait for that.
 fn lives(kind: &Kind) -> bool {
     kind.declarable && !["Machine", "Deployment"].contains(&kind.name)
 }
@@ -32,7 +33,7 @@ fn config(core: &MiniCore, example: &Declared) -> Val {
     Val::Map(given.collect())
 }
 
-/// An example with other values, with less, or both.
+/// An example with other values, with fewer values, or both.
 fn configured(core: &MiniCore, random: &mut Random, example: &Declared) -> Val {
     let mut below = |limit: usize| usize::try_from(random.below(limit as u64)).expect("an index");
     let (is_varied, is_less) = [(true, false), (false, true), (true, true)][below(3)];
@@ -50,7 +51,7 @@ fn every_kind_keeps_the_contract_with_whatever_values_and_whatever_is_left_out()
         for example in declared().into_iter().map(Declared::without_references_to_others) {
             let there = world.client("test").find(example.kind, example.name).await.expect("an answer");
             if lives(example.kind) && there.is_none() {
-                // A run of its own: what refers to an object is replaced with it.
+                // A separate run for each object, because its replacement also replaces objects that refer to it.
                 let provider = terraform_provider_basalt::provider();
                 let mut core = MiniCore::start(provider, &block).await.expect("it starts");
                 for seed in 0..SEEDS {

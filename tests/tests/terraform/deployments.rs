@@ -1,4 +1,4 @@
-//! Deployments: what is waited for, interrupted, stalled, and out of time.
+//! Deployments: waits, interruptions, stalls, and time limits.
 
 use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
@@ -19,7 +19,7 @@ use crate::NETWORK;
 use crate::gate::Gate;
 use crate::world::{COMMAND, World, described, everything, flat, provider, provider_at, within};
 
-/// A deployment that nothing but the test converges.
+/// A deployment whose progress only the test sets.
 pub(crate) fn deployment(world: &World, more: &str) -> String {
     let image = NETWORK.split("resource \"basalt_image\"").nth(1).expect("an image");
     format!(
@@ -30,12 +30,12 @@ pub(crate) fn deployment(world: &World, more: &str) -> String {
 }
 
 impl World {
-    /// Plays the engine: what it would say of the deployment.
+    /// Sets conditions of a deployment, in place of the engine.
     pub(crate) async fn say(&self, name: &str, conditions: Value) {
         self.observe("Deployment", name, json!({"conditions": conditions})).await;
     }
 
-    /// Plays whatever sees an object: all that its status says.
+    /// Sets the whole status of an object, in place of its observer.
     pub(crate) async fn observe(&self, kind: &str, name: &str, mut status: Value) {
         let object = self.get(kind, name).await;
         let store = self.region.store();
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Plays the agent: the machine's inventory.
+    /// Stores a machine's inventory, in place of the agent.
     async fn report(&self, machine: Uid, inventory: Inventory) {
         let result = TaskResult {
             attempt: 1,
@@ -81,7 +81,7 @@ impl World {
         self.say(name, json!([condition("Ready", "true", "Deployed", "It is deployed.")])).await;
     }
 
-    /// Starts a command whose output is read line by line.
+    /// Starts a command, and returns its output as lines.
     pub(crate) fn start(
         &self,
         args: &[&str],
@@ -92,7 +92,7 @@ impl World {
         (child, BufReader::new(stdout).lines())
     }
 
-    /// Waits until the region has the object.
+    /// Waits until the object exists in the region.
     pub(crate) async fn until_there(&self, kind: &str, name: &str) -> Object {
         let client = self.client("test");
         let there = async {
@@ -115,7 +115,7 @@ pub(crate) async fn end_of(child: Child) -> Output {
     tokio::time::timeout(COMMAND, child.wait_with_output()).await.expect("it ends").expect("an end")
 }
 
-/// Ctrl-C.
+/// Sends SIGINT, like Ctrl-C.
 pub(crate) fn interrupt(child: &Child) {
     let pid = i32::try_from(child.id().expect("it runs")).expect("a process id");
     let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
@@ -192,7 +192,7 @@ fn a_wait_outlives_its_region_for_as_long_as_its_own_time_lasts() {
         world.config(&deployment(&world, "").replace(&provider(&world), &impatient));
         let (child, _lines) = world.start(&["apply", "-auto-approve"]);
         let made = world.until_there("Deployment", "web-1").await;
-        // Many more tries than fit into its patience.
+        // Many more attempts than fit into its `retry_timeout`.
         gate.shut_for(40).await;
         world.say_ready("web-1").await;
         let output = end_of(child).await;
@@ -227,7 +227,7 @@ fn what_is_protected_is_not_destroyed() {
     });
 }
 
-/// A configuration whose provider says more in its block.
+/// A configuration with more fields in its provider block.
 fn with_block(world: &World, text: &str, more: &str) -> String {
     text.replace(&provider(world), &provider(world).replace("{\n", &format!("{{\n  {more}\n")))
 }
@@ -243,7 +243,7 @@ fn what_is_protected_and_was_tainted_for_its_time_can_be_kept() {
         assert!(said.contains("deletion_protection") && said.contains("`terraform untaint`"), "{said}");
         world.ok(&["untaint", "basalt_deployment.web"]).await;
         world.ok(&["plan"]).await;
-        // Its protection ends without a wait for what is to be deleted; a wait would end with the time that the test has.
+        // The removal of the protection must not wait for the deployment; a wait would exceed the test's time limit.
         world.config(&text.replace("= true", "= false"));
         let said = world.ok(&["apply", "-auto-approve"]).await;
         assert!(said.contains("0 added, 1 changed, 0 destroyed"), "{said}");
@@ -277,7 +277,7 @@ fn a_stalled_deployment_ends_the_wait_with_its_reason_and_the_next_apply_goes_on
         }
         assert_eq!(world.state("basalt_deployment.web").await["ready"], false);
 
-        // It waits again, and ends likewise.
+        // It waits again, with the same result.
         let said = world.ok(&["apply", "-auto-approve"]).await;
         assert!(said.contains("0 added, 1 changed, 0 destroyed"), "{said}");
         assert!(said.contains("Warning: It will not become ready by itself"), "{said}");

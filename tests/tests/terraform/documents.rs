@@ -1,4 +1,4 @@
-//! The examples of the provider's documentation, as Terraform reads them.
+//! The examples of the provider's documentation, read by Terraform.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use crate::kinds::{Declared, declared};
 use crate::user::User;
 use crate::world::{COMMAND, World, everything, flat, provider, within};
 
-/// What Terraform 1.11 does not read yet.
+/// Folders with features that Terraform 1.11 does not have.
 const LATER: [&str; 2] = ["list-resources", "actions"];
 
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -32,13 +32,13 @@ fn example(page: &str) -> Option<&str> {
     usage.split("\n```").next()
 }
 
-/// The names that stand behind this in a text.
+/// The names that follow `before` in a text.
 fn names<'a>(text: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
     text.split(before).skip(1).filter_map(move |rest| rest.split(|c| !is_of_name(c)).next())
 }
 
-/// The text of every page of a folder of the documentation, with its example.
+/// The page and its example, for every page of a folder of the documentation.
 fn read(folder: &str) -> Vec<(PathBuf, String)> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provider/docs").join(folder);
     let mut found = Vec::new();
@@ -92,7 +92,7 @@ fn the_quickstart_is_planned() {
 }
 
 impl World {
-    /// Applies what is configured to the end; its deployments become ready with these statuses.
+    /// Applies the configuration to the end; its deployments become ready with these statuses.
     pub(crate) async fn deploy(&self, deployments: &[(&str, Value)]) -> String {
         let (child, mut lines) = self.start(&["apply", "-auto-approve"]);
         let installed = async {
@@ -212,7 +212,7 @@ fn every_example_of_a_data_source_and_of_a_function_is_read() {
             world.put("cli", one.kind.name, one.name, one.spec).await;
         }
         let (mut sources, functions) = (read("data-sources"), read("functions"));
-        // Of what nobody declares there is none.
+        // A kind that cannot be declared has no objects here.
         let undeclared = KINDS.iter().filter(|kind| !kind.declarable);
         for name in undeclared.map(|kind| format!("data \"{}\" ", kind.terraform_name)) {
             sources.retain(|(_, text)| !text.contains(&name));
@@ -247,7 +247,7 @@ fn pieces(page: &str) -> Vec<&str> {
     page.split("```terraform\n").skip(1).filter_map(of).collect()
 }
 
-/// The configuration on a page of a guide, without the other provider that it moves from: nobody here has that.
+/// The configuration on a page of a guide, without the other provider in it, which is not installed here.
 fn guide(page: &str) -> String {
     let ours = |line: &&str| !line.contains("canonical/maas");
     pieces(page).join("\n").lines().filter(ours).map(|line| format!("{line}\n")).collect()
@@ -281,11 +281,11 @@ async fn every_example_of_the_documentation_is_valid() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provider/docs");
     let mut found = Vec::new();
     pages(&docs, &mut found);
-    // Resources refer to one another's examples; everything else stands alone.
+    // Examples of resources refer to each other; all other examples stand alone.
     let mut modules = BTreeMap::<String, String>::new();
     for path in &found {
         let page = path.strip_prefix(&docs).expect("a page").with_extension("").display().to_string();
-        // The guide to tests has a test of its own.
+        // The guide about tests has a test of its own.
         if LATER.iter().any(|folder| page.starts_with(folder)) || page == "guides/testing" {
             continue;
         }
@@ -309,7 +309,7 @@ async fn every_example_of_the_documentation_is_valid() {
         if !text.contains("required_providers") {
             whole += "terraform {\n  required_providers {\n    basalt = { source = \"basalt-metal/basalt\" }\n  }\n}\n";
         }
-        // What an example takes from its surroundings.
+        // Variables that an example uses without declaring them.
         let variables: BTreeSet<_> =
             names(text, "var.").map(|it| it.split('.').next().unwrap_or(it)).collect();
         for variable in variables.iter().filter(|name| !text.contains(&format!("variable \"{name}\""))) {

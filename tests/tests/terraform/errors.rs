@@ -1,7 +1,7 @@
-//! Every error of the provider that a test provokes is held to the same rules, whatever else the test looks for: its title is no
-//! sentence, it says whose it is, and it gives a reason and what to do about it.
+//! Rules for every error of the provider that a test provokes: the title is not a sentence, the error names its object, and it
+//! gives a reason and a remedy.
 
-/// How the titles of errors begin that Terraform itself makes up.
+/// Beginnings of the titles of Terraform's own errors.
 const OF_TERRAFORM: &[&str] = &[
     "Error in function call",
     "Failed to ",
@@ -18,19 +18,19 @@ const OF_TERRAFORM: &[&str] = &[
     "local-exec provisioner error",
 ];
 
-/// What Terraform says behind an error, and not as part of it.
+/// Terraform's texts after an error, which are not part of it.
 const BEHIND: &[&str] = &["Warning: ", "Terraform left the following", "Terraform encountered an error"];
 
-/// An error as Terraform shows it.
+/// An error in Terraform's output.
 #[derive(Debug, Default)]
 struct Told {
     title: String,
-    /// The address that Terraform puts it down to, if any.
+    /// The address of the resource that Terraform names, if any.
     with: Option<String>,
     detail: String,
 }
 
-/// Looks at every error in what Terraform said.
+/// Checks every error in Terraform's output.
 pub(crate) fn hold_to_rules(said: &str) {
     for told in told(said).iter().filter(|told| !OF_TERRAFORM.iter().any(|of| told.title.starts_with(of))) {
         let broken = broken_rules(told);
@@ -41,7 +41,7 @@ pub(crate) fn hold_to_rules(said: &str) {
 fn broken_rules(told: &Told) -> Vec<&'static str> {
     let is_capital = told.title.starts_with(|first: char| first.is_uppercase());
     let is_whose = told.with.is_some() || told.title.contains('"');
-    // What to type stands at the end by itself.
+    // A command to type may be the end, without a full stop.
     let is_whole = told.detail.ends_with(['.', ')']) || told.detail.contains("terraform import ");
     let has_two_parts = ["; ", ". ", ", and must be "].iter().any(|between| told.detail.contains(between));
     let rules = [
@@ -53,7 +53,7 @@ fn broken_rules(told: &Told) -> Vec<&'static str> {
     rules.into_iter().filter(|(holds, _)| !holds).map(|(_, rule)| rule).collect()
 }
 
-/// The errors, of lines without their frames: title, place with a piece of the configuration, detail.
+/// The errors in lines without frames: title, place with a piece of the configuration, detail.
 fn told(said: &str) -> Vec<Told> {
     let mut all: Vec<Told> = Vec::new();
     let mut is_error = false;

@@ -1,4 +1,4 @@
-//! What a field can hold, from the configuration to the region and back.
+//! Values of fields, on their way from the configuration to the region and back.
 
 use basalt_api::wire::Layer;
 use serde_json::{Value, json};
@@ -83,14 +83,14 @@ fn default_labels_are_given_to_every_resource_that_says_nothing_else() {
         assert_eq!(labels("row-2").await, json!({"team": "metal"}));
         assert_eq!(world.state("basalt_zone.row-2").await["labels_all"], json!({"team": "metal"}));
 
-        // What both say is said once.
+        // A label in both places is stored once.
         world.config(&text(team, team)).apply().await;
         assert_eq!(labels("row-1").await, json!({"team": "metal"}));
         let said = world.config(&text("{ team = \"iron\" }", team)).apply().await;
         assert!(said.contains("0 added, 1 changed, 0 destroyed"), "row-2 alone: {said}");
         assert_eq!(labels("row-2").await, json!({"team": "iron"}));
 
-        // What is ours is ours after an import, too.
+        // Our labels are recognised as ours after an import.
         std::fs::remove_file(world.dir.path().join("terraform.tfstate")).expect("a state");
         let imports = ["row-1", "row-2"]
             .map(|name| format!("import {{\n to = basalt_zone.{name}\n id = \"{name}\"\n}}\n"));
@@ -129,7 +129,7 @@ fn a_secret_goes_elsewhere_only_with_a_plan_that_writes_it_again() {
             (json!("52:54:00:00:00:02"), json!(1))
         );
 
-        // A secret of the state goes along with every change.
+        // Every change sends the secrets of the state again.
         world.config(&text("password = \"hunter2\"", 2)).apply().await;
         world.config(&text("password = \"hunter2\"", 3)).apply().await;
         assert_eq!(
@@ -186,7 +186,7 @@ fn a_field_of_every_sort_goes_there_and_back() {
         assert_eq!(stored["parts"]["lid"]["key"]["revision"], 2, "its version was raised");
         assert_eq!(stored["enabled"], true);
 
-        // Somebody else changes both secrets, and a field.
+        // Another client changes both secrets, and a field.
         let mut theirs = stored.clone();
         theirs["password"] = json!("other");
         theirs["parts"]["lid"]["key"] = json!("other");

@@ -1,4 +1,4 @@
-//! A gate between provider and region: everything passes, until a write is held.
+//! A proxy between provider and region that can hold a write.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,28 +14,28 @@ use crate::world::COMMAND;
 
 const BUFFER: usize = 64 << 10;
 
-/// Where a write is held.
+/// The point at which a write is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// The region has not heard of it.
+    /// The region has not received the write.
     Request,
-    /// The region has done it, and the provider does not know.
+    /// The region has executed the write, but the provider has no answer.
     Answer,
 }
 
-/// A write that is held. Without [`Held::go_on`] it is lost, and its connection with it.
+/// A held write. Dropped without [`Held::go_on`], it is lost together with its connection.
 pub(crate) struct Held(oneshot::Sender<()>);
 
 impl Held {
     pub(crate) fn go_on(self) {
-        // Nobody waits any more where the provider is gone.
+        // The connection may have ended with the provider.
         let _ = self.0.send(());
     }
 }
 
-/// The write that will be held.
+/// The next write to hold.
 struct Point {
-    /// How many writes pass before it.
+    /// Number of writes that pass first.
     before: u64,
     at: At,
     reached: oneshot::Sender<Held>,
@@ -44,7 +44,7 @@ struct Point {
 impl Point {
     async fn hold(self) -> io::Result<()> {
         let (go_on, goes_on) = oneshot::channel();
-        // Whoever no longer looks lets it go on.
+        // If the test no longer waits for it, the write continues.
         if let Err(Held(go_on)) = self.reached.send(Held(go_on)) {
             let _ = go_on.send(());
         }
@@ -54,7 +54,7 @@ impl Point {
 
 type Next = Arc<Mutex<Option<Point>>>;
 
-/// How many requests are under way, how many ever were at once, and which there were.
+/// The number of current requests, its highest value, and all requests.
 #[derive(Debug, Default)]
 struct Traffic {
     now: AtomicUsize,
@@ -63,7 +63,7 @@ struct Traffic {
 }
 
 impl Traffic {
-    /// Remembers the request that these bytes begin, if they begin one: `GET /api/v1/zones`.
+    /// Records the request if the bytes begin one, as `GET /api/v1/zones`.
     fn remember(&self, bytes: &[u8]) {
         let line = first_line(bytes);
         if let Some((request, "HTTP/1.1")) = line.rsplit_once(' ') {
@@ -77,7 +77,7 @@ fn first_line(bytes: &[u8]) -> String {
     String::from_utf8_lossy(line).into_owned()
 }
 
-/// A request that is under way.
+/// A request in progress.
 struct UnderWay(Arc<Traffic>);
 
 impl UnderWay {
@@ -94,12 +94,12 @@ impl Drop for UnderWay {
     }
 }
 
-/// It is gone when it is dropped, and every connection with it.
+/// The proxy. Dropping it ends every connection.
 pub(crate) struct Gate {
     pub(crate) address: SocketAddr,
     next: Next,
     traffic: Arc<Traffic>,
-    /// How many connections were turned away since it was shut; none while it is open.
+    /// Number of refused connections while the gate is shut; `None` while it is open.
     shut: watch::Sender<Option<u64>>,
     task: JoinHandle<()>,
 }
@@ -143,17 +143,17 @@ impl Gate {
         Self { address, next, traffic, shut, task }
     }
 
-    /// How many requests were under way at once, at most.
+    /// The highest number of simultaneous requests.
     pub(crate) fn most_at_once(&self) -> usize {
         self.traffic.most.load(Ordering::Relaxed)
     }
 
-    /// What was asked since this was called last, as `GET /api/v1/zones`.
+    /// The requests since the last call, as `GET /api/v1/zones`.
     pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.traffic.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends every connection, and turns away so many before it opens again.
+    /// Ends every connection, and refuses this number of new ones before it opens again.
     pub(crate) async fn shut_for(&self, connections: u64) {
         self.shut.send_replace(Some(0));
         let mut turned_away = self.shut.subscribe();
@@ -162,7 +162,7 @@ impl Gate {
         self.shut.send_replace(None);
     }
 
-    /// The write behind so many others, once it is held.
+    /// Holds the write after `before` others. The receiver gets it once it is held.
     pub(crate) fn hold(&self, before: u64, at: At) -> oneshot::Receiver<Held> {
         let (reached, held) = oneshot::channel();
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Point { before, at, reached });
@@ -170,7 +170,7 @@ impl Gate {
     }
 }
 
-/// One connection; requests on it follow one another (RFC 9112 §9.3).
+/// One connection; its requests follow one another (RFC 9112 §9.3).
 async fn pass(
     mut client: TcpStream,
     region: SocketAddr,
@@ -211,7 +211,7 @@ async fn pass(
     }
 }
 
-/// The point, if this begins the write that it is at.
+/// The point, if these bytes begin the write to hold.
 fn reached(bytes: &[u8], next: &Next) -> Option<Point> {
     let line = first_line(bytes);
     let is_rename = line.starts_with("POST /") && line.contains("/rename");

@@ -1,4 +1,4 @@
-//! Configuration that Terraform writes for what is already there: `plan -generate-config-out`.
+//! Configurations that Terraform generates for existing objects: `plan -generate-config-out`.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::kinds::{Declared, declared};
 use crate::world::{World, flat, provider, within};
 
 impl Declared {
-    /// The same without what is not to be shown: Terraform writes null for it, whatever it is.
+    /// The same without sensitive values: Terraform writes null for each of them.
     fn without_sensitive(mut self) -> Self {
         let hidden = self.kind.spec.fields.iter().filter(|field| field.sensitive);
         let spec = self.spec.as_object_mut().expect("a spec");
@@ -16,7 +16,7 @@ impl Declared {
 }
 
 impl World {
-    /// As another tool would make them, and done.
+    /// Creates the objects with another tool, and completes their deployments.
     async fn has(&self, all: &[Declared]) {
         for one in all {
             self.put("cli", one.kind.name, one.name, one.spec.clone()).await;
@@ -26,7 +26,7 @@ impl World {
         }
     }
 
-    /// What a plan says whose resources are there, and whose configuration Terraform writes.
+    /// The output of a plan that imports existing objects, and generates their configuration.
     async fn plan_generated(&self, imports: &str) -> String {
         self.config(&format!("{}{imports}", provider(self)));
         flat(&self.ok(&["plan", "-generate-config-out=generated.tf"]).await)
@@ -61,7 +61,7 @@ fn what_terraform_does_not_write_is_shown_with_what_its_loss_means() {
         assert!(said.contains("1 to import, 0 to add, 1 to change, 0 to destroy."), "{said}");
         assert!(said.contains("- user_data = (sensitive value)"), "{said}");
 
-        // Copied into what was written, it is as it was.
+        // The generated text, copied into the configuration, changes nothing.
         let path = world.dir.path().join("generated.tf");
         let written = fs::read_to_string(&path).expect("a configuration");
         let whole = written.replace("= null # sensitive", &format!("= {}", deployment.spec["user_data"]));

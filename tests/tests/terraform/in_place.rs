@@ -1,4 +1,4 @@
-//! Changes of every kind: in place where its description says so, and by another object where it says that.
+//! Changes of every kind: in place, or by replacement, as its description says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use crate::deployments::end_of;
 use crate::kinds::{Declared, apart, declared, quick, text};
 use crate::world::{COMMAND, World, everything, flat, provider, within};
 
-/// What the state says of every resource's identity.
+/// The uid of every resource in the state.
 fn uids(world: &World) -> BTreeMap<String, String> {
     let text = fs::read_to_string(world.dir.path().join("terraform.tfstate")).expect("a state");
     let state: Value = serde_json::from_str(&text).expect("JSON");
@@ -26,9 +26,9 @@ fn uids(world: &World) -> BTreeMap<String, String> {
 }
 
 impl World {
-    /// The region has these fields as they are declared.
+    /// Checks that the region has the declared values of these fields.
     async fn stores(&self, declared: &Declared, fields: &[(&'static str, Shape)]) {
-        // No region tells a secret.
+        // A region never returns a secret.
         let bare = |spec| Declared { spec, ..*declared }.without_secrets().spec;
         let stored = bare(self.get(declared.kind.name, declared.name).await.spec);
         let want = bare(declared.spec.clone());
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// Waits until a deployment has another spec than that of this generation.
+    /// Waits until a deployment has another generation than `before`.
     async fn until_written(&self, name: &str, before: Generation) {
         let written = async {
             while self.get("Deployment", name).await.metadata.generation == before {
@@ -58,7 +58,7 @@ fn kinds_of(all: &[Declared]) -> BTreeSet<&'static str> {
 #[test]
 fn every_kind_is_changed_in_place_and_destroyed() {
     within(async |world| {
-        // A new region has some already.
+        // A new region already has some of them.
         let (there, missing) = apart(&world, quick()).await;
         let imports: String = there.iter().map(Declared::import).collect();
         let all = quick();
@@ -117,7 +117,7 @@ fn what_machinery_works_on_is_changed_in_place_too() {
                 world.say_ready(one.name).await;
             }
         }
-        // With their secrets: a change of where a BMC is needs its password.
+        // With their secrets: a change of the BMC's address needs its password.
         let these: Vec<_> = all().filter(worked_on).collect();
         let imports: String = these.iter().map(Declared::import).collect();
         world.config(&format!("{}{imports}", text(&world, &these))).apply().await;
@@ -157,7 +157,7 @@ fn what_machinery_works_on_is_changed_in_place_too() {
     });
 }
 
-/// What the resources below refer to.
+/// The objects that the resources below refer to.
 const GROUND: &str = r#"
 locals {
   files = {
@@ -211,7 +211,8 @@ resource "basalt_user" "two" {
 }
 "#;
 
-/// What replaces an object: its kind, the field, and how it is declared before and after, without its name.
+/// Fields whose change replaces the object: kind, field, and the declaration before and after, without the
+/// name.
 const REPLACED: &[(&str, &str, &str, &str)] = &[
     (
         "Vlan",
@@ -273,12 +274,12 @@ const REPLACED: &[(&str, &str, &str, &str)] = &[
     ("ApiToken", "role", "role = basalt_role.one.name", "role = basalt_role.two.name"),
 ];
 
-/// Replaced as well, and installed: not without a machine.
+/// A replacement that also installs, and so needs a machine.
 const INSTALLED: (&str, &str) = ("Deployment", "machine");
 
-/// Every field that is set at creation, of what can be declared.
+/// All fields of declarable kinds that cannot change after the creation.
 fn immutable() -> BTreeSet<(&'static str, &'static str)> {
-    // The kind with one of everything is not for users.
+    // The sample kind, which has a field of every type, is not for users.
     let kinds = KINDS.iter().filter(|kind| kind.declarable && kind.name != "Sample");
     let fields = |kind: &&'static Kind| {
         let fields = kind.spec.fields.iter();

@@ -1,4 +1,4 @@
-//! Data sources, and what reading costs.
+//! Data sources, and the number of their requests.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ fn many_are_found_by_label_and_by_part_of_their_name() {
         ];
         let mut text = provider(&world);
         for (name, filter) in filters {
-            // A new region has a zone without labels.
+            // A new region already has a zone, without labels.
             let all = format!("data.basalt_zones.{name}.zones : k => [z.description, z.labels.hall]");
             text.push_str(&format!(
                 "data \"basalt_zones\" \"{name}\" {{\n {filter}\n}}\n\
@@ -215,7 +215,7 @@ fn what_nobody_declares_is_told_with_all_that_is_seen_of_it() {
         let device = world.get("Device", "dhcp-10-77-0-9-lab").await.spec;
         assert_eq!(device, json!({"macs": ["52:54:00:00:00:09"], "addresses": ["10.77.0.9"]}));
 
-        // What changes by itself changes outputs, and nothing else.
+        // A fact that changes by itself changes outputs, and nothing else.
         seen["last_seen_at"] = json!("2026-01-31T12:10:00Z");
         world.observe("Discovery", "dhcp-10-77-0-9-lab", seen).await;
         let said = flat(&world.ok(&["plan"]).await);
@@ -309,7 +309,7 @@ fn many_imports_by_a_field_cost_a_few_requests() {
     });
 }
 
-/// How many objects and lists the region was asked for.
+/// The number of objects and lists that the region was asked for.
 async fn reads(world: &World) -> u64 {
     let mut region = TcpStream::connect(world.region.address()).await.expect("a region");
     let ask = format!(

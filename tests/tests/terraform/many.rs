@@ -1,7 +1,7 @@
-//! More objects than anybody looks at one by one.
+//! An apply with 2,000 objects.
 //!
-//! Their state is kept by a server, as that of so many is. Terraform writes a state in a file anew after each object, and with
-//! 2,000 of them spends nine tenths of its time on that.
+//! A server stores their state, as is usual for so many. Terraform writes a state in a file again after each object; with
+//! 2,000 objects, that takes nine tenths of its time.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 
 use crate::world::{World, described, everything, provider, within};
 
-/// A command that takes longer hangs, whatever else runs on this machine.
+/// Time limit of a command on a busy host.
 const HANGS: Duration = Duration::from_secs(600);
 
-/// A fabric with its VLANs, their subnets, and zones: 2,000 together.
+/// A fabric with its VLANs, their subnets, and zones: 2,000 objects together.
 const MANY: &str = r#"
 resource "basalt_fabric" "core" {
   name = "core"
@@ -42,7 +42,7 @@ resource "basalt_zone" "place" {
 "#;
 const OBJECTS: [(&str, usize); 4] = [("Fabric", 1), ("Vlan", 19), ("Subnet", 980), ("Zone", 1000)];
 
-/// Keeps a state (Terraform's backend `http`).
+/// Stores a state (Terraform's backend `http`).
 struct StateServer {
     address: String,
     task: JoinHandle<()>,
@@ -72,7 +72,7 @@ impl StateServer {
     }
 }
 
-/// One request: for the state, or with another one.
+/// Answers one request, which reads or writes the state.
 async fn answer(mut client: TcpStream, state: &mut Option<Vec<u8>>) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -94,7 +94,7 @@ async fn answer(mut client: TcpStream, state: &mut Option<Vec<u8>>) -> io::Resul
     client.write_all(&answer).await
 }
 
-/// What Terraform said, and its exit code.
+/// The output of Terraform, and its exit code.
 async fn run(world: &World, args: &[&str]) -> (Option<i32>, String) {
     let began = Instant::now();
     let output = tokio::time::timeout(HANGS, world.terraform(args).output()).await;

@@ -1,4 +1,4 @@
-//! Configurations that come from MAAS: `moved` blocks from the types of its provider, on a state that it left.
+//! Configurations that come from MAAS: `moved` blocks from the types of its provider, on an old state of that provider.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use tfplugin::{Cx, Diags, Provider, Reattached, Resource, Schema, Val, async_tra
 
 use crate::world::{World, flat, provider, within};
 
-/// What the MAAS provider left: its types, with the attributes that matter.
+/// An old state of the MAAS provider: its types, with the attributes that matter.
 fn left() -> Vec<(&'static str, i64, Value)> {
     vec![
         ("maas_fabric", 0, json!({"id": "1", "name": "core"})),
@@ -88,7 +88,7 @@ fn left() -> Vec<(&'static str, i64, Value)> {
     ]
 }
 
-/// The same objects, as the configuration declares them here.
+/// The same objects, declared in Basalt's types.
 const HERE: &str = r##"
 resource "basalt_fabric" "it" {
   name = "core"
@@ -204,7 +204,7 @@ const MOVES: [(&str, &str); 20] = [
     ("maas_instance", "basalt_deployment"),
 ];
 
-/// A provider of MAAS, as whoever moves has it installed still. Terraform asks it for its schemas, and for nothing else.
+/// A MAAS provider, which users still have installed. Terraform asks it only for its schemas.
 struct Maas;
 
 #[async_trait]
@@ -223,7 +223,7 @@ impl Provider for Maas {
 }
 
 impl World {
-    /// A configuration of ours, with `moved` blocks, on what a provider of MAAS left.
+    /// Writes one of our configurations with `moved` blocks, and a state of a MAAS provider.
     fn comes_from(&mut self, source: &str, left: &[(&str, i64, Value)], text: &str) {
         self.others = vec![Reattached::start(Maas, source).expect("a provider")];
         let moves: String = left
@@ -326,7 +326,7 @@ fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
         assert_eq!(world.get("Machine", "web-1").await.metadata.uid, machine);
         assert_eq!(world.get("DnsRecord", "www-lab").await.spec["data"], "10.77.0.5");
 
-        // A copy of the directory, with the state from before.
+        // A copy of the directory, with the old state.
         world.comes_from(CANONICAL, &left(), HERE);
         let said = flat(&world.ok(&["plan"]).await);
         assert!(said.contains("was written by Terraform, so another state may have it"), "{said}");
@@ -372,7 +372,7 @@ fn an_installed_machine_is_the_deployment_that_the_region_has_of_it() {
         "#;
         world.comes_from(CANONICAL, &[("maas_instance", 0, instance)], here);
         let planned = flat(&world.ok(&["plan"]).await);
-        // It is not ready yet: an apply waits until it is.
+        // It is not ready yet: an apply waits for that.
         for said in [
             "# (moved from maas_instance.it)",
             "~ ready = false -> (known after apply)",

@@ -1,4 +1,4 @@
-//! Names that change hands within one apply.
+//! Names that pass from one object to another within one apply.
 
 use crate::world::{World, provider, within};
 use serde_json::json;
@@ -21,13 +21,14 @@ fn objects_that_swap_or_hand_on_their_names_stay_what_they_are() {
         let uid = async |name: &str| world.get("Zone", name).await.metadata.uid;
         let (one, two, three, four) = (uid("a").await, uid("b").await, uid("c").await, uid("d").await);
 
-        // Two swap theirs, and one takes what another gives up.
+        // Two zones swap their names, and one takes the name of a renamed one.
         world.config(&zones(&world, &[("one", "b"), ("two", "a"), ("three", "d"), ("four", "e")]));
         let said = world.apply().await;
         assert!(said.contains("0 added, 4 changed, 0 destroyed"), "{said}");
         assert_eq!([uid("b").await, uid("a").await, uid("d").await, uid("e").await], [one, two, three, four]);
 
-        // A new one takes what an old one gives up, and another what one leaves that goes.
+        // A new zone takes the name of a renamed one, and another zone takes the name of a deleted
+        // one.
         world.config(&zones(&world, &[("one", "z"), ("new", "b"), ("three", "a"), ("four", "e")]));
         let said = world.apply().await;
         assert!(said.contains("1 added, 2 changed, 1 destroyed"), "{said}");
@@ -101,7 +102,7 @@ fn machines_whose_instances_have_shifted_are_said_to_be_other_hardware() {
             let warns = format!("Warning: It would be other hardware: Machine {machine:?}");
             assert!(said.contains(&warns), "{warns}: {said}");
         }
-        // Another name alone is another name, and another card another card.
+        // A new name with the same MAC address is not other hardware, and neither is a new MAC address with the same name.
         let renamed = machines(&[1, 2, 3]).replace("\"m$", "\"n$");
         let said = world.config(&renamed).ok(&["plan"]).await;
         assert!(said.contains("3 to change") && !said.contains("other hardware"), "{said}");

@@ -1,4 +1,4 @@
-//! Objects that were there before: imported, or left alone.
+//! Objects that existed before: imported, or left alone.
 
 use basalt_api::client::{Client, ClientConfig, DeleteOptions, PatchOptions, Precondition};
 use basalt_api::wire::PutRequest;
@@ -113,7 +113,7 @@ fn an_object_of_another_manager_is_never_seized() {
         assert!(on_one_line.contains("or: terraform import basalt_zone.NAME row-1"), "{said}");
         assert_eq!(world.get("Zone", "row-1").await, zone, "untouched");
 
-        // What the error advises is done as it stands there, but for the resource's own name.
+        // The advice of the error works as it is printed, apart from the resource's own name.
         let (_, block) = said.rsplit_once("import {").expect("a block");
         let (block, _) = block.split_once('}').expect("its end");
         let lines = block.lines().map(|line| line.trim_start_matches(['│', ' '])).collect::<Vec<_>>();
@@ -189,7 +189,7 @@ fn one_object_is_not_taken_by_two_resources() {
     });
 }
 
-/// A domain, and a record that names it without a reference of Terraform's.
+/// A domain, and a record that names it as text, so that Terraform does not know the dependency.
 fn domain_with_record(world: &World, fields: &str) -> String {
     format!(
         "{}resource \"basalt_domain\" \"lab\" {{\n  name = \"lab.example.com\"\n  {fields}\n}}\n\
@@ -212,7 +212,7 @@ fn a_second_resource_of_a_name_is_refused_by_the_plan_and_replaces_nothing() {
             assert!(said.contains("It is declared twice"), "{said}");
             assert!(!said.contains("must be replaced"), "{said}");
         }
-        // Told where it goes, the same object has another address.
+        // With a `moved` block, the same object has another address.
         let moved = text.replace("\"basalt_domain\" \"lab\"", "\"basalt_domain\" \"copy\"");
         let moved = moved.replace("basalt_domain.lab", "basalt_domain.copy");
         let block = "moved {\n  from = basalt_domain.lab\n  to = basalt_domain.copy\n}\n";
@@ -309,7 +309,7 @@ fn what_something_else_still_refers_to_is_not_planned_to_be_destroyed() {
         assert!(said.contains("Error: It is still referred to: Zone \"row-1\""), "{said}");
         assert!(said.contains("Machine \"m-1\" stays and refers to it"), "{said}");
 
-        // Another address without a moved block, also where the reference goes with it: nothing is replaced for that.
+        // Another address without a `moved` block, even if the reference follows it, must not replace the object.
         let elsewhere =
             format!("{head}{}{}", zone.replace("\"row\"", "\"line\""), machine("basalt_zone.line.name"));
         let said = flat(&world.config(&elsewhere).fails(&["plan"]).await);
@@ -318,7 +318,7 @@ fn what_something_else_still_refers_to_is_not_planned_to_be_destroyed() {
         let moved = "moved {\n  from = basalt_zone.row\n  to = basalt_zone.line\n}\n";
         world.config(&format!("{elsewhere}{moved}")).ok(&["plan"]).await;
 
-        // Neither where it refers to another by then, nor where it goes as well.
+        // No error if the machine no longer refers to the zone, or is also destroyed.
         for rest in [machine("null"), String::new()] {
             world.config(&format!("{head}{rest}")).ok(&["plan"]).await;
         }

@@ -1,4 +1,4 @@
-//! Between provider and region: proxies that the environment names, and peers that demand a certificate.
+//! Proxies between provider and region that the environment names, and peers that demand a certificate.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::world::{flat, provider, within, within_region};
 
 const ZONE: &str = "resource \"basalt_zone\" \"row\" {\n  name = \"row-1\"\n}\n";
 
-/// A host that no resolver knows.
+/// A host name that no resolver knows.
 const HOST: &str = "region.invalid";
 
-/// A proxy (RFC 9110 §9.3.6) that has the region at [`HOST`], and how many tunnels to it it made.
+/// A proxy (RFC 9110 §9.3.6) that reaches the region under the name [`HOST`], and the number of its tunnels to the region.
 async fn proxy(region: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let (address, tunnels) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
@@ -80,7 +80,7 @@ fn a_region_behind_a_proxy_is_reached_through_it_and_this_host_never() {
 
             let (done, said) = reach(HOST, &proxy, HOST, &["plan"]).await;
             assert!(!done && said.contains("No region answered"), "{said}");
-            // What the environment says is told as such: no block is missing.
+            // The address comes from the environment, so there is no second error about a missing block.
             assert_eq!(said.matches("Error: ").count(), 1, "{said}");
             let (done, said) = reach("localhost", "http://127.0.0.1:1", "", &["plan"]).await;
             assert!(done && said.contains("No changes."), "{said}");
@@ -95,7 +95,7 @@ fn a_region_behind_a_proxy_is_reached_through_it_and_this_host_never() {
     );
 }
 
-/// What stands before a region, speaks TLS in its place, and demands a certificate that `trusted` vouches for.
+/// A TLS gateway in front of a region. It demands a client certificate signed by `trusted`.
 async fn gatekeeper(region: SocketAddr, own: (&[u8], &[u8]), trusted: &[u8]) -> SocketAddr {
     let read = |pem| CertificateDer::from_pem_slice(pem).expect("a certificate");
     let mut roots = rustls::RootCertStore::empty();
@@ -118,7 +118,7 @@ async fn gatekeeper(region: SocketAddr, own: (&[u8], &[u8]), trusted: &[u8]) -> 
             tokio::spawn(async move {
                 let mut client = match acceptor.accept(client).into_fallible().await {
                     Ok(client) => client,
-                    // Whoever is refused hears why only if what it sent is read.
+                    // A refused client sees the alert only if the gateway reads the rest of its data.
                     Err((_, mut refused)) => {
                         refused.shutdown().await?;
                         tokio::io::copy(&mut refused, &mut tokio::io::sink()).await?;
@@ -155,8 +155,9 @@ fn a_certificate_is_shown_to_what_stands_before_the_region() {
         let said = world.config(&block(&shown(&client.certificate, &client.key))).apply().await;
         assert!(said.contains("1 added"), "{said}");
 
-        // What a client hears of it is the alert (RFC 8446 §6.2): of none at all that one is required; of one that is not trusted whatever the
-        // peer found first, such as that the signature is not that of the signer it knows by this name (decrypt_error).
+        // The client sees only the TLS alert (RFC 8446 §6.2). Without a certificate, the alert says that one is required. With an untrusted
+        // one, it depends on the peer's first failed check, for example a signature that does not match the issuer of that name
+        // (decrypt_error).
         for (certificate, alert) in [
             (String::new(), "received fatal alert: CertificateRequired"),
             (shown(&other.certificate, &other.key), "received fatal alert: "),
@@ -173,8 +174,8 @@ fn a_certificate_is_shown_to_what_stands_before_the_region() {
     });
 }
 
-/// What stands before a region and has no room for the first requests: `429` and `503` in turn, with the time after which to ask
-/// again. How many it refused.
+/// A server in front of a region that refuses the first `most` requests, with `429` and `503` in turn and a `Retry-After`. Returns its
+/// address and the number of its refusals.
 async fn crowd(region: SocketAddr, most: usize, after: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let (address, refused) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));

@@ -1,5 +1,5 @@
-//! What Terraform asks for since 1.14, by the mini core: objects that nothing manages, what their configuration would be, and
-//! what is done once.
+//! Features that Terraform has since 1.14, under the mini core: lists of objects that nothing manages, their generated
+//! configuration, and actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ fn an_action_asks_once_and_its_interruption_ends_only_the_waiting() {
         let accepted = core.act("basalt_power_cycle", &of("one", false), asked).await.expect("it ends");
         assert_eq!(accepted.errors, Vec::<String>::new(), "{accepted:?}");
         assert_eq!(asked().await, 1, "it is not waited for");
-        // No rack is there that could do it.
+        // No rack is there that could switch it.
         let waited = core.interrupt("basalt_power_cycle", &of("one", true)).await.expect("it ends");
         assert!(waited.errors[0].contains("basalt operations one"), "{waited:?}");
         assert_eq!(asked().await, 2);

@@ -1,4 +1,4 @@
-//! What is wrong, and how the user hears of it.
+//! Errors in configurations and in the connection, and their messages.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,7 @@ fn machine(zone: &str) -> String {
 #[test]
 fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
     within(async |world| {
-        // One request after the other: what a refusal leads to finds its place.
+        // One request at a time, so that the order of the errors is fixed.
         let provider = provider(&world).replace("{\n", "{\n  max_parallel = 1\n");
         let with = |resource: &str| format!("{provider}{NETWORK}{resource}");
         for (what, text, want) in [
@@ -59,7 +59,8 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             let said = flat(&world.config(&text).fails(&["plan"]).await);
             assert!(said.contains(want) && said.contains(what), "{what}: {said}");
         }
-        // Only the region knows these. What other resources may still change is a warning; what they cannot change fails the plan.
+        // Only the region can find these errors. An error that other resources of the plan may remove is a warning; another one
+        // fails the plan.
         world.config(&with("")).apply().await;
         let theirs = json!({"subnet": "lab", "start": "10.77.0.60", "end": "10.77.0.69"});
         world.put("cli", "IpRange", "theirs", theirs).await;
@@ -82,7 +83,8 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             assert!(said.contains(want) && said.contains("Nothing of this plan changes that."), "{said}");
             assert!(said.contains(&format!("start = {start:?}")), "at its attribute: {said}");
         }
-        // The same plan changes the subnet, and what is said of the range is not the last word; nothing is where it is another one.
+        // The same plan changes the subnet, so the result for the range may change: a warning. If the plan replaces the
+        // subnet, there is no warning.
         let text = range(of_subnet, "10.78.0.1", "10.78.0.9");
         let changed = text.replace("  gateway     = \"10.77.0.1\"", "  gateway     = \"10.77.0.9\"");
         let said = flat(&world.config(&changed).ok(&["plan"]).await);
@@ -96,13 +98,13 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
         let said = flat(&world.config(&ignored).ok(&["plan"]).await);
         let warns = "Warning: Nothing acts on it: Deployment \"web-1\"";
         assert!(said.contains(warns) && said.contains("cloud-init does nothing with"), "{said}");
-        // Terraform shows one warning of a title.
+        // Terraform shows one warning for each title.
         let two = machine("row-11").replace("boot_macs", "pool = \"wep\"\n boot_macs");
         let said = flat(&world.config(&with(&two)).ok(&["plan"]).await);
         for want in ["there is no Zone \"row-11\"", "\"row-1\"", "there is no Pool \"wep\"", "\"web\""] {
             assert!(said.contains(want), "{want}: {said}");
         }
-        // All at once: an overlap is tried again for a while.
+        // All at the same time: an overlap is retried for a while.
         let range = |name: &str, start: &str, end: &str| {
             format!(
                 "resource \"basalt_ip_range\" \"{name}\" {{\n name = \"{name}\"\n subnet = \"lab\"\n start = \"{start}\"\n end = \"{end}\"\n}}\n"
@@ -150,7 +152,7 @@ fn what_is_wrong_with_the_way_to_the_region_is_told_once_and_not_for_each_resour
         let server = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let nothing = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-                // Who leaves in between has heard enough.
+                // The client may close the connection early.
                 let _ = stream.read(&mut [0; 4096]).await;
                 let _ = stream.write_all(nothing).await;
             }
@@ -230,7 +232,7 @@ fn a_region_that_goes_in_the_middle_of_an_apply_is_told_of_in_full_once() {
         assert_eq!(said.matches("nothing listens there").count(), 1, "{said}");
         assert_eq!(said.matches("another error of this run says in full why").count(), failed - 1, "{said}");
 
-        // What it had done is there, and known or taken over.
+        // Objects of the interrupted apply exist, and are in the state or adopted.
         let said = world.config(&format!("{}{zones}", provider(&world))).apply().await;
         assert!(said.contains(" added, 0 changed, 0 destroyed"), "{said}");
         assert_eq!(world.ok(&["state", "list"]).await.lines().count(), ZONES);

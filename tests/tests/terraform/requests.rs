@@ -1,4 +1,4 @@
-//! What a run asks of the region, and how often.
+//! The requests of a run to the region, and their number.
 
 use crate::NETWORK;
 use crate::gate::Gate;
@@ -48,7 +48,8 @@ fn labels_and_tags_of_many_are_read_in_a_few_lists() {
         let gate = Gate::before(world.region.address()).await;
         let through = provider_at(&format!("http://{}", gate.address), &world);
         world.config(&format!("{through}{machines}")).ok(&["plan", "-detailed-exitcode"]).await;
-        // The first plan after a creation also confirms it, in batches of what is read at once.
+        // The first plan after a creation also confirms it. Objects that are read at the same time
+        // are confirmed in one call.
         let (runs, asked): (Vec<_>, Vec<_>) =
             gate.asked().into_iter().partition(|request| request.contains("/api/v1/runs/"));
         assert!(runs.len() < MANY, "{} reports: {runs:?}", runs.len());

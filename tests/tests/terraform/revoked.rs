@@ -1,4 +1,4 @@
-//! A token that is taken away from a pipeline while it plans and while it applies.
+//! A token that is revoked while a pipeline plans and while it applies.
 
 use basalt_api::client::DeleteOptions;
 use serde_json::json;
@@ -8,10 +8,10 @@ use crate::deployments::{deployment, end_of};
 use crate::gate::{At, Gate};
 use crate::world::{COMMAND, World, described, everything, flat, within};
 
-/// Of the network's objects, how many are made before the token goes.
+/// Number of the network's objects that are made before the token is revoked.
 const BEFORE: u64 = 3;
 
-/// As whoever has the token, through the gate.
+/// A configuration with this token, whose requests pass the gate.
 fn config(gate: &Gate, token: &str) -> String {
     let endpoint = format!("http://{}", gate.address);
     format!("provider \"basalt\" {{\n  endpoint = {endpoint:?}\n  token = {token:?}\n}}\n{NETWORK}")

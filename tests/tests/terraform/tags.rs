@@ -1,4 +1,4 @@
-//! Tags that several configurations and tools give one machine.
+//! Tags of one machine from several configurations and tools.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ resource "basalt_machine" "m1" {
 }
 "#;
 
-/// A resource that gives `m1` tags.
+/// A resource with tags for `m1`.
 fn tags(address: &str, manager: Option<&str>, tags: &[&str]) -> String {
     let manager = manager.map(|manager| format!("  manager = {manager:?}\n")).unwrap_or_default();
     format!(
@@ -33,7 +33,7 @@ impl World {
         json!(layers.layers)
     }
 
-    /// Another tool gives a machine a label and tags.
+    /// Another tool sets a label and tags of a machine.
     async fn give(&self, manager: &str, machine: &str, tags: &[&str]) {
         let tags: BTreeSet<_> = tags.iter().map(|tag| tag.parse().expect("a tag")).collect();
         let layer = Layer { labels: [("by".to_owned(), manager.to_owned())].into(), tags };
@@ -66,13 +66,13 @@ fn tags_of_several_stand_side_by_side_and_each_resource_minds_its_own() {
             "that is the machine's own"
         );
 
-        // Nobody sees a difference, whatever the others do.
+        // The tags of other managers never change a plan.
         world.observe("Machine", "m1", json!({"tags": ["own", "rented", "gpu", "fast", "scraped"]})).await;
         world.give("cli", "m1", &["rented", "leased"]).await;
         let said = world.ok(&["plan", "-detailed-exitcode"]).await;
         assert!(said.contains("No changes"), "{said}");
 
-        // What somebody does to these tags is put right, and their layer's labels stay.
+        // A foreign change of these tags is reverted, and the labels of their layer stay.
         world.give("monitoring", "m1", &["stray"]).await;
         let said = world.apply().await;
         assert!(said.contains("0 added, 1 changed, 0 destroyed"), "{said}");
@@ -128,7 +128,7 @@ fn what_has_tags_already_is_announced_and_refused_and_imported() {
             world.ok(&["import", "basalt_machine_tags.it", "m1"]).await;
         }
 
-        // A second state that has the same notices what the first one does.
+        // A second state of the same layer notices the changes of the first one.
         world.give("terraform-tags", "m1", &["gpu", "theirs"]).await;
         let said = world.config(&text("")).ok(&["plan"]).await;
         assert!(said.contains("- \"theirs\""), "{said}");
@@ -147,7 +147,7 @@ fn tags_follow_a_machine_that_is_renamed_and_not_another_one() {
         assert!(said.contains("0 added, 2 changed, 0 destroyed"), "{said}");
         assert_eq!(world.layers("m2").await["terraform-tags"], layer(None, &["gpu"]));
 
-        // By somebody else: it is seen, and follows.
+        // A rename by another client is read, and the tags follow it.
         let machine = described("Machine");
         let name: Name = "m3".parse().expect("a name");
         world.client("cli").rename(machine, "m2", &name, true).await.expect("it is renamed");
@@ -161,7 +161,7 @@ fn tags_follow_a_machine_that_is_renamed_and_not_another_one() {
         assert_eq!(world.layers("m3").await, json!({}));
         assert_eq!(world.layers("m9").await["terraform-tags"], layer(None, &["gpu"]));
 
-        // With their machine they are gone.
+        // The tags are deleted with their machine.
         let force = DeleteOptions { force: true, adopt: true, ..DeleteOptions::default() };
         world.client("cli").delete(machine, "m9", force).await.expect("it is deleted");
         let said = flat(&world.fails(&["apply", "-auto-approve"]).await);

@@ -1,20 +1,20 @@
-//! Values that other resources give, and that nobody knows before they are there: in every field of every kind.
+//! Values from other resources that are unknown until those exist: in every field of every kind.
 
 use serde_json::{Map, Value, json};
 
 use crate::kinds::{Declared, apart, declared, quick};
 use crate::world::{World, flat, provider, within};
 
-/// Where in a configuration values are not known.
+/// The unknown parts of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Unknown {
-    /// Each field, as a whole.
+    /// Whole fields.
     Fields,
-    /// Each value that has no others in it.
+    /// Values without nested values.
     Leaves,
 }
 
-/// As an expression, in which the values come from somewhere else.
+/// The value as an expression, with its parts taken from `from`.
 fn expression(value: &Value, from: &str) -> String {
     let inside: Vec<_> = match value {
         Value::Object(fields) => fields
@@ -30,7 +30,8 @@ fn expression(value: &Value, from: &str) -> String {
     if value.is_object() { format!("{{ {inside} }}") } else { format!("[{inside}]") }
 }
 
-/// All of these, with nothing in them that is known before a resource of another provider is there.
+/// A configuration of all these resources, whose values come from a resource of another provider, which is not
+/// created yet.
 fn text(world: &World, all: &[Declared], unknown: Unknown) -> String {
     let mut values = Map::new();
     let blocks: String = all

@@ -1,5 +1,5 @@
-//! The way to the region: several ways of which one ends in the middle of an apply, an answer that is lost on it, and how much is
-//! on it at once.
+//! The connection to the region: several endpoints of which one fails in the middle of an apply, a lost answer, and the number of
+//! simultaneous requests.
 
 use std::process::Output;
 
@@ -9,7 +9,7 @@ use crate::deployments::{end_of, interrupt};
 use crate::gate::{At, Gate, Held};
 use crate::world::{COMMAND, World, described, everything, flat, provider_at, within};
 
-/// As many as this, which nothing depends on.
+/// Number of independent zones.
 const ZONES: usize = 60;
 
 fn zones() -> String {
@@ -22,7 +22,7 @@ async fn gate(world: &World) -> Gate {
     Gate::before(world.region.address()).await
 }
 
-/// An apply, and what happens once a write is held.
+/// Runs an apply, and `then` once a write is held.
 async fn applied(
     world: &World,
     parallelism: u8,
@@ -48,7 +48,7 @@ fn an_apply_goes_on_by_another_endpoint_when_the_one_it_uses_is_gone() {
             assert!(output.status.success(), "{at:?}: {said}");
             assert!(said.contains(&format!("{ZONES} added, 0 changed, 0 destroyed")), "{at:?}: {said}");
             assert!(second.most_at_once() > 0, "{at:?}");
-            // The first is still named first, and still gone.
+            // The first endpoint is still named first, and still down.
             let again = world.run(&["plan", "-detailed-exitcode"]).await;
             assert_eq!(again.status.code(), Some(0), "{at:?}: {}", everything(&again));
             world.end().await;

@@ -15,7 +15,7 @@ use tfplugin::Reattached;
 use tfplugin::testing::Terraform;
 use tokio::process::Command;
 
-/// A Terraform command that takes longer hangs.
+/// Time limit of a Terraform command; a longer one counts as hung.
 pub(crate) const COMMAND: Duration = Duration::from_secs(120);
 
 /// A region, a provider, and a user's directory.
@@ -24,14 +24,14 @@ pub(crate) struct World {
     pub(crate) region: Region,
     pub(crate) settings: Settings,
     pub(crate) provider: Reattached,
-    /// Those of other makers.
+    /// Providers of other makers.
     pub(crate) others: Vec<Reattached>,
     pub(crate) endpoint: String,
     pub(crate) token: String,
 }
 
 impl World {
-    /// With a region that has other settings than usual.
+    /// A world whose region has changed settings.
     async fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut settings = Settings::new(dir.path().join("region"));
@@ -48,7 +48,7 @@ impl World {
         Self { dir, region, settings, provider, others: Vec::new(), endpoint, token: token.trim().to_owned() }
     }
 
-    /// The same with the region stopped, and started again at its address.
+    /// The same after a restart of the region at the same address.
     pub(crate) async fn with_region_restarted(self) -> Self {
         self.region.stop().await;
         let region = region(&self.settings).await;
@@ -63,7 +63,7 @@ impl World {
         self.region.stop().await;
     }
 
-    /// Another tool that talks to the region.
+    /// A client of the region in the name of another tool.
     pub(crate) fn client(&self, manager: &str) -> Client {
         Client::new(&ClientConfig {
             endpoints: vec![self.endpoint.clone()],
@@ -84,7 +84,7 @@ impl World {
         written.expect("it is stored").object
     }
 
-    /// An object that no client may make.
+    /// Creates an object of a kind that clients cannot create.
     pub(crate) async fn enrol(&self, kind: &str, name: &str) {
         let spec = splice::Text::parse("{}").expect("a spec");
         let put = Put {
@@ -101,7 +101,7 @@ impl World {
         self.region.store().put(&put).await.expect("it is stored");
     }
 
-    /// The user's configuration from here on.
+    /// Sets the user's configuration from here on.
     pub(crate) fn config(&self, text: &str) -> &Self {
         let head = "terraform {\n  required_providers {\n    basalt = { source = \"basalt-metal/basalt\" }\n  }\n}\n";
         std::fs::write(self.dir.path().join("main.tf"), format!("{head}{text}")).expect("a configuration");
@@ -126,12 +126,12 @@ impl World {
         self.user().ok(args).await.unwrap_or_else(|broken| panic!("{broken}"))
     }
 
-    /// Applies, and looks that there is nothing left to do.
+    /// Applies, and checks that the next plan is empty.
     pub(crate) async fn apply(&self) -> String {
         self.user().apply().await.unwrap_or_else(|broken| panic!("{broken}"))
     }
 
-    /// What it says that fails; every error of it keeps to the rules.
+    /// The output of a command that must fail. Each error in it must follow the rules of `errors`.
     pub(crate) async fn fails(&self, args: &[&str]) -> String {
         let said = self.user().fails(args).await.unwrap_or_else(|broken| panic!("{broken}"));
         crate::errors::hold_to_rules(&said);
@@ -154,21 +154,21 @@ pub(crate) fn described(kind: &str) -> &'static Kind {
 
 pub(crate) use tfplugin::testing::said as everything;
 
-/// The same on one line, for sentences that Terraform wraps.
+/// The text on one line, because Terraform wraps sentences.
 pub(crate) fn flat(said: &str) -> String {
     said.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A test on a runtime that serves region and provider while Terraform runs.
+/// Runs a test on a runtime that serves region and provider while Terraform runs.
 pub(crate) fn within(test: impl AsyncFnOnce(World)) {
     within_region(|_| (), test);
 }
 
-/// The same with a region that has other settings than usual.
+/// The same with a region whose settings are changed.
 pub(crate) fn within_region(change: impl FnOnce(&mut Settings), test: impl AsyncFnOnce(World)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        // The region's own tokens and addresses, where a test gives none.
+        // The region's default tokens and addresses, unless the test changes them.
         let world = World::new(change).await;
         test(world).await;
     });
@@ -178,7 +178,7 @@ pub(crate) fn provider(world: &World) -> String {
     provider_at(&world.endpoint, world)
 }
 
-/// One that reaches the region through something.
+/// A provider block with this endpoint.
 pub(crate) fn provider_at(endpoint: &str, world: &World) -> String {
     format!("provider \"basalt\" {{\n  endpoint = {endpoint:?}\n  token = {:?}\n}}\n", world.token)
 }

@@ -1,4 +1,4 @@
-//! How far each machine is, in one line each, said when it changes.
+//! The progress of each machine, one line for each change.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use basalt_api::{Kind, Object};
 
 use super::say;
 
-/// Pause between two looks.
+/// Pause between two checks.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A percentage is said again when it has grown by this much.
+/// A percentage is printed again when it has grown by this much.
 const PERCENT: u64 = 20;
 
-/// What was said last of a machine.
+/// The last line about a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Said {
     text: String,
     percent: Option<u64>,
 }
 
-/// Tells how far machines and deployments of these names are, until it is dropped.
+/// Prints the progress of machines and deployments of these names, until it is dropped.
 pub(super) async fn follow(client: &Client, names: &[String], began: Instant) {
     let mut said: BTreeMap<&str, Said> = BTreeMap::new();
     loop {
@@ -42,7 +42,7 @@ fn is_news(before: &Said, now: &Said) -> bool {
     words(before) != words(now) || now.percent.unwrap_or(0) >= before.percent.unwrap_or(0) + PERCENT
 }
 
-/// Minutes and seconds since the beginning.
+/// Minutes and seconds since `began`.
 pub(super) fn clock(began: Instant) -> String {
     let seconds = began.elapsed().as_secs();
     format!("{:>2}:{:02}", seconds / 60, seconds % 60)

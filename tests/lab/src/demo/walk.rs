@@ -1,4 +1,4 @@
-//! What the user watches: the demo from its first check to its last word.
+//! The part of the demo that the user watches, from the first check to the last line.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,22 +21,23 @@ use crate::process::{self, LabProcess, Owner};
 use crate::site::{Programs, quickstart_machines, tail};
 use crate::terraform::Workspace;
 
-/// Namespace, machines, region and rack.
+/// Time limit for the start of namespace, machines, region and rack.
 const START: Duration = Duration::from_secs(180);
-/// `terraform init`, which only looks into a directory.
+/// Time limit for `terraform init`, which only reads a directory.
 const INIT: Duration = Duration::from_secs(60);
-/// Two installations under emulation, on a slow host.
+/// Time limit for two installations under emulation, on a slow host.
 const APPLY: Duration = Duration::from_secs(3600);
 
-/// Runs the demo; when it returns well, two installed machines run, and go on running.
+/// Runs the demo. On success, two installed machines run, and continue to run afterwards.
 ///
 /// # Errors
-/// [`DemoError`]: what stood in the way, or what did not work. What was started is still there then, except after
+/// [`DemoError`]: an obstacle, or a failed step. The started parts are then still there, except after
 /// [`DemoError::Interrupted`].
 pub async fn run(config: DemoConfig) -> Result<(), DemoError> {
     check(&config)?;
     let programs = Programs::find()?;
-    // Without handlers, Ctrl-C and `make demo-stop` end this process at once, and leave what it started.
+    // Without handlers, Ctrl-C and `make demo-stop` would end this process at once, and leave the parts that it
+    // started.
     let system = |source| LabError::System { what: "listen for signals", source };
     let mut interrupts = signal(SignalKind::interrupt()).map_err(system)?;
     let mut terminations = signal(SignalKind::terminate()).map_err(system)?;
@@ -63,7 +64,7 @@ pub async fn run(config: DemoConfig) -> Result<(), DemoError> {
     done
 }
 
-/// From here on `make demo-stop` ends this process. Its make may be killed meanwhile.
+/// From here on, `make demo-stop` can end this process, even if its `make` was killed.
 fn write_record() -> Result<(), LabError> {
     let directory = root();
     std::fs::create_dir_all(&directory).map_err(LabError::file(&directory))?;
@@ -171,7 +172,7 @@ Logs: {base}/region.log, rack-1.log, terraform.log, bios/serial.log, uefi/serial
     Ok(())
 }
 
-/// The system of this name, once more from outside: its line, and its address.
+/// Checks the system of this name once more from outside. Returns a line about it, and its address.
 async fn deployed(client: &Client, name: &str) -> Result<(String, String), DemoError> {
     let object: Object = match Kind::find("Deployment") {
         Some(kind) => client.get(kind, name).await?,
@@ -224,7 +225,7 @@ async fn start_keeper(port: u16, began: Instant) -> Result<(), DemoError> {
     }
 }
 
-/// Runs Terraform with its output in a log. It is killed when this is dropped.
+/// Runs Terraform with its output in a log. Dropping the future kills it.
 async fn terraform(
     workspace: &Workspace,
     arguments: &[&str],

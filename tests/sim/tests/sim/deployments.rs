@@ -1,4 +1,4 @@
-//! Simulated machines and a real rack: whole deployments, and what goes wrong with them.
+//! Simulated machines and a real rack: whole deployments, and their faults.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn a_machine_is_installed_and_boots_its_disk_and_the_old_concern_installs_
         let marker = &machine.disk_markers()["vda"];
         assert_eq!((marker.attempt, marker.state), (7, MarkerState::Installed));
 
-        // The rack lost its memory of finished attempts, and still holds the old concern.
+        // The rack lost its record of finished attempts, and still holds the old concern.
         rack.stop();
         std::fs::remove_file(lab.directory().join("rack/attempts")).unwrap();
         rack.start(&lab);
@@ -129,7 +129,7 @@ async fn an_agent_that_dies_anywhere_installs_once_all_the_same() {
             .unwrap_or_else(|error| panic!("{stage}: {error}"));
         assert_eq!(machine.faults().fired(fault), 1, "{stage}");
         assert_eq!(machine.count(installed(attempt)), 1, "{stage}:\n{}", machine.log());
-        // What was begun and not finished is begun anew.
+        // An unfinished installation starts again from the beginning.
         let unfinished = matches!(stage, Stage::Partition | Stage::Unpack | Stage::Seed | Stage::Finish);
         assert_eq!(
             machine.count(wrote(attempt)),
@@ -209,7 +209,8 @@ async fn a_power_cut_stops_everything_and_the_disk_survives_it() {
     assert_eq!(machine.power_state(), PowerState::Off);
     assert_eq!(machine.disk_markers()["vda"].state, MarkerState::Writing);
 
-    // In the middle of what it does, too: what it would do next is never seen, though the next boot takes longer than that.
+    // A power cut in the middle of a stage: the next event of that boot never appears, although the next boot takes longer
+    // than the stage.
     machine.faults().times(Fault::Slow(Duration::from_millis(300)), 1);
     netboot(&lab, &machine).await;
     machine.wait_for(|event| matches!(event, Event::Faulted { fault: Fault::Slow(_) }), LIMIT).await.unwrap();
@@ -247,7 +248,8 @@ async fn the_boot_order_is_the_machines_own_unless_the_bmc_overrides_it() {
     machine.wait_for_after(mark, reported, LIMIT).await.unwrap();
     assert_eq!(machine.count(by_rom), 1);
 
-    // Network first, but the BMC says disk, for good; then the disk is erased, and there is nothing left to boot.
+    // The machine's own order is network first, but the BMC permanently says disk. Then the disk is erased, and nothing
+    // boots.
     let options = MachineOptions::numbered(2, Firmware::Uefi);
     let other = SimMachine::start(&lab, options).unwrap();
     rack.tell(&lab, &other, Some(&rack.install(51)));

@@ -1,4 +1,5 @@
-//! Is a simulated machine a machine? Judged by programs that share no code with us: ipmitool, dnsmasq, busybox httpd.
+//! Checks that a simulated machine behaves like a real one, with programs that share no code with us: ipmitool,
+//! dnsmasq, busybox httpd.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +12,7 @@ use basalt_sim::{Event, Firmware, MachineOptions, ScriptKind, SimMachine, Speake
 
 use crate::support::LIMIT;
 
-/// A program inside the lab, killed when dropped.
+/// A program inside the lab. Dropping it kills the program.
 struct Program(Child);
 
 impl Program {
@@ -30,7 +31,7 @@ impl Program {
         )
     }
 
-    /// What it said, once it was killed.
+    /// Kills the program, and returns its output.
     fn said(mut self) -> String {
         self.0.kill().unwrap();
         let mut said = String::new();
@@ -48,7 +49,7 @@ impl Drop for Program {
     }
 }
 
-/// dnsmasq and its libraries.
+/// Path of dnsmasq, and of its libraries.
 fn dnsmasq() -> (PathBuf, PathBuf) {
     let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/peer");
     let brought = Command::new(bring).arg("dnsmasq").stderr(Stdio::inherit()).output().unwrap();

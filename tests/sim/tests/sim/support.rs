@@ -1,4 +1,4 @@
-//! A real rack in the lab, told what to do by concern files, and consoles for BMCs.
+//! A real rack in the lab that works from concern files, and consoles for BMCs.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ use basalt_sim::{Firmware, SimMachine};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-/// For everything that takes a second when nothing else runs.
+/// Time limit of events that take a second on an idle host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 const KEY: [u8; 32] = [9; 32];
 const UID: &str = "0198c0de-0000-7000-8000-000000000001";
@@ -48,7 +48,7 @@ struct Running {
 }
 
 impl Rack {
-    /// A rack's data directory with a subnet and blobs, not running.
+    /// Creates a rack's data directory with a subnet and blobs. The rack does not run yet.
     pub(crate) fn new(lab: &Lab) -> Self {
         let data_dir = lab.directory().join("rack");
         std::fs::create_dir_all(data_dir.join("blobs")).unwrap();
@@ -102,7 +102,7 @@ impl Rack {
             });
         });
         started.recv_timeout(LIMIT).expect("the rack starts");
-        // Its services start by themselves. ROMs ask DHCP and TFTP again, but iPXE asks for its script once.
+        // Wait until its services run: ROMs repeat their DHCP and TFTP requests, but iPXE asks for its script only once.
         let served = lab.inside(|| {
             let end = Instant::now() + LIMIT;
             while TcpStream::connect(("10.77.0.1", 5248)).is_err() {
@@ -122,8 +122,8 @@ impl Rack {
         }
     }
 
-    /// Tells the rack what a machine boots, a task or its disk, and starts it (anew, as it looks at its files only now and
-    /// then).
+    /// Gives the rack a new boot concern for a machine, a task or its disk, and restarts the rack: it reads its files only
+    /// occasionally.
     pub(crate) fn tell(&mut self, lab: &Lab, machine: &SimMachine, task: Option<&Task>) {
         self.stop();
         self.write_boot(machine, task);
@@ -188,8 +188,8 @@ impl Rack {
         std::fs::write(self.data_dir.join("blobs").join(&self.image.sha256), "something else").unwrap();
     }
 
-    /// Turns one bit of the image, as a disk does: not even the time of the last change tells. The running rack has
-    /// found it sound before.
+    /// Flips one bit of the image, as a bad disk does: the file keeps its modification time. The running rack has verified
+    /// the image before.
     pub(crate) fn rot_image(&self, lab: &Lab) {
         let sha256 = self.image.sha256.clone();
         let asked = lab.inside(move || {
@@ -241,7 +241,7 @@ fn task(attempt: u64, action: TaskAction, then: Then) -> Task {
     }
 }
 
-/// Asks a machine's BMC something, from inside the lab.
+/// Sends a request to a machine's BMC, from inside the lab.
 pub(crate) async fn bmc<T, F, Fut>(lab: &Lab, machine: &SimMachine, ask: F) -> Result<T, BmcError>
 where
     T: Send + 'static,
