@@ -1,14 +1,14 @@
-//! Commands in README, the manual and the examples, as the tests of each program read them: nobody types what a page says and is refused.
+//! Commands in README, the manual and the examples. The tests of each program parse them, so that no documented command is refused.
 //!
 //! | a page has | it is |
 //! | --- | --- |
-//! | a line in a code block | a command, with all that it needs |
-//! | a code block with lines that begin with `$ ` | an excerpt of a session: those lines are commands, the others answers |
-//! | a code block with another language, `text` for what is none | no command |
+//! | a line in a code block | a whole command |
+//! | a code block with lines that begin with `$ ` | an excerpt of a session: those lines are commands, the others are output |
+//! | a code block with another language, or `text` | no command |
 //! | lines from `<<WORD` to `WORD` | a file that a command reads |
 //! | code within a sentence | a command that may lack words |
 //!
-//! Decisions are not read: they tell what was.
+//! Decisions are not read, because they describe the past.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(crate) struct Documented {
     pub(crate) place: String,
     /// The program and its words.
     pub(crate) words: Vec<String>,
-    /// True in a code block, where a command has all its words.
+    /// True in a code block, where a command is complete.
     pub(crate) is_whole: bool,
 }
 
@@ -62,7 +62,7 @@ fn of_page(top: &Path, page: &Path) -> Vec<Documented> {
         let place = |number: usize| format!("{name}:{number}");
         let Some(language) = line.strip_prefix("```") else {
             let spans = line.split('`').skip(1).step_by(2);
-            // A span with alternatives stands for several commands.
+            // Code with alternatives stands for several commands.
             let spans = spans.filter(|span| !span.contains(['|', '…', '[']));
             found.extend(spans.map(|span| Documented {
                 place: place(number),
@@ -101,7 +101,7 @@ fn of_page(top: &Path, page: &Path) -> Vec<Documented> {
     found
 }
 
-/// The words of a command, without variables before it, and without what a shell does with its output.
+/// The words of a command, without variables before it and redirections after it.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quote, mut is_word) = (String::new(), None, false);

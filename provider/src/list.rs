@@ -1,4 +1,5 @@
-//! Looking for objects of any kind that Terraform does not manage: `terraform query`, from a few pages of a list.
+//! Lists objects of any kind that Terraform does not manage, for `terraform query`. It reads only the needed
+//! pages.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ impl KindList {
         Self { kind, schema: map::query(kind), session }
     }
 
-    /// Hands over what fits, page by page.
+    /// Pushes the matching objects, page by page.
     async fn pages(&self, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags> {
         let region = self.session.region()?;
         let filter = Filter::new(self.kind, query.config)?;

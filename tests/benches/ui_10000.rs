@@ -1,4 +1,4 @@
-//! The list of 10,000 machines in Debian's Chromium: the time to the first rows, and that of a filter over all of them.
+//! Measures the list of 10,000 machines in Debian's Chromium: the time to the first rows, and the time of a filter over all rows.
 //!
 //! `cargo bench -p basalt-tests --bench ui_10000` prints two lines of JSON. Needs PostgreSQL's binaries and npm. The region runs in this process.
 
@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 
 const MACHINES: usize = 10_000;
 
-/// Documents of one apply.
+/// Largest number of documents of one apply.
 const DOCUMENTS: usize = 5_000;
 
-/// All machines have to be reconciled within this time.
+/// Time limit for the reconciliation of all machines.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// Milliseconds to the first rows, and of a filter.
+/// Limits in milliseconds: time to the first rows, and time of a filter.
 const ALLOWED: [(&str, f64); 2] = [("rows", 1000.0), ("filter", 100.0)];
 
 const PASSWORD: &str = "correct horse battery";
@@ -108,7 +108,7 @@ async fn furnish(client: &Client) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A machine as a fleet has it: in a row, with a BMC, and nothing is done to it.
+/// A typical machine of a fleet: in a row, with a BMC, and without work.
 fn machine(number: usize) -> Value {
     let [_, high, middle, low] = u32::try_from(number).unwrap_or_default().to_be_bytes();
     json!({

@@ -1,18 +1,19 @@
-//! Steps that a person makes in Debian's Chromium: files of `controller/ui/tests/browser`, which Node runs.
+//! A person's steps in Debian's Chromium: files of `controller/ui/tests/browser`, which Node runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program that runs steps. Its arguments are those of Node, after `node`.
+/// The program that runs steps. Its arguments are those of Node, without the word `node`.
 #[must_use]
 pub fn program() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../controller/ui/with-node")
 }
 
-/// Brings Node's packages and the browser, where the steps have a network; names the browser to them.
+/// Installs Node's packages and the browser while there is a network, and gives the browser's path to the
+/// steps.
 ///
 /// # Panics
-/// One of them cannot be brought.
+/// An installation fails.
 pub fn set_up(steps: &mut Command) {
     let ready = Command::new(program()).arg("true").status().expect("with-node runs");
     assert!(ready.success(), "with-node: {ready}");
@@ -23,7 +24,7 @@ pub fn set_up(steps: &mut Command) {
     }
 }
 
-/// The browser, and where its libraries are that this host lacks.
+/// The browser, and the directory of libraries that this host lacks.
 fn chromium() -> (PathBuf, String) {
     let installed = PathBuf::from("/usr/bin/chromium");
     if installed.exists() {

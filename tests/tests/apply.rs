@@ -1,4 +1,4 @@
-//! The operator's command against a real region: `basalt apply` on `examples/apply`, and the mistakes a person makes.
+//! The operator's command against a real region: `basalt apply` on `examples/apply`, and common mistakes.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use basalt_region::region::Region;
 use basalt_region::settings::Settings;
 use tempfile::TempDir;
 
-/// A region, and files that a person edits.
+/// A region, and files for a person to edit.
 struct World {
     dir: TempDir,
     region: Region,

@@ -1,7 +1,7 @@
-//! The console in Debian's Chromium, against a real region: what people do, from login to logout.
+//! The console in Debian's Chromium, against a real region: a user's work from login to logout.
 //!
-//! `controller/ui/tests/browser` has the steps. This file makes the estate and names the region's program, which the steps start and kill.
-//! With `BASALT_SCREENSHOTS` set to a folder, pictures of each page are put there (`make ui-screenshots`).
+//! `controller/ui/tests/browser` has the steps. This file creates the objects, and gives the steps the region's program, which they start
+//! and kill. With `BASALT_SCREENSHOTS` set to a folder, the steps save pictures of each page there (`make ui-screenshots`).
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -30,7 +30,7 @@ use tempfile::TempDir;
 const PASSWORD: &str = "correct horse battery";
 const GIB: u64 = 1 << 30;
 
-/// A region's directory and database, with an estate in it.
+/// A region's directory and database, with objects in it.
 struct World {
     dir: TempDir,
     database_url: String,
@@ -84,7 +84,7 @@ impl World {
     }
 }
 
-/// Five rows of machines, networks, people.
+/// The declarations: five rows of machines, networks, people.
 fn documents() -> Vec<Document> {
     let mut all = Vec::new();
     let mut declare = |kind: &str, name: &str, spec: Value| {
@@ -154,7 +154,7 @@ fn documents() -> Vec<Document> {
             spec["bmc"] =
                 json!({"driver": "redfish", "address": address, "username": "admin", "password": "s"});
         }
-        // A broken machine is not read again: the steps ask for that.
+        // The steps need machines that wait for a new commissioning; a broken machine would not be commissioned again.
         match number {
             1 => spec["description"] = json!("first"),
             4 | 20 => spec["mode"] = json!("broken"),
@@ -169,7 +169,7 @@ fn documents() -> Vec<Document> {
     all.into_iter().map(|it| serde_json::from_value(it).expect("a document")).collect()
 }
 
-/// As a rack would have it made.
+/// Creates an object, as the facts of a rack would.
 async fn observe(region: &Region, kind: &str, name: &str, status: Value) {
     let spec = Text::parse("{}".to_owned()).expect("JSON");
     let put = Put {
@@ -186,7 +186,7 @@ async fn observe(region: &Region, kind: &str, name: &str, status: Value) {
     region.store().put(&put).await.expect("it is stored");
 }
 
-/// As a rack tells of a machine and of a stranger that boot.
+/// Reports the boot of a machine and of an undeclared one, as a rack does.
 async fn boots(region: &Region) {
     let rack = RackId::from(region.store().get("Rack", Key::Name("r1")).await.expect("a rack").uid);
     let entry =
@@ -218,7 +218,7 @@ async fn boots(region: &Region) {
     }
 }
 
-/// As a rack delivers what a machine says: a line a second until now, more of them than a page shows at first.
+/// Delivers a machine's log, as a rack does: a line a second until now, more lines than a page shows at first.
 async fn logs(region: &Region) {
     let uid = async |kind, name| region.store().get(kind, Key::Name(name)).await.expect("it is there").uid;
     let (rack, machine) = (uid("Rack", "r1").await, uid("Machine", "web1").await);
@@ -244,7 +244,7 @@ async fn logs(region: &Region) {
     region.logs().store(RackId::from(rack), batch).expect("they are stored");
 }
 
-/// As the agent of a machine reports what it is made of.
+/// Reports a machine's inventory, as its agent does.
 async fn report(region: &Region, machine: &str) {
     let object = region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
     let inventory = json!({
@@ -346,7 +346,7 @@ async fn operations(region: &Region, machine: &str) {
     }
 }
 
-/// Runs of tests on eight days: a disk that becomes slower until it fails, and memory that is well.
+/// Test runs on eight days: a disk that becomes slower until it fails, and good memory.
 async fn tests(region: &Region, machine: &str) {
     let machine = region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
     let row =
@@ -390,7 +390,7 @@ async fn tests(region: &Region, machine: &str) {
     region.store().put_test_results(MachineId::from(machine), &rows).await.expect("they are stored");
 }
 
-/// Two deliveries that were given up.
+/// Two deliveries that the region gave up.
 async fn letters(region: &Region, client: &Client) {
     let zone = Kind::find("Zone").expect("a kind");
     for name in ["old-hall", "older-hall"] {
@@ -406,7 +406,7 @@ async fn letters(region: &Region, client: &Client) {
     let webhook = store.get("Webhook", Key::Name("tickets")).await.expect("it is there").uid;
     let (owner, lease) = (Uid::from(uuid::Uuid::from_u128(1)), Duration::from_secs(60));
     let claimed = store.claim_deliveries(webhook, owner, 10, lease).await.expect("they are claimed");
-    // The discovery of a MAC that a machine has is deleted at some time.
+    // The discovery of a declared machine's MAC address may be deleted at any time, so skip its deliveries.
     for delivery in claimed.into_iter().filter(|it| it.object.kind == zone.name) {
         store
             .give_up(webhook, &delivery, "answered 500 Internal Server Error")
@@ -415,7 +415,7 @@ async fn letters(region: &Region, client: &Client) {
     }
 }
 
-/// A port that nobody has at this moment: the region comes back on it.
+/// A port that is free at this moment: the region restarts on it.
 fn port() -> u16 {
     let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     taken.local_addr().expect("its address").port()

@@ -1,4 +1,4 @@
-//! Two emulated undeclared machines, with BIOS and with UEFI firmware. Both become Discoveries, and `basalt accept` makes a Machine of one.
+//! Two emulated undeclared machines, with BIOS and with UEFI firmware, become Discoveries. `basalt accept` makes a Machine of one.
 //!
 //! Needs root, the programs in the target directory and the ephemeral image (`make end-to-end` brings all of them).
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
@@ -16,7 +16,7 @@ use basalt_lab::site::{Site, quickstart_machines};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// Firmware and Linux under emulation, twice at once, on a busy host.
+/// Time limit for firmware and Linux under emulation, twice at once, on a busy host.
 const PATIENCE: Duration = Duration::from_secs(1200);
 
 fn ephemeral_image() -> PathBuf {
@@ -35,7 +35,7 @@ async fn list(client: &Client, kind: &str) -> Vec<Object> {
     client.list_all(Kind::find(kind).expect("a kind"), &ListOptions::default()).await.expect("a list")
 }
 
-/// Uploads the ephemeral image; its spec.
+/// Uploads the ephemeral image. Returns its spec.
 async fn uploaded(client: &Client) -> Value {
     let image = ephemeral_image();
     images::upload(client, &image).await.expect("an image; `make images` builds it");
@@ -50,7 +50,7 @@ async fn uploaded(client: &Client) -> Value {
     spec
 }
 
-/// The Discovery of the machine with this serial number, once it is there.
+/// The Discovery of the machine with this serial number, once it exists.
 async fn discovery(site: &Site, client: &Client, machine: &str, serial: &str) -> Object {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -131,8 +131,8 @@ async fn machines_that_nobody_declared_are_found_and_one_is_accepted() {
     sets_its_bmc_up(&site, &client, "uefi", "db1").await;
 }
 
-/// Machine `declared` is the emulated machine `name`. Its BMC was found with it, and nobody knows an account there. An account is made when the
-/// hardware is read again. A person switches the machine on for that. From then on the region can do so.
+/// Machine `declared` is the emulated machine `name`. Its BMC was found with it, but has no known account. The agent creates an account
+/// when it reads the hardware again; for that a person switches the machine on. From then on the region controls its power.
 async fn sets_its_bmc_up(site: &Site, client: &Client, name: &str, declared: &str) {
     let own = site.machine(name).expect("a machine");
     let found = get(client, declared).await.status["bmc"].clone();
@@ -166,7 +166,7 @@ async fn sets_its_bmc_up(site: &Site, client: &Client, name: &str, declared: &st
     assert_eq!((&bmc["account"]["username"], &bmc["account"]["revision"]), (&json!("basalt"), &json!(1)));
     assert_eq!(own.power_status().await.expect("the BMC answers").to_string(), "off");
 
-    // ipmitool sees the same inside and from the network.
+    // ipmitool sees the same inside the machine and from the network.
     let address = own.config().bmc_address.to_string();
     let asks =
         ["-I", "lanplus", "-C", "17", "-U", "admin", "-P", "secret", "-H", &address, "user", "list", "1"];
@@ -190,8 +190,8 @@ async fn sets_its_bmc_up(site: &Site, client: &Client, name: &str, declared: &st
     has_good_hardware(site, client, declared).await;
 }
 
-/// The machine tested its disk and its network while its hardware was read. It tests memory and processor when it is asked. For that it is
-/// switched on by nobody but the region.
+/// The machine tested its disk and its network while its hardware was read. It tests memory and processor on request, and the region alone
+/// switches it on for that.
 async fn has_good_hardware(site: &Site, client: &Client, declared: &str) {
     let rows = client.test_results(declared, None, true).await.expect("the results").items;
     let found: Vec<(&str, Verdict)> = rows.iter().map(|row| (row.script.as_str(), row.verdict)).collect();

@@ -1,14 +1,14 @@
-//! Cloud-configs of several authors as one.
+//! Merges cloud-configs of several authors into one.
 
 use serde_json::{Map, Value};
 use tfplugin::{Refusal, Type, Val};
 
 use super::{Texts, yaml};
 
-/// The first line of a cloud-config, by which cloud-init knows it.
+/// The first line of a cloud-config, by which cloud-init recognises it.
 const HEADER: &str = "#cloud-config";
 
-/// One cloud-config of many.
+/// The function that merges cloud-configs.
 pub(super) const MERGE: Texts = Texts {
     name: "cloud_init_merge",
     summary: "One cloud-config of several",
@@ -39,7 +39,7 @@ fn read(argument: usize, text: &str) -> Result<Map<String, Value>, Refusal> {
         );
         return Err(Refusal::of(argument, why));
     }
-    // A text of comments alone says nothing.
+    // A text with only comments is empty.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Map::new());
     }

@@ -1,10 +1,11 @@
-//! Creations, and objects that are there already.
+//! Creations, and conflicts with existing objects.
 //!
-//! An object that is there is another state's. A creation leaves it alone, even an equal one. There are two exceptions:
+//! An existing object belongs to another state. A creation does not take it, even if it is equal. There are two
+//! exceptions:
 //!
 //! | the object | how that is known |
 //! | --- | --- |
-//! | is a creation that was cut off before Terraform stored it | the region says so: see [`run`](crate::run) |
+//! | is a creation that was interrupted before Terraform stored it | the region tells: see [`run`](crate::run) |
 //! | is destroyed by this very run, at another address | its destruction arrives while the creation waits |
 
 use std::time::Duration;
@@ -21,11 +22,11 @@ use crate::map::{NAME, UID};
 use crate::memory::{Asks, Wanted};
 use crate::region::{Region, Turn};
 
-/// How often a creation is tried again that another run made and may not keep.
+/// Pause before a creation is tried again while another run's equal creation is unconfirmed.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl KindResource {
-    /// Creates the object, or takes up its creation.
+    /// Creates the object, or adopts an interrupted creation of it.
     pub(super) async fn make(
         &self,
         cx: &Cx,
@@ -44,7 +45,7 @@ impl KindResource {
                 Err(error) => return Err(region.diags_of(self.kind, name, &error, config)),
             };
             if let Some(seconds) = free_in_seconds(&error) {
-                // A run that is at work was renewed since it was asked for last.
+                // The time until the run expires has grown: the run was renewed, so it is still at work.
                 if free_in.is_some_and(|before| seconds > before) {
                     return Err(self.is_being_made(name));
                 }
@@ -69,13 +70,13 @@ impl KindResource {
         }
     }
 
-    /// Notes that Terraform is about to be answered with this creation: no read has seen it in a state yet.
+    /// Records that Terraform is about to receive this creation. No read has seen it in a state yet.
     pub(super) fn hand_over(&self, cx: &Cx, region: &Region, uid: Uid) {
         Beside { unconfirmed: true, ..Beside::read(cx) }.write(cx);
         region.run.answers(uid);
     }
 
-    /// Tells the region that this state holds a creation, if nobody has said so yet.
+    /// Tells the region that this state contains a creation, if that was not confirmed yet.
     pub(super) async fn confirm(&self, cx: &Cx, state: &Val) {
         let beside = Beside::read(cx);
         let uid = state.get(UID).as_str().and_then(|uid| uid.parse::<Uid>().ok());
@@ -86,7 +87,7 @@ impl KindResource {
         }
     }
 
-    /// Takes over the object of this name when this run destroys it at another address. Asks for it until then.
+    /// Takes over the object of this name if this run destroys it at another address. Asks for it until then.
     async fn take_from_another_address(
         &self,
         cx: &Cx,
@@ -108,7 +109,8 @@ impl KindResource {
         Ok(Some(written.map_err(|error| region.diags(self.kind, name, &error))?))
     }
 
-    /// An object that is to be destroyed, and that another resource of this run wants.
+    /// Keeps an object that was to be destroyed, because another resource of this run asks for it. An error if that
+    /// resource failed without it.
     pub(super) fn is_wanted(&self, cx: &Cx, name: &str, wanted: Wanted) -> Result<(), Diags> {
         let title = self.of("It is kept", name);
         if wanted == Wanted::InVain {
@@ -136,7 +138,7 @@ impl KindResource {
         Diag::error(self.of("It is declared twice", name), detail).at(Path::root().attr(NAME)).into()
     }
 
-    /// The same user applies somewhere else.
+    /// Error: another run of the same user is creating the object.
     fn is_being_made(&self, name: &str) -> Diags {
         let detail = format!(
             "Another run of the same user has created {} {name:?} and is still at work. Nothing was changed. Wait until that run has ended. \
@@ -176,7 +178,8 @@ impl KindResource {
         Diag::error(self.of("It exists already", name), detail).at(Path::root().attr(NAME)).into()
     }
 
-    /// Advice for a resource that replaces the object in its way. Terraform tells no provider that it replaces.
+    /// Advice for a resource that replaces the object in its way. Terraform does not tell a provider about a
+    /// replacement.
     fn if_it_is_the_one_before(&self) -> String {
         format!(
             "If this resource is to replace it, create_before_destroy keeps it until the new one is there, and no two of a kind have one \

@@ -1,6 +1,6 @@
-//! Logs as Terraform reads them from a provider's stderr: one JSON object per line.
+//! Logs in the form that Terraform reads from a provider's stderr: one JSON object per line.
 //!
-//! `TF_LOG` and `TF_LOG_PROVIDER` say how much; Terraform shows nothing at all without them.
+//! `TF_LOG` and `TF_LOG_PROVIDER` set the level; without them Terraform shows no logs.
 
 use std::fmt;
 use std::io::Write;
@@ -14,10 +14,10 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Terraform gives up on a line longer than 64 KiB.
+/// Terraform fails on a line longer than 64 KiB.
 const LONGEST_TEXT: usize = 16 * 1024;
 
-/// Starts logging for this process; does nothing when something else did already.
+/// Starts logging for this process. Does nothing if a logger is already installed.
 pub(crate) fn start(targets: &[&str]) {
     let level = level(|name| std::env::var(name).ok());
     let mut filter = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("tfplugin", level);
@@ -44,7 +44,7 @@ fn level(env: impl Fn(&str) -> Option<String>) -> LevelFilter {
 
 struct Hclog;
 
-/// The fields of a span, kept with it.
+/// The fields of a span, stored with it.
 struct SpanFields(Map<String, Value>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Hclog {
@@ -79,7 +79,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Hclog {
         event.record(&mut fields);
         line.extend(fields.0);
         let line = finish(line, *event.metadata().level(), event.metadata().target());
-        // Terraform may be gone; there is nobody left to tell.
+        // If Terraform is gone, the line is lost.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }

@@ -1,17 +1,18 @@
-//! Numbers of any size, each in one spelling.
+//! Numbers of any size, each with one canonical spelling.
 
 use std::fmt;
 
-/// A number: Terraform's have no limits, so whatever is not an `i64` is kept as exact decimal text.
+/// A number. Terraform's numbers have no limits, so a number outside of `i64` is kept as exact
+/// decimal text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Num {
-    /// A whole number that fits.
+    /// A whole number that fits into 64 bits.
     Int(i64),
-    /// Anything else, in one spelling per number: no exponent, no leading or trailing zeros.
+    /// Any other number, in its canonical spelling: no exponent, no leading or trailing zeros.
     Dec(String),
 }
 
-/// A number's text is longer than this only if somebody means harm.
+/// Largest number of digits. Only malicious input has more.
 const MAX_DIGITS: usize = 4096;
 
 impl Num {
@@ -61,7 +62,7 @@ impl Num {
         Some(canonical.parse::<i64>().map_or(Self::Dec(canonical), Self::Int))
     }
 
-    /// The number that a binary floating point value stands for, exactly; not for infinities.
+    /// The exact value of a binary floating-point number. None for infinities and NaN.
     #[must_use]
     pub fn from_f64(value: f64) -> Option<Self> {
         // The smallest double has 1074 decimal places, and every double ends there.

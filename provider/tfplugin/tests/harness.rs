@@ -1,4 +1,4 @@
-//! The example of the README lives its life with the real Terraform, inside this process.
+//! The whole life of the README's example, with the real Terraform, inside this process.
 
 #[allow(dead_code, unreachable_pub, reason = "a program of its own, of which only the provider is used here")]
 #[path = "../examples/terraform-provider-notes.rs"]
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tfplugin::Reattached;
 use tfplugin::testing::{Broken, Terraform};
 
-/// A user, with a note of which this is said.
+/// A user's directory with the configuration of one note.
 struct User {
     dir: TempDir,
     provider: Reattached,
@@ -84,7 +84,7 @@ async fn what_breaks_a_rule_is_told_with_what_terraform_said() {
     assert!(broken.during.contains("notes_note.it"), "{broken}");
 
     done(terraform.apply().await);
-    // Another object has the id of the import: it is not the same.
+    // The import's id belongs to another object, so the states differ.
     fs::write(user.path().join("other.txt"), "something else").expect("a note");
     let broken = terraform.imports("notes_note.it", "other").await.expect_err("another note");
     assert!(broken.during.contains("import of notes_note.it by \"other\""), "{broken}");

@@ -1,5 +1,5 @@
-//! The Redfish service of a BMC that is played: AccountService, a manager, and one system whose power is a
-//! [`ChassisBackend`]. Beside it, `basalt-bmc` plays the IPMI side of the same BMC.
+//! The Redfish service of a simulated BMC: AccountService, a manager, and one system whose power is a
+//! [`ChassisBackend`]. `basalt-bmc` simulates the IPMI side of the same BMC.
 //!
 //! | module | does |
 //! | --- | --- |
@@ -16,35 +16,35 @@ use basalt_bmc::{Bootstrap, ChassisBackend, Lockout, PasswordPolicy};
 
 pub use service::Seen;
 
-/// A BMC's Redfish service, and its habits.
+/// The configuration of a BMC's Redfish service, with its vendor's quirks.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Users, passwords and roles, from account 2 on.
     pub users: Vec<(String, String, String)>,
-    /// The number of accounts, of which the first is nobody's. None: a POST makes accounts, up to `most`.
+    /// Number of fixed accounts; the first one is unused. `None`: a POST creates accounts, up to `most`.
     pub slots: Option<usize>,
-    /// The most accounts that a POST makes.
+    /// Largest number of accounts that a POST creates.
     pub most: usize,
     /// Rules for passwords.
     pub policy: PasswordPolicy,
-    /// The lock after failed logins, of each user.
+    /// The lock of a user after failed logins.
     pub lockout: Option<Lockout>,
     /// Properties that a new account must have.
     pub wants: Vec<&'static str>,
-    /// A change needs an ETag that holds (428, 412).
+    /// True if a change needs a current ETag (428, 412).
     pub etags: bool,
-    /// Characters of a password that the BMC keeps; the rest is lost without a word.
+    /// Number of characters of a password that the BMC keeps; it silently drops the rest.
     pub keeps: usize,
-    /// The address in the management network. None: it has none.
+    /// Address in the management network, if it has one.
     pub lan: Option<IpAddr>,
-    /// Accounts that IPMI gives to the machine. They are taken at `inside` alone.
+    /// Accounts that IPMI gives to the machine. Only the address `inside` accepts them.
     pub bootstrap: Bootstrap,
-    /// The service's address on the host interface.
+    /// Address of the service on the host interface.
     pub inside: Option<IpAddr>,
 }
 
 impl Config {
-    /// A BMC with this administrator, which makes accounts by POST.
+    /// A BMC with this administrator. A POST creates accounts.
     #[must_use]
     pub fn new(user: &str, password: &str) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Config {
     }
 }
 
-/// A running service; it stops when this is dropped.
+/// A running service. Dropping it stops it.
 #[derive(Debug)]
 pub struct RedfishBmc {
     addresses: Vec<SocketAddr>,
@@ -72,7 +72,7 @@ pub struct RedfishBmc {
 }
 
 impl RedfishBmc {
-    /// Answers at these addresses (port 0: any free one), with a self-signed certificate.
+    /// Serves at these addresses (port 0: any free one), with a self-signed certificate.
     ///
     /// # Errors
     /// An address cannot be bound, or the certificate cannot be made.
@@ -87,13 +87,13 @@ impl RedfishBmc {
         Ok(Self { addresses, seen, tasks })
     }
 
-    /// The addresses where it answers.
+    /// The addresses of the service.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The requests that came, and the accounts that there are.
+    /// The requests so far, and the present accounts.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()

@@ -1,4 +1,4 @@
-//! Answers to requests. Resources are few, and each has what clients read of it.
+//! Answers to requests. There are few resources, each with the properties that clients read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ const V1: &str = "/redfish/v1";
 const WRITABLE: [&str; 7] =
     ["UserName", "Password", "RoleId", "Enabled", "AccountTypes", "PasswordChangeRequired", "Locked"];
 const ROLES: [&str; 3] = ["Administrator", "Operator", "ReadOnly"];
-/// ResetType, and the verb of the chassis.
+/// Redfish's ResetType, and the chassis' verb for it.
 const RESETS: [(&str, PowerVerb); 5] = [
     ("On", PowerVerb::On),
     ("ForceOff", PowerVerb::Off),
@@ -24,9 +24,9 @@ const RESETS: [(&str, PowerVerb); 5] = [
     ("PowerCycle", PowerVerb::Cycle),
 ];
 
-/// A request, with the parts that answers depend on.
+/// A request, reduced to the parts that answers depend on.
 pub(crate) struct Asked {
-    /// The address of the service that the client has connected to.
+    /// The address of the service that the client is connected to.
     pub(crate) at: IpAddr,
     pub(crate) method: String,
     pub(crate) path: String,
@@ -51,7 +51,7 @@ impl Reply {
         Self { status, headers: Vec::new(), body: Value::Null }
     }
 
-    /// A message of the registry Base, about a property.
+    /// An error with a message of the registry Base, about a property.
     fn refused(status: u16, message: &str, property: &str) -> Self {
         let info = json!({"MessageId": format!("Base.1.8.{message}"), "MessageArgs": [property],
             "RelatedProperties": [format!("#/{property}")], "Message": format!("{property}: {message}.")});
@@ -60,14 +60,14 @@ impl Reply {
     }
 }
 
-/// The requests that came, and the accounts that there are.
+/// The requests so far, and the present accounts.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Method, path, and the user of each request.
     pub requests: Vec<(String, String, Option<String>)>,
     /// User and role of each account.
     pub accounts: BTreeMap<String, String>,
-    /// Logins that were refused.
+    /// Number of refused logins.
     pub failures: usize,
 }
 
@@ -79,7 +79,7 @@ struct Account {
     enabled: bool,
     failures: u32,
     locked_until: Option<Instant>,
-    /// Counts changes, for its ETag.
+    /// Number of changes, for its ETag.
     revision: u32,
 }
 
@@ -196,7 +196,7 @@ impl<B: ChassisBackend> Service<B> {
         }
     }
 
-    /// The role of the user that is shown.
+    /// The role of the authenticated user.
     fn log_in(&mut self, asked: &Asked) -> Result<String, Reply> {
         let refused = || Err(Reply::refused(401, "NoValidSession", ""));
         let Some((user, password)) = &asked.login else { return refused() };
@@ -301,7 +301,7 @@ impl<B: ChassisBackend> Service<B> {
         Ok(())
     }
 
-    /// `usb0` leads to the machine, `eth0` into the management network.
+    /// `usb0` leads to the machine, `eth0` to the management network.
     fn interface(&self, name: &str) -> Reply {
         let address = match name {
             "usb0" => self.config.inside,

@@ -18,9 +18,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::service::{Asked, Reply, Service};
 
-/// The longest body of a request, in bytes.
+/// Largest body of a request, in bytes.
 const MAX_BODY: usize = 64 * 1024;
-/// Silence after which a connection is closed.
+/// Idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn start<B: ChassisBackend>(
@@ -36,7 +36,7 @@ pub(crate) async fn start<B: ChassisBackend>(
         tasks.push(tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, service) = (acceptor.clone(), Arc::clone(&service));
-                // A client that hangs up is no failure of the service.
+                // A client that disconnects does not stop the service.
                 tokio::spawn(async move {
                     let _ = tokio::time::timeout(IDLE, serve(stream, &acceptor, &service)).await;
                 });

@@ -1,4 +1,4 @@
-//! DNS: whatever a client asks, the reply is one that another program reads, and not too long.
+//! DNS: for any query, another program can read the reply, and the reply is within the size limit.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
 
 use crate::sequence::{messages, sequence};
 
-/// A zone with everything that changes the course of an answer: alias, loop, wildcard, cut, computed names.
+/// Records that change the course of an answer: alias, loop, wildcard, cut, computed names.
 const RECORDS: &[(&str, RecordType, &str)] = &[
     ("lab.", RecordType::NS, "ns.lab."),
     ("ns.lab.", RecordType::A, "10.0.0.53"),
@@ -27,7 +27,7 @@ const RECORDS: &[(&str, RecordType, &str)] = &[
 
 static ZONES: LazyLock<Zones> = LazyLock::new(zones);
 
-/// The address of the secondary whose queries are played.
+/// The address of the simulated secondary.
 const PEER: [u8; 4] = [10, 0, 0, 61];
 
 static SECONDARIES: LazyLock<Secondaries> = LazyLock::new(|| {
@@ -55,7 +55,7 @@ fn zones() -> Zones {
     [lab, reverse].into_iter().flatten().map(Arc::new).collect()
 }
 
-/// Queries, of which the byte besides says how they come.
+/// Queries. The extra byte of each selects the transport.
 pub fn dns(data: &[u8]) {
     assert_eq!(ZONES.iter().count(), 2);
     for (besides, query) in messages(data) {
@@ -86,7 +86,7 @@ fn readable(query: &[u8], reply: &[u8], limit: usize) {
     assert_eq!(read.metadata.message_type, MessageType::Response);
 }
 
-/// Headers without id, and records, of answers to a forwarder. The byte besides says what the client asked.
+/// Answers to a forwarder: headers without id, and records. The extra byte of each selects the client's question.
 pub fn dns_upstream(data: &[u8]) {
     let mut forwarder = Forwarder::new(1, Limits { cache: 4096, ..Limits::default() });
     let now = Instant::now();
@@ -121,7 +121,7 @@ pub fn dns_upstream(data: &[u8]) {
     }
 }
 
-/// Checks the frame of a reply alone. The forwarder passes on data of types that it does not know, and hickory-proto may refuse them.
+/// Checks only the frame of a reply. The forwarder passes on data of types that it does not know, and hickory-proto may refuse them.
 fn whole(query: &[u8], reply: &[u8]) {
     assert!(reply.len() <= 1232, "{} octets", reply.len());
     match Response::read(query, reply) {
@@ -130,7 +130,7 @@ fn whole(query: &[u8], reply: &[u8]) {
     }
 }
 
-/// Questions of a client that are not for our zones alone.
+/// Questions of a client outside of our zones.
 const FORWARDED: [(&str, RecordType); 5] = [
     ("www.example.com.", RecordType::A),
     ("example.com.", RecordType::MX),

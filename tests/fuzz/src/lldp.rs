@@ -2,7 +2,7 @@
 
 use basalt_lldp::{CDP_GROUP, LLDP_ETHERTYPE, LLDP_GROUPS, MAX_ADDRESSES, MAX_TEXT, MAX_VLANS, read};
 
-/// Any frame is refused, or becomes a neighbour within the bounds.
+/// Any frame is refused, or becomes a neighbour within the size limits.
 pub fn lldp(data: &[u8]) {
     let Ok(found) = read(data) else { return };
     assert!(!found.chassis_id.is_empty() && !found.port_id.is_empty());

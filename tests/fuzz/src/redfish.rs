@@ -1,13 +1,13 @@
-//! Redfish as a rack asks it: whatever a BMC answers, requests stay on the BMC, and end.
+//! A rack's Redfish client: with any answers of a BMC, its requests stay on that BMC, and their number is bounded.
 
 use basalt_redfish::{Answer, Boot, ClientCore, Device, Operation, Reset, Step};
 
 use crate::sequence::{messages, sequence};
 
-/// More than an operation may take.
+/// A number of requests above the limit of any operation.
 const MANY: usize = 40;
 
-/// Answers to a client, of which the byte besides says the status; the text before the first line feed is Location and ETag.
+/// Answers to a client. The extra byte of each selects the status; the text before the first line feed is Location and ETag.
 pub fn redfish(data: &[u8]) {
     let operations = [
         Operation::Read,

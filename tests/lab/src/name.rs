@@ -1,4 +1,4 @@
-//! A lab's full name: `bl.LABEL.PID.START`. It says who owns the lab, so nothing else has to remember it.
+//! A lab's full name: `bl.LABEL.PID.START`. It contains the lab's owner, so no other record is needed.
 
 use std::fmt;
 use std::str::FromStr;

@@ -12,15 +12,15 @@ use crate::chassis::QemuChassis;
 use crate::error::LabError;
 use crate::machine::MachineConfig;
 
-/// The BMC program's configuration file, as JSON; it holds a password, so it is readable by its owner only.
+/// The BMC program's configuration file, as JSON. It contains a password, so only its owner can read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BmcProgramConfig {
-    /// The machine, BMC address and user included.
+    /// The machine, with the BMC's address and user.
     pub machine: MachineConfig,
     /// The machine's directory: disk, variables, serial log, sockets.
     pub directory: PathBuf,
-    /// The tap that its NIC is behind.
+    /// The tap of its NIC.
     pub tap: String,
 }
 
@@ -28,7 +28,7 @@ impl BmcProgramConfig {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`LabError::File`], also for what is not its JSON.
+    /// [`LabError::File`], also for a file without valid JSON.
     pub fn load(path: &Path) -> Result<Self, LabError> {
         let text = std::fs::read(path).map_err(LabError::file(path))?;
         serde_json::from_slice(&text).map_err(|error| LabError::file(path)(error.into()))
@@ -51,13 +51,13 @@ impl BmcProgramConfig {
         self.directory.join("qmp.sock")
     }
 
-    /// The socket by which the machine speaks to its BMC.
+    /// The socket between the machine and its BMC.
     pub(crate) fn inside_path(&self) -> PathBuf {
         self.directory.join("bmc.sock")
     }
 }
 
-/// Answers IPMI until the process is ended.
+/// Answers IPMI until the process ends.
 ///
 /// # Errors
 /// A bad user or password, or an address that cannot be bound.
@@ -78,7 +78,7 @@ pub async fn run(config: BmcProgramConfig) -> Result<(), LabError> {
         ..Lan::default()
     });
     let path = config.inside_path();
-    // A program that was killed leaves it.
+    // A killed program leaves its socket.
     let _unbound = std::fs::remove_file(&path);
     let inside = UnixListener::bind(&path).map_err(LabError::file(&path))?;
     let chassis = Arc::new(QemuChassis::start(config));

@@ -1,4 +1,4 @@
-//! The lab's scripts: the packages that a host lacks, and the `make demo` that `make demo-stop` ends.
+//! The lab's scripts: the search for missing packages, and the end of `make demo` by `make demo-stop`.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -9,10 +9,10 @@ use std::process::{Child, Command, Output, Stdio};
 use basalt_lab::process::Owner;
 
 const SCRIPTS: &str = env!("CARGO_MANIFEST_DIR");
-/// The releases that README promises.
+/// The releases in the README.
 const RELEASES: [&str; 4] = ["debian:12", "debian:13", "ubuntu:22.04", "ubuntu:24.04"];
 
-/// Rows of tests/lab/packages: proof, and a name for each release.
+/// The rows of tests/lab/packages: a proof, and the package's name in each release.
 fn table() -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(Path::new(SCRIPTS).join("packages")).unwrap();
     let rows = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -49,12 +49,12 @@ fn on_this_host_each_proof_belongs_to_the_package_that_the_table_names() {
         value.unwrap_or_default().trim_matches('"').to_owned()
     };
     let this = format!("{}:{}", field("ID"), field("VERSION_ID"));
-    // The table says nothing of another system.
+    // The table has no column for another system.
     let Some(column) = RELEASES.iter().position(|release| *release == this) else { return };
     let mut compared = 0;
     for row in table().iter().skip(1) {
         let name = if row[column + 1] == "=" { &row[1] } else { &row[column + 1] };
-        // Packages that only depend on the one with the files, and links that alternatives(8) made. The package of Node's makers has an npm too.
+        // Skip packages that only depend on the one with the files, and links by alternatives(8). Node's own package has an npm too.
         if ["gcc", "gnupg", "npm", "postgresql", "python3-venv"].contains(&name.as_str()) {
             continue;
         }
@@ -64,7 +64,7 @@ fn on_this_host_each_proof_belongs_to_the_package_that_the_table_names() {
             false => places.map(|place| format!("{place}{proof}")).to_vec(),
         });
         let output = Command::new("dpkg-query").arg("--search").args(paths).output().unwrap();
-        // A program that did not come as a package belongs to none.
+        // A program that was installed without a package has no owner.
         for line in
             String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.starts_with("diversion"))
         {
@@ -76,7 +76,7 @@ fn on_this_host_each_proof_belongs_to_the_package_that_the_table_names() {
     assert!(compared > 0, "dpkg knows none of the proofs");
 }
 
-/// `setup --dry-run` on a host with this os-release, which lacks one package.
+/// Runs `setup --dry-run` on a host with this os-release, on which one package is missing.
 fn setup(os_release: &str) -> Output {
     let dir = tempfile::tempdir().unwrap();
     std::fs::copy(Path::new(SCRIPTS).join("setup"), dir.path().join("setup")).unwrap();
@@ -97,7 +97,7 @@ fn what_is_missing_is_named_with_the_command_that_installs_it() {
     for (os_release, said) in [
         ("ID=debian\nVERSION_ID=\"13\"\n", "loader\n"),
         ("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"22.04\"\n", "loader-bin\n"),
-        // Debian's testing has no number: the newest Debian is nearest.
+        // Debian's testing has no number: the newest release is the nearest.
         ("ID=debian\n", "loader\n"),
     ] {
         let output = setup(os_release);
@@ -117,7 +117,7 @@ fn what_is_missing_is_named_with_the_command_that_installs_it() {
     );
 }
 
-/// A `make demo`: a process that started another, of which it says the number.
+/// A simulated `make demo`: a process that started another one, and printed its id.
 struct Demo {
     labs: tempfile::TempDir,
     process: Child,

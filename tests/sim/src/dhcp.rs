@@ -13,10 +13,10 @@ use crate::event::{Event, Speaker};
 use crate::life::{BLINK, Life, Stop};
 use crate::options::Firmware;
 
-/// Unanswered messages before a client gives up.
+/// Number of unanswered messages after which a client gives up.
 const ATTEMPTS: u32 = 5;
 
-/// Gets an address and configures the interface with it; none when nobody answers.
+/// Gets an address and configures the interface with it. None if no server answers.
 pub(crate) fn lease(life: &Life, who: Speaker) -> Result<Option<Binding>, Stop> {
     let now = Time::from(SystemTime::now());
     let options = life.options();
@@ -54,7 +54,7 @@ pub(crate) fn lease(life: &Life, who: Speaker) -> Result<Option<Binding>, Stop> 
     Ok(binding)
 }
 
-/// Renews what the installed system has, as it would when half of the time is over.
+/// Renews the installed system's lease, as at half of the lease time.
 pub(crate) fn renew(life: &Life) -> Result<(), Stop> {
     let Some(mut lease) = life.act(|power| power.lease.take())? else {
         return life.refused("the system has no lease to renew");
@@ -66,7 +66,7 @@ pub(crate) fn renew(life: &Life) -> Result<(), Stop> {
     life.act(|power| power.lease = Some(lease))
 }
 
-/// A client, and what it speaks through.
+/// A client with its socket.
 #[derive(Debug)]
 pub(crate) struct Lease {
     client: Client,
@@ -74,7 +74,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Goes on until the client has an address or gives up. Its clock is `early` before everybody else's.
+    /// Runs until the client has an address or gives up. The client's clock is ahead by `early`.
     fn converse(
         &mut self,
         life: &Life,
@@ -126,13 +126,13 @@ impl Lease {
     }
 }
 
-/// The network broke; when that is because the power was cut, nobody hears of it.
+/// The network failed. If the reason is a power cut, the event is not logged.
 fn gone(life: &Life, who: Speaker, error: &io::Error) -> Result<Option<Binding>, Stop> {
     life.refused(format!("DHCP as {who:?}: {error}"))?;
     Ok(None)
 }
 
-/// As in the machine's SMBIOS.
+/// The UUID in the machine's SMBIOS table.
 fn uuid(mac: [u8; 6]) -> [u8; 16] {
     let mut uuid = *b"basalt-sim\0\0\0\0\0\0";
     for (to, from) in uuid.iter_mut().skip(10).zip(mac) {
@@ -150,7 +150,7 @@ fn socket() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A datagram, if one comes within a blink.
+/// A datagram, if one arrives within [`BLINK`].
 fn receive(socket: &Socket) -> io::Result<Option<Vec<u8>>> {
     let mut buffer = vec![0; 1500];
     match io::Read::read(&mut &*socket, &mut buffer) {
@@ -163,7 +163,7 @@ fn receive(socket: &Socket) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Nothing came: the time was up, or an earlier datagram found nobody.
+/// True if no datagram arrived in time, or an earlier one reached no server.
 pub(crate) fn is_silence(error: &io::Error) -> bool {
     matches!(
         error.kind(),

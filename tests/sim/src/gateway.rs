@@ -1,11 +1,11 @@
-//! A web service in the lab that switches simulated machines, for racks that do so by the driver `webhook`.
+//! A web service in the lab that switches simulated machines, for racks with the driver `webhook`.
 //!
 //! | request | does |
 //! | --- | --- |
 //! | `GET /NAME` | `{"power": "on"}` or `{"power": "off"}` |
 //! | `POST /NAME/on`, `/NAME/off`, `/NAME/shutdown` | switches on, cuts the power, presses the button |
 //!
-//! Without its bearer token the answer is 401, and nothing is switched.
+//! Without its bearer token the answer is 401, and no machine is switched.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,9 +24,9 @@ use crate::cable;
 use crate::chassis::{Backend, Chassis};
 use crate::machine::SimMachine;
 
-/// How long it may take to start, and a client to say its request.
+/// Time limit for its start, and for a client to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most header lines of a request.
+/// Largest number of header lines of a request.
 const HEADERS: usize = 50;
 
 /// The service. Dropping it stops it.
@@ -38,10 +38,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Serves HTTP at an address that the lab has.
+    /// Serves HTTP at an address of the lab.
     ///
     /// # Errors
-    /// Fails if nothing can listen there.
+    /// Fails if the address cannot be bound.
     pub fn start(lab: &Lab, address: SocketAddr, token: &str, machines: &[&SimMachine]) -> io::Result<Self> {
         let service = Service {
             machines: machines.iter().map(|machine| machine.chassis()).collect(),
@@ -68,7 +68,7 @@ impl Gateway {
                 let _abandoned = ready.send(Ok(()));
                 tokio::select! {
                     () = service.serve(listener) => {}
-                    // Also when the handle was lost.
+                    // The handle may have been lost, so an error also means "stop".
                     _ = stopped => {}
                 }
             });
@@ -77,7 +77,7 @@ impl Gateway {
         Ok(Self { heard, stop: Some(stop), server: Some(server) })
     }
 
-    /// The requests so far that had the token, like `POST /sim1/on`.
+    /// The authorised requests so far, like `POST /sim1/on`.
     #[must_use]
     pub fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -95,7 +95,7 @@ impl Drop for Gateway {
 
 struct Service {
     machines: Vec<Arc<Chassis>>,
-    /// The header line that a request needs.
+    /// The header line that a request must have.
     authorization: String,
     heard: Arc<Mutex<Vec<String>>>,
 }
@@ -103,7 +103,7 @@ struct Service {
 impl Service {
     async fn serve(&self, listener: TcpListener) {
         while let Ok((stream, _)) = listener.accept().await {
-            // A client that hangs up or says nothing misses its answer.
+            // A client that disconnects or sends nothing gets no answer.
             let _missed = timeout(PATIENCE, self.answer(stream)).await;
         }
     }

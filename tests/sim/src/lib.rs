@@ -1,9 +1,9 @@
-//! Simulated machines: firmware, agent and installed system from the same sans-IO cores that the products use, so that a
-//! whole deployment takes about a second.
+//! Simulated machines. Firmware, agent and installed system use the same sans-IO cores as the products, so that a whole
+//! deployment takes about a second.
 //!
-//! Nothing is mocked between a machine and whoever serves it. Each power cycle of a [`SimMachine`] runs on a thread in a
-//! network namespace of its own, with one cable to the bridge of a [`basalt_lab::Lab`]: DHCP, TFTP, HTTP, TLS and IPMI
-//! cross a real wire, from the machine's own MAC and address. Cutting the power removes the cable first.
+//! Nothing is mocked between a machine and its servers. Each power cycle of a [`SimMachine`] runs on a thread in a
+//! network namespace of its own, with one cable to the bridge of a [`basalt_lab::Lab`]. DHCP, TFTP, HTTP, TLS and IPMI
+//! use a real network, with the machine's own MAC and address. A power cut removes the cable first.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,19 +22,20 @@
 //!
 //! | module | is |
 //! | --- | --- |
-//! | [`machine`] | what tests hold in their hands |
-//! | [`options`], [`fault`], [`event`] | what a machine is, what goes wrong with it, what it did |
-//! | `chassis`, `life` | power, and the thread that lives while there is some |
+//! | [`machine`] | the handle for tests |
+//! | [`options`], [`fault`], [`event`] | the parts of a machine, its faults, its events |
+//! | `chassis`, `life` | power, and the thread of a power cycle |
 //! | `cable` | namespace, veth, address |
 //! | `hardware` | the `/sys`, `/proc` and disk that the agent's own code reads and writes |
 //! | `firmware`, [`script`] | PXE ROM, iPXE, boot order |
 //! | `ephemeral`, `task` | the ephemeral environment: the agent's library, without its tools |
-//! | `installed` | a system that was installed, booted from its disk |
+//! | `installed` | an installed system, booted from its disk |
 //! | `dhcp`, `tftp`, `web` | sockets around the client cores |
-//! | `syslog` | lines of an installed system |
+//! | `syslog` | log lines of an installed system |
 //! | [`gateway`] | a web service that switches machines, beside their BMCs |
 //!
-//! Not simulated: renewals of leases; what an installed system does beyond reporting itself; Secure Boot; UEFI HTTP boot.
+//! Not simulated: renewals of leases, except on request; work of an installed system beside its reports; Secure Boot;
+//! UEFI HTTP boot.
 
 mod cable;
 mod chassis;

@@ -10,10 +10,10 @@ use crate::event::Event;
 use crate::life::{BLINK, Life, Stop};
 use crate::options::Firmware;
 
-/// A boot loader is smaller.
+/// Limit of the size of a boot loader, in bytes.
 const MAX_LOADER: usize = 16 << 20;
 
-/// Fetches a boot loader as this machine's ROM does; whether it came.
+/// Fetches a boot loader like this machine's ROM. True on success.
 pub(crate) fn fetch(life: &Life, server: Ipv4Addr, file: &str) -> Result<bool, Stop> {
     let server = SocketAddr::from((server, 69));
     let request = ClientRequest { tsize: true, max_bytes: MAX_LOADER, ..ClientRequest::new(server, file) };

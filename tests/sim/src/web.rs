@@ -1,4 +1,4 @@
-//! HTTP with the agent's client, for those parts of a machine that name a whole URL.
+//! HTTP with the agent's client, for parts of a machine that have a whole URL.
 
 use std::io::Read;
 
@@ -7,15 +7,15 @@ use basalt_agent::tls;
 
 use crate::life::{Life, Stop};
 
-/// A boot script is smaller.
+/// Limit of the size of a boot script, in bytes.
 const MAX_SCRIPT: u64 = 64 << 10;
 
-/// Gets a URL in the clear and throws the bytes away; how many there were, or why not.
+/// Fetches a URL without TLS and drops the bytes. Returns their number, or the error.
 pub(crate) fn discard(life: &Life, url: &str) -> Result<Result<u64, String>, Stop> {
     exchange(life, url, |path| Request::get(path), |_| {})
 }
 
-/// Gets a small text.
+/// Fetches a small text.
 pub(crate) fn text(life: &Life, url: &str) -> Result<Result<String, String>, Stop> {
     let mut bytes = Vec::new();
     let got = exchange(
@@ -37,7 +37,7 @@ pub(crate) fn text(life: &Life, url: &str) -> Result<Result<String, String>, Sto
     })
 }
 
-/// Posts nothing to a URL.
+/// Posts an empty body to a URL.
 pub(crate) fn post(life: &Life, url: &str) -> Result<Result<u64, String>, Stop> {
     exchange(life, url, |path| Request::post(path, "application/octet-stream", b""), |_| {})
 }
@@ -52,7 +52,7 @@ fn exchange(
     let Some((authority, path)) = split(url) else {
         return Ok(Err(format!("{url:?} is no http:// URL")));
     };
-    // The client speaks to a rack, by its https address; in the clear it needs no key.
+    // The client is made for a rack's https address; without TLS, the key is unused.
     let client = tls::pinned([0; 32]).map_err(|error| error.to_string());
     let client = client.and_then(|tls| Client::new(&authority, tls).map_err(|error| error.to_string()));
     let response =

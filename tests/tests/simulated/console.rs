@@ -1,4 +1,4 @@
-//! Machines that people bring in and deploy with the console, in a browser beside a region, a rack and simulated machines.
+//! Machines that a user declares and deploys with the console, in a browser with a region, a rack and simulated machines.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
-/// The rack beside the region: its port for syslog that needs no root.
+/// The rack's syslog address, with a port that needs no root.
 const SYSLOG: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1)), 5247);
 const PASSWORD: &str = "correct horse battery";
 
@@ -37,7 +37,7 @@ async fn a_stranger_is_accepted_and_deployed_in_the_browser_and_its_log_is_read_
     let ended = tokio::task::spawn_blocking(move || {
         for line in lines.map_while(Result::ok) {
             println!("{line}");
-            // The browser shows the log: now there is something new.
+            // The browser shows the log now: send a new line.
             if let Some(words) = line.strip_prefix("stranger says ") {
                 stranger.says(SYSLOG, words);
             }

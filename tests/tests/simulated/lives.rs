@@ -40,7 +40,7 @@ async fn a_machine_is_taken_in_deployed_and_given_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it_is_erased() {
     let mut fleet = Fleet::start("scripts", &[]).await;
-    // A simulated machine runs nobody's script; what is called `fails` does.
+    // A simulated machine does not run scripts; one called `fails` fails.
     for (name, when) in [("set-bios", "commissioning"), ("fails", "commissioning"), ("leave-rack", "release")]
     {
         fleet.declare("scripts", name, json!({ "type": when, "content": "#!/bin/sh\n" })).await;
@@ -59,7 +59,7 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     fleet
         .waits_saying("machines", "sim1", &["script fails ended with exit status: 1", "basalt recommission"])
         .await;
-    // Waits are planned when they are asked for, and may be ahead of the status.
+    // Waits are computed on request, and may be newer than the status.
     fleet.stalled("machines", "sim1").await;
     let status = fleet.status("machines", "sim1").await;
     assert_eq!((&status["phase"], ran(&machine)), (&json!("Failed commissioning"), 2), "{status}");
@@ -110,7 +110,7 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     fleet.ready("machines", "sim1").await;
     assert_eq!((ran(&machine), machine.count(|it| matches!(it, Event::Erased { .. }))), (7, 1));
 
-    // The same script as a test: its failure is a finding, and the commissioning is good.
+    // The same script as a test: its failure is a finding, and the commissioning succeeds.
     fleet.declare("scripts", "fails", json!({ "type": "testing", "content": "#!/bin/sh\n" })).await;
     let test = OperationRequest { tests: ["fails".to_owned()].into(), ..Verb::Test.into() };
     fleet.ask("sim1", &test).await;

@@ -1,4 +1,5 @@
-//! Region, rack and simulated machines together: whole lives, every kill, every bad luck, in seconds each.
+//! Region, rack and simulated machines together: whole lives, every kill point and every fault, in seconds
+//! each.
 #![expect(clippy::print_stdout, reason = "what was said is read by people")]
 
 mod alone;

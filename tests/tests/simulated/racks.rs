@@ -1,4 +1,4 @@
-//! Two racks on one network: either is enough, and they do not get into each other's way.
+//! Two racks on one network: one is enough, and both do not disturb each other.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use basalt_tests::fleet::{Fleet, LIMIT, LOOK, machine_spec};
 
-/// The address that each machine had last.
+/// The last address of each machine.
 pub(crate) fn addresses(machines: &[SimMachine]) -> BTreeMap<Ipv4Addr, Mac> {
     let last = |machine: &SimMachine| {
         machine.events().iter().rev().find_map(|entry| match entry.event {
@@ -34,7 +34,7 @@ pub(crate) async fn deployed(fleet: &Fleet, machines: &[SimMachine]) {
     }
 }
 
-/// Waits until the status of a machine has the address that its system leased last.
+/// Waits until the status of a machine has its system's last leased address.
 async fn shows_its_address(fleet: &Fleet, machine: &SimMachine) {
     let (name, end) = (&machine.options().name, Instant::now() + LIMIT);
     loop {
@@ -106,7 +106,7 @@ async fn a_script_that_began_by_one_rack_is_not_begun_again_by_the_other() {
     fleet.leases("lab", "rack-2").await;
     fleet.site.kill_rack(1);
 
-    // The lights go out, and on again.
+    // A power cut and a new start.
     machine.pull_plug();
     machine.faults().set(&[]);
     machine.press_power();

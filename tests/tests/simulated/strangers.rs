@@ -8,10 +8,11 @@ use serde_json::json;
 
 use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 
-/// Strangers that are switched on at once; at full length as many as a lab has addresses for.
+/// Number of undeclared machines that are switched on at once; in a soak test, all addresses of a
+/// lab are used.
 const MANY: u16 = 12;
 
-/// Waits until each of these was inspected and has come to its disk, on which nothing is.
+/// Waits until the machine was inspected and has tried its disk, which is empty.
 async fn looked_into(machine: &SimMachine, mark: usize) {
     let is_result = |event: &Event| matches!(event, Event::Delivered { outcome: Outcome::Succeeded, .. });
     machine.wait_for_after(mark, is_result, LIMIT).await.expect("it is inspected");
@@ -28,7 +29,7 @@ fn claims(machine: &SimMachine) -> usize {
     machine.count(|event| matches!(event, Event::Claimed { .. }))
 }
 
-/// Waits until there are so many Discoveries of machines.
+/// Waits until there is this number of Discoveries of machines.
 async fn discoveries(fleet: &Fleet, wanted: usize) -> Vec<String> {
     let end = Instant::now() + LIMIT;
     loop {
@@ -58,7 +59,7 @@ async fn a_stranger_is_looked_into_once_and_the_machine_that_is_declared_needs_n
     assert_eq!(status["inventory"]["dmi"]["serial"], "SIM-0001", "{status:#}");
     assert_eq!(status["proposal"]["name"], "basalt-sim-0001");
 
-    // Somebody switches it off and on again within the hour.
+    // The machine is switched off and on again within the hour.
     let again = machines[0].mark();
     machines[0].pull_plug();
     machines[0].press_power();
@@ -66,7 +67,7 @@ async fn a_stranger_is_looked_into_once_and_the_machine_that_is_declared_needs_n
     machines[0].wait_for_after(again, nothing, LIMIT).await.expect("it boots its disk");
     assert_eq!(claims(&machines[0]), 1, "{}", machines[0].log());
 
-    // Without a region, nobody is inspected.
+    // Without a region, no machine is inspected.
     fleet.site.kill_region();
     let third = fleet.machine(3, Firmware::Bios, |_| {});
     third.press_power();

@@ -1,4 +1,4 @@
-//! Machines that a web service switches, in place of BMCs.
+//! Machines whose power a web service switches, in place of BMCs.
 
 use basalt_api::wire::{OperationState, Verb};
 use basalt_bmc::PowerState;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 const PORT: u16 = 8080;
 
-/// The machine, switched by the service at this address.
+/// The machine's spec with the service at this address.
 fn switched_by(address: SocketAddr, machine: &SimMachine) -> Value {
     let (mut spec, path) = (machine_spec(machine), format!("/{}", machine.options().name));
     spec["bmc"] = json!({
@@ -29,7 +29,7 @@ async fn machines_of_one_web_service_are_taken_in_deployed_and_given_back() {
     let address = SocketAddr::from((machines[0].options().bmc_address, PORT));
     let gateway = Gateway::start(fleet.site.lab(), address, "a-token", &[&machines[0], &machines[1]])
         .expect("a gateway");
-    // The service is on the rack's host, where webhooks go only if its network is named.
+    // The service is on the rack's host, and webhooks reach only named networks.
     fleet.declare("settings", "default", json!({"bmc_networks": ["10.77.0.0/24"]})).await;
     for machine in &machines {
         fleet.declare("machines", &machine.options().name, switched_by(address, machine)).await;
@@ -46,7 +46,7 @@ async fn machines_of_one_web_service_are_taken_in_deployed_and_given_back() {
     let posts =
         |heard: &[String], path: &str| heard.iter().filter(|it| *it == &format!("POST {path}")).count();
 
-    // No request asks the system to shut down, so its power is cut and switched on again.
+    // No request asks the system to shut down, so the power is cut and switched on again.
     let before = gateway.heard().len();
     fleet.ask("sim1", &Verb::PowerCycle.into()).await;
     fleet.operation_is("sim1", OperationState::Done).await;

@@ -1,4 +1,4 @@
-//! Functions of the provider, as configurations call them.
+//! Functions of the provider, called by configurations.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! How the provider comes to Terraform: from a directory that `make install-provider` fills, and from a region.
+//! Installation of the provider: from a directory that `make install-provider` fills, and from a region.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const ZONE: &str = "resource \"basalt_zone\" \"row\" {\n  name = \"row-1\"\n}\n"
 async fn what_make_installs_is_found_by_terraform_init() {
     let dir = tempfile::tempdir().expect("a directory");
     let plugins = dir.path().join("plugins");
-    // Built already, and not as a release.
+    // The provider is already built, in the debug profile.
     let made = Command::new("make")
         .args(["--old-file=release-provider", "install-provider"])
         .arg(format!("PLUGINS={}", plugins.display()))

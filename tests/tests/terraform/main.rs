@@ -1,4 +1,4 @@
-//! The real Terraform against a real region: what users of the provider rely on.
+//! The real Terraform against a real region.
 //!
 //! Region and provider run inside the test, on a database of its own; Terraform finds the provider through
 //! `TF_REATTACH_PROVIDERS`. Needs `terraform` and PostgreSQL's binaries (`make test` brings both).
@@ -37,7 +37,7 @@ mod waits;
 mod ways;
 mod world;
 
-/// A network in which everything refers to something that is new as well.
+/// A network in which every object refers to another new one.
 pub(crate) const NETWORK: &str = r#"
 resource "basalt_zone" "row" {
   name        = "row-1"

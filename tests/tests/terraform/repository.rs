@@ -1,5 +1,5 @@
-//! `examples/repository` as a team's pipeline runs it: planned by who may only look, applied as it was approved, looked after
-//! at night. Terraform starts the provider's program here, from a mirror of a registry.
+//! `examples/repository` in a team's pipeline: planned with a read-only token, applied as approved, and checked at night.
+//! Terraform starts the provider's program here, from a mirror of a registry.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -14,7 +14,7 @@ use crate::world::{COMMAND, World, described, everything, within};
 
 const PASSWORD: &str = "bmc-password-6Jt2";
 
-/// A checkout of the repository, and where Terraform finds the provider.
+/// A checkout of the repository, with Terraform's settings for the provider.
 struct Checkout<'a> {
     world: &'a World,
     directory: PathBuf,
@@ -32,7 +32,7 @@ impl<'a> Checkout<'a> {
         Self { world, directory, settings }
     }
 
-    /// A step of the pipeline, as whoever has the token.
+    /// A step of the pipeline, with this token.
     async fn ci(&self, step: &[&str], token: &str) -> Output {
         let programs = Programs::find().expect("the programs are built").path("basalt");
         let path = std::env::var("PATH").unwrap_or_default();
@@ -43,7 +43,7 @@ impl<'a> Checkout<'a> {
             .env("PATH", path)
             .env("TF_CLI_CONFIG_FILE", &self.settings)
             .env("CHECKPOINT_DISABLE", "1")
-            // The first region is down.
+            // The first endpoint does not answer.
             .env("BASALT_ENDPOINT", format!("http://127.0.0.1:1,{}", self.world.endpoint))
             .env("BASALT_TOKEN", token)
             .env("TF_VAR_bmc_password", PASSWORD)
@@ -54,7 +54,7 @@ impl<'a> Checkout<'a> {
         output.unwrap_or_else(|_| panic!("ci {step:?} hangs")).expect("the script runs")
     }
 
-    /// A step that ends with this.
+    /// Runs a step that must end with this exit code.
     async fn ends(&self, code: i32, step: &[&str], token: &str) -> String {
         let output = self.ci(step, token).await;
         let said = everything(&output);
@@ -64,7 +64,7 @@ impl<'a> Checkout<'a> {
 }
 
 impl World {
-    /// The token of somebody who may only look.
+    /// A read-only token.
     async fn viewer(&self) -> String {
         self.put("cli", "Role", "looker", json!({"base": "viewer"})).await;
         self.put("cli", "ApiToken", "pipeline", json!({"role": "looker"})).await;
@@ -111,7 +111,7 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
         let state = checkout.directory.join("environments/staging/terraform.tfstate");
         assert!(!std::fs::read_to_string(state).expect("a state").contains(PASSWORD));
 
-        // The other environment stands beside it.
+        // The other environment is independent of it.
         checkout.ends(0, &["plan", "production"], &viewer).await;
         let become_ready = async {
             for number in 1..=4 {
@@ -126,7 +126,7 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
         let said = checkout.ends(0, &["drift", "production"], &viewer).await;
         assert!(said.contains("No changes."), "{said}");
 
-        // A machine that is busy is no change.
+        // A busy machine does not change the plan.
         let busy = [
             condition("Ready", "false", "Rebooting", "It reboots."),
             condition("Progressing", "true", "", ""),

@@ -1,6 +1,6 @@
-//! Nothing is seized: no apply takes an object of another state, and an apply finds the objects of one that died.
+//! No apply takes an object of another state, and an apply adopts the objects of an interrupted one.
 //!
-//! Terraform starts the provider's program here, so that the provider sees its end, or Terraform's.
+//! Terraform starts the provider's program here, so that the provider notices its end, or Terraform's.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -22,7 +22,7 @@ fn zones(names: &[&str]) -> String {
     names.iter().map(zone).collect()
 }
 
-/// A user with the provider, whose directory is initialised.
+/// A user with the provider, in an initialised directory.
 async fn user(rest: &str) -> User {
     let user = User::with_provider();
     user.configure(SOURCE, rest);
@@ -54,7 +54,7 @@ impl World {
         Hand::on(url).await.run(text).await
     }
 
-    /// How many creations nobody has confirmed.
+    /// Number of unconfirmed creations.
     async fn unconfirmed(&self) -> usize {
         self.sql("select object from unconfirmed").await.len()
     }
@@ -110,14 +110,14 @@ fn two_applies_at_once_make_each_object_once_and_for_one_state() {
     });
 }
 
-/// The program that dies between the creation and the state.
+/// The process that dies between the creation and the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
     /// Terraform alone, by SIGKILL: the provider sees that it is gone.
     Terraform,
     /// Terraform and the provider, by SIGKILL.
     Both,
-    /// Nobody: the user interrupts it.
+    /// No process dies: the user interrupts the apply.
     Interrupt,
 }
 
@@ -147,7 +147,7 @@ fn what_an_apply_created_before_it_died_is_taken_up_by_the_next_one() {
             let before = world.uid(zone).await;
             assert!(!held(&user).await.contains(zone), "{death:?}: {ended:?}");
             if death == Death::Both {
-                // Half a minute passes.
+                // Simulates that half a minute passes.
                 world.sql("update run set renewed_at = renewed_at - interval '31 s'").await;
             }
             let said = user.ok(&APPLY).await;
@@ -160,7 +160,7 @@ fn what_an_apply_created_before_it_died_is_taken_up_by_the_next_one() {
     });
 }
 
-/// A provider that Terraform did not start sees no end.
+/// A provider that Terraform did not start is not told of a run's end.
 #[test]
 fn a_later_read_or_plan_confirms_what_its_state_holds_also_as_a_viewer() {
     within(async |world| {

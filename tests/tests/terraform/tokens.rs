@@ -1,4 +1,4 @@
-//! Tokens that are good while Terraform runs.
+//! Tokens that are valid while Terraform runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use tfplugin::Reattached;
 
 use crate::world::{COMMAND, World, described, everything, flat, provider, within};
 
-/// A token that a provisioner tells the test, and that stays until the test says so.
+/// A token that a provisioner writes to a file. The provisioner then waits until the test allows it
+/// to end.
 const TOLD: &str = r#"
 ephemeral "basalt_token" "reader" {
   role   = "looker"

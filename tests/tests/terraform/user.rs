@@ -1,4 +1,4 @@
-//! A user's directory, in which Terraform starts the provider's program, as it was installed.
+//! A user's directory, in which Terraform starts the provider's installed program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use crate::world::{COMMAND, everything, flat};
 
-/// A user, with a configuration and an environment of their own.
+/// A user, with their own configuration and environment.
 pub(crate) struct User {
     pub(crate) dir: TempDir,
     settings: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// One whose Terraform installs providers as its configuration says.
+    /// A user whose Terraform installs providers with these settings.
     pub(crate) fn new(settings: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("terraform.rc");
@@ -26,7 +26,7 @@ impl User {
         Self { dir, settings: path, environment: Vec::new() }
     }
 
-    /// One who has the provider installed.
+    /// A user with the provider installed.
     pub(crate) fn with_provider() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let settings = basalt_lab::terraform::settings(dir.path(), &program()).expect("a mirror");
@@ -46,7 +46,7 @@ impl User {
         std::fs::write(self.dir.path().join("main.tf"), head).expect("a configuration");
     }
 
-    /// A command with its arguments, to be started.
+    /// A command with its arguments, not started yet.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("terraform");
         command
@@ -86,7 +86,7 @@ pub(crate) fn program() -> PathBuf {
     Programs::find().expect("the programs are built").path("terraform-provider-basalt")
 }
 
-/// A certificate for these names that vouches for itself.
+/// A self-signed certificate for these names.
 pub(crate) fn certificate(dir: &Path, names: &[&str]) -> CertificateFiles {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names).expect("a certificate");

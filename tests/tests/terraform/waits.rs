@@ -1,4 +1,4 @@
-//! `basalt_wait`: an apply that fails where an object is not ready, and loses nothing by that.
+//! `basalt_wait`: an apply that fails if an object is not ready, without losing the object.
 
 use std::process::Output;
 
@@ -17,7 +17,8 @@ resource "basalt_wait" "web" {
 "#;
 
 impl World {
-    /// Applies. When Terraform prints `line`, the region sets the deployment's status to `says`, at its generation then.
+    /// Applies. When Terraform prints `line`, the region sets the deployment's status to `says`, at its generation at
+    /// that time.
     async fn apply_while(&self, line: &str, says: serde_json::Value) -> Output {
         let (child, mut lines) = self.start(&["apply", "-auto-approve"]);
         let mut said = Vec::new();
@@ -49,7 +50,7 @@ fn a_wait_fails_where_an_object_waits_for_somebody_and_taints_nothing() {
         let state = world.ok(&["state", "list"]).await;
         assert!(state.contains("basalt_deployment.web") && !state.contains("basalt_wait.web"), "{state}");
 
-        // Both go on waiting, and nothing is destroyed.
+        // Both continue to wait, and no object is destroyed.
         let said = world.ok(&["plan"]).await;
         assert!(said.contains("Plan: 1 to add, 1 to change, 0 to destroy."), "{said}");
         world.say_ready("web-1").await;
@@ -76,11 +77,11 @@ fn a_wait_that_was_met_waits_again_for_what_changes_and_for_nothing_else() {
         let output = world.apply_while("basalt_deployment.web: Creating...", ready()).await;
         assert!(output.status.success(), "{}", everything(&output));
 
-        // It was ready, and is busy since: that is no change.
+        // It was ready once, and is busy now: that does not change the plan.
         world.say("web-1", busy()).await;
         world.ok(&["plan", "-detailed-exitcode"]).await;
 
-        // The plan that changes it waits again, fails, and fails again.
+        // A changed object is waited for again. The wait fails, and fails again.
         world.config(&described("two"));
         let said = flat(&world.ok(&["plan"]).await);
         assert!(said.contains("~ met = true -> (known after apply)"), "{said}");
@@ -94,7 +95,7 @@ fn a_wait_that_was_met_waits_again_for_what_changes_and_for_nothing_else() {
         let said = world.apply().await;
         assert!(said.contains("0 added, 0 changed, 0 destroyed"), "it holds by now: {said}");
 
-        // Somebody else changes it, and it is not as it is declared then.
+        // Another client changes it, and it does not reach the declared state.
         let mut spec = world.get("Deployment", "web-1").await.spec;
         spec["readiness"] = json!({"check": "installed"});
         world.put("cli", "Deployment", "web-1", spec).await;
@@ -139,7 +140,7 @@ fn a_wait_for_what_is_not_there_or_cannot_be_says_so_at_its_attribute() {
             said.contains("Not found: Zone \"nowhere\"") && said.contains("with basalt_wait.it"),
             "{said}"
         );
-        // An object that Terraform does not manage will do, and whoever may read it.
+        // The object may be one that Terraform does not manage, and a read-only token is enough.
         world.put("cli", "Zone", "somewhere", json!({})).await;
         wait("zone", "somewhere", "");
         let said = flat(&world.fails(&["import", "basalt_wait.it", "somewhere"]).await);

@@ -1,4 +1,4 @@
-//! Msgpack as Terraform writes it: <https://developer.hashicorp.com/terraform/plugin/terraform-plugin-protocol>.
+//! Msgpack in Terraform's form: <https://developer.hashicorp.com/terraform/plugin/terraform-plugin-protocol>.
 
 use rmpv::Value;
 
@@ -8,8 +8,8 @@ use crate::path::Path;
 use crate::types::Type;
 use crate::value::{Dynamic, Object, Val};
 
-/// Every extension type stands for an unknown value. Terraform reads 0; it writes 12 where it
-/// knows something about the value, which a reader is free to ignore.
+/// Every extension type means an unknown value. Terraform reads type 0. It writes type 12 if it knows something
+/// about the value, which a reader may ignore.
 const UNKNOWN: i8 = 0;
 
 pub(crate) fn decode(bytes: &[u8], of: &Type) -> Result<Val, CodecError> {
@@ -23,7 +23,7 @@ pub(crate) fn decode(bytes: &[u8], of: &Type) -> Result<Val, CodecError> {
 
 pub(crate) fn encode(value: &Val) -> Vec<u8> {
     let mut out = Vec::new();
-    // A vector takes all bytes, and that is the only way in which this can fail.
+    // Writing to a vector cannot fail, and writing is the only source of errors.
     let _ = rmpv::encode::write_value(&mut out, &write(value));
     out
 }
@@ -135,7 +135,7 @@ fn write(value: &Val) -> Value {
         Val::Unknown => Value::Ext(UNKNOWN, vec![0]),
         Val::Bool(value) => Value::Boolean(*value),
         Val::Num(Num::Int(value)) => Value::from(*value),
-        // Exact at any size; a double would not be.
+        // Text keeps every digit; a double would not.
         Val::Num(Num::Dec(text)) => Value::from(text.as_str()),
         Val::Str(text) => Value::from(text.as_str()),
         Val::List(items) => Value::Array(items.iter().map(write).collect()),

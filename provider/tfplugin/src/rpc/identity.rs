@@ -27,7 +27,7 @@ pub(super) fn given(
     Ok((!value.is_null()).then_some(value))
 }
 
-/// Why a state cannot be the one of the object that was identified so before.
+/// The error if the identity of the new state differs from the known one.
 pub(super) fn contradiction(
     resource: &dyn Resource,
     before: Option<&pb::ResourceIdentityData>,
@@ -57,7 +57,7 @@ impl Rpc {
         }
     }
 
-    /// The identity of what was applied.
+    /// The identity of the object after an apply.
     pub(super) fn identity_of(
         &self,
         type_name: &str,

@@ -1,5 +1,5 @@
 //! The services that every go-plugin host opens beside the plugin's own. Their streams stay open
-//! and silent until the end, and end with the process: a graceful shutdown waits for them.
+//! and silent, and end with the process: a graceful shutdown waits for them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::pb_plugin as pb;
 use crate::provider::End;
 use crate::rpc::Rpc;
 
-/// Ends the process, once the provider knows of it.
+/// Ends the process, after the provider has finished its own work.
 pub(crate) struct Controller {
     pub(crate) rpc: Arc<Rpc>,
     pub(crate) stop: Arc<watch::Sender<bool>>,
@@ -22,19 +22,19 @@ pub(crate) struct Controller {
 #[async_trait]
 impl pb::grpc_controller_server::GrpcController for Controller {
     async fn shutdown(&self, _: Request<pb::Empty>) -> Result<Response<pb::Empty>, Status> {
-        // Terraform waits for this answer; two seconds after it, it kills the process.
+        // Terraform waits for this answer. It kills the process two seconds later.
         self.rpc.end(End::Asked).await;
         let _ = self.stop.send(true);
         Ok(Response::new(pb::Empty {}))
     }
 }
 
-/// A stream that says nothing until the end.
+/// A stream without messages, which stays open until the process stops.
 fn silent<T: Send + 'static>(stopped: watch::Receiver<bool>) -> BoxStream<T> {
     Box::pin(until(stopped).into_stream().filter_map(|()| async { None }))
 }
 
-/// Output of the process, were it not on stderr already.
+/// The stream of the process's output. It is empty, because output goes to stderr.
 pub(crate) struct Stdio(pub(crate) watch::Receiver<bool>);
 
 #[async_trait]
@@ -44,7 +44,7 @@ impl pb::grpc_stdio_server::GrpcStdio for Stdio {
     }
 }
 
-/// Further connections between host and plugin, which this protocol does not need.
+/// Further connections between host and plugin. This protocol needs none.
 pub(crate) struct Broker(pub(crate) watch::Receiver<bool>);
 
 #[async_trait]
@@ -53,7 +53,7 @@ impl pb::grpc_broker_server::GrpcBroker for Broker {
         &self,
         request: Request<Streaming<pb::ConnInfo>>,
     ) -> Result<Response<BoxStream<pb::ConnInfo>>, Status> {
-        // The host's half is read to its end, and what it says is dropped.
+        // The host's messages are read and dropped.
         let heard = request.into_inner().filter_map(|_| async { None });
         let both = stream::select(heard, silent(self.0.clone())).take_until(until(self.0.clone()));
         Ok(Response::new(Box::pin(both)))

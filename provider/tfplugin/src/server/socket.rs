@@ -1,4 +1,4 @@
-//! The unix socket that Terraform connects to, in a directory that only this user can enter.
+//! The unix socket for Terraform, in a directory that only this user can enter.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -9,10 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::ServeError;
 
-/// A longer path does not fit into a socket address.
+/// Longest path that fits into a socket address, in bytes.
 const LONGEST_PATH: usize = 107;
 
-/// A bound socket; it and its directory go away with this value.
+/// A bound socket. Dropping it removes the socket and its directory.
 #[derive(Debug)]
 pub(crate) struct PluginSocket {
     listener: StdListener,
@@ -21,8 +21,8 @@ pub(crate) struct PluginSocket {
 }
 
 impl PluginSocket {
-    /// Binds a socket under `dir`, by default the temporary directory, and under `/tmp` where
-    /// that path would be too long.
+    /// Binds a socket under `dir`, by default the temporary directory. If that path would be too
+    /// long, it uses `/tmp`.
     pub(crate) fn bind(dir: Option<&Path>) -> Result<Self, ServeError> {
         let mut parent = dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
         if parent.as_os_str().len() + "/plugin-0000000000-0000000000/s".len() > LONGEST_PATH {

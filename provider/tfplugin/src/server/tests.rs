@@ -1,4 +1,4 @@
-//! The handshake as Terraform does it, with a client of our own.
+//! Terraform's handshake, with a client of our own.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Provider for Empty {
     }
 }
 
-/// A certificate as Terraform makes it, and its key.
+/// A certificate like Terraform's, and its key.
 struct Identity {
     cert: rcgen::Certificate,
     key: KeyPair,
@@ -65,7 +65,7 @@ impl Identity {
         Self { cert, key }
     }
 
-    /// A client that shows this identity and trusts one server certificate.
+    /// A client with this identity that trusts one server certificate.
     fn client(&self, server: &[u8]) -> TlsConnector {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(server.to_vec())).expect("a certificate");
@@ -232,7 +232,7 @@ fn a_panic_is_a_diagnostic_and_the_next_call_works() {
 fn what_only_a_later_terraform_asks_for_is_unimplemented() {
     runtime().block_on(async {
         let served = Served::start(None);
-        // Nothing here stores states.
+        // This provider has no state stores.
         for method in
             ["OfALaterVersion", "ValidateStateStoreConfig", "ConfigureStateStore", "LockState", "GetStates"]
         {

@@ -1,5 +1,5 @@
-//! Writes the seeds of every target into folders of a directory, and says how many edges each has to reach, and its peak of memory
-//! in MiB: `fuzz-seeds DIR`.
+//! Writes the seeds of every target into folders of a directory. Prints for each target the edges that it must cover, and its
+//! limit of memory in MiB: `fuzz-seeds DIR`.
 #![expect(clippy::print_stdout, reason = "tests/fuzz/run reads it")]
 
 use std::path::PathBuf;

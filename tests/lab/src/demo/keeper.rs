@@ -1,4 +1,4 @@
-//! The process that stays behind: it owns the demo's lab, region, rack and machines.
+//! The process that continues in the background: it owns the demo's lab, region, rack and machines.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
@@ -12,17 +12,17 @@ use super::{DemoError, LABEL, link, say};
 use crate::error::LabError;
 use crate::site::{Site, quickstart_machines};
 
-/// The last line that it writes: from here on everything runs.
+/// The last line of its output: everything runs now.
 pub(super) const READY: &str = "ready";
 
-/// Starts everything, says how far it is on standard output, keeps it until SIGTERM, and then ends and removes it all.
+/// Starts everything and prints its progress to standard output. Waits for SIGTERM, and then ends and removes everything.
 ///
 /// # Errors
-/// Something does not start; what did is removed again.
+/// A part does not start; the others are removed again.
 pub async fn keep(port: u16) -> Result<(), DemoError> {
     let system = |source| LabError::System { what: "listen for signals", source };
     let mut terminated = signal(SignalKind::terminate()).map_err(system)?;
-    // A terminal that closes does not end the demo.
+    // Closing the terminal does not end the demo.
     let _hangups = signal(SignalKind::hangup()).map_err(system)?;
     let mut site = Site::create(LABEL)?;
     let started = tokio::select! {
@@ -69,7 +69,7 @@ async fn start(site: &mut Site, port: u16) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// Carries connections to the host's port into the lab, where the region sees them come from loopback: they need a token.
+/// Forwards connections from the host's port into the lab. The region sees them from loopback, so they need a token.
 fn forward(site: &Site, listener: TcpListener) {
     let (accepted, mut inbox) = mpsc::channel::<std::net::TcpStream>(64);
     tokio::spawn(async move {
@@ -93,7 +93,7 @@ async fn carry(outside: std::net::TcpStream) {
     if let Ok(mut outside) = TcpStream::from_std(outside)
         && let Ok(mut inside) = TcpStream::connect(region).await
     {
-        // Either side may break off.
+        // Either side may close the connection.
         let _carried = copy_bidirectional(&mut outside, &mut inside).await;
     }
 }
