@@ -6,17 +6,17 @@
 //!
 //! | Terraform | Basalt |
 //! | --- | --- |
-//! | configure | `GET whoami` and `version`: a region that is not there, or of another version, or a token that it does not know, is told once ([`greeting`]) |
-//! | create | `PUT`, `If-None-Match: *`: nothing that another tool manages is ever seized |
-//! | update | `PUT`, `If-Match`: only what was planned from; another name is a rename |
-//! | delete | `DELETE`, then until it is gone |
-//! | plan | `PUT ?dry_run=true`, if something differs: advisories become warnings |
+//! | configure | `GET whoami` and `version`: reports once if the region is absent, has another version, or does not know the token ([`greeting`]) |
+//! | create | `PUT`, `If-None-Match: *`: never takes an object of another tool |
+//! | update | `PUT`, `If-Match`: only if the object is still the planned one; another name is a rename |
+//! | delete | `DELETE`, then a wait until the object is gone |
+//! | plan | `PUT ?dry_run=true`, if a value differs: advisories become warnings |
 //! | refresh | `GET` of one, a list for many ([`snapshot`]) |
-//! | find by a field | a list, shared by all who ask at once ([`listing`]) |
+//! | find by a field | a list, shared by simultaneous searches ([`listing`]) |
 //! | query | a list, page by page ([`list`]) |
-//! | action | what is asked of a machine once, waited for ([`action`]) |
-//! | `moved` from types of MAAS | what is known of an object there finds it here ([`maas`]) |
-//! | state | the spec as it was declared, `uid`, and the stable part of the status |
+//! | action | an operation of a machine, waited for ([`action`]) |
+//! | `moved` from types of MAAS | values of the old state find the object ([`maas`]) |
+//! | state | the declared spec, `uid`, and the stable part of the status |
 //!
 //! The region does the long work. The provider waits for it, and an interrupted wait continues in the next apply.
 

@@ -4,10 +4,10 @@
 //! it ([`creation`](crate::resource)). It must not adopt an object of another state. So the region keeps each creation as unconfirmed,
 //! with the run that made it, until one of these events confirms it:
 //!
-//! | at | is confirmed |
+//! | event | confirmed objects |
 //! | --- | --- |
-//! | Terraform's `Shutdown` | all that this run has created and answered, in one call |
-//! | a later read, plan or change | an object of the state whose private bytes say that no read has seen it yet |
+//! | Terraform's `Shutdown` | all objects that this run has created and answered, in one call |
+//! | a later read, plan or change | an object of the state whose private data is marked as not yet seen by a read |
 //!
 //! Another run may adopt only unconfirmed objects, and only after the run that created them has ended or is no longer renewed. While the
 //! provider runs, it renews its own run.

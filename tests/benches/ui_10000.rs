@@ -1,6 +1,7 @@
 //! Measures the list of 10,000 machines in Debian's Chromium: the time to the first rows, and the time of a filter over all rows.
 //!
-//! `cargo bench -p basalt-tests --bench ui_10000` prints two lines of JSON. Needs PostgreSQL's binaries and npm. The region runs in this process.
+//! `cargo bench -p basalt-tests --bench ui_10000` prints two lines of JSON. Needs PostgreSQL's binaries and npm. The region runs in this
+//! process.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -7,9 +7,9 @@
 //! | --- | --- | --- |
 //! | `yes`, `Off`, `TRUE` | `true`, `false`, `true` | words of YAML 1.1 |
 //! | `y`, `n`, `tRUE` | text | PyYAML leaves them alone |
-//! | `0644`, `0b11`, `1_000`, `12:30:45` | 420, 3, 1000, 45045 | octal, binary, with gaps, to the base 60 |
-//! | `08`, `1e3`, `0o17` | text | a number to nobody, or only in YAML 1.2 |
-//! | `2026-01-31`, `.inf`, more than 64 bits | text | JSON has no word for it |
+//! | `0644`, `0b11`, `1_000`, `12:30:45` | 420, 3, 1000, 45045 | octal, binary, with underscores, base 60 |
+//! | `08`, `1e3`, `0o17` | text | not a number, or only in YAML 1.2 |
+//! | `2026-01-31`, `.inf`, more than 64 bits | text | JSON cannot express it |
 //!
 //! The output is JSON that PyYAML reads as the same value: texts are quoted, and stay on one line.
 

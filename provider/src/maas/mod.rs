@@ -104,7 +104,8 @@ fn lost(source: &Source, state: &Value) -> Vec<Diag> {
     vec![Diag::warning("Not everything is carried over", detail)]
 }
 
-/// A warning about an object that Terraform manages before this state has it. A copied directory with the old state would move the object twice.
+/// A warning about an object that Terraform manages before this state has it. A copied directory with the old state would move the object
+/// twice.
 pub(crate) fn taken(object: &Object) -> Option<Diag> {
     (object.metadata.manager.as_deref() == Some(MANAGER)).then(|| {
         let (kind, name) = (&object.kind, &object.metadata.name);

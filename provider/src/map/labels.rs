@@ -3,7 +3,7 @@
 //! | attribute | holds | comes from |
 //! | --- | --- | --- |
 //! | `labels` | what the resource declares | the configuration |
-//! | `labels_all` | that, and the provider's `default_labels` of other keys | both, at every plan |
+//! | `labels_all` | these, and the provider's `default_labels` with other keys | both, at every plan |
 //!
 //! The provider writes `labels_all`. That follows from the configuration alone. So a label that is both in the resource and
 //! in the defaults, or that another tool also set in the region, never plans a change.

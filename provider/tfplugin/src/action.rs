@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! plan     may refuse, and changes nothing
-//! invoke ──> progress.say("…"), as often as there is something to say ──> its end
+//! invoke ──> progress.say("…"), any number of times ──> its end
 //! ```
 
 use std::fmt;

@@ -8,7 +8,7 @@ use crate::pb;
 pub enum Severity {
     /// The operation fails.
     Error,
-    /// The operation goes on.
+    /// The operation continues.
     Warning,
 }
 

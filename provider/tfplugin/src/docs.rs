@@ -5,7 +5,7 @@
 //! | `index.md` | the provider |
 //! | `resources/NAME.md`, `data-sources/NAME.md` | a type, named without the provider's prefix |
 //! | `ephemeral-resources/NAME.md` | an ephemeral resource |
-//! | `list-resources/NAME.md`, `actions/NAME.md` | what can be looked for, and what can be done once |
+//! | `list-resources/NAME.md`, `actions/NAME.md` | a list resource, an action |
 //! | `functions/NAME.md` | a function |
 //!
 //! Everything but the examples follows from the schemas. A test of the provider compares the pages with those that are

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! open ──> value, used by the configuration ──> close
-//!   └── renew, as often as it says ──┘
+//!   └── renew, at the times it asks for ──┘
 //! ```
 //!
 //! Terraform opens it whenever it needs the value: in a plan, and again in the apply. If an operation that used it

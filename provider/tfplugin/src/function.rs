@@ -1,4 +1,4 @@
-//! What a provider author writes to have a function: a pure computation that configurations call as
+//! The trait for a function: a pure computation that configurations call as
 //! `provider::NAME::FUNCTION(…)`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! config ──> list ──> found.push(object) ──> identity, name, state   to Terraform, one by one
-//!                 <── Break: nobody wants more
+//!                 <── Break: Terraform wants no more
 //! ```
 
 use std::fmt;

@@ -18,27 +18,26 @@ use crate::value::{Object, Val};
 
 /// A provider: its own block, and its resources, data sources, functions and so on.
 ///
-/// Terraform starts several processes per command, and not each of them is asked for schemas or
-/// configured.
+/// Terraform starts several processes per command. Some of them are never asked for schemas, and some are never configured.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
     /// The provider block.
     fn schema(&self) -> Schema;
 
-    /// Everything that can be managed. Asked once.
+    /// The resources that can be managed. Asked once.
     fn resources(&self) -> Vec<Box<dyn Resource>>;
 
-    /// Everything that can be looked up. Asked once.
+    /// The data sources that can be read. Asked once.
     fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
         Vec::new()
     }
 
-    /// Everything that is there only while Terraform runs. Asked once.
+    /// The ephemeral resources, which exist only while Terraform runs. Asked once.
     fn ephemerals(&self) -> Vec<Box<dyn Ephemeral>> {
         Vec::new()
     }
 
-    /// Everything that configurations can call. Asked once.
+    /// The functions that configurations can call. Asked once.
     fn functions(&self) -> Vec<Box<dyn Function>> {
         Vec::new()
     }
@@ -48,7 +47,7 @@ pub trait Provider: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Everything that can be done once. Asked once.
+    /// The actions that can be performed. Asked once.
     fn actions(&self) -> Vec<Box<dyn Action>> {
         Vec::new()
     }
@@ -63,16 +62,16 @@ pub trait Provider: Send + Sync + 'static {
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags>;
 
     /// The last call. Terraform waits for it, five seconds at most. A process that Terraform did not start
-    /// ([`Reattached`](crate::Reattached)) hears of no end.
+    /// ([`Reattached`](crate::Reattached)) is not told of its end.
     async fn end(&self, _end: End) {}
 }
 
-/// How a provider's process comes to its end.
+/// The reason why a provider's process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Terraform asked for it: it has received every answer.
+    /// Terraform asked for the end: it has received every answer.
     Asked,
-    /// Terraform is gone: nobody knows which of the answers it has stored.
+    /// Terraform is gone. It is unknown which answers it has stored.
     Orphaned,
 }
 
@@ -81,9 +80,9 @@ pub enum End {
 pub struct Change<'a> {
     /// The state before; null for a creation.
     pub prior: &'a Val,
-    /// The state wanted. During a plan it holds unknown values.
+    /// The planned state. During a plan it contains unknown values.
     pub planned: &'a Val,
-    /// The configuration: the only place where write-only values are.
+    /// The configuration. Only it contains write-only values.
     pub config: &'a Val,
     /// During a plan: the attributes that already require a replacement.
     pub replace: &'a [Path],
@@ -102,7 +101,7 @@ pub struct Moved<'a> {
     pub state: &'a serde_json::Value,
 }
 
-/// Something that Terraform creates, changes and destroys.
+/// A type of object that Terraform creates, changes and destroys.
 #[async_trait]
 pub trait Resource: Send + Sync + 'static {
     /// The type's whole name, such as `pets_cat`.
@@ -111,14 +110,13 @@ pub trait Resource: Send + Sync + 'static {
     /// The attributes.
     fn schema(&self) -> &Schema;
 
-    /// Checks a configuration by itself, without the provider being configured. Values may be
-    /// unknown.
+    /// Checks a configuration alone. The provider need not be configured. Values may be unknown.
     async fn validate(&self, _config: &Val) -> Diags {
         Diags::default()
     }
 
-    /// The state now, or `None` if the object is gone. Spellings that mean the same as the prior
-    /// one are put back by the runtime.
+    /// The present state, or `None` if the object is gone. The runtime restores the prior spelling of each value that is equal to the
+    /// prior one.
     async fn read(&self, cx: &Cx, state: &Val) -> Result<Option<Val>, Diags>;
 
     /// Computes known values of a planned state from its other values, which may be unknown. A value stays unknown if its inputs are
@@ -126,18 +124,18 @@ pub trait Resource: Send + Sync + 'static {
     /// deterministic.
     fn derive(&self, _planned: &mut Object, _prior: Option<&Object>) {}
 
-    /// A look at a change that has an effect, before it is shown to the user: warnings, errors,
-    /// and attributes that turn out to need a replacement. Must not have effects.
+    /// Looks at a change before the plan is shown to the user: warnings, errors, and attributes that need a replacement. Must not have
+    /// effects.
     async fn review(&self, _cx: &Cx, _change: Change<'_>) -> Result<Vec<Path>, Diags> {
         Ok(Vec::new())
     }
 
-    /// A look at an object of which a plan changes nothing.
+    /// Looks at an object that a plan does not change.
     async fn review_unchanged(&self, _cx: &Cx, _state: &Val) -> Result<(), Diags> {
         Ok(())
     }
 
-    /// A look at a destruction before it is shown to the user.
+    /// Looks at a destruction before the plan is shown to the user.
     async fn review_destroy(&self, _cx: &Cx, _state: &Val) -> Result<(), Diags> {
         Ok(())
     }
@@ -152,8 +150,8 @@ pub trait Resource: Send + Sync + 'static {
     /// Destroys the object. Success if the object is already gone.
     async fn delete(&self, cx: &Cx, state: &Val) -> Result<(), Diags>;
 
-    /// As much of a state as [`Resource::read`] needs, from what the user gave to `import`. By default that is the one text
-    /// that the identity has to have.
+    /// The part of a state that [`Resource::read`] needs, from the user's argument of `import`. By default, the argument is the only
+    /// required attribute of the identity.
     async fn import(&self, _cx: &Cx, id: &str) -> Result<Val, Diags> {
         if let Some(name) = self.identity().import_id(self.schema()) {
             return Ok(Val::from([(name, id.into())]));
@@ -168,13 +166,13 @@ pub trait Resource: Send + Sync + 'static {
         Identity::default()
     }
 
-    /// As much of a state as [`Resource::read`] needs, from the identity that the user gave to `import`. The identity is that
-    /// much already, as a rule.
+    /// The part of a state that [`Resource::read`] needs, from the identity that the user gave to `import`. Usually that is the
+    /// identity itself.
     async fn import_identity(&self, _cx: &Cx, identity: &Val) -> Result<Val, Diags> {
         Ok(identity.clone())
     }
 
-    /// Brings the JSON of an identity of this version into the shape of the next one, as [`Resource::upgrade`] does a state.
+    /// Converts the JSON of an identity of this version to the next version, as [`Resource::upgrade`] does for a state.
     fn upgrade_identity(
         &self,
         _version: i64,
@@ -183,7 +181,7 @@ pub trait Resource: Send + Sync + 'static {
         Ok(identity)
     }
 
-    /// Takes over an object that was of another type: as much of a state as [`Resource::read`] needs. The provider need not be
+    /// Takes over an object of another type: returns the part of a state that [`Resource::read`] needs. The provider need not be
     /// configured.
     async fn take_over(&self, _cx: &Cx, from: Moved<'_>) -> Result<Val, Diags> {
         let detail = format!(
@@ -195,14 +193,14 @@ pub trait Resource: Send + Sync + 'static {
         Err(Diag::error("It cannot be moved here", detail).into())
     }
 
-    /// Brings the JSON of a state of this version of the schema into the shape of the next one. Asked for each version from the
-    /// stored one on, until it is the present one. Attributes that came or went need nothing.
+    /// Converts the JSON of a state from this version of the schema to the next one. It is called for each version from the stored one
+    /// to the present one. Added and removed attributes need no code.
     fn upgrade(&self, _version: i64, state: serde_json::Value) -> Result<serde_json::Value, Diags> {
         Ok(state)
     }
 }
 
-/// Something that Terraform looks up.
+/// A type of object that Terraform only reads.
 #[async_trait]
 pub trait DataSource: Send + Sync + 'static {
     /// The type's whole name, such as `pets_cat`.
@@ -211,7 +209,7 @@ pub trait DataSource: Send + Sync + 'static {
     /// The attributes.
     fn schema(&self) -> &Schema;
 
-    /// Checks a configuration by itself. Values may be unknown.
+    /// Checks a configuration alone. Values may be unknown.
     async fn validate(&self, _config: &Val) -> Diags {
         Diags::default()
     }
@@ -290,8 +288,7 @@ impl Cx {
         self.with(|achieved| achieved.deferral)
     }
 
-    /// Ends when the user interrupts Terraform. Work in progress should then stop soon, with an
-    /// error and whatever was committed.
+    /// Ends when the user interrupts Terraform. Work in progress should then stop soon, with an error; the committed state is kept.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
@@ -320,14 +317,13 @@ impl Cx {
         &self.terraform
     }
 
-    /// Tells the user something that does not end the operation.
+    /// Shows the user a warning. The operation continues.
     pub fn warn(&self, mut warning: Diag) {
         warning.severity = Severity::Warning;
         self.with(|achieved| achieved.warnings.push(warning));
     }
 
-    /// Remembers a state: if the operation fails from here on, this is what Terraform keeps, with
-    /// everything unknown in it as null.
+    /// Commits a state: if the operation fails later, Terraform keeps this state, with null in place of unknown values.
     pub fn commit(&self, state: Val) {
         self.with(|achieved| achieved.committed = Some(state));
     }

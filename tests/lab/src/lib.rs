@@ -25,10 +25,10 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `name`, `process` | who owns a lab; starting and ending processes |
-//! | `network` | namespace, bridge, taps, by `ip` |
-//! | [`lab`], [`machine`] | the library's front |
-//! | [`host`] | other hosts on a lab's wire |
+//! | `name`, `process` | a lab's owner; start and end of processes |
+//! | `network` | namespace, bridge, taps, made with `ip` |
+//! | [`lab`], [`machine`] | the library's main types |
+//! | [`host`] | other hosts in a lab's network |
 //! | `qemu`, `qmp`, `vars` | a machine's command line, its monitor, its UEFI variables |
 //! | [`chassis`], [`program`] | the BMC program |
 //! | [`site`], [`images`], [`terraform`] | a region, a rack and Terraform on top of the machines |

@@ -6,28 +6,28 @@
 //! | word | meaning |
 //! | --- | --- |
 //! | `required` | the configuration must have it |
-//! | `optional` | the configuration may have it; otherwise it is null, and so the type is `Option<…>` or `Tf<…>` |
-//! | `computed` | the provider gives the value; with `optional`, unless the configuration does |
-//! | `default = "x"` | the value where the configuration has none: a literal, or whatever else can be in a model |
+//! | `optional` | the configuration may have it; otherwise it is null, so the type must be `Option<…>` or `Tf<…>` |
+//! | `computed` | the provider gives the value; together with `optional`, only if the configuration does not |
+//! | `default = "x"` | the value if the configuration has none: a literal, or another value of the field's type |
 //! | `replace` | a change replaces the resource |
 //! | `use_state` | an update does not change this computed value |
-//! | `sensitive` | not shown in plans, nor in errors |
-//! | `write_only` | only ever in the configuration; elsewhere it is null |
-//! | `deprecated = "Use x."` | whoever gives it is warned, and told this |
-//! | `semantics = Semantics::Mac` | which spellings mean the same, where the type does not say so |
-//! | `check = Check::between(1..=9)` | what a value must be as well; may be said several times |
-//! | `conflicts_with = ["x"]` | with it, none of these attributes beside it is given |
-//! | `required_with = ["x"]` | with it, all of these are given |
-//! | `exactly_one_of = ["x"]`, `at_least_one_of = ["x"]` | so many of it and these are given |
+//! | `sensitive` | shown neither in plans nor in errors |
+//! | `write_only` | only in the configuration; null everywhere else |
+//! | `deprecated = "Use x."` | Terraform shows this text as a warning when the attribute is given |
+//! | `semantics = Semantics::Mac` | the rule for equal spellings, if the type does not imply one |
+//! | `check = Check::between(1..=9)` | a check of the value beyond its type; may occur several times |
+//! | `conflicts_with = ["x"]` | if it is given, none of these attributes may be given |
+//! | `required_with = ["x"]` | if it is given, all of these attributes must be given |
+//! | `exactly_one_of = ["x"]`, `at_least_one_of = ["x"]` | exactly one, or at least one, of it and these attributes is given |
 //! | `nested` | a model, or a `Vec`, a `BTreeSet` or a `BTreeMap` of them, whose fields are attributes of their own |
-//! | `name = "type"` | the attribute's name, where it is not the field's |
+//! | `name = "type"` | the attribute's name, if it differs from the field's |
 //!
 //! ## `#[tf(…)]` of the struct
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | `version = 2` | the schema's version |
-//! | `deprecated = "Use x."` | whoever uses the resource is warned, and told this |
+//! | `deprecated = "Use x."` | Terraform shows this text as a warning when the resource is used |
 
 mod input;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! #[derive(Model)] struct File  ── File::schema() ──────────> Schema
-//!   path: String                   <── File::from_val(&Val) ──    what is wrong is told at its attribute
+//!   path: String                   <── File::from_val(&Val) ──    errors, each at its attribute
 //!   mode: Tf<String>               ── file.to_val() ────────> Val
 //! ```
 //!

@@ -6,28 +6,28 @@
 //!
 //! | when | rule |
 //! | --- | --- |
-//! | plan | what the configuration says is planned, or the prior value where that means the same |
-//! | plan | only computed attributes that the configuration leaves out may be unknown, or anything else |
-//! | plan | what is write-only is null |
-//! | validate | a configuration that is valid is so as well while some of it is unknown |
-//! | plan | planning twice gives the same plan; what is planned while some of the configuration is unknown stays so |
-//! | apply | every planned value that was known is as it was planned; nothing is unknown |
-//! | read | what was just applied is read as it is |
+//! | plan | a configured value is planned as it is, or as an equal prior value |
+//! | plan | only computed attributes that the configuration omits may be unknown or have other values |
+//! | plan | write-only attributes are null |
+//! | validate | a valid configuration stays valid while a part of it is unknown |
+//! | plan | planning twice gives the same plan; values planned while a part of the configuration is unknown do not change later |
+//! | apply | every known planned value is unchanged; no value is unknown |
+//! | read | a read after an apply returns the applied state |
 //! | plan | the same configuration then plans nothing |
-//! | upgrade | a state of the current version stays as it is |
-//! | import | what is imported and read is the same object: its configuration plans nothing of what can be read |
+//! | upgrade | a state of the current version does not change |
+//! | import | an imported object is the same object: its configuration plans no change of readable values |
 //! | destroy | a destroyed object is read as gone |
-//! | identity | where there is one it is whole once an object is created, never changes, and imports that object |
-//! | generate | the configuration made for an object is valid, and plans nothing of what it says |
-//! | deferral | only where Terraform takes it; whatever is asked of a provider whose block is not known |
-//! | data, ephemeral | what is valid is so as well while some of it is unknown; what comes is wholly known, and as the configuration says |
-//! | data, function | the same each time, where nothing has changed |
-//! | function | what is refused is told in words that Terraform ends with a full stop |
-//! | ephemeral | it can be renewed where it wants that, and be closed |
-//! | list | every object has a name and an identity that is whole and no other's; no more come than were asked for |
-//! | list | a state comes where it was asked for, and is the one that is imported by that identity |
-//! | action | what is valid is planned also while some of it is unknown; a plan changes nothing |
-//! | action | however it goes, it ends with one word that it is over, and nothing behind that |
+//! | identity | if there is one, it is complete once the object is created, never changes, and imports that object |
+//! | generate | the generated configuration of an object is valid, and a plan with it changes no configured value |
+//! | deferral | only if Terraform allows it; then for every request to a provider whose block is unknown |
+//! | data, ephemeral | a valid configuration stays valid while a part of it is unknown; the result is wholly known, and keeps configured values |
+//! | data, function | the same result each time, if nothing has changed |
+//! | function | the text of a refusal has no full stop at its end: Terraform adds one |
+//! | ephemeral | it can be renewed if it asks for that, and closed |
+//! | list | every object has a name and a complete, unique identity; at most the requested number of objects comes |
+//! | list | a requested state is present, and equals the state that is imported by the identity |
+//! | action | a valid configuration can be planned while a part of it is unknown; a plan has no effect |
+//! | action | it always ends with one event of completion, and sends no event after it |
 //!
 //! ```
 //! # async fn test(provider: impl tfplugin::Provider) -> Result<(), tfplugin::testing::Broken> {
