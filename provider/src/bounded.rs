@@ -38,7 +38,7 @@ pub(crate) struct Bounded {
 }
 
 /// The client for one call. Dropping it frees its place: at the end of the statement that made the call. So calls that depend on the answer
-/// belong into another statement.
+/// belong in another statement.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     client: &'a Client,

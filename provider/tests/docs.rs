@@ -50,7 +50,7 @@ const MACHINE_TAGS: &str = r#"resource "basalt_machine_tags" "example" {
 }
 "#;
 
-/// An example of a pipeline that fails if the tests of a system do not pass in time.
+/// An output of the disks of a machine that have not passed their test.
 const TEST_RESULTS: &str = r#"data "basalt_test_results" "example" {
   machine = "m1"
 }
@@ -60,6 +60,7 @@ output "disks_to_replace" {
 }
 "#;
 
+/// A wait that fails a pipeline if a system is not ready in time.
 const WAIT: &str = r#"resource "basalt_wait" "example" {
   kind    = "Deployment"
   name    = basalt_deployment.example.name

@@ -15,7 +15,7 @@ use crate::region::{self, Region};
 /// Causes for which a new deployment waits before it has a machine, as the region names them.
 const WITHOUT_MACHINE: &[&str] = &["NoMachine", NOT_INSTALLABLE];
 
-/// No machine can run the image. This cause is about the image; [`WITHOUT_MACHINE`] has another one for machines.
+/// The image has no installable file. The deployment waits for the image, not for a machine.
 const NOT_INSTALLABLE: &str = "NotInstallable";
 
 /// Advice for an object that this plan destroys at one address and declares at another.
@@ -138,7 +138,7 @@ impl KindResource {
         let Some(region) = self.session.region_if_known() else { return Ok(()) };
         let name = state.get(NAME).as_str().unwrap_or_default();
         let options = region::deletion(self.kind);
-        // Its turn ends here: who refers to it may have to be asked for.
+        // The statement ends the call, so its place is free for the calls of `for_its_users`.
         let tried = region.client.call().await.delete_dry_run(self.kind, &key(state), options).await;
         match tried {
             Ok(answer) => {

@@ -118,7 +118,7 @@ impl KindResource {
         Err(Diag::error(self.of("It is declared twice", name), detail).at(Path::root().attr(NAME)).into())
     }
 
-    /// True if the object of this state exists under its name. Another object may have the name by now.
+    /// True if the object of this state still has the state's name. Another object may have that name by now.
     async fn is_named(&self, state: &Val) -> Result<bool, Diags> {
         let Some(region) = self.session.region_if_known() else { return Ok(false) };
         let name = state.get(NAME).as_str().unwrap_or_default();
@@ -256,8 +256,8 @@ impl Resource for KindResource {
             };
             planned.insert(NAME.to_owned(), name);
         }
-        // An object that refers to a replaced one must itself be replaced: deleted before it and created after it. An unknown uid tells
-        // so.
+        // An object that refers to a replaced one must itself be replaced: deleted before it and created after it. An unknown uid, as an
+        // attribute with `replace`, causes that.
         if self.refers_to_replaced(planned) {
             planned.insert(UID.to_owned(), Val::Unknown);
         }
