@@ -154,7 +154,7 @@ fn documents() -> Vec<Document> {
             spec["bmc"] =
                 json!({"driver": "redfish", "address": address, "username": "admin", "password": "s"});
         }
-        // The steps need machines that wait for a new commissioning; a broken machine would not be commissioned again.
+        // A broken machine refuses `recommission`: the steps check that.
         match number {
             1 => spec["description"] = json!("first"),
             4 | 20 => spec["mode"] = json!("broken"),

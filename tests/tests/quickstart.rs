@@ -122,7 +122,7 @@ impl World {
             .collect()
     }
 
-    /// Copies the rack's boot concern while it tells this machine to boot into a task, until it is dropped.
+    /// Copies the rack's boot concern again and again while it orders this machine to boot into a task. Runs until it is dropped.
     async fn keep_instruction(&self, name: &str, copy: &Path) {
         let rack = self.site.directory().join("rack-1");
         loop {

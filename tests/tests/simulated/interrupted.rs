@@ -12,8 +12,8 @@ use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
 /// The end of an apply: an interrupt by the user (SIGINT), or a kill without any last output (SIGKILL).
 const ENDS: [(&str, Signal); 2] = [("SIGINT", Signal::INT), ("SIGKILL", Signal::KILL)];
 
-/// Events in the middle of the machine's work: no step ends when Terraform dies, and Terraform writes no state at that
-/// moment.
+/// Events in the middle of the machine's work. No result arrives then, so Terraform does not write its state while it is
+/// killed.
 const fn is_underway(event: &Event) -> bool {
     matches!(
         event,

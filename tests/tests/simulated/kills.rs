@@ -1,4 +1,4 @@
-//! Region and rack are killed at every step of the step table. The work continues, and no step with a lasting effect is done twice.
+//! Region and rack are killed at every step of the step table. The work continues, and no step is repeated that must happen once.
 //!
 //! One life of a machine passes all points of one process and place. `make soak` kills at every step, and fails for a step without a kill
 //! point. `make test` kills at every third step, at different ones in each place.

@@ -1,4 +1,4 @@
-//! Two racks on one network: one is enough, and both do not disturb each other.
+//! Two racks on one network: one is enough, and they do not disturb each other.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

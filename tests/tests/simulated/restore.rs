@@ -39,8 +39,7 @@ async fn racks_follow_a_region_that_was_restored() {
 
     fleet.ready("deployments", "web").await;
     assert_eq!(fleet.status("deployments", "web").await["phase"], "Deployed");
-    // The forgotten machine is declared again. New attempts work, because their numbers are higher than the one on
-    // its disk.
+    // The forgotten machine is declared again, and can be installed: its disk accepts the new attempts.
     fleet.declare("machines", "sim2", machine_spec(&second)).await;
     fleet.ready("machines", "sim2").await;
     fleet.deploy("again", "sim2").await;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::world::{World, flat, provider, within};
 
-/// Deletion of these kinds takes no long time.
+/// Time limit of a deletion, which is quick for these kinds.
 const GONE: Duration = Duration::from_secs(30);
 
 /// A resource of an example, in Terraform's form.

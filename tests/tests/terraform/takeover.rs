@@ -160,7 +160,7 @@ fn what_an_apply_created_before_it_died_is_taken_up_by_the_next_one() {
     });
 }
 
-/// A provider that Terraform did not start is not told of a run's end.
+/// A provider that Terraform did not start does not learn of a run's end.
 #[test]
 fn a_later_read_or_plan_confirms_what_its_state_holds_also_as_a_viewer() {
     within(async |world| {
