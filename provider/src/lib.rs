@@ -6,7 +6,7 @@
 //!
 //! | Terraform | Basalt |
 //! | --- | --- |
-//! | configure | `GET whoami` and `version`: reports once if the region is absent, has another version, or does not know the token ([`greeting`]) |
+//! | configure | `GET whoami` and `version`: one report of an absent region, another version, or an unknown token ([`greeting`]) |
 //! | create | `PUT`, `If-None-Match: *`: never takes an object of another tool |
 //! | update | `PUT`, `If-Match`: only if the object is still the planned one; another name is a rename |
 //! | delete | `DELETE`, then a wait until the object is gone |

@@ -36,8 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(1500);
 const DISK: u64 = 6 << 30;
 const OVMF: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 
-/// Reports the system's storage at every boot, and switches the machine off. It uses a serial port of its own: a login prompt (getty) on the
-/// console hangs up other writers.
+/// Reports the system's storage at every boot, and switches the machine off. It uses a serial port of its own: a login prompt
+/// (getty) on the console hangs up other writers.
 const USER_DATA: &str = r"#cloud-config
 write_files:
 - path: /root/probe

@@ -155,8 +155,8 @@ fn a_certificate_is_shown_to_what_stands_before_the_region() {
         let said = world.config(&block(&shown(&client.certificate, &client.key))).apply().await;
         assert!(said.contains("1 added"), "{said}");
 
-        // The client sees only the TLS alert (RFC 8446 §6.2). Without a certificate, the alert says that one is required. With an untrusted
-        // one, it depends on the peer's first failed check, for example a signature that does not match the issuer of that name
+        // The client sees only the TLS alert (RFC 8446 §6.2). Without a certificate, the alert says that one is required. With an
+        // untrusted one, it depends on the peer's first failed check, for example a signature that does not match the issuer of that name
         // (decrypt_error).
         for (certificate, alert) in [
             (String::new(), "received fatal alert: CertificateRequired"),

@@ -186,7 +186,7 @@ pub trait Typed: Sized {
     const IS_SET: bool = false;
     /// True if the value is text with several equal spellings.
     const IS_SPELLED: bool = false;
-    /// True if the type contains a model with attributes that have more than a type. See [`Model::SAYS_MORE`].
+    /// True if the type contains a model with attributes that have more than a type. See `Model::SAYS_MORE`.
     const SAYS_MORE: bool = false;
 
     /// The type in Terraform.

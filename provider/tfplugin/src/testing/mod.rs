@@ -20,7 +20,7 @@
 //! | identity | if there is one, it is complete once the object is created, never changes, and imports that object |
 //! | generate | the generated configuration of an object is valid, and a plan with it changes no configured value |
 //! | deferral | only if Terraform allows it; then for every request to a provider whose block is unknown |
-//! | data, ephemeral | a valid configuration stays valid while a part of it is unknown; the result is wholly known, and keeps configured values |
+//! | data, ephemeral | a valid configuration stays valid while a part of it is unknown; the result is known, with all configured values |
 //! | data, function | the same result each time, if nothing has changed |
 //! | function | the text of a refusal has no full stop at its end: Terraform adds one |
 //! | ephemeral | it can be renewed if it asks for that, and closed |
