@@ -64,7 +64,7 @@ impl Listings {
             let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(kinds.entry(kind.name).or_default())
         };
-        // A caller waits here for a list that is under way, and then reads another one if that one began too early.
+        // A caller waits here for a list that is under way. If that list began too early, the caller reads another one.
         let mut last = of_kind.lock().await;
         if let Some(listing) = last.as_ref().filter(|listing| listing.is_good(asked, as_of)) {
             return listing.listed.clone();

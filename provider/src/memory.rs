@@ -63,7 +63,7 @@ impl Memory {
         self.known().coming.insert((kind, name.to_owned()));
     }
 
-    /// True if this run creates an object of this name, or renames one to it.
+    /// True if this run creates an object under this name, or renames an object to this name.
     pub(crate) fn is_coming(&self, kind: &'static str, name: &str) -> bool {
         self.known().coming.contains(&(kind, name.to_owned()))
     }

@@ -133,8 +133,8 @@ impl Region {
         self.snapshots.find(&self.client, kind, key).await.map_err(|error| self.diags(kind, name, &error))
     }
 
-    /// The one object of a kind with a natural key. `at` is the path of the key. If there is not exactly one, it asks again before it
-    /// reports an error.
+    /// The one object of a kind with a natural key. `at` is the path of the key. An error follows only from a
+    /// fresh list.
     pub(crate) async fn find_by(
         &self,
         kind: &'static Kind,

@@ -1,4 +1,4 @@
-//! The run of this provider: an object that it creates is unconfirmed in the region until a state is known to contain it.
+//! The run of this provider. Each created object stays unconfirmed in the region until a state is known to contain the object.
 //!
 //! Terraform may die between a creation and its own record of it. The next apply then finds an object that no state contains, and adopts
 //! it ([`creation`](crate::resource)). It must not adopt an object of another state. So the region keeps each creation as unconfirmed,

@@ -140,7 +140,7 @@ impl Snapshot {
                 }
                 Ok(())
             }
-            // Objects that cannot be listed are read one by one; those answers report the error.
+            // The region refuses the list. Reads of single objects follow, and report the error.
             Err(error) if error.problem().is_some() => {
                 self.is_whole = true;
                 Ok(())

@@ -179,7 +179,7 @@ async fn reconciled(at: &Process, name: &str, number: u8) {
     told(&mut watch, &format!("{name} is reconciled"), looked_at).await;
 }
 
-/// Every example that clients can declare, except those that refer to racks, because there are none.
+/// Every example that clients can declare, except examples with references to racks: there are no racks.
 fn declared() -> Vec<Example> {
     let mut all = examples();
     all.retain(|example| example.kind.declarable && example.kind.name != "Sample");

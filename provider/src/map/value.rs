@@ -285,7 +285,7 @@ mod tests {
         Kind::find("Sample").expect("the kind with one of everything")
     }
 
-    /// An object with all attributes. Those that are not given are null.
+    /// An object with all attributes: null in place of missing ones.
     fn val(given: Value) -> V {
         let of = super::super::resource(sample()).value_type();
         tfplugin::from_json(&given, &of).expect("a state")

@@ -25,7 +25,7 @@ impl KindResource {
         Diag::error(self.of("Not found", state.get(UID).as_str().unwrap_or_default()), detail).into()
     }
 
-    /// A warning that another tool also manages an object that needs no change: it was imported, or that tool took it over.
+    /// A warning that another tool also manages an unchanged object: after an import, or after a takeover by the tool.
     pub(super) fn is_shared(&self, name: &str, manager: &str) -> Diag {
         let detail = format!(
             "{} {name:?} is managed by {manager:?} until Terraform changes it. It needs no change now. While it is so, do \

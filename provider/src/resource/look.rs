@@ -163,7 +163,7 @@ impl KindResource {
         }
     }
 
-    /// A warning if objects that Terraform does not manage refer to this one: no part of this plan deletes them.
+    /// A warning about users of the object outside of Terraform: no part of this plan deletes them.
     async fn for_its_users(&self, region: &Region, in_use: &ClientError, name: &str) -> Option<Diag> {
         let users = region.not_ours(in_use.problem()?).await;
         if users.is_empty() {
@@ -295,7 +295,7 @@ impl KindResource {
             && region::named(&advisory.message).any(|(kind, name)| self.memory().is_replaced(kind.name, name))
     }
 
-    /// A clause that names an object of the refusal that this plan changes; empty if there is none.
+    /// A clause about an object of the refusal, if this plan changes it. Otherwise empty.
     fn unless_this_plan(&self, advisory: &Advisory) -> String {
         let moving =
             region::named(&advisory.message).find(|(kind, name)| self.memory().is_moving(kind.name, name));
@@ -337,7 +337,7 @@ impl KindResource {
         is_any
     }
 
-    /// A title that names its object. Of warnings with the same title, Terraform shows only the first, and the number of the others.
+    /// A title that names its object. Terraform shows only the first warning with a title, and the number of the others.
     pub(super) fn of(&self, title: &str, name: &str) -> String {
         format!("{title}: {} {name:?}", self.kind.name)
     }

@@ -25,7 +25,7 @@ pub trait Ephemeral: Send + Sync + 'static {
     /// The type's whole name, such as `pets_leash`.
     fn type_name(&self) -> &str;
 
-    /// The attributes.
+    /// The attributes of its configuration and of its value.
     fn schema(&self) -> &Schema;
 
     /// Checks a configuration by itself. Values may be unknown.

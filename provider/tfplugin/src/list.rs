@@ -39,7 +39,7 @@ pub trait ListResource: Send + Sync + 'static {
     async fn list(&self, cx: &Cx, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags>;
 }
 
-/// The query.
+/// The query of `terraform query` for objects of one type.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// The configuration, wholly known.

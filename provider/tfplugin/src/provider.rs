@@ -107,7 +107,7 @@ pub trait Resource: Send + Sync + 'static {
     /// The type's whole name, such as `pets_cat`.
     fn type_name(&self) -> &str;
 
-    /// The attributes.
+    /// The attributes of the configuration and of the state.
     fn schema(&self) -> &Schema;
 
     /// Checks a configuration alone. The provider need not be configured. Values may be unknown.
@@ -206,7 +206,7 @@ pub trait DataSource: Send + Sync + 'static {
     /// The type's whole name, such as `pets_cat`.
     fn type_name(&self) -> &str;
 
-    /// The attributes.
+    /// The attributes of the configuration and of the answer.
     fn schema(&self) -> &Schema;
 
     /// Checks a configuration alone. Values may be unknown.

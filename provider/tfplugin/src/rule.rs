@@ -71,7 +71,7 @@ impl Rule {
         }
     }
 
-    /// An error in the rule itself: it names an attribute that cannot be given beside this one.
+    /// An error in the rule itself: the name of an attribute that nobody can give together with this one.
     pub(crate) fn problem(&self, name: &str, beside: &[Attribute]) -> Option<String> {
         let can_be_given = |other: &&String| {
             other.as_str() != name && beside.iter().any(|it| it.name == **other && it.mode != Mode::Computed)

@@ -14,7 +14,7 @@ pub enum Type {
     Bool,
     /// A number of any size.
     Number,
-    /// A text.
+    /// A text of any length.
     String,
     /// Elements in order.
     List(Box<Type>),

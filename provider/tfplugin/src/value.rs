@@ -24,7 +24,7 @@ pub enum Val {
     Bool(bool),
     /// A number of any size.
     Num(Num),
-    /// A text.
+    /// A text of any length.
     Str(String),
     /// A list, or a set (in no meaningful order).
     List(Vec<Val>),

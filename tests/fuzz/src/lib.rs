@@ -44,7 +44,7 @@ pub struct Target {
 /// Memory limit of a program whose inputs need memory in proportion to their length, in MiB.
 const PEAK_MIB: u32 = 512;
 
-/// The targets.
+/// All fuzz targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "dhcp4", holds: dhcp4, seeds: dhcp::seeds4, edges: 1000, peak_mib: PEAK_MIB },
     Target {

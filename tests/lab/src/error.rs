@@ -31,7 +31,7 @@ pub enum LabError {
     Failed {
         /// Its command line.
         command: String,
-        /// Exit status.
+        /// Exit status of the program.
         status: String,
         /// Output of the program, both streams.
         output: String,

@@ -41,8 +41,8 @@ impl Namespace {
         self.ip(&["address", "add", BRIDGE_ADDRESS, "dev", BRIDGE])
     }
 
-    /// Adds a bridge without spanning tree and multicast snooping, so that a port forwards from its first packet. It has a
-    /// fixed MAC address: otherwise it would take the lowest one of its ports, and change it when a cable is removed.
+    /// Adds a bridge without spanning tree and multicast snooping, so that a port forwards from its first packet. Its
+    /// MAC address is fixed. Otherwise the bridge would use the lowest address of its ports, which changes with each cable.
     pub(crate) fn add_bridge(&self, name: &str, mac: &str) -> Result<(), LabError> {
         let still = ["stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"];
         self.ip(&[&["link", "add", name, "address", mac, "type", "bridge"][..], &still].concat())?;

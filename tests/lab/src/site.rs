@@ -53,7 +53,7 @@ pub enum SiteError {
     Ended {
         /// Name of the program.
         program: &'static str,
-        /// Exit status.
+        /// Exit status of the program.
         status: String,
         /// Path of its log.
         log: PathBuf,

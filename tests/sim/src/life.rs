@@ -21,7 +21,7 @@ pub(crate) enum Stop {
     Reset,
     /// It switches itself off.
     PowerOff,
-    /// It hangs.
+    /// It hangs until its power is cut.
     Hang,
 }
 

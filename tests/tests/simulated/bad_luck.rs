@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 /// Removes or changes a part of a spec.
 type Change = fn(&mut Value);
 
-/// One fault.
+/// One fault, with its report and its remedy.
 struct BadLuck {
     name: &'static str,
     /// The error in a declaration.
@@ -36,7 +36,7 @@ enum Declared {
     Deployment(Change),
 }
 
-/// The remedy.
+/// The remedy for a fault.
 enum Mending {
     /// None: Basalt retries by itself.
     Nothing,

@@ -191,7 +191,7 @@ impl Stage {
         format!("{}{}", NETWORK.replace("the first row", described), zones.collect::<String>())
     }
 
-    /// Checks that no object was replaced, that no declared object is missing, and that no undeclared one was made.
+    /// Fails if an object was replaced, if a declared object is missing, or if an undeclared object was made.
     fn check(self, before: &Made, now: &Made) {
         let (less, more) = match self {
             Self::Everything => (before, now),

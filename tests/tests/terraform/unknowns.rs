@@ -8,7 +8,7 @@ use crate::world::{World, flat, provider, within};
 /// The unknown parts of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Unknown {
-    /// Whole fields.
+    /// Each field as a whole.
     Fields,
     /// Values without nested values.
     Leaves,

@@ -15,7 +15,7 @@ use crate::value::Val;
 pub enum Tf<T> {
     /// A known value.
     Known(T),
-    /// No value.
+    /// No value: null.
     #[default]
     Null,
     /// A value that is not known yet.

@@ -65,7 +65,7 @@ pub enum DemoError {
     /// Another program uses the port.
     #[error("127.0.0.1:{port} is taken by another program (`ss -ltnp sport = :{port}` shows which): stop it, or choose another port: make demo PORT={other}", other = port.wrapping_add(1))]
     PortTaken {
-        /// The port.
+        /// Number of the TCP port.
         port: u16,
     },
     /// There is no Terraform on the PATH.
