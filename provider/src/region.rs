@@ -133,8 +133,8 @@ impl Region {
         self.snapshots.find(&self.client, kind, key).await.map_err(|error| self.diags(kind, name, &error))
     }
 
-    /// The one object of a kind with a natural key. `at` is the path of the key. An error follows only from a
-    /// fresh list.
+    /// The one object of a kind with a natural key. `at` is the path of the key. If the list has none or several,
+    /// it is read again before the error.
     pub(crate) async fn find_by(
         &self,
         kind: &'static Kind,
