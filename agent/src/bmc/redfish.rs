@@ -132,7 +132,7 @@ impl Found {
             .map_err(|error| error.to_string())?;
         self.tell(&manager, uuid, bmc);
         match manager::stop_bootstrapping(&mut self.service, &manager) {
-            Ok(true) => say!("the BMC gives no more bootstrap accounts until it is reset"),
+            Ok(true) => say!("the BMC gives no more bootstrap accounts until the next reset"),
             Ok(false) => {}
             Err(error) => say!("credential bootstrapping stays on: {error}"),
         }

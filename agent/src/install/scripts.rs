@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use basalt_api::agent::{FailureCode, ScriptEnd};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::target::{Inside, TARGET};
@@ -13,7 +14,7 @@ use crate::report::Reporter;
 use crate::root::Root;
 use crate::script::Place;
 use crate::work::Context;
-use crate::{deadlines, say, task_scripts};
+use crate::{deadlines, say, task_scripts, tool};
 
 /// The range of an install's progress that its scripts cover, in percent.
 const PROGRESS: (u8, u8) = (85, 94);
@@ -37,10 +38,56 @@ pub(super) fn run(
     resolver.map_err(|error| {
         Failure::new(FailureCode::ToolFailed, format!("writing name servers below {TARGET}/run: {error}"))
     })?;
+    let before = InUse::read();
     let done = task_scripts::run(context, &Root::system(), &Place::inside(target, PROGRESS), reporter, ends);
     end_processes(target);
+    let left = before.restore(target);
     drop(inside);
-    done
+    done.and(left)
+}
+
+/// The mounts and swap areas of the machine, in the order in which they were made.
+struct InUse {
+    mounts: Vec<PathBuf>,
+    swaps: Vec<PathBuf>,
+}
+
+impl InUse {
+    fn read() -> Self {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        Self {
+            mounts: paths(&text("/proc/self/mounts"), 1).collect(),
+            swaps: paths(&text("/proc/swaps"), 0).skip(1).collect(),
+        }
+    }
+
+    /// Takes away mounts below the new system, and swap areas, that scripts left. They would keep its disk in use.
+    fn restore(&self, target: &Path) -> Result<(), Failure> {
+        for swap in InUse::read().swaps.iter().filter(|it| !self.swaps.contains(it)) {
+            let path = swap.to_string_lossy();
+            tool::run("busybox", &["swapoff", &path]).map_err(|error| in_use(swap, &error))?;
+        }
+        let mounts = InUse::read().mounts;
+        let left = mounts.iter().rev().filter(|it| it.starts_with(target) && !self.mounts.contains(it));
+        for mount in left {
+            unmount(mount, UnmountFlags::empty()).map_err(|error| in_use(mount, &error))?;
+        }
+        Ok(())
+    }
+}
+
+fn in_use(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let message = format!("a script left {} in use: {error}", path.display());
+    Failure::new(FailureCode::ScriptFailed, message)
+}
+
+/// The paths in a column of a table of the kernel, which writes octal numbers for spaces and backslashes (proc_pid_mounts(5)).
+fn paths(table: &str, column: usize) -> impl Iterator<Item = PathBuf> {
+    let words = table.lines().filter_map(move |line| line.split_ascii_whitespace().nth(column));
+    words.map(|word| {
+        let plain = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+        PathBuf::from(plain.iter().fold(word.to_owned(), |word, (octal, text)| word.replace(octal, text)))
+    })
 }
 
 /// Checks the parts of an image that a script needs. A link at `/run` could lead its mount out of the new system.
@@ -196,6 +243,24 @@ mod tests {
         assert!(deadlines::poll_until(Duration::from_secs(10), found).is_some(), "chroot(8) did not start");
         end_processes(dir.path());
         assert!(processes(proc, dir.path()).is_empty() && !left.wait().unwrap().success());
+    }
+
+    #[test]
+    fn mounts_that_a_script_left_are_taken_away() {
+        if !is_inside("install::scripts::tests::mounts_that_a_script_left_are_taken_away") {
+            return;
+        }
+        let dir = system();
+        let before = InUse::read();
+        let name = dir.path().join("my data");
+        for at in [name.clone(), name.join("below")] {
+            fs::create_dir(&at).unwrap();
+            let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&at).status().unwrap();
+            assert!(mounted.success());
+        }
+        assert!(InUse::read().mounts.contains(&name));
+        before.restore(dir.path()).unwrap();
+        assert_eq!(InUse::read().mounts, before.mounts);
     }
 
     #[test]
