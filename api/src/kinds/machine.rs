@@ -358,7 +358,7 @@ pub enum PowerState {
 /// A BMC that was found from inside its machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct DetectedBmc {
-    /// The best protocol by which the BMC has answered from inside the machine.
+    /// The protocol of the account. Without an account: the best protocol by which the BMC has answered.
     pub driver: PowerDriver,
     /// The LAN address of the BMC.
     pub address: Option<IpAddr>,
