@@ -247,6 +247,10 @@ test('a rescue and a script are asked for with what they need, and planned befor
   await page.goto('/ui/scripts/read-firmware');
   await page.getByRole('button', { name: 'Run…' }).click();
   const run = page.getByRole('dialog', { name: 'Run read-firmware' });
+  // A term that cannot be read would leave the whole fleet: it names no machine.
+  await filter(run).fill('name:web zone:');
+  await says(run.getByText(/names no machines/), 'in zone:, a value is missing');
+  await run.getByRole('button', { name: 'Show the plan' }).and(page.locator('[aria-disabled]')).waitFor();
   await filter(run).fill('zone:row-1 name:web');
   await says(run.getByRole('status'), 'On 15 of 60 machines.');
   await page.keyboard.press('Escape');

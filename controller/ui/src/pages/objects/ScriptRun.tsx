@@ -1,16 +1,17 @@
 import { type FormEvent, useDeferredValue, useMemo, useState } from 'react';
-import { useList } from '../../api/live';
+import { reload, useList } from '../../api/live';
 import type { Schemas } from '../../api/client';
 import type { BasaltObject, Machine } from '../../api/object';
 import { useWrites } from '../../app/who';
 import { FilterBox } from '../../filter/FilterBox';
-import { matcher, parse } from '../../filter/language';
 import { MACHINES } from '../../filter/machines';
 import { Button } from '../../parts/Button';
+import { Failure } from '../../parts/Notice';
 import { Sheet } from '../../parts/Sheet';
 import { Plan } from '../../parts/plan/Plan';
 import type { Wish } from '../../parts/plan/proposal';
 import { ParameterFields, parametersOf } from './ParameterFields';
+import { targetsOf } from './targets';
 import css from './Form.module.css';
 import parts from '../../parts/parts.module.css';
 
@@ -18,12 +19,12 @@ import parts from '../../parts/parts.module.css';
 export function ScriptRun({ script: { metadata, spec } }: { script: BasaltObject }) {
   const { name } = metadata;
   const { off } = useWrites();
-  const { objects } = useList<Machine>('Machine', 'machines');
+  const { objects, phase, error } = useList<Machine>('Machine', 'machines');
   const [open, setOpen] = useState(false);
   const [text, setText] = useState('');
   const [asked, setAsked] = useState<{ wish: Wish; machines: string[] }>();
   const filter = useDeferredValue(text);
-  const matches = useMemo(() => (open && filter.trim() ? objects.filter(matcher(parse(filter), MACHINES)) : []), [open, objects, filter]);
+  const targets = useMemo(() => (open ? targetsOf(filter, { objects, phase, error }) : undefined), [open, objects, phase, error, filter]);
   const proposal = useMemo(() => asked && { kind: 'operation' as const, ...asked }, [asked]);
   const end = () => {
     setOpen(false);
@@ -31,16 +32,18 @@ export function ScriptRun({ script: { metadata, spec } }: { script: BasaltObject
   };
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    if (matches.length === 0) return;
+    // The shown count may still be of an earlier text.
+    const { machines, refusal } = targetsOf(text, { objects, phase, error });
+    if (refusal) return;
     setAsked({
       wish: { verb: 'run_script', script: name, parameters: parametersOf(new FormData(event.currentTarget)) },
-      machines: matches.map(({ metadata }) => metadata.name),
+      machines: machines.map(({ metadata }) => metadata.name),
     });
   };
-  const count = `${matches.length} of ${objects.length} ${objects.length === 1 ? 'machine' : 'machines'}`;
+  const count = `${targets?.machines.length} of ${objects.length} ${objects.length === 1 ? 'machine' : 'machines'}`;
   return (
     <>
-      <Button off={off || (objects.length === 0 && 'there is no machine')} onClick={() => setOpen(true)}>
+      <Button off={off || (phase === 'ready' && objects.length === 0 && 'there is no machine')} onClick={() => setOpen(true)}>
         Run…
       </Button>
       {open && !proposal && (
@@ -49,7 +52,7 @@ export function ScriptRun({ script: { metadata, spec } }: { script: BasaltObject
           close={end}
           foot={
             <>
-              <button type="submit" form="run-script" className={`${parts.button} ${parts.primary}`} aria-disabled={matches.length === 0 ? true : undefined}>
+              <button type="submit" form="run-script" className={`${parts.button} ${parts.primary}`} aria-disabled={targets?.refusal ? true : undefined} title={targets?.refusal}>
                 Show the plan
               </button>
               <Button onClick={end}>Leave it</Button>
@@ -59,8 +62,9 @@ export function ScriptRun({ script: { metadata, spec } }: { script: BasaltObject
           <div>
             <FilterBox text={text} change={setText} rows={MACHINES} all={objects} />
           </div>
+          {error !== undefined && <Failure error={error} again={() => reload('Machine', 'machines')} />}
           <p role="status" className="muted">
-            {text.trim() ? `On ${count}.` : 'The filter names the machines: name:web1, zone:row-1, tags:gpu'}
+            {targets?.refusal ?? `On ${count}.`}
           </p>
           <form id="run-script" className={css.form} onSubmit={submit}>
             <ParameterFields of={(spec.parameters ?? {}) as unknown as Record<string, Schemas['ScriptParameter']>} />
