@@ -85,6 +85,10 @@ export function Machines() {
   const asked = useDeferredValue(text);
   const matches = useMemo(() => objects.filter(matcher(parse(asked), MACHINES)), [objects, asked]);
   const open = useCallback((machine: Machine) => void navigate({ to: pageOf('machines', machine.metadata.name) }), [navigate]);
+  const release = (machines: readonly Machine[]) => {
+    const gone = new Set(machines.map(({ metadata }) => metadata.uid));
+    select((selected) => new Set([...selected].filter((uid) => !gone.has(uid))));
+  };
   const chosen = (view.cols ?? USUAL).split(',');
   const columns = COLUMNS.filter(({ key }) => chosen.includes(key));
 
@@ -131,7 +135,7 @@ export function Machines() {
         />
       )}
       {may && selected.size > 0 && (
-        <Bulk machines={objects.filter(({ metadata }) => selected.has(metadata.uid))} release={() => select(new Set())} />
+        <Bulk machines={objects.filter(({ metadata }) => selected.has(metadata.uid))} release={release} />
       )}
     </>
   );

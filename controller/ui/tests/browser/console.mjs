@@ -207,6 +207,7 @@ test('what many machines are asked for is told of each, and why some cannot take
   await picture(page, 'bulk');
   await plan.getByRole('button', { name: 'Recommission 1 machine' }).click();
   await plan.waitFor({ state: 'detached' });
+  await says(bar, '1 selected');
   const { items } = await admin('GET', 'machines/web3/operations');
   assert.equal(items[0].verb, 'recommission');
   assert.deepEqual(sent, ['/api/v1/operations?dry_run=true', '/api/v1/operations'], 'one request tries it, one does it');

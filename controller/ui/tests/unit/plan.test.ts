@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { Refused } from '../../src/api/client';
-import { type Outcome, alikeOf, carryOut, tryOut, verbOf } from '../../src/parts/plan/proposal';
+import { type Outcome, alikeOf, carryOut, countsOf, retry, toldOf, tryOut, verbOf } from '../../src/parts/plan/proposal';
 
 const real = globalThis.fetch;
 afterEach(() => {
@@ -11,15 +11,18 @@ afterEach(() => {
 interface Sent {
   path: string;
   body: { names: string[]; name?: string };
+  key?: string;
 }
 
 /** Answers each request by a function, and keeps what was sent. */
-function region(answer: (sent: Sent, turn: number) => { status?: number; body: unknown }): Sent[] {
+function region(answer: (sent: Sent, turn: number) => { status?: number; body: unknown } | undefined): Sent[] {
   const all: Sent[] = [];
-  globalThis.fetch = ((path: string, { body }: RequestInit) => {
-    const sent = { path, body: JSON.parse(String(body)) as Sent['body'] };
+  globalThis.fetch = ((path: string, { body, headers }: RequestInit) => {
+    const sent = { path, body: JSON.parse(String(body)) as Sent['body'], key: new Headers(headers).get('idempotency-key') ?? undefined };
     all.push(sent);
-    const { status = 200, body: said } = answer(sent, all.length);
+    const answered = answer(sent, all.length);
+    if (!answered) return Promise.reject(new TypeError('Failed to fetch'));
+    const { status = 200, body: said } = answered;
     return Promise.resolve(new Response(JSON.stringify(said), { status }));
   }) as typeof fetch;
   return all;
@@ -39,12 +42,43 @@ test('thousands of machines are asked in requests that the region takes, and eac
   assert.equal(verbOf(wish, tried), 'Switch off 2500 machines');
 });
 
-test('a request that fails ends the row: what was answered before it stays, the others were not asked', async () => {
-  const sent = region((it, turn) => (turn === 2 ? { status: 503, body: { detail: 'the region is stopping' } } : answers(it)));
-  const tried = { summary: '', outcomes: machines.map((name) => ({ name, of: 'Machine', action: '' })), power: [], disks: [], advisories: [] };
-  const became = await carryOut(wish, tried, false);
-  assert.deepEqual([became.length, sent.length, became.filter(({ refused }) => refused).length], [2500, 2, 1500]);
-  assert.equal(String((became[2499]?.refused as Error).message), 'the region is stopping');
+const tried = { summary: '', outcomes: machines.map((name) => ({ name, of: 'Machine', action: '' })), power: [], disks: [], advisories: [], key: 'k' };
+const fates = (outcomes: Outcome[]) => alikeOf(outcomes).map(({ first, names }) => [toldOf(first), names.length]);
+
+test('a request without an answer ends the row: its machines may have been asked, and later ones were not', async () => {
+  for (const [end, reason] of [
+    [{ status: 503, body: { detail: 'the region is stopping' } }, 'the region is stopping'],
+    [undefined, 'the region does not answer POST /api/v1/operations; check the network, and that it runs'],
+  ] as const) {
+    const sent = region((it, turn) => (turn === 2 ? end : answers(it)));
+    const became = await carryOut(wish, tried, false);
+    assert.equal(sent.length, 2);
+    assert.deepEqual(fates(became).slice(-2), [[`no answer: it may have been asked (${reason})`, 1000], [`not asked (${reason})`, 500]]);
+    assert.equal(countsOf(became), '1000 of 2500 were asked; 1000 may have been asked; 500 were not asked');
+  }
+});
+
+test('the first request without an answer is told as such, and a refused one asked for nothing', async () => {
+  region(() => undefined);
+  assert.deepEqual((await carryOut(wish, tried, false)).map(({ missed }) => missed).filter((_, at) => [0, 999, 1000].includes(at)), ['unknown', 'unknown', 'not asked']);
+  region(() => ({ status: 403, body: { detail: 'only an operator may' } }));
+  await assert.rejects(carryOut(wish, tried, false), /only an operator may/);
+  region((it, turn) => (turn === 2 ? { status: 429, body: { detail: 'too many requests' } } : answers(it)));
+  assert.deepEqual(fates(await carryOut(wish, tried, false)).slice(-1), [['not asked (too many requests)', 1500]]);
+});
+
+test('a plan has one key: all its requests and tries carry it, and another plan has another', async () => {
+  const sent = region((it, turn) => (turn === 5 ? undefined : answers(it)));
+  const plan = await tryOut(wish, false);
+  const became = await carryOut(wish, plan, false);
+  const whole = await retry(wish, plan, became, false);
+  assert.deepEqual(whole.filter(({ refused }) => refused), []);
+  assert.equal(whole.length, 2500);
+  await carryOut(wish, plan, false);
+  assert.deepEqual(sent.slice(0, 3).map(({ key }) => key), [undefined, undefined, undefined], 'a dry run has none');
+  assert.ok(plan.key);
+  assert.deepEqual(sent.slice(3).map(({ key, body }) => [key, body.names[0]]), ['web0', 'web1000', 'web1000', 'web2000', 'web0', 'web1000', 'web2000'].map((first) => [plan.key, first]));
+  assert.notEqual((await tryOut(wish, false)).key, plan.key);
 });
 
 test('outcomes that differ in the name alone are one group, and others are not', () => {

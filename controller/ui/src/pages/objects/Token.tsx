@@ -59,7 +59,7 @@ export function TokenActions({ name, isIssued }: { name: string; isIssued: boole
         Revoke…
       </Button>
       {proposal && (
-        <Plan proposal={proposal} close={() => setAt(undefined)} done={(answer) => at === 'issue' && setText((answer as Schemas['TokenIssued']).token)} />
+        <Plan proposal={proposal} close={() => setAt(undefined)} done={([became]) => at === 'issue' && setText((became?.answer as Schemas['TokenIssued']).token)} />
       )}
       {text !== undefined && !at && (
         <Once title={`Text of ${name}`} text={text} says="It is shown this once: the region keeps a hash of it. Put it where the program reads it." close={() => setText(undefined)} />

@@ -9,7 +9,7 @@ import { Sheet } from '../Sheet';
 import { Dot } from '../State';
 import { Words } from '../Words';
 import { plain } from '../state';
-import { type Outcome, type Proposal, type Tried, alikeOf, carryOut, doingOf, tryOut, verbOf, wordsOf } from './proposal';
+import { type Outcome, type Proposal, type Tried, alikeOf, carryOut, countsOf, doingOf, retry, toldOf, tryOut, verbOf } from './proposal';
 import css from './Plan.module.css';
 import parts from '../parts.module.css';
 
@@ -18,8 +18,8 @@ export type { Proposal } from './proposal';
 interface Props {
   proposal: Proposal;
   close: () => void;
-  /** After it was done, with the answer of a request. */
-  done?: (answer?: unknown) => void;
+  /** When the sheet closes after it was done, with each outcome. Failures are shown before that. */
+  done?: (became: Outcome[]) => void;
 }
 
 const titleOf = (proposal: Proposal): string => {
@@ -57,6 +57,10 @@ export function Plan({ proposal, close, done }: Props) {
   }, [proposal, adopt]);
   useEffect(() => void compute(), [compute]);
 
+  const end = (became: Outcome[] | undefined) => {
+    if (became) done?.(became);
+    close();
+  };
   const apply = async () => {
     if (!tried || busy) return;
     setBusy(true);
@@ -64,11 +68,10 @@ export function Plan({ proposal, close, done }: Props) {
     setStale(false);
     setAnswered(0);
     try {
-      const became = await carryOut(proposal, tried, adopt, setAnswered);
+      const became = await (outcomes ? retry(proposal, tried, outcomes, adopt, setAnswered) : carryOut(proposal, tried, adopt, setAnswered));
       void queries.invalidateQueries();
-      done?.(became[0]?.answer);
       if (became.some(({ refused }) => refused)) setOutcomes(became);
-      else close();
+      else end(became);
     } catch (error) {
       const other = error instanceof Refused && (error.code === 'stale_plan' || error.status === 412);
       if (other) {
@@ -86,12 +89,19 @@ export function Plan({ proposal, close, done }: Props) {
   return (
     <Sheet
       title={titleOf(proposal)}
-      close={close}
+      close={() => end(outcomes)}
       foot={
         outcomes ? (
-          <Button primary onClick={close}>
-            Close
-          </Button>
+          <>
+            {outcomes.some(({ missed }) => missed) && (
+              <Button off={off || (busy && 'it is being done')} title="No machine is asked twice" onClick={() => void apply()}>
+                {busy ? 'Doing it…' : 'Try again'}
+              </Button>
+            )}
+            <Button primary onClick={() => end(outcomes)}>
+              Close
+            </Button>
+          </>
         ) : (
           <>
             <Button primary danger={hurts} off={why} onClick={() => void apply()}>
@@ -103,7 +113,7 @@ export function Plan({ proposal, close, done }: Props) {
       }
     >
       {stale && <p className={css.stale}>Things have changed since the plan was made: this is the plan as it is now.</p>}
-      {error !== undefined && <Failure error={error} again={managed(error) ? undefined : () => void compute()} />}
+      {error !== undefined && <Failure error={error} again={outcomes || managed(error) ? undefined : () => void compute()} />}
       {(managed(error) || adopt) && (
         <label className={css.adopt}>
           <input type="checkbox" checked={adopt} onChange={() => setAdopt(!adopt)} />
@@ -179,7 +189,7 @@ function Reasons({ of }: { of: Outcome[] }) {
         <Dot tone="bad" /> <b>{names.length === 1 ? <span className="mono">{first.name}</span> : names.length}</b>{' '}
         <span className="muted">
           {names.length > 1 && 'like '}
-          {plain(wordsOf(first.refused))}
+          {plain(toldOf(first))}
         </span>
       </summary>
       <Names of={names} />
@@ -295,7 +305,7 @@ function Became({ of }: { of: Outcome[] }) {
   return (
     <>
       <p className={css.summary}>
-        {of.length - refused.length} of {of.length} were asked; {refused.length} could not take it.
+        {countsOf(of)}.
       </p>
       <Reasons of={refused} />
     </>
@@ -305,11 +315,11 @@ function Became({ of }: { of: Outcome[] }) {
 function Results({ of }: { of: Outcome[] }) {
   return (
     <ul className={css.results}>
-      {of.map(({ name, action, refused }) => (
-        <li key={name}>
-          <Dot tone={refused ? 'bad' : 'ok'} />
-          <span className="mono">{name}</span>
-          <span className="muted">{refused ? wordsOf(refused) : action}</span>
+      {of.map((outcome) => (
+        <li key={outcome.name}>
+          <Dot tone={outcome.refused ? 'bad' : 'ok'} />
+          <span className="mono">{outcome.name}</span>
+          <span className="muted">{toldOf(outcome)}</span>
         </li>
       ))}
     </ul>

@@ -43,6 +43,9 @@ export interface Request {
   hurts?: boolean;
 }
 
+/** `unknown`: the region may have taken the request. */
+export type Missed = 'unknown' | 'not asked';
+
 /** What would become of one object or machine. */
 export interface Outcome {
   name: string;
@@ -50,6 +53,8 @@ export interface Outcome {
   action: string;
   plan?: Schemas['PlanReport'];
   refused?: unknown;
+  /** The request for it failed without an answer, or was not sent after that. `refused` is the reason. */
+  missed?: Missed;
   /** The region's answer to a request that was done. */
   answer?: unknown;
 }
@@ -62,6 +67,8 @@ export interface Tried {
   disks: string[];
   consequences?: Schemas['Consequences'];
   advisories: Schemas['Advisory'][];
+  /** The idempotency key of this plan: each try to carry it out has the same, and no machine is asked twice. */
+  key: string;
   /** What an apply is bound to. */
   digest?: string;
   /** What a deletion is bound to. */
@@ -82,6 +89,7 @@ export async function tryOut(proposal: Proposal, adopt: boolean, progress?: Prog
         disks: said.blast_radius?.disks ?? [],
         consequences: said.consequences,
         advisories: said.advisories,
+        key: newKey(),
         digest: said.digest,
       };
     }
@@ -92,7 +100,7 @@ export async function tryOut(proposal: Proposal, adopt: boolean, progress?: Prog
       return { ...ofPlans([{ name, of, action: 'deleted', plan: said.plan }]), consequences: said.consequences, advisories: said.advisories, generation: object.metadata.generation };
     }
     case 'operation':
-      return ofPlans(await asked(proposal.wish, proposal.machines, '?dry_run=true', progress));
+      return ofPlans(await asked(proposal.wish, proposal.machines, undefined, progress));
     case 'request': {
       const { name, of } = proposal;
       const said = await ask<Schemas['DryRun']>(`${requestPath(proposal)}?dry_run=true${adopt ? '&adopt=true' : ''}`, { method: 'POST', body: proposal.body });
@@ -106,8 +114,15 @@ const BECOMES: Record<Request['at'], string> = { rename: 'renamed', issue: 'give
 
 const requestPath = ({ plural, name, at }: Request): string => path(plural, name, at);
 
-/** Asks machines, and says what each of them answers. After a request that failed no other is sent. */
-async function asked(wish: Wish, names: string[], query: string, progress?: Progress, headers?: Record<string, string>): Promise<Outcome[]> {
+/** `randomUUID` is missing on a page without TLS. */
+const newKey = (): string => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+
+/** The region may have taken a request that ended so: no answer, a part of one, or an error of a server. */
+const isUnanswered = (error: unknown): boolean => !(error instanceof Refused) || error.status === 0 || error.status >= 500;
+
+/** Asks machines, and says what each of them answers. Without a key it is a dry run. After a request that failed no other is sent. */
+async function asked(wish: Wish, names: string[], key: string | undefined, progress?: Progress): Promise<Outcome[]> {
+  const [query, headers] = key === undefined ? ['?dry_run=true', undefined] : ['', { 'idempotency-key': key }];
   const outcomes: Outcome[] = [];
   for (let from = 0; from < names.length; from += MOST) {
     const these = names.slice(from, from + MOST);
@@ -115,9 +130,12 @@ async function asked(wish: Wish, names: string[], query: string, progress?: Prog
       const { items } = await ask<Schemas['OperationsAnswer']>(`/api/v1/operations${query}`, { method: 'POST', body: { names: these, operation: wish }, headers });
       outcomes.push(...items.map(({ machine, plan, problem }) => ({ name: machine, of: 'Machine', action: saidOf(wish.verb), plan, refused: problem && new Refused(problem) })));
     } catch (error) {
-      if (outcomes.length === 0) throw error;
+      // A dry run asks for nothing, so an answer that is missing leaves no doubt.
+      const isUnknown = key !== undefined && isUnanswered(error);
+      if (outcomes.length === 0 && !isUnknown) throw error;
       // Earlier requests were answered: their outcomes stay.
-      return [...outcomes, ...names.slice(from).map((name) => ({ name, of: 'Machine', action: 'not asked', refused: error }))];
+      const missed = (names: string[], missed: Missed) => names.map((name) => ({ name, of: 'Machine', action: missed, missed, refused: error }));
+      return [...outcomes, ...missed(these, isUnknown ? 'unknown' : 'not asked'), ...missed(names.slice(from + MOST), 'not asked')];
     }
     progress?.(outcomes.length);
   }
@@ -143,14 +161,35 @@ export function alikeOf(outcomes: readonly Outcome[]): Alike[] {
 }
 
 /** Everything that a reader is shown of an outcome, without the name. Times are left out: they differ by milliseconds. */
-function saysOf({ name, of, action, plan, refused }: Outcome): string {
+function saysOf(outcome: Outcome): string {
+  const { name, of, action, plan, refused } = outcome;
   const told = refused
-    ? [of, wordsOf(refused)]
+    ? [of, toldOf(outcome)]
     : [of, action, plan?.summary, plan?.interrupts, plan?.changes, plan?.notes, plan?.steps.map(({ message, power, destructive }) => [message, power, destructive]), plan?.waits.map(({ message }) => message)];
   return JSON.stringify(told).replaceAll(name, '…');
 }
 
-export const wordsOf = (refused: unknown): string => (refused instanceof Error ? refused.message : String(refused));
+const wordsOf = (refused: unknown): string => (refused instanceof Error ? refused.message : String(refused));
+
+const MISSED: Record<Missed, string> = { unknown: 'no answer: it may have been asked', 'not asked': 'not asked' };
+
+/** The result as a reader is told it: the action, or the reason against it. */
+export function toldOf({ action, missed, refused }: Outcome): string {
+  if (!refused) return action;
+  return missed ? `${MISSED[missed]} (${wordsOf(refused)})` : wordsOf(refused);
+}
+
+/** The counts of many results, as words. */
+export function countsOf(outcomes: readonly Outcome[]): string {
+  const count = (of: (outcome: Outcome) => boolean) => outcomes.filter(of).length;
+  const part = (many: number, words: string) => (many > 0 ? [`${many} ${words}`] : []);
+  return [
+    `${count(({ refused }) => !refused)} of ${outcomes.length} were asked`,
+    ...part(count(({ missed, refused }) => Boolean(refused) && !missed), 'could not take it'),
+    ...part(count(({ missed }) => missed === 'unknown'), 'may have been asked'),
+    ...part(count(({ missed }) => missed === 'not asked'), 'were not asked'),
+  ].join('; ');
+}
 
 function ofPlans(outcomes: Outcome[]): Tried {
   const having = (what: 'power' | 'destructive') => outcomes.filter(({ plan }) => plan?.steps.some((step) => step[what])).map(({ name }) => name);
@@ -161,6 +200,7 @@ function ofPlans(outcomes: Outcome[]): Tried {
     power: having('power'),
     disks: having('destructive'),
     advisories: [],
+    key: newKey(),
   };
 }
 
@@ -181,7 +221,7 @@ export async function carryOut(proposal: Proposal, tried: Tried, adopt: boolean,
     }
     case 'operation': {
       const able = tried.outcomes.filter(({ refused }) => !refused).map(({ name }) => name);
-      return asked(proposal.wish, able, '', progress, { 'idempotency-key': crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` });
+      return asked(proposal.wish, able, tried.key, progress);
     }
     case 'request': {
       const { name, of, at } = proposal;
@@ -189,6 +229,16 @@ export async function carryOut(proposal: Proposal, tried: Tried, adopt: boolean,
       return [{ name, of, action: BECOMES[at], answer }];
     }
   }
+}
+
+/** Carries out the part of a plan that was missed, under the same key. Other outcomes stay. */
+export async function retry(proposal: Proposal, tried: Tried, became: readonly Outcome[], adopt: boolean, progress?: Progress): Promise<Outcome[]> {
+  const missed = new Set(became.filter(({ missed }) => missed).map(({ name }) => name));
+  const part = { ...tried, outcomes: tried.outcomes.filter(({ name }) => missed.has(name)) };
+  const settled = became.length - missed.size;
+  const again = await carryOut(proposal, part, adopt, progress && ((answered) => progress(settled + answered)));
+  const latest = new Map(again.map((outcome) => [outcome.name, outcome]));
+  return became.map((outcome) => latest.get(outcome.name) ?? outcome);
 }
 
 const SAID: Record<Verb, string> = {
