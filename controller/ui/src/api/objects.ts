@@ -1,7 +1,7 @@
 // Single objects, kept fresh by the stream.
 import { type UseQueryResult, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useCallback } from 'react';
-import { ask, path } from './client';
+import { Refused, ask, path } from './client';
 import { useTold } from './live';
 import type { BasaltObject } from './object';
 
@@ -17,3 +17,6 @@ export function useObject<T = BasaltObject>(kind: string, plural: string, name: 
 export function useRead<T>(from: string, every?: number): UseQueryResult<T> {
   return useQuery({ queryKey: ['read', from], queryFn: () => ask<T>(from), refetchInterval: every });
 }
+
+/** The object is gone, so its page ends. After any other failure a page that has the object stays: a text that is shown once may be on it. */
+export const isGone = (error: unknown): boolean => error instanceof Refused && error.status === 404;

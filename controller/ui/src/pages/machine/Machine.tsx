@@ -1,6 +1,6 @@
 import { Link, Outlet, useParams } from '@tanstack/react-router';
 import { createContext, useContext, useMemo, useState } from 'react';
-import { useObject } from '../../api/objects';
+import { isGone, useObject } from '../../api/objects';
 import type { Schemas } from '../../api/client';
 import type { Machine as MachineObject } from '../../api/object';
 import { useCommands } from '../../app/commands';
@@ -32,10 +32,12 @@ export function useMachine(): MachineObject {
 export function Machine() {
   const { name } = useParams({ strict: false }) as { name: string };
   const { data: machine, error, refetch } = useObject<MachineObject>('Machine', 'machines', name);
-  if (error) return <Failure error={error} again={() => void refetch()} />;
+  const failure = error && <Failure error={error} again={() => void refetch()} />;
+  if (failure && (!machine || isGone(error))) return failure;
   if (!machine) return <Loading />;
   return (
     <Shown value={machine}>
+      {failure}
       <Head machine={machine} />
       <nav className={parts.tabs} aria-label="About this machine">
         {MACHINE_TABS.map(({ title, path }) => (

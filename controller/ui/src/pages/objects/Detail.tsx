@@ -3,7 +3,7 @@ import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { type Kind, useKinds } from '../../api/kinds';
 import type { BasaltObject, Json } from '../../api/object';
-import { useObject } from '../../api/objects';
+import { isGone, useObject } from '../../api/objects';
 import type { ObjectView } from '../../app/routes';
 import { type Place, pageOf, placeOf, placeOfKind } from '../../app/sections';
 import { useWrites } from '../../app/who';
@@ -55,13 +55,15 @@ function Shown({ place: { kind, plural }, name }: { place: Place; name: string }
   const [proposal, setProposal] = useState<Proposal>();
   const { tab: asked } = useSearch({ strict: false }) as ObjectView;
   const navigate = useNavigate();
-  if (error) return <Failure error={error} again={() => void refetch()} />;
+  const failure = error && <Failure error={error} again={() => void refetch()} />;
+  if (failure && (!object || isGone(error))) return failure;
   if (!object) return <Loading />;
   const tabs = ['Overview', ...(TABS[plural] ?? []), 'Configuration'];
   const tab = tabs.find((title) => title.toLowerCase() === asked) ?? 'Overview';
   const show = (title: string) => void navigate({ to: '.', search: { tab: title === 'Overview' ? undefined : title.toLowerCase() } } as never);
   return (
     <>
+      {failure}
       <header className={css.head}>
         <div className={css.line}>
           <h1 className="mono">{name}</h1>

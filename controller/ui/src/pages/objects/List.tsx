@@ -63,19 +63,26 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
     }
     return <Failure error={error} again={() => reload(kind, plural)} />;
   }
-  if (objects.length === 0) return <Empty title={title} plural={plural} described={described} />;
+  const isEmpty = objects.length === 0;
   const every = matches.length === objects.length;
   return (
     <>
-      <div className={css.bar}>
-        <FilterBox text={text} change={setText} rows={rows} all={objects} />
-        {plural === 'racks' && <JoinToken />}
-        {described?.declarable && <DeclareButton plural={plural} />}
-      </div>
-      <p className={css.answer} role="status">
-        <b>{every ? objects.length : `${matches.length} of ${objects.length}`}</b> <span className="muted">{described?.says}</span>
-      </p>
-      {matches.length === 0 ? (
+      {/* The first rack may enrol while a join token is shown: its place is the same with and without rows. */}
+      {(!isEmpty || plural === 'racks') && (
+        <div className={css.bar}>
+          {!isEmpty && <FilterBox text={text} change={setText} rows={rows} all={objects} />}
+          {plural === 'racks' && <JoinToken />}
+          {!isEmpty && described?.declarable && <DeclareButton plural={plural} />}
+        </div>
+      )}
+      {!isEmpty && (
+        <p className={css.answer} role="status">
+          <b>{every ? objects.length : `${matches.length} of ${objects.length}`}</b> <span className="muted">{described?.says}</span>
+        </p>
+      )}
+      {isEmpty ? (
+        <Empty title={title} plural={plural} described={described} />
+      ) : matches.length === 0 ? (
         <NoMatch text={asked} rows={rows} all={objects} change={setText} />
       ) : (
         <Table
@@ -102,7 +109,6 @@ function Empty({ title, plural, described }: { title: string; plural: string; de
   return (
     <Notice title={`There are no ${title.toLowerCase()}.`}>
       <p className="muted">{FOUND[plural] ?? described?.says}</p>
-      {plural === 'racks' && <JoinToken />}
       {described?.declarable && !(plural in FOUND) && (
         <>
           <p>
