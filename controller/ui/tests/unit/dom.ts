@@ -14,6 +14,7 @@ class Node {
   offsetWidth = 1000;
   offsetHeight = 1000;
   scrollTop = 0;
+  readonly options = [];
 
   constructor(
     readonly nodeType: number,
@@ -141,6 +142,12 @@ export function openPage() {
       const target = found('BUTTON', text);
       if (!target) throw new Error(`there is no button ${text}: ${root.textContent}`);
       fire('click', target);
+    },
+    /** Clicks the box with this label. */
+    check(label: string) {
+      const target = root.all().find((node) => node.getAttribute('aria-label') === label);
+      if (!target) throw new Error(`there is no box ${label}: ${root.textContent}`);
+      fire('click', Object.assign(target, { checked: true }));
     },
     submit() {
       const target = root.all().find((node) => node.nodeName === 'FORM');

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, afterEach, before, test } from 'node:test';
 import type { FunctionComponent } from 'react';
 import { openPage } from './dom';
 
@@ -8,7 +8,8 @@ const page = openPage();
 const WHO = { name: 'root', roles: [{ role: 'admin' }], scopes: [] };
 /** Answers of the region by path. */
 const answers = new Map<string, () => { status?: number; body: unknown } | undefined>();
-let show: (at: string, shown: FunctionComponent) => Promise<{ end: () => void; again: () => void }>;
+let show: (at: string, shown: FunctionComponent) => Promise<{ again: () => void }>;
+let end = () => {};
 
 before(async () => {
   globalThis.FormData = class {
@@ -34,9 +35,11 @@ before(async () => {
     const root = createRoot(page.root as unknown as Element);
     const routed = createElement(RouterProvider, { router } as never);
     root.render(createElement(QueryClientProvider, { client: queries }, createElement(Who.Provider, { value: WHO as never }, routed)));
-    return { end: () => root.unmount(), again: () => void queries.invalidateQueries() };
+    end = () => root.unmount();
+    return { again: () => void queries.invalidateQueries() };
   };
 });
+afterEach(() => end());
 after(() => {
   globalThis.fetch = real;
 });
@@ -48,7 +51,7 @@ test('a join token stays while the first rack enrols', async () => {
   const { store } = await import('../../src/api/live');
   answers.set('/api/v1/racks?limit=200', () => ({ body: { items: [], position: '1-1' } }));
   answers.set('/api/v1/join_tokens', () => ({ body: { token: 'SECRET-JOIN' } }));
-  const { end } = await show('/racks', List);
+  await show('/racks', List);
   await page.shows('There are no racks.');
   page.press('Join token…');
   await page.shows('Make a token');
@@ -57,7 +60,6 @@ test('a join token stays while the first rack enrols', async () => {
   store('Rack', 'racks').hear({ type: 'put', object: object('Rack', 'r1'), position: '1-2' } as never);
   await page.shows('There are no racks.', false);
   assert.ok(page.root.textContent.includes('SECRET-JOIN'));
-  end();
 });
 
 test('a page stays with its failure when a later read fails, and ends when the object is gone', async () => {
@@ -66,7 +68,7 @@ test('a page stays with its failure when a later read fails, and ends when the o
   answers.set(at, () => ({ body: object('ApiToken', 'ci') }));
   answers.set(`${at}/issue?dry_run=true`, () => ({ body: { object: {}, advisories: [], plan: { summary: 'It gets a text.', changes: [], effect: 'none', steps: [], waits: [] } } }));
   answers.set(`${at}/issue`, () => ({ body: { token: 'SECRET-TEXT' } }));
-  const { end, again } = await show('/api_tokens/ci', Detail);
+  const { again } = await show('/api_tokens/ci', Detail);
   await page.shows('Issue…');
   page.press('Issue…');
   await page.shows('It gets a text.');
@@ -80,5 +82,39 @@ test('a page stays with its failure when a later read fails, and ends when the o
   again();
   await page.shows('there is no ApiToken');
   assert.ok(!page.root.textContent.includes('Issue…'));
-  end();
+});
+
+test('failures of a selection stay in view until they are closed, and the machines that failed stay selected', async () => {
+  const { Machines } = await import('../../src/pages/Machines');
+  const { MACHINE_FIELDS } = await import('../../src/api/stream');
+  const names = ['web1', 'web2', 'web3'];
+  const plan = { summary: 'It is off.', changes: [], effect: 'none', steps: [], waits: [] };
+  answers.set(`/api/v1/machines?limit=200&fields=${MACHINE_FIELDS}`, () => ({ body: { items: names.map((name) => object('Machine', name)), position: '1-1' } }));
+  answers.set('/api/v1/operations?dry_run=true', () => ({ body: { items: names.map((machine) => ({ machine, plan })) } }));
+  answers.set('/api/v1/operations', () => ({ body: { items: names.map((machine) => (machine === 'web2' ? { machine, problem: { status: 409, detail: 'a script runs' } } : { machine })) } }));
+  await show('/machines', Machines);
+  await page.shows('3 machines');
+  page.check('Select all that match');
+  await page.shows('3 selected');
+  page.press('Switch off…');
+  await page.shows('Switch off 3 machines');
+  page.press('Switch off 3 machines');
+  await page.shows('a script runs');
+  assert.ok(page.root.textContent.includes('3 selected'), 'nothing is let go while the results are shown');
+  page.press('Close');
+  await page.shows('a script runs', false);
+  await page.shows('1 selected');
+});
+
+test('a script has no target while the machines are still being read', async () => {
+  const { ScriptRun } = await import('../../src/pages/objects/ScriptRun');
+  const { store } = await import('../../src/api/live');
+  const { createElement } = await import('react');
+  const machines = store('Machine', 'machines');
+  machines.phase = 'partial';
+  await show('/scripts/firmware', () => createElement(ScriptRun, { script: object('Script', 'firmware') as never }));
+  await page.shows('Run…');
+  page.press('Run…');
+  await page.shows('Machines are still being read: 3 so far.');
+  machines.phase = 'ready';
 });
