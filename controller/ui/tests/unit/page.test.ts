@@ -27,7 +27,7 @@ before(async () => {
   const { RouterProvider, createMemoryHistory, createRootRoute, createRoute, createRouter } = await import('@tanstack/react-router');
   const { Who } = await import('../../src/app/who');
   show = async (at, shown) => {
-    const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+    const queries = new QueryClient({ defaultOptions: { queries: { retry: false, gcTime: Infinity } } });
     const top = createRootRoute();
     const routes = ['/$plural', '/$plural/$name'].map((path) => createRoute({ getParentRoute: () => top, path: path as '/$plural', component: shown }));
     const router = createRouter({ routeTree: top.addChildren(routes), history: createMemoryHistory({ initialEntries: [at] }), isServer: false });
