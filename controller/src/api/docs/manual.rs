@@ -194,7 +194,8 @@ mod tests {
     fn links_lead_to_pages_folders_and_the_repository() {
         let from = "docs/concepts/racks.md";
         assert_eq!(link(from, "security.md#audit"), "/pages/concepts.security#audit");
-        assert_eq!(link(from, "../decisions"), "/pages#docs/decisions");
+        assert_eq!(link(from, "../decisions"), "/pages/decisions.README");
+        assert_eq!(link(from, "../../provider/docs/resources"), "/pages#provider/docs/resources");
         assert_eq!(link("README.md", "docs/concepts"), "/pages/concepts.README");
         assert_eq!(link(from, "#audit"), "#audit");
         let example = link(from, "../../examples/storage/main.tf");
