@@ -17,7 +17,7 @@ pub fn pinned(spki: [u8; 32]) -> Result<Arc<ClientConfig>, Error> {
     with(provider.clone(), Arc::new(PinnedKey::new(spki, provider)))
 }
 
-/// A client configuration that accepts the first certificate of a server, whoever signed it, and later only that one.
+/// A client configuration. It accepts the first certificate of a server without a check of the issuer, and later no other.
 ///
 /// # Errors
 /// The same as for [`pinned`].

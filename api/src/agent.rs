@@ -109,7 +109,7 @@ pub fn bmc_purpose(machine_uid: &str, attempt: u64) -> String {
 pub enum BmcEnd {
     /// The account exists. The BMC has confirmed the password to the agent on the machine.
     Made(BmcAccount),
-    /// The account does not exist. Nothing that others use was changed.
+    /// The BMC has not confirmed an account. It may have taken the password that a rack wrote down. Accounts of others were not changed.
     Failed {
         /// The cause, and a remedy for a person.
         message: String,

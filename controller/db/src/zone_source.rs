@@ -113,7 +113,7 @@ impl Store {
         Ok(query.fetch_optional(self.pool()).await?)
     }
 
-    /// Of each rack, how its document of a concern is. The documents themselves are not read.
+    /// The state of each rack's document of a concern. The documents themselves are not read.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
