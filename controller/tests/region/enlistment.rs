@@ -178,8 +178,11 @@ async fn settings_and_vlan_say_whom_a_rack_may_look_into() {
         (&["10.77.0.0/24".to_owned()][..], "amd64")
     );
     assert_eq!((enlist.at_once, enlist.tasks.len()), (16, 1), "there is no image for arm64");
-    let vlan = lab.api.get("/api/v1/vlans/lab.0").await.json();
-    assert_eq!(vlan["status"]["serving"], json!(["r1"]));
+    until("the VLAN says who serves it", async || {
+        let vlan = lab.api.get("/api/v1/vlans/lab.0").await.json();
+        (vlan["status"]["serving"] == json!(["r1"])).then_some(())
+    })
+    .await;
     let settings = json!({"enlistment": {"at_once": 2, "ignore": ["52:54:01"], "allow": ["52:54"]}});
     lab.api.declare("/api/v1/settings/default", &settings.to_string()).await;
     until("the rack is told the bounds", async || {
