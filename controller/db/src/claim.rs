@@ -39,8 +39,8 @@ pub struct Given {
     pub why: String,
 }
 
-/// The right to give machines away, until it is used or dropped. One region on a database holds it at a time: no other
-/// region can change claims between this one's reading and writing.
+/// The right to give machines away, until it is used or dropped. Only one region of a database holds it at a time. So no
+/// other region changes claims between the reading of the claims and the writing of new ones.
 #[derive(Debug)]
 pub struct Claiming {
     store: Store,

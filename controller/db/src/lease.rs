@@ -1,5 +1,7 @@
-//! DHCP leases, which racks send and receive. For each address, the last lease of each rack is stored. A rack receives the IPv4
-//! leases of the other racks in its subnets. Its own leases, IPv4 and IPv6, are sent back to it, in case it has lost them.
+//! DHCP leases that racks report. For each address, the last lease of each rack is stored. The region sends to a rack:
+//!
+//! - the IPv4 leases of other racks in the rack's subnets,
+//! - the rack's own leases, IPv4 and IPv6, in case the rack has lost its lease file.
 
 use std::net::IpAddr;
 

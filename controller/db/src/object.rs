@@ -333,7 +333,8 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?)
     }
 
-    /// The objects that prevent the deletion of an object: those that refer to it, hold its addresses, or have claimed it.
+    /// The objects that prevent the deletion of this object: they refer to it, they hold addresses of it (a Subnet), or they have claimed
+    /// it (a Machine).
     ///
     /// # Errors
     /// Fails if the database cannot be read.

@@ -38,7 +38,6 @@ const IDLE_IN_TRANSACTION: &str = "30s";
 /// Each connection plans a statement once, for any values. Otherwise PostgreSQL plans statements with arrays anew each time (that
 /// is most of them), and planning takes several times as long as execution.
 ///
-///
 /// A plan for any values must be good for few rows in a table of any size: a zone may have one machine, or all of them. So
 /// sequential scans are off and indexes are used. [`Store::begin_planning`] plans statements for their values.
 const PLANNED_ONCE: [(&str, &str); 3] =
@@ -218,8 +217,8 @@ impl Store {
         self.is_in_place(check.fetch_one(self.pool()).await?)
     }
 
-    /// Keeps the seal key from being replaced until the transaction ends. A transaction that seals calls this before it locks a row
-    /// with sealed data: [`rotate`](crate::rotate) locks in that order.
+    /// Keeps the seal key from being replaced until the transaction ends. Call this before the transaction locks a row with sealed data.
+    /// [`rotate`](crate::rotate) takes its locks in the same order, so the two cannot deadlock.
     ///
     /// # Errors
     /// `SealReplaced`: the seal key is another one now. Fails too if the database cannot be read.
@@ -309,8 +308,8 @@ impl Store {
 
     /// Begins a transaction, and notes the present trace in it.
     pub(crate) async fn begin(&self) -> Result<Tx, StoreError> {
-        // In a separate task, because the caller may be cancelled (a client hangs up). sqlx 0.9 would then forget the transaction, and give
-        // the connection to the next caller with the transaction still open. That caller's statements would never be committed.
+        // In a separate task, because the caller may be cancelled (a client hangs up). sqlx 0.9 would then forget the transaction. The next
+        // caller would get the connection with the transaction still open, and its statements would never be committed.
         let pool = self.pool().clone();
         let begun = tokio::spawn(async move { pool.begin().await }).await;
         let mut tx = begun.map_err(|_| sqlx::Error::WorkerCrashed)??;

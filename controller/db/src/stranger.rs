@@ -1,7 +1,7 @@
 //! Undeclared machines, as their agents report them.
 //!
-//! A fact is about an object, and an undeclared machine has none. So its result is kept in a row of its own until a Machine is declared
-//! with one of its MACs. Then the result becomes a fact of that Machine.
+//! A fact belongs to an object, and an undeclared machine has no object. So the result of its inspection is kept in table `stranger`. When
+//! a Machine with one of its MACs is declared, the result becomes a fact of that Machine.
 
 use crate::fact::{NewFact, insert};
 use crate::ipam::parse;

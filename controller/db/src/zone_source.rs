@@ -1,4 +1,4 @@
-//! The objects that names of zones come from, and the racks that have the documents with the zones. For explanations alone: nothing is rendered from it.
+//! Explains DNS: the objects that give names in zones, and the racks that have the zones. No zone is rendered from this.
 
 use crate::ipam::parse;
 use crate::object::{timestamp, unsigned};
@@ -36,12 +36,12 @@ pub struct NameSources<'a> {
     pub pools: Option<&'a [String]>,
 }
 
-/// The document of one rack, and the rack's answer to it.
+/// The state of one rack's document with its zones, and the rack's answer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentState {
-    /// The rack.
+    /// The rack of the document.
     pub rack: RackId,
-    /// Counts the changes of the document; 0: none was written.
+    /// The number of changes of the document; 0: no document was written.
     pub generation: Generation,
     /// When the document got its content.
     pub written_at: Option<Timestamp>,

@@ -1,9 +1,12 @@
 //! Addresses of Devices: no other object gets one of them.
 //!
-//! A Device does not name its network. It owns its addresses in every subnet that contains them: usually one, but fabrics may use
-//! the same addresses. In a subnet where an address has another owner, that owner keeps it. If the Device would get the address in
-//! no subnet, the Device is refused. A gateway may be a Device's address: then the Subnet owns it. A Device never prevents
-//! a change of a subnet: the Devices' addresses in that subnet are computed again.
+//! A Device does not name its network. It owns each of its addresses in every subnet that contains the address. Usually this is one
+//! subnet; two fabrics may have subnets with the same addresses. The rules:
+//!
+//! - In a subnet where the address has another owner, that owner keeps it.
+//! - A Device that would get an address in no subnet is refused.
+//! - A Device may have the address of a gateway: then the Subnet owns the address.
+//! - A Device never prevents a change of a subnet: the addresses of Devices in that subnet are computed again.
 
 use super::STATIC;
 use super::fit::{self, Place};

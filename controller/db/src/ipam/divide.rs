@@ -1,7 +1,10 @@
 //! Decides which rack leases which part of a dynamic range. Pure.
 //!
-//! Racks share a range evenly. A part changes hands in two steps. First the region withdraws it from one rack. Another rack gets the part
-//! after the first one has reported that it no longer leases from it, and after the last lease there has ended.
+//! Racks share a range evenly. A part of a range changes hands in these steps:
+//!
+//! 1. The region withdraws the part from its rack ([`Hold::Leaving`]).
+//! 2. The rack reports that it no longer leases from the part ([`Hold::Ending`]).
+//! 3. The last lease in the part ends. Then another rack gets the part.
 
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -65,9 +68,10 @@ impl Span {
 pub(super) enum Hold {
     /// The rack leases from it; the uid is the dynamic range that the part belongs to.
     Held(Uuid),
-    /// It is being taken back. The number is the rack's first delegation without it; `None` until the delegation is numbered.
+    /// The part is being taken back. The number is that of the rack's first delegation without the part; `None` until that delegation has
+    /// a number.
     Leaving(Option<i64>),
-    /// The rack grants nothing there any more. Its last lease ends at this time: microseconds since 1970, by the database's clock.
+    /// The rack grants no lease in it any more. The last lease in it ends at this time: microseconds since 1970, by the database's clock.
     Ending(i64),
 }
 
@@ -116,7 +120,7 @@ pub(super) fn divided(parts: &[Part], situation: &Situation) -> Vec<Part> {
     merged(parts)
 }
 
-/// The spans that a rack leases from, or that it may not know yet to be taken back.
+/// The spans that a rack leases from, as far as it knows: also those that are taken back by a delegation without a number yet.
 pub(super) fn told(parts: &[Part], rack: Uuid) -> Vec<Span> {
     let theirs = merged(
         parts
