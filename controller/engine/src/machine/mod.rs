@@ -364,7 +364,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Waits for a running task that this step armed, so that its power is not cut.
+    /// Waits for a running task that the step `armed_by` has armed. `next` would cut the power.
     fn wait_for_writer_of(&mut self, armed_by: StepId, next: StepId) {
         if let Some((record, ..)) = self.writer()
             && record.step == armed_by

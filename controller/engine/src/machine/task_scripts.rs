@@ -1,5 +1,12 @@
-//! Scripts of tasks: those of commissioning and testing belong to an inventory, those of a deployment to its install, and those of a release to an
-//! erase. The rules and their reasons are in docs/decisions/067-scripts-of-tasks.md and 109-scripts-complete.md.
+//! Scripts that run within a task:
+//!
+//! | scripts of | run in the task |
+//! | --- | --- |
+//! | commissioning and testing | inventory |
+//! | a deployment | install |
+//! | a release | erase |
+//!
+//! The rules and their reasons are in docs/decisions/067-scripts-of-tasks.md and 109-scripts-complete.md.
 
 use super::attempt::TaskSteps;
 use super::walk::Walk;

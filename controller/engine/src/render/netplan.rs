@@ -46,8 +46,8 @@ fn sections(network: &Network) -> String {
     out
 }
 
-/// True for `eth0` and the like. The kernel gives these names out in the order in which it finds the hardware. An interface cannot be
-/// renamed to a name that is taken, so these keep the name that the installed system gives them.
+/// True for `eth0` and the like. The kernel gives these names in the order in which it finds the hardware. An interface cannot be renamed
+/// to a name that another interface has. So an interface with such a name is not renamed: it keeps the name in the installed system.
 fn kernel_name(name: &str) -> bool {
     name.strip_prefix("eth").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -406,9 +406,11 @@ fn built(
     })
 }
 
-/// The routes that leave by an interface: the declared ones, and then those of its subnets. A declared route takes the place of a subnet's to the
-/// same network. The first interface of a subnet has its routes. There is no route to a network that the system is in: its neighbours there would
-/// be asked through a router.
+/// The routes that leave by an interface: the declared ones, then those of its subnets.
+///
+/// - A declared route replaces a subnet's route to the same network.
+/// - If several interfaces are in a subnet, the first one gets the subnet's routes.
+/// - A subnet's route to a network that the system itself is in is left out: with it, neighbours would be reached through a router.
 fn routes(config: &NetworkConfig, name: &str, given: &[Given<'_>], routed: &mut Routed) -> Vec<Route> {
     let networks = networks(given);
     let of = config.routes.values().filter(|route| route.interface == name);

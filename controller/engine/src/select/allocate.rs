@@ -6,14 +6,14 @@
 //! 2. the oldest ones,
 //! 3. by name.
 //!
-//! Each gets the best machine that is left, in this order:
+//! Each gets the best machine that is left. These criteria decide, one after the other:
 //!
-//! 1. in the failure domain with the fewest deployments of its group, if the group is to be spread,
-//! 2. with the largest weight of preferences met,
-//! 3. the smallest,
-//! 4. by name.
+//! 1. the fewest deployments of its group in the machine's failure domain, if the group is to be spread,
+//! 2. the largest weight of the preferences that the machine meets,
+//! 3. the smallest machine,
+//! 4. the name.
 //!
-//! The decision is greedy: it does not take back what it has given, so it can miss an assignment that serves more deployments.
+//! The algorithm is greedy: a machine that was given is not taken back. So it can miss an assignment that serves more deployments.
 //!
 //! Deployments with equal selectors share one examination of all machines: thousands of them cost little more than one.
 
