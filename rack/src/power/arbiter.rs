@@ -39,7 +39,7 @@ impl Arbiter {
         commanding
     }
 
-    /// The turn of a reading. None: the BMC is busy, or a command waits for it.
+    /// The turn of a reading. `None`: the BMC is busy, or a command waits for it.
     pub(super) fn free(&self) -> Option<MutexGuard<'_, ()>> {
         if *self.commands.borrow() > 0 {
             return None;
@@ -47,10 +47,10 @@ impl Arbiter {
         self.turn.try_lock().ok()
     }
 
-    /// Ends when a command has waited for that long.
+    /// Ends when a command has waited for this long.
     pub(super) async fn wanted(&self, grace: Duration) {
         let mut commands = self.commands.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`, so this cannot fail.
         let _ = commands.wait_for(|count| *count > 0).await;
         tokio::time::sleep(grace).await;
     }

@@ -17,7 +17,7 @@ use basalt_proto::rack_v1::Bmc;
 
 use super::{Conversation, Ended, Reading, place};
 
-/// IPMI over LAN.
+/// The port of IPMI over LAN (RMCP).
 pub(super) const PORT: u16 = 623;
 /// Suites for BMCs without a declared suite: SHA-256 first, then the suite that IPMI 2.0 requires.
 const PROBED: [u8; 2] = [17, 3];
@@ -47,13 +47,13 @@ impl Suites {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(place, suite);
     }
 
-    /// Firmware that was replaced may have other suites: they are probed again.
+    /// Forgets the suite of a BMC: after an update, firmware may have other suites. They are probed again.
     fn forget(&self, place: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
     }
 }
 
-/// Opens a session, with the BMC at this address if it was judged already.
+/// Opens a session. `at`: the address of the BMC, if it was checked already.
 pub(super) async fn open(bmc: &Bmc, at: Option<IpAddr>, suites: &Suites) -> Result<BmcSession, Ended> {
     let place = place(bmc);
     let mut left = suites.of(bmc, &place).into_iter().peekable();

@@ -1,16 +1,16 @@
 //! The arbiter of BMCs: runs power commands, one at a time per BMC, newest epoch only, and answers each with a fact.
 //!
-//! A command is refused if the rack has no such BMC, if it is too late, or if the BMC has seen a newer one. A repeat does nothing
-//! (see [`epochs`](crate::epochs)). Otherwise:
+//! A command is refused if the rack has no such BMC, if the command is too late, or if the BMC has seen a newer one. A repeated command does
+//! nothing (see [`epochs`](crate::epochs)). Otherwise:
 //!
 //! 1. The boot device is set.
 //! 2. The verb is sent.
-//! 3. The power is read until it is as the verb asks for, or 15 seconds have passed. While the BMC says that the power is moving, it is
-//!    waited for: 50 seconds in all.
+//! 3. The power is read until it is the power that the verb asks for, or until 15 seconds have passed. While the BMC says that the power is
+//!    changing, the limit is 50 seconds in all.
 //!
 //! The drivers speak to BMCs: [`ipmi`], [`redfish`], [`webhook`].
 //!
-//! A BMC may be that of several machines. A command is one machine's; the requests of all of them share the BMC's turns.
+//! Several machines may have the same BMC. A command is for one machine; the requests for all of them share the BMC's turns.
 //!
 //! Between commands the rack reads the power of its BMCs ([`readings`]).
 
@@ -46,9 +46,9 @@ use crate::epochs::{Admission, Epochs};
 use crate::facts::About;
 use crate::spool::writer::Facts;
 
-/// How long a command may take in all.
+/// The longest time of a command.
 const DEADLINE: Duration = Duration::from_secs(75);
-/// How long the power is waited for.
+/// How long a command waits for the power to change.
 const PATIENCE: Patience = Patience {
     still: Duration::from_secs(15),
     moving: Duration::from_secs(50),
@@ -56,7 +56,7 @@ const PATIENCE: Patience = Patience {
 };
 /// How long a command may be ahead of the concern that names its BMC.
 const AHEAD: Duration = Duration::from_secs(3);
-/// How many requests a web server has at once, for all machines behind it: that of a BMC is small.
+/// The most requests at once to one web server, for all machines behind it. The web server of a BMC is small.
 const TURNS: usize = 2;
 
 /// Runs power commands.
@@ -67,7 +67,7 @@ pub struct Power {
     certificates: Arc<Certificates>,
     facts: Facts,
     arbiters: Mutex<HashMap<String, Arc<Arbiter>>>,
-    /// By address and port.
+    /// The turns of each web server, by address and port.
     turns: Mutex<HashMap<String, Arc<Semaphore>>>,
     suites: Suites,
     pace: Pace,
@@ -83,12 +83,12 @@ enum Ask<'a> {
     Reading,
 }
 
-/// What a command came to.
+/// The result of a command or of a reading.
 #[derive(Debug, PartialEq, Eq)]
 struct Ended {
     power: &'static str,
     error: Option<(&'static str, String)>,
-    /// SHA-256 of the certificate that the BMC showed, in hexadecimal; empty: it has none.
+    /// SHA-256 of the certificate that the BMC showed, in hexadecimal. Empty: no certificate.
     certificate: String,
     /// The power has begun to change.
     moves: bool,
@@ -105,28 +105,28 @@ impl Ended {
     }
 }
 
-/// How long the power is waited for.
+/// How long a command waits for the power to change.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// After the verb, while the power reads as before.
+    /// The longest wait after the verb, while the power reads as before.
     still: Duration,
-    /// In all, while the BMC says that the power is moving.
+    /// The longest wait in all, while the BMC says that the power is changing.
     moving: Duration,
-    /// Between two readings: doubled each time, up to a bound.
+    /// The pause between two readings: the first one, doubled each time up to the second one.
     poll: (Duration, Duration),
 }
 
 /// The power of a machine, as its BMC says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// It stays so.
+    /// The power is not changing.
     Still(PowerState),
-    /// It has begun to change to this.
+    /// The power has begun to change to this.
     MovingTo(PowerState),
 }
 
 impl Reading {
-    /// Until the change is done, the machine counts as before it.
+    /// `on` or `off`. Until a change is complete, this is the power before the change.
     fn word(self) -> &'static str {
         match self {
             Self::Still(PowerState::On) | Self::MovingTo(PowerState::Off) => "on",
@@ -135,15 +135,15 @@ impl Reading {
     }
 }
 
-/// A conversation with one BMC: what drivers have in common.
+/// A conversation with one BMC. Each driver implements it.
 trait Conversation {
     /// The power of the machine.
     async fn power(&mut self) -> Result<Reading, Ended>;
-    /// Has the power moved; answered when the BMC has begun.
+    /// Changes the power. Returns when the BMC has begun.
     async fn send(&mut self, verb: PowerVerb) -> Result<(), Ended>;
     /// Chooses what the machine boots next, once. `efi`: it is known to boot by UEFI.
     async fn boot(&mut self, device: BootDevice, efi: bool) -> Result<(), Ended>;
-    /// Ends it. What certificate the BMC showed, in hexadecimal; empty: it has none.
+    /// Ends the conversation. Returns the SHA-256 of the certificate that the BMC showed, in hexadecimal. Empty: no certificate.
     async fn close(self) -> String;
 }
 
@@ -171,7 +171,7 @@ impl Power {
         }
     }
 
-    /// Runs a command to its end, and tells the result; repeats of one that ran are ignored.
+    /// Runs a command to its end and reports the result. A repeat of a command that ran is ignored.
     pub async fn execute(&self, command: PowerCommand) {
         crate::kill::commanded(&command.step_key);
         let bmc = self.bmc(&command).await;
@@ -211,7 +211,7 @@ impl Power {
         }
     }
 
-    /// Asks the BMC by its driver.
+    /// Runs a request with the BMC's driver.
     async fn drive(&self, bmc: &Bmc, ask: Ask<'_>) -> Ended {
         let networks = self.concern.borrow().as_ref().map(|it| it.networks.clone()).unwrap_or_default();
         let at = match inside(bmc, &networks).await {
@@ -234,7 +234,7 @@ impl Power {
         }
     }
 
-    /// Whether a command may run; `None`: it is a repeat.
+    /// Decides if a command may run. `None`: it is a repeat.
     fn admit(&self, key: &str, command: &PowerCommand) -> Option<Result<(), Ended>> {
         let refused = |code, message: String| Some(Err(Ended::error(code, message)));
         if command.not_after_unix_ms != 0 && self.facts.clock().unix_now() > command.not_after_unix_ms {
@@ -291,8 +291,8 @@ impl Power {
         }
     }
 
-    /// The machine's BMC, if a concern names it in time: as it was declared when the command was given, or later. A wrong
-    /// password that was mended a moment ago must not count against the account once more.
+    /// The machine's BMC, if a concern names it within [`AHEAD`]. Its description must not be older than the command: a wrong
+    /// password that was corrected a moment ago must not be tried again, because the BMC may lock the account.
     async fn bmc(&self, command: &PowerCommand) -> Option<Bmc> {
         let meant = |bmc: &&Bmc| {
             bmc.machine_uid == command.machine_uid
@@ -316,7 +316,7 @@ impl Power {
     }
 }
 
-/// Where a BMC is reached: address and port.
+/// The address and port of a BMC.
 fn place(bmc: &Bmc) -> String {
     let port = match (bmc.port, bmc.driver.as_str()) {
         (0, "redfish") => u32::from(redfish::PORT),
@@ -327,9 +327,11 @@ fn place(bmc: &Bmc) -> String {
     format!("{}:{port}", bmc.address)
 }
 
-/// The address to connect to: the first one of the BMC's name, if all of them are in networks of BMCs. The name is not resolved
-/// again, since another answer could lie outside. No networks: `None`, the BMC may be anywhere. A webhook may not be at an address of
-/// [`is_local`] then: it could ask any service of this host, and an error would tell the answer.
+/// The address to connect to: the first address of the BMC's name, if all of its addresses are in networks of BMCs. The name is not
+/// resolved again, because another answer could be outside of them.
+///
+/// Without networks of BMCs, a BMC may be anywhere: `None`. A webhook still must not be at an address of [`is_local`]: it could send
+/// requests to any service of this host, and an error would show the answer.
 async fn inside(bmc: &Bmc, networks: &[String]) -> Result<Option<IpAddr>, Ended> {
     let is_anywhere = networks.is_empty();
     if is_anywhere && bmc.driver != "webhook" {
@@ -358,7 +360,7 @@ async fn inside(bmc: &Bmc, networks: &[String]) -> Result<Option<IpAddr>, Ended>
     Ok(found.first().copied())
 }
 
-/// The name of an arbiter. A BMC has one, or each of its systems, or each machine of a webhook's service.
+/// The key of an arbiter. There is one for each BMC, for each system of a Redfish BMC, and for each machine of a webhook's service.
 fn key(bmc: &Bmc) -> String {
     let place = place(bmc);
     match &bmc.webhook {
@@ -405,7 +407,7 @@ async fn operate(
     }
     let wanted = match command.verb() {
         Verb::On => {
-            // BMCs refuse to switch on a system that is on its way off.
+            // BMCs refuse to switch on a system that is powering off.
             settled(bmc, PowerState::Off, patience, moving_until).await?;
             bmc.send(PowerVerb::On).await?;
             Some(PowerState::On)
@@ -415,14 +417,15 @@ async fn operate(
             Some(PowerState::Off)
         }
         Verb::Cycle => {
-            // A machine that is off cannot be cycled. It is to start afresh, so it is switched on.
+            // A BMC cannot cycle a machine that is off. The aim is a fresh start, so the machine is switched on.
             let off = settled(bmc, PowerState::Off, patience, moving_until).await?.word() == "off";
             bmc.send(if off { PowerVerb::On } else { PowerVerb::Cycle }).await?;
             Some(PowerState::On)
         }
         Verb::SoftOff => {
             bmc.send(PowerVerb::Soft).await?;
-            // The operating system takes its time; the region looks again. It was asked, whatever is read now.
+            // The operating system shuts down later; the region reads the power again. The request was sent, so an error of
+            // this reading is no error of the command.
             return Ok(bmc.power().await.unwrap_or(Reading::MovingTo(PowerState::Off)));
         }
         Verb::Status | Verb::Unspecified => None,
@@ -445,7 +448,7 @@ async fn operate(
     }
 }
 
-/// The power, once it no longer moves to `to`.
+/// Waits until the power no longer changes to `to`, and returns it.
 async fn settled(
     bmc: &mut impl Conversation,
     to: PowerState,

@@ -1,7 +1,7 @@
-//! Reads the power of the rack's BMCs, as [`schedule`](super::schedule) plans it, and tells what changed.
+//! Reads the power of the rack's BMCs as [`schedule`](super::schedule) plans it, and reports changes.
 //!
-//! A command goes before a reading. No reading begins while a command waits for the BMC. A reading that has begun gives way after
-//! [`Pace::grace`](super::Pace): most end by then, and their answer is not lost.
+//! Commands have priority. No reading begins while a command waits for the BMC. A running reading is cancelled when a command has waited for
+//! [`Pace::grace`](super::Pace): most readings end within that time, so that their answers are not lost.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Power {
         with(&mut self.schedule.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads one BMC. The fact is kept before a command may begin, so that facts have the order of what they are about.
+    /// Reads one BMC. The fact is stored before a command may begin, so that facts have the order of the events.
     async fn look(&self, look: Look) {
         let arbiter = self.arbiter(&key(&look.bmc));
         let began = Instant::now();

@@ -13,7 +13,7 @@ use super::trust::Trust;
 use super::{Conversation, Ended, Reading, place};
 use crate::certificates::Certificates;
 
-/// HTTPS.
+/// The port of HTTPS (RFC 9110 §4.2.2).
 pub(super) const PORT: u16 = 443;
 
 /// An open session.
@@ -22,7 +22,7 @@ pub(super) struct Redfish {
     trust: Trust,
 }
 
-/// Connects, to this address if it was judged already. The certificate that a BMC is known by from now on is remembered before anything else is said.
+/// Connects. `at`: the address to connect to, if it was checked already. The BMC's certificate is stored before any request is sent.
 pub(super) async fn open(
     bmc: &Bmc,
     at: Option<IpAddr>,

@@ -1,17 +1,18 @@
-//! When the power of each BMC is read, and which readings are told. No I/O: the time is an argument.
+//! Decides when the power of each BMC is read, and which readings are reported. No I/O: the time is an argument.
 //!
 //! | after | the next reading |
 //! | --- | --- |
 //! | a reading | at the machine's place in the interval: a hash of its uid, so that readings spread evenly |
 //! | a power command | 10 s later |
 //! | a soft off | each 10 s, until the machine is off or 5 minutes have passed |
-//! | a reading of power that moves | each 10 s, for 5 minutes |
-//! | the first failure | 30 s later. It is not told: one lost answer means nothing |
+//! | a reading of power that is changing | each 10 s, for 5 minutes |
+//! | the first failure | 30 s later. It is not reported: one lost answer means nothing |
 //! | a further failure | after the interval, doubled each time up to an hour |
-//! | a refusal ([`REFUSED`]) | an hour later. It is told at once |
+//! | a refusal ([`REFUSED`]) | an hour later. It is reported at once |
 //! | a new description of the BMC | within 5 s |
 //!
-//! A reading is told if it differs from what was told last, and once an hour. Steady BMCs so cost the region one fact an hour each.
+//! A reading is reported if it differs from the last reported one, and once an hour. So a BMC without changes costs the region one fact an
+//! hour.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -31,21 +32,21 @@ const REFUSED: [&str; 7] =
 /// The times of readings. Tests have shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// After a command, and while the power moves.
+    /// The pause after a command, and while the power is changing.
     pub confirm: Duration,
     /// How long a machine that shuts down is watched.
     pub follow: Duration,
-    /// After the first failure.
+    /// The pause after the first failure.
     pub again: Duration,
-    /// An unchanged reading is told again after this time.
+    /// An unchanged reading is reported again after this time.
     pub refresh: Duration,
     /// The longest pause after failures.
     pub longest: Duration,
-    /// How long one reading may take.
+    /// The longest time of one reading.
     pub look: Duration,
     /// How long a command waits for a reading that has begun.
     pub grace: Duration,
-    /// Readings at once.
+    /// The most readings at once.
     pub at_once: usize,
 }
 
@@ -76,12 +77,13 @@ type Seen = Result<&'static str, &'static str>;
 struct Entry {
     bmc: Arc<Bmc>,
     place: String,
-    /// The hash that its place in the interval is made of.
+    /// The hash of the machine's uid. It gives the machine's place in the interval.
     hash: u64,
+    /// The time of the next reading. `None`: it is being read, or no reading is planned.
     due: Option<Instant>,
     failures: u32,
     told: Option<(Seen, Instant)>,
-    /// Readings follow each other closely until then.
+    /// Until then it is read at the interval [`Pace::confirm`].
     follow_until: Option<Instant>,
 }
 
@@ -99,8 +101,8 @@ pub(super) struct Schedule {
     busy: HashSet<String>,
 }
 
-/// True: nothing that a reading needs has changed. The generation is that of the whole machine, and a refused password must not be
-/// tried again for a new tag.
+/// True if nothing has changed that a reading needs. The generation is not compared: it is that of the whole machine, and a refused password
+/// must not be tried again because somebody changed a tag.
 fn is_same(known: &Bmc, bmc: &Bmc) -> bool {
     let plain = |bmc: &Bmc| Bmc { generation: 0, ..bmc.clone() };
     plain(known) == plain(bmc)
@@ -133,7 +135,7 @@ impl Schedule {
             let entry = match known {
                 Some(known) if is_same(&known.bmc, bmc) => {
                     let due = match known.due {
-                        // A BMC that is being read is planned when that is done.
+                        // It is being read: [`Schedule::done`] plans the next reading.
                         None if self.busy.contains(&known.place) => None,
                         Some(_) if are_new_networks && known.failures > 0 => Some(now),
                         _ if is_new_pace && known.follow_until.is_none() => {
@@ -175,7 +177,7 @@ impl Schedule {
         Some(Look { bmc: Arc::clone(&entry.bmc), place: entry.place.clone() })
     }
 
-    /// When the next BMC is due that can be read then.
+    /// The time of the next reading, among the BMCs that can be read now.
     pub(super) fn due(&self) -> Option<Instant> {
         self.queue.iter().find(|(_, uid)| self.is_free(uid)).map(|(due, _)| *due)
     }
@@ -184,13 +186,13 @@ impl Schedule {
         self.entries.get(uid).is_some_and(|entry| !self.busy.contains(&entry.place))
     }
 
-    /// A reading is over: plans the next one. Some: this one is told, and true if the same was told before. `ended` is None if a
-    /// command took the BMC over.
+    /// Notes the end of a reading and plans the next one. `ended` is `None` if the reading gave way to a command. Returns `Some` if the
+    /// reading is to be reported: true if it is the same as the last reported one.
     pub(super) fn done(&mut self, look: &Look, ended: Option<&Ended>, now: Instant) -> Option<bool> {
         self.busy.remove(&look.place);
         let pace = self.pace;
         let entry = self.entries.get(&look.bmc.machine_uid)?;
-        // Another description came meanwhile: it is read anew.
+        // The description has changed meanwhile, and `follow` has planned a new reading.
         if !Arc::ptr_eq(&entry.bmc, &look.bmc) {
             return None;
         }
@@ -237,7 +239,7 @@ impl Schedule {
         told
     }
 
-    /// A command was carried out: a reading confirms what it led to.
+    /// Notes the end of a command, and plans a reading that confirms its effect.
     pub(super) fn commanded(&mut self, uid: &str, verb: Verb, ended: &Ended, now: Instant) {
         let pace = self.pace;
         let Some(entry) = self.entries.get_mut(uid) else { return };
@@ -270,7 +272,7 @@ impl Schedule {
         self.queue.extend(due.map(|due| (due, uid.to_owned())));
     }
 
-    /// The machine's next place in the interval. None: readings at intervals are off.
+    /// The time of the machine's next place in the interval. `None`: readings at intervals are off.
     fn place_in_interval(&self, hash: u64, now: Instant) -> Option<Instant> {
         if self.interval.is_zero() {
             return None;

@@ -1,11 +1,11 @@
-//! Which certificate of a BMC is believed.
+//! The certificates of a BMC that the rack accepts.
 //!
-//! | `Bmc.trust` | believed is |
+//! | `Bmc.trust` | accepted certificates |
 //! | --- | --- |
-//! | none | the one that was seen first; the rack remembers it ([`Certificates`](crate::certificates::Certificates)) |
-//! | `sha256` | that one, whoever signed it, and it is the one to remember |
-//! | `ca` | what this authority signed for the BMC's address, while it is valid |
-//! | `host_roots` | the same, of the authorities that this host trusts |
+//! | none | the first one that the rack saw; it is stored ([`Certificates`](crate::certificates::Certificates)) |
+//! | `sha256` | the one with this hash, whoever signed it; it is stored too |
+//! | `ca` | those that this authority signed for the BMC's address, while they are valid |
+//! | `host_roots` | the same, for the authorities that this host trusts |
 //! | `unverified` | any |
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::Ended;
 use crate::certificates::Certificates;
 use crate::identity::provider;
 
-/// What is believed of a BMC, and what it has shown.
+/// The accepted certificates of a BMC, and the one that it has shown.
 #[derive(Debug)]
 pub(super) struct Trust {
     kind: Kind,
@@ -40,17 +40,17 @@ enum Kind {
 
 #[derive(Debug)]
 enum Believed {
-    /// One certificate: in one conversation always the same.
+    /// One certificate. It must be the same during the whole conversation.
     One(Arc<PinnedCertificate>),
-    /// Any that these authorities vouch for.
+    /// Any certificate that these authorities signed.
     Vouched(Arc<dyn ServerCertVerifier>),
 }
 
 impl Trust {
-    /// As the BMC's description says; `known` is the certificate that it was seen with before.
+    /// The certificates that the BMC's description allows. `known` is the hash of the certificate that was stored before.
     ///
     /// # Errors
-    /// What is wrong with the description, or with this host.
+    /// The fault of the description, or of this host, as text.
     pub(super) fn of(bmc: &Bmc, known: Option<[u8; 32]>) -> Result<Self, String> {
         let one = |sha256| Believed::One(Arc::new(PinnedCertificate::new(sha256, provider())));
         let (kind, believed) = match &bmc.trust {
@@ -77,12 +77,12 @@ impl Trust {
         Ok(Self { kind, believed, tls: Arc::new(tls) })
     }
 
-    /// TLS that believes that.
+    /// The TLS settings that accept these certificates.
     pub(super) fn tls(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.tls)
     }
 
-    /// SHA-256 of the certificate that the BMC showed, where it counts which one that is.
+    /// SHA-256 of the certificate that the BMC showed. `None` if authorities decide about it.
     pub(super) fn shown(&self) -> Option<[u8; 32]> {
         match &self.believed {
             Believed::One(pinned) => pinned.sha256(),
@@ -90,7 +90,8 @@ impl Trust {
         }
     }
 
-    /// Remembers the certificate that the BMC is known by from now on. Call it once a connection stands, before a password is sent.
+    /// Stores the certificate that the BMC showed. Later connections must show the same. Call this once there is a connection, before a
+    /// password is sent.
     ///
     /// # Errors
     /// `rack_disk`: the file cannot be written.
@@ -109,7 +110,7 @@ impl Trust {
         Ok(())
     }
 
-    /// What a person can do about a certificate that is refused.
+    /// Advice for a person whose BMC's certificate was refused.
     pub(super) fn advice(&self) -> &'static str {
         match self.kind {
             Kind::FirstSeen | Kind::Unverified => {

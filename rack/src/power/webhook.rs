@@ -46,12 +46,12 @@ const PLAIN_PORT: u16 = 80;
 const MAX_BODY: usize = 64 << 10;
 const USER_AGENT: &str = concat!("basalt-rack/", env!("CARGO_PKG_VERSION"));
 
-/// How long the service is waited for.
+/// The longest waits for the service.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// For a connection, TLS included.
     pub(super) connect: Duration,
-    /// For the answer to a request, once the connection stands.
+    /// For the answer to a request, once there is a connection.
     pub(super) answer: Duration,
     /// For the power to be off within a cycle.
     pub(super) off: Patience,
@@ -83,7 +83,7 @@ pub(super) struct Webhook<'a> {
 }
 
 impl<'a> Webhook<'a> {
-    /// Reads the description. No connection is made yet. `at`: the address to connect to, if it was judged already.
+    /// Reads the description. No connection is made yet. `at`: the address to connect to, if it was checked already.
     pub(super) fn new(
         bmc: &'a Bmc,
         at: Option<IpAddr>,
@@ -138,7 +138,7 @@ impl<'a> Webhook<'a> {
         self.ask(Method::POST, path).await.map(drop)
     }
 
-    /// The body of the answer to a request that the service has taken.
+    /// Sends a request. Returns the body of the answer, if the answer is a success.
     async fn ask(&self, method: Method, path: &str) -> Result<Bytes, Ended> {
         let _turn = self.turns.acquire().await;
         let request = self.request(&method, path)?;
@@ -152,7 +152,7 @@ impl<'a> Webhook<'a> {
         let begun = Instant::now();
         let answer = timeout(self.limits.answer, async {
             let (head, body) = connection::send(&mut link, request).await?.into_parts();
-            // The status says that it was done. The body is not read: it may be of any length.
+            // The status of a POST shows the success. Its body is not read: it may have any length.
             let is_done = method == Method::POST && code_of(head.status).is_none();
             let body = if is_done { Bytes::new() } else { connection::read(body, MAX_BODY).await? };
             Ok::<_, AnswerError>((head, body))
