@@ -19,7 +19,7 @@ const MIN_CACHE: u64 = 64 << 20;
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Given {
-    /// Where the rack keeps everything
+    /// Directory for all of the rack's files
     #[arg(long, env = "BASALT_RACK_DATA_DIR", value_name = "DIR", global = true)]
     pub data_dir: Option<PathBuf>,
     /// A join token from a region; not needed again once the rack has joined
@@ -37,61 +37,61 @@ pub struct Given {
     /// A further address to serve TFTP, HTTP, DNS, NTP, syslog and the proxy on; may be repeated [default: 127.0.0.1 when there is no --interface]
     #[arg(long, env = "BASALT_RACK_ADDRESS", value_name = "ADDRESS", value_delimiter = ',', global = true)]
     pub address: Option<Vec<Ipv4Addr>>,
-    /// Where the boot loaders are [default: /usr/lib/ipxe]
+    /// Directory of the boot loaders [default: /usr/lib/ipxe]
     #[arg(long, env = "BASALT_RACK_LOADER_DIR", value_name = "DIR", global = true)]
     pub loader_dir: Option<PathBuf>,
-    /// HTTP, plain and TLS [default: 5248]
+    /// Port of HTTP, plain and TLS [default: 5248]
     #[arg(long, env = "BASALT_RACK_HTTP_PORT", value_name = "PORT", global = true)]
     pub http_port: Option<u16>,
-    /// DHCP server [default: 67]
+    /// Port of the DHCP server [default: 67]
     #[arg(long, env = "BASALT_RACK_DHCP_PORT", value_name = "PORT", global = true)]
     pub dhcp_port: Option<u16>,
-    /// DHCP clients [default: 68]
+    /// Port of DHCP clients [default: 68]
     #[arg(long, env = "BASALT_RACK_DHCP_CLIENT_PORT", value_name = "PORT", global = true)]
     pub dhcp_client_port: Option<u16>,
-    /// TFTP [default: 69]
+    /// Port of TFTP [default: 69]
     #[arg(long, env = "BASALT_RACK_TFTP_PORT", value_name = "PORT", global = true)]
     pub tftp_port: Option<u16>,
-    /// DNS, UDP and TCP [default: 53]
+    /// Port of DNS, UDP and TCP [default: 53]
     #[arg(long, env = "BASALT_RACK_DNS_PORT", value_name = "PORT", global = true)]
     pub dns_port: Option<u16>,
-    /// NTP [default: 123]
+    /// Port of NTP [default: 123]
     #[arg(long, env = "BASALT_RACK_NTP_PORT", value_name = "PORT", global = true)]
     pub ntp_port: Option<u16>,
-    /// Syslog, UDP and TCP; may be repeated [default: 5247 and 514]
+    /// Port of syslog, UDP and TCP; may be repeated [default: 5247 and 514]
     #[arg(long, env = "BASALT_RACK_SYSLOG_PORT", value_name = "PORT", value_delimiter = ',', global = true)]
     pub syslog_port: Option<Vec<u16>>,
-    /// The caching HTTP proxy [default: 8000]
+    /// Port of the caching HTTP proxy [default: 8000]
     #[arg(long, env = "BASALT_RACK_PROXY_PORT", value_name = "PORT", global = true)]
     pub proxy_port: Option<u16>,
-    /// Squid, which serves the proxy [default: /usr/sbin/squid or /usr/bin/squid]
+    /// The program Squid, which serves the proxy [default: /usr/sbin/squid or /usr/bin/squid]
     #[arg(long, env = "BASALT_RACK_PROXY_PROGRAM", value_name = "FILE", global = true)]
     pub proxy_program: Option<PathBuf>,
     /// Directory of the proxy with its cache and logs [default: `proxy` in the data directory; /var/cache/basalt-proxy of a rack that runs as root]
     #[arg(long, env = "BASALT_RACK_PROXY_DIR", value_name = "DIR", global = true)]
     pub proxy_dir: Option<PathBuf>,
-    /// The most that the proxy's cache may take on disk, as 800MiB, 50GiB or 2TiB [default: 10GiB, or a tenth of the free disk where that is less]
+    /// The largest size of the proxy's cache on disk, like 800MiB, 50GiB or 2TiB [default: 10GiB, or a tenth of the free disk if that is less]
     #[arg(long, env = "BASALT_RACK_PROXY_SIZE", value_name = "SIZE", global = true)]
     pub proxy_size: Option<String>,
-    /// Tell machines on served interfaces that no IPv6 router is there, unless one is: iPXE waits 16 seconds for one [default: true]
+    /// Tell machines on served interfaces without an IPv6 router that there is none: otherwise iPXE waits 16 seconds for a router [default: true]
     #[arg(long, env = "BASALT_RACK_ROUTER_ADVERTISEMENTS", value_name = "BOOL", global = true)]
     pub router_advertisements: Option<bool>,
-    /// The most that undelivered facts may take on disk, MiB [default: 256]
+    /// The largest size of undelivered facts on disk, in MiB [default: 256]
     #[arg(long, env = "BASALT_RACK_SPOOL_MIB", value_name = "MIB", global = true)]
     pub spool_mib: Option<u64>,
-    /// The most that lines of logs may take on disk, MiB [default: 1024, or a twentieth of the disk where that is less]
+    /// The largest size of log lines on disk, in MiB [default: 1024, or a twentieth of the disk if that is less]
     #[arg(long, env = "BASALT_RACK_LOG_MIB", value_name = "MIB", global = true)]
     pub log_mib: Option<u64>,
-    /// The most that cached images may take on disk, as 800MiB, 50GiB or 2TiB [default: 50GiB, or half of the free disk where that is less]
+    /// The largest size of cached images on disk, like 800MiB, 50GiB or 2TiB [default: 50GiB, or half of the free disk if that is less]
     #[arg(long, env = "BASALT_RACK_CACHE_SIZE", value_name = "SIZE", global = true)]
     pub cache_size: Option<String>,
     /// Images sent at once over HTTP; further machines wait for their turn [default: 32]
     #[arg(long, env = "BASALT_RACK_HTTP_BODIES", value_name = "NUMBER", global = true)]
     pub http_bodies: Option<u16>,
-    /// Where /metrics is served, in the clear: an address and a port that no machine reaches, as 127.0.0.1:5249 [default: nowhere]
+    /// Address and port of /metrics, over plain HTTP; machines must not be able to reach it, so for example 127.0.0.1:5249 [default: none]
     #[arg(long, env = "BASALT_RACK_METRICS", value_name = "ADDRESS:PORT", global = true)]
     pub metrics: Option<SocketAddr>,
-    /// What is logged: error, warn, info, debug, trace, or filters as basalt_rack::dhcp=debug [default: info]
+    /// Level of the log: error, warn, info, debug, trace, or filters like basalt_rack::dhcp=debug [default: info]
     #[arg(long, env = "BASALT_RACK_LOG", value_name = "FILTER", global = true)]
     pub log: Option<String>,
 }
