@@ -13,10 +13,10 @@ pub fn private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Replaces a whole file (mode 0600): writes a new one beside it, syncs it, renames it, syncs the directory.
+/// Replaces a whole file (mode 0600): writes and syncs a new file beside the old one, renames it, and syncs the directory.
 ///
 /// # Errors
-/// `io::Error`: the old file is unchanged.
+/// `io::Error`: the file has either its old or its new content.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = beside(path, "new");
     write_synced(&temporary, bytes)?;
@@ -27,7 +27,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Like [`replace`], and keeps the previous file as `PATH.old`.
 ///
 /// # Errors
-/// `io::Error`: the old file is unchanged.
+/// As [`replace`].
 pub fn replace_keeping_old(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = beside(path, "new");
     write_synced(&temporary, bytes)?;
