@@ -1,7 +1,7 @@
 //! The register of attempts: their claims and their ends. Stored in the file `attempts`.
 //!
 //! An attempt is one armed ephemeral boot of one *subject*: a machine or, for enlistment, one unknown MAC. The boot
-//! concern arms it. It ends when its result has arrived, when its `not_after` has passed, or when it was fenced.
+//! concern arms it. An attempt ends when one of these happens: its result arrives, `not_after` passes, or it is fenced.
 //!
 //! # Claims
 //! A claim carries a boot token, which is verified before the register is asked. Then, first match wins:
@@ -43,7 +43,7 @@ use crate::hash::sha256;
 use crate::journal::Journal;
 use crate::token::{BootIdDigest, Session, report};
 
-/// The most attempts remembered. Those with the lowest numbers are dropped first.
+/// The most attempts that are kept when the file is opened. Those with the lowest numbers are dropped first.
 const REMEMBERED: usize = 20_000;
 
 /// The subject of an attempt: a machine's uid, or a MAC for enlistment.
@@ -447,7 +447,7 @@ impl Attempts {
         })
     }
 
-    /// Counts an account that is to be written down. False: the attempt has had `most`.
+    /// Counts a password for an account of the BMC that is to be written down. False: the attempt has had `most`.
     pub fn may_write_account(&self, id: &AttemptId, most: u32) -> bool {
         self.with(|_, entries| {
             let entry = entries.entry(id.clone()).or_default();
@@ -457,7 +457,7 @@ impl Attempts {
         })
     }
 
-    /// Whether the boot that holds the attempt's claim took it over from an earlier one.
+    /// True if an earlier boot had claimed the attempt before the boot that holds the claim now.
     pub fn is_claimed_again(&self, id: &AttemptId) -> bool {
         self.with(|_, entries| {
             entries.get(id).and_then(|entry| entry.claim.as_ref()).is_some_and(|claim| claim.again)

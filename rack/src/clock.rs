@@ -2,9 +2,9 @@
 //!
 //! A wall clock can be set: by people, by NTP, and by decades if a host without a battery starts before it reaches a
 //! time server. Leases and deadlines must not move with it. So the rack counts time by the kernel's clock since boot,
-//! which cannot be set ([`Clock::now`]). It reports time as the regions count it ([`Clock::unix`]): by the time that a
-//! region sent, or by this host's wall clock until a region has sent one. The differences between these clocks are kept
-//! in `DIR/clock`, so that the time does not jump at a restart or a reboot.
+//! which cannot be set ([`Clock::now`]). In reports it converts that time to the regions' time ([`Clock::unix`]). Until
+//! a region has sent its time, this host's wall clock is used instead. The differences between these clocks are kept in
+//! `DIR/clock`, so that the time does not jump at a restart or a reboot.
 //!
 //! The wall clock itself ([`wall_ms`]) is used for certificates, as every TLS peer does, and for signatures of DNS
 //! messages.

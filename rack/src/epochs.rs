@@ -44,7 +44,7 @@ pub enum Admission {
     Repeat,
     /// Repeats a command that was running when this rack was stopped. Its progress is unknown. The repeat is admitted.
     Interrupted,
-    /// Its epoch is older than the highest one at this BMC, or its incarnation is retired.
+    /// Do not run it: this BMC has seen a higher epoch, or the incarnation of the command is retired.
     Stale {
         /// The highest epoch that the BMC has seen.
         highest: u64,

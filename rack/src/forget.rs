@@ -10,8 +10,8 @@ use std::path::Path;
 
 use crate::durable;
 
-/// The order matters: a rack that is killed in between still has its key, so it dials again and learns again that it
-/// was deleted.
+/// The identity comes last. If the rack is killed before that, it still has its key: at its next start it dials a region
+/// and learns again that it was deleted.
 const ERASED: [&str; 8] =
     ["concerns", "attempts", "spool", "logs", "proxy", "certificates", "blobs", "identity"];
 

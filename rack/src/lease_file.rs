@@ -51,7 +51,7 @@ pub fn unsure(lost_at: Option<Time>, longest_seconds: Option<u32>, now: Time) ->
     lost_at.map_or(Duration::ZERO, |at| now.until(at + longest + GRACE))
 }
 
-/// Notes that this data directory lacks leases: its rack replaces another one and leases that one's addresses.
+/// Notes that this data directory lacks leases. Used for a rack that replaces another rack and takes over its addresses.
 ///
 /// # Errors
 /// `io::Error`: the note cannot be written.

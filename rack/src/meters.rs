@@ -142,19 +142,19 @@ pub async fn count(State(meters): State<Meters>, request: Request, next: Next) -
 /// The services whose figures are shown.
 #[derive(Debug)]
 pub struct Measured {
-    /// HTTP, with facts and blobs.
+    /// The HTTP server, with facts and blobs.
     pub web: Arc<Web>,
-    /// DHCP.
+    /// The DHCP server.
     pub dhcp: Arc<Dhcp>,
-    /// DNS.
+    /// The DNS server.
     pub dns: Arc<Dns>,
-    /// NTP.
+    /// The NTP server.
     pub ntp: Arc<Ntp>,
     /// Syslog, and logs of agents.
     pub logs: Logs,
     /// The caching proxy.
     pub proxy: Arc<Proxy>,
-    /// Connections over HTTP.
+    /// The connections of the HTTP server.
     pub connections: Places<IpAddr>,
 }
 

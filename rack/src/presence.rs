@@ -114,7 +114,7 @@ impl Presence {
         }
     }
 
-    /// Notes that iPXE was given the URL of its script, or a ROM that of its loader.
+    /// Notes a boot exchange: iPXE got the URL of its script, or a ROM got the URL of its loader.
     pub fn booting(&self, mac: Mac, address: IpAddr, firmware: Option<Firmware>, now: Time) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.exchanges += 1;

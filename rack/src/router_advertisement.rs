@@ -15,8 +15,8 @@
 //! | the same router with lifetime 0 | forgets that router |
 //!
 //! Routers answer within 0.5 s, so a real router always answers first. [`run`] adds the socket. It is also silent on an
-//! interface that forwards IPv6. There a router daemon of this host would advertise from the same address, and a
-//! lifetime of 0 from that address would withdraw its advertisement.
+//! interface that forwards IPv6: a router daemon of this host may advertise from the same address, and a lifetime of 0
+//! from that address would withdraw the daemon's advertisement.
 
 use std::fs;
 use std::io;

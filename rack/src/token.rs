@@ -104,7 +104,7 @@ pub fn boot_id_digest(boot_id: &str) -> BootIdDigest {
     digest
 }
 
-/// The session that a claim opens: one boot of one machine in one attempt.
+/// A session of an agent, opened by a claim. It belongs to one boot of one machine in one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
     /// The number of the attempt.

@@ -178,8 +178,8 @@ fn set_boot_options(data: &[u8]) -> Outcome {
             Some(boot) => Outcome::Chassis(ChassisRequest::SetBootOverride(boot), 0),
             None => Outcome::Answer(refuse(CompletionCode::INVALID_FIELD)),
         },
-        // Accepted without effect: there is one writer, the flags stay valid until they are used, and no other party
-        // reads them.
+        // Accepted without effect: this BMC has one writer and no other reader, and keeps the flags until a boot uses
+        // them.
         boot_parameter::SET_IN_PROGRESS
         | boot_parameter::VALID_BIT_CLEARING
         | boot_parameter::ACKNOWLEDGE => Outcome::Answer(ok(vec![])),

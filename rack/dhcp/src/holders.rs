@@ -1,9 +1,9 @@
-//! Hosts that answered probes recently, and those among them that answer for every address.
+//! Hosts that answered probes (ARP requests) recently. A host that answers for every address is ignored.
 //!
-//! A host answers for its own addresses, which are few. A router with proxy ARP for its own link, or a hostile host,
-//! answers for all; if it were believed, no address could be offered. So a host that answers for more than [`FEW`]
-//! addresses within a minute is ignored until it has been silent for a while. If it does use an offered address, the
-//! client detects that itself and declines.
+//! A normal host answers for its own addresses, which are few. A router with proxy ARP for its own link, or a hostile
+//! host, answers for every address: no address could be offered any more. So a host that answers for more than [`FEW`]
+//! addresses within a minute is ignored until it has been silent for ten minutes. If such a host really uses an offered
+//! address, the client detects the conflict and declines the address.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

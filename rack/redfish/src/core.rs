@@ -9,8 +9,8 @@
 //!                                                               --> (confirm) compare the boot override
 //! ```
 //!
-//! The system is looked up once. Each operation begins with reading it, since its allowed values, its ETag and its
-//! power change. Redirects are followed only on the BMC itself.
+//! The system is looked up once. Each operation begins with a GET of the system, because its power, its ETag and its
+//! allowed values change. Redirects are followed only on the BMC itself.
 
 use serde_json::{Value, json};
 
@@ -421,7 +421,7 @@ impl ClientCore {
     }
 }
 
-/// Whether it can be sent back in a header.
+/// True if this ETag of a BMC can be sent in a header.
 pub(crate) fn is_etag(text: &str) -> bool {
     !text.is_empty() && text.len() <= 256 && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }

@@ -1,4 +1,4 @@
-//! Makes a blob available: verifies it if it is here, fetches it if it is absent or damaged.
+//! Makes a blob available. A blob in the cache is verified; an absent or damaged blob is fetched.
 //!
 //! Each fetch runs once for all requests, and continues even if every client that waits disconnects.
 

@@ -234,7 +234,7 @@ impl Dhcp {
         }
     }
 
-    /// Takes leases of this and other racks that a region reports for the subnets that this rack serves.
+    /// Takes the leases, of this rack and of others, that a region has sent. They are in subnets that this rack serves.
     pub async fn learn(&self, told: Leases) {
         self.v6.learn(&told.leases, told.complete);
         let now = self.clock.now();

@@ -1,4 +1,4 @@
-//! What DNS counts, for `/metrics`.
+//! Counters of DNS, for `/metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ const NO_ERROR: u8 = 0;
 const NX_DOMAIN: u8 = 3;
 const REFUSED: u8 = 5;
 
-/// Answers so far, without those of the forwarder.
+/// Answers since the start, without those of the forwarder.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     zone: AtomicU64,
@@ -30,33 +30,33 @@ pub struct Counts {
     ///
     /// | kind | answer |
     /// | --- | --- |
-    /// | `zone` | of a zone, also that there is no such name |
-    /// | `cache` | kept of another server |
-    /// | `stale` | kept, past its time |
-    /// | `forwarded` | of another server |
-    /// | `failed` | none of another server, or one with a private address |
-    /// | `refused` | REFUSED: the client may not have others asked, or the question came back |
-    /// | `limited` | SERVFAIL: a bound was reached |
-    /// | `error` | the query is not understood |
+    /// | `zone` | from a zone, including NXDOMAIN |
+    /// | `cache` | from the cache |
+    /// | `stale` | from the cache, after its TTL has ended |
+    /// | `forwarded` | from another server |
+    /// | `failed` | SERVFAIL or REFUSED: no server answered, or the answer had a private address |
+    /// | `refused` | REFUSED: the client may not use the forwarder, or the question came back to it |
+    /// | `limited` | SERVFAIL: a limit was reached |
+    /// | `error` | an error: the query could not be understood |
     /// | `secondary` | to a secondary |
-    /// | `dropped` | none: it is no query |
+    /// | `dropped` | none: the message is no query |
     pub answers: BTreeMap<&'static str, u64>,
-    /// How often each bound was reached, since the start.
+    /// How often each limit was reached, since the start.
     pub limits: BTreeMap<&'static str, u64>,
     /// Queries to other servers.
     pub upstream: Measured,
-    /// Answers that are kept.
+    /// Answers in the cache.
     pub cache_entries: usize,
-    /// Octets that they take, about.
+    /// The approximate size of the cache, in octets.
     pub cache_bytes: usize,
-    /// Zones that are held.
+    /// Zones of this rack.
     pub zones: usize,
-    /// Their records.
+    /// Records in all zones.
     pub records: usize,
 }
 
 impl Counters {
-    /// Counts an answer. The forwarder counts what it answers.
+    /// Counts an answer. The forwarder counts its answers itself.
     pub(super) fn answered(&self, answer: &Answer) {
         let count = match answer {
             Answer::Reply(reply) => match reply.get(3).map(|flags| flags & 0xf) {
@@ -71,7 +71,7 @@ impl Counters {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a connection that was closed because its client has its share.
+    /// Counts a connection that was closed because its client had as many as one may have.
     pub(super) fn closed(&self) {
         self.closed.fetch_add(1, Ordering::Relaxed);
     }

@@ -220,7 +220,8 @@ fn push(stream: &TcpStream, file: &File, first: u64, end: u64) -> io::Result<u64
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
             Ok(_) if offset == end || offset - first >= TURN => return Ok(offset),
             Ok(_) => waited = false,
-            // The socket was writable but the write would block: the kernel is short of memory. Do not retry at once.
+            // The socket is full: wait a moment for room. If there was room and the write would still block, the kernel is
+            // short of memory (`waited`): do not retry at once.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if waited || Instant::now() >= until || !has_room_soon(stream)? {
                     return Ok(offset);

@@ -63,7 +63,7 @@ pub struct Context {
     pub origin: Arc<origin::RegionOrigin>,
     /// The rack's membership, as stored on disk.
     pub membership: Arc<Mutex<Membership>>,
-    /// Facts leave on one link at a time: the one that holds this lock. The value is the number of the next fact.
+    /// The lock of the link that sends facts: only one link does at a time. The value is the number of the next fact.
     pub delivery: Arc<Mutex<u64>>,
     /// Cancelled when a region says that this rack was deleted.
     pub deleted: CancellationToken,

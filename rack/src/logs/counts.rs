@@ -9,7 +9,7 @@ pub(super) enum From {
     Machine,
     /// A host that is no machine, by syslog.
     Other,
-    /// An agent.
+    /// An agent, by HTTP.
     Agent,
     /// This rack, of lines that were dropped.
     Rack,

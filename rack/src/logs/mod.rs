@@ -168,7 +168,7 @@ impl Logs {
         }
     }
 
-    /// Takes a message of a stream. Returns the time that its sender must wait before its next one.
+    /// Takes a message of a stream. Returns how long the sender must wait before it sends another one.
     fn frame(&self, frame: Frame<'_>, from: IpAddr) -> Duration {
         let (machine, now) = (self.0.senders.machine(from), self.0.started.elapsed());
         let message = Message::parse(frame);

@@ -49,7 +49,7 @@ const WORTH_REPLACING: u64 = 64 << 10;
 #[derive(Debug)]
 struct Segment {
     first: u64,
-    /// The number of the fact after its last one.
+    /// The number of the fact after the last one in the segment.
     next: u64,
     bytes: u64,
     path: PathBuf,
@@ -297,7 +297,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Logs and reports a problem once until it is over.
+    /// Logs and reports a problem, but only once until the spool is less than half full again.
     fn complain(&mut self, message: &str) {
         if std::mem::replace(&mut self.troubled, true) {
             return;
@@ -309,7 +309,7 @@ impl Spool {
     }
 }
 
-/// True if a region can do without the fact.
+/// True for a fact that a region can do without.
 fn tells_progress(fact: &Fact) -> bool {
     matches!(fact.body, Some(fact::Body::Progress(_) | fact::Body::BootRequest(_)))
 }

@@ -1,9 +1,13 @@
 //! Decodes bytes from the network to a [`Packet`], or says why they are not one.
 //!
-//! As in DHCPv4, options are walked here, kept as bytes, and decoded where they are used. Only the names come from
-//! dhcproto. Its DHCPv6 decoder is not used, for three reasons: it subtracts from lengths that the sender chose
-//! (options 13, 16, 17), it nests as deep as the sender likes, and it ends a list at the first option that does not
-//! decode. Tests compare this decoder with it.
+//! As in DHCPv4, options are walked here, kept as bytes, and decoded where they are used. Only the names of options come
+//! from dhcproto. Its DHCPv6 decoder is not used, for three reasons:
+//!
+//! 1. It subtracts from lengths that the sender chose (options 13, 16, 17).
+//! 2. It nests as deep as the sender likes.
+//! 3. It ends a list at the first option that it cannot decode.
+//!
+//! Tests compare this decoder with dhcproto's.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;

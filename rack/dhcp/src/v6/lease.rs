@@ -13,7 +13,7 @@ use crate::{LeaseState, Mac, Time};
 /// none has ended, the client gets no address. An IPv6 range has more addresses than a server has memory. Clients with
 /// a reservation are always served.
 pub const MAX_LEASES: usize = 65_536;
-/// The most addresses that one client may have on a link: its components ask for one each.
+/// The most addresses that one client may have on a link. Firmware, boot loader and system may each ask for one.
 pub(super) const MAX_OF_ONE: usize = 16;
 /// The number of addresses tried from the client's own position in the range.
 const NEARBY: u128 = 16;
@@ -60,7 +60,7 @@ impl Lease {
     /// True if the lease belongs to this association.
     pub(super) fn is_of(&self, who: Who<'_>) -> bool {
         if self.duid.is_forgotten() {
-            // A client that hides its hardware address is recognised by the address that it claims to have.
+            // A lease without a hardware address belongs to the client that names its address.
             return self.mac.map_or(who.has_it, |mac| who.mac == Some(mac));
         }
         let is_anothers = self.mac_heard && who.heard.is_some_and(|mac| self.mac != Some(mac));

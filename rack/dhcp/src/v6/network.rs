@@ -67,8 +67,12 @@ impl<'a> Network<'a> {
         self.scope(address).is_some_and(|scope| scope.is_dynamic(address)) && !own()
     }
 
-    /// This server's address for clients of the subnet: the one in the subnet, or else the one that the request was
-    /// sent to, or else any.
+    /// This server's address for clients of the subnet. The first of these that exists:
+    ///
+    /// 1. an address in the subnet
+    /// 2. the address that the request was sent to
+    /// 3. an address of the interface that received the request
+    /// 4. any address
     pub(super) fn address(&self, scope: &Scope) -> Option<Ipv6Addr> {
         let here = self.links.get(&self.via.interface).into_iter().flatten();
         let all = || self.links.values().flatten();
