@@ -8,8 +8,12 @@ use crate::root::Root;
 /// Prefixes of kernel names that are not disks: memory, files, optical drives, floppies, and devices made from others.
 const NOT_DISKS: [&str; 10] = ["loop", "ram", "zram", "sr", "fd", "dm-", "md", "nbd", "mtdblock", "zd"];
 
-/// All disks, sorted by kernel name. Skipped are removable ones (USB sticks, a BMC's virtual media), read-only and hidden ones (the paths
-/// of a multipath NVMe namespace), and empty readers, so that no system is installed there by accident.
+/// All disks, sorted by kernel name. These are skipped, so that no system is installed there by accident:
+///
+/// - removable disks (USB sticks, a BMC's virtual media)
+/// - read-only disks
+/// - hidden disks (the paths of a multipath NVMe namespace)
+/// - disks of size 0 (readers without a medium)
 #[must_use]
 pub fn block_devices(root: &Root) -> Vec<Disk> {
     let mut names = root.names("sys/block");

@@ -68,7 +68,7 @@ fn words() -> Vec<&'static str> {
     [kinds(), addresses::WORDS.to_vec()].concat()
 }
 
-/// Objects of one kind: all of them, or those with these names.
+/// A kind, and the names of the wanted objects. No names: all objects of the kind.
 type Wanted<'a> = (&'static Kind, Vec<&'a str>);
 
 /// Runs the command.

@@ -119,7 +119,7 @@ fn entries(etc: &Path, release: &str, given: Given<'_>) -> Result<Vec<Entry>, Bu
     Ok(entries)
 }
 
-/// The host's sources of the release. If there are none and the host is Debian, those of its own release, which are on the same mirrors.
+/// The host's sources of the release. A Debian host without such sources uses the sources of its own release: the mirrors have both releases.
 fn host_entries(etc: &Path, release: &str, host_release: Option<&str>) -> Result<Vec<Entry>, BuildError> {
     let all = read_sources(&etc.join("apt"))?;
     let own = host_release.into_iter().flat_map(|codename| [codename].into_iter().chain(ALIASES));

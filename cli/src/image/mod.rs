@@ -68,7 +68,7 @@ enum Build {
     },
 }
 
-/// What both builds take.
+/// Arguments of both builds.
 #[derive(Debug, clap::Args)]
 struct Common {
     /// Directory for the image's files and image.json

@@ -164,8 +164,8 @@ pub(super) const SYSTEM: [&str; 34] = [
     "lsb-release",
 ];
 
-/// Paths that are excluded from the installed system: files and drivers that servers do not need. They are two fifths of its size, so that
-/// it unpacks faster.
+/// Paths that are excluded from the installed system: files and drivers that servers do not need. This saves two fifths of the image's size
+/// and time when it is unpacked.
 pub(super) const SYSTEM_EXCLUDED: [&str; 21] = [
     "/usr/share/doc/*",
     "/usr/share/man/*",
