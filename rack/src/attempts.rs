@@ -174,7 +174,7 @@ pub struct Entry {
     /// The digest of the report token.
     report: Option<String>,
     progress: u64,
-    /// Passwords for its BMC that were written down.
+    /// The number of passwords for its BMC that were stored.
     accounts: u32,
     log_end: u64,
 }
@@ -447,7 +447,7 @@ impl Attempts {
         })
     }
 
-    /// Counts a password for an account of the BMC that is to be written down. False: the attempt has had `most`.
+    /// Counts a password for the BMC that the attempt wants to store. False: it has stored `most` already.
     pub fn may_write_account(&self, id: &AttemptId, most: u32) -> bool {
         self.with(|_, entries| {
             let entry = entries.entry(id.clone()).or_default();

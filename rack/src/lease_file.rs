@@ -37,8 +37,8 @@ pub struct Opened<T> {
     pub lost_at: Option<Time>,
 }
 
-/// Until when unknown clients get no dynamic address after leases were lost. `told`: a region has reported the leases
-/// that other racks may extend, or there are no such racks.
+/// The time until which unknown clients get no dynamic address after leases were lost. `told`: a region has sent the
+/// leases that other racks may extend, or there are no such racks.
 #[must_use]
 pub fn withheld_until(lost_at: Time, told: bool) -> Time {
     lost_at + UNKNOWN_LEASES + if told { Duration::ZERO } else { GRACE }

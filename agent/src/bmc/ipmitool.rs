@@ -20,7 +20,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Begins the time for commands anew.
+    /// Restarts the time limit for commands.
     pub fn begin(&mut self) {
         self.end = Instant::now() + deadlines::BMC;
     }

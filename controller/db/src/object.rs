@@ -333,8 +333,8 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?)
     }
 
-    /// The objects that prevent the deletion of this object: they refer to it, they hold addresses of it (a Subnet), or they have claimed
-    /// it (a Machine).
+    /// The objects that prevent the deletion of this object. They refer to the object, hold addresses of this Subnet, or have claimed this
+    /// Machine.
     ///
     /// # Errors
     /// Fails if the database cannot be read.

@@ -12,16 +12,16 @@ use crate::records::rtype;
 use crate::reply::UDP_SIZE;
 use crate::response::Response;
 
-/// Bounds of a forwarder.
+/// The limits of a forwarder.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Octets of kept answers, about.
+    /// The approximate size of the cache, in octets.
     pub cache: usize,
-    /// Questions that other servers are asked at the same time.
+    /// The most questions that other servers are asked at the same time.
     pub questions: usize,
-    /// Clients that wait for the answer to one question.
+    /// The most clients that wait for the answer to one question.
     pub askers: usize,
-    /// Questions for whose answers one client waits.
+    /// The most questions of one client that wait for answers.
     pub per_client: usize,
 }
 
@@ -34,21 +34,21 @@ impl Default for Limits {
 /// Figures of a forwarder since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Questions that a kept answer answered.
+    /// Questions that were answered from the cache.
     pub hits: u64,
     /// Queries to other servers.
     pub queries: u64,
     /// Questions that joined a query that was under way.
     pub joined: u64,
-    /// Questions that were answered by an answer past its time.
+    /// Questions that were answered from the cache, after the TTL had ended.
     pub stale: u64,
     /// Questions that were answered by the answer to a query.
     pub answered: u64,
     /// Questions that were answered SERVFAIL or REFUSED, because nobody answered the query or the answer must not reach clients.
     pub unanswered: u64,
-    /// Questions that were answered SERVFAIL, because too many others wait.
+    /// Questions that were answered SERVFAIL, because the number of waiting questions or clients had reached its limit.
     pub full: u64,
-    /// Questions that were answered SERVFAIL, because their client waits for too many.
+    /// Questions that were answered SERVFAIL, because too many questions of their client were waiting.
     pub per_client: u64,
     /// Questions that were answered REFUSED, because they came back to this forwarder.
     pub loops: u64,
@@ -56,14 +56,14 @@ pub struct Counts {
     pub failed: u64,
 }
 
-/// The action that a question asks for.
+/// The next action for a question.
 #[derive(Debug)]
 pub enum Next<A> {
     /// Send this reply.
     Reply(A, Vec<u8>),
-    /// Ask another server, and tell [`Forwarder::finish`] its answer.
+    /// Ask another server, and pass its answer to [`Forwarder::finish`].
     Ask(Upstream),
-    /// The reply comes with that of a question before.
+    /// Do nothing: the same question is being asked already, and its answer is also the reply to this one.
     Wait,
 }
 
@@ -153,7 +153,7 @@ pub struct Forwarder<A> {
 }
 
 impl<A> Forwarder<A> {
-    /// A forwarder with nothing kept. `number` is random, so that no two forwarders have the same.
+    /// A forwarder with an empty cache. `number` is random, so that no two forwarders have the same.
     #[must_use]
     pub fn new(number: u64, limits: Limits) -> Self {
         Self {
@@ -248,7 +248,8 @@ impl<A> Forwarder<A> {
         self.reply_all(askers, &kept, age)
     }
 
-    /// The servers take long: replies from an answer past its time, if there is one (RFC 8767 §5: after 1.8 seconds). The query goes on.
+    /// Call this if the servers have not answered after 1.8 seconds (RFC 8767 §5). Returns replies from an expired answer in the cache, if
+    /// there is one. The query continues.
     pub fn overdue(&mut self, now: Instant, key: &Key) -> Vec<(A, Vec<u8>)> {
         let Some(response) = self.cache.stale(now, key) else { return Vec::new() };
         let askers = self.waiting.get_mut(key).map(std::mem::take).unwrap_or_default();
@@ -274,7 +275,7 @@ impl<A> Forwarder<A> {
         replies
     }
 
-    /// Drops all kept answers.
+    /// Empties the cache.
     pub fn forget(&mut self) {
         self.cache = Cache::new(self.limits.cache);
     }
@@ -285,19 +286,19 @@ impl<A> Forwarder<A> {
         self.counts
     }
 
-    /// Kept answers, and the octets that they take, about.
+    /// The number of answers in the cache, and their approximate size in octets.
     #[must_use]
     pub fn kept(&self) -> (usize, usize) {
         (self.cache.len(), self.cache.size())
     }
 }
 
-/// How old records are.
+/// The age of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// So many seconds: their TTLs are less by them.
+    /// Seconds in the cache. They are subtracted from the TTLs.
     Seconds(u32),
-    /// Past their time.
+    /// The TTLs have ended.
     Stale,
 }
 

@@ -33,11 +33,11 @@ struct Question {
 /// The kind of boot file that a client should get, before its subnet's settings are read.
 #[derive(Debug, Clone, Copy)]
 enum Boots {
-    /// None: the client is an operating system.
+    /// No boot file: the client is an operating system.
     Nothing,
     /// A loader or a script.
     Something,
-    /// None: the client announces another architecture than its machine is declared with.
+    /// No boot file: the client announces another architecture than its machine is declared with.
     OtherArchitecture(OtherArchitecture),
 }
 

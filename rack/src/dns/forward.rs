@@ -164,7 +164,7 @@ impl Forward {
         self.latency.read()
     }
 
-    /// Kept answers, and the octets that they take, about.
+    /// The number of answers in the cache, and their approximate size in octets.
     #[must_use]
     pub fn kept(&self) -> (usize, usize) {
         self.core().kept()

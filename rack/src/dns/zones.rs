@@ -1,4 +1,4 @@
-//! The zones of the concern, as `basalt-dns` answers them.
+//! The DNS concern, converted to the zones and settings of `basalt-dns`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,24 +13,24 @@ use prost::Message;
 use super::forward::PORT;
 use crate::hash::sha256;
 
-/// The concern, ready to answer from.
+/// The converted concern. Queries are answered from it.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// The zones that are answered from.
+    /// The zones of this rack.
     pub zones: Zones,
-    /// Networks whose hosts may ask about names in no zone.
+    /// Networks whose hosts may use the forwarder: they may ask about names in no zone.
     pub recursion: Vec<IpNet>,
-    /// Domains of other servers.
+    /// Domains with servers of their own, and those servers.
     pub forwards: Vec<(Name, Vec<SocketAddr>)>,
-    /// Servers for all other names; none: those of this host.
+    /// Servers for all other names. Empty: those of this host.
     pub upstream: Vec<IpAddr>,
     /// Servers that may copy zones.
     pub secondaries: Secondaries,
-    /// The same servers with their names: who is told of changes.
+    /// The copies of zones by these servers. The rack notifies the servers of changes.
     pub copies: Vec<Copy>,
-    /// Records of all zones.
+    /// The number of records in all zones.
     pub records: usize,
-    /// Each zone with the hash of what it was made of.
+    /// Each zone, with the hash of its message in the concern.
     made_of: HashMap<String, ([u8; 32], Arc<Zone>)>,
 }
 
@@ -48,7 +48,7 @@ pub struct Copy {
 }
 
 impl Held {
-    /// The concern, and for each part that cannot be used, the reason. Zones that have not changed since `before` are taken from there.
+    /// Converts a concern. Returns the reason for each part that cannot be used. Zones that are the same in `before` are taken from there.
     #[must_use]
     pub fn new(concern: &DnsConcern, before: &Self) -> (Self, Vec<String>) {
         let (mut made_of, mut left_out) = (HashMap::new(), Vec::new());
@@ -119,7 +119,7 @@ impl Held {
         (held, left_out)
     }
 
-    /// True if a host may ask about names in no zone.
+    /// True if a host may use the forwarder.
     #[must_use]
     pub fn may_recurse(&self, peer: IpAddr) -> bool {
         peer.is_loopback() || self.recursion.iter().any(|network| network.contains(&peer))
@@ -129,7 +129,7 @@ impl Held {
 /// A copy of a zone that a secondary holds.
 ///
 /// # Errors
-/// Why it has none, in words.
+/// The reason why the secondary has no copy, as text.
 fn copy(zone: &str, declared: &DnsSecondary, secondary: &Secondary, zones: &Zones) -> Result<Copy, String> {
     let origin = name(zone)?;
     let serial = zones.get(&origin).ok_or_else(|| format!("zone {zone} is not served"))?.serial();
@@ -139,7 +139,7 @@ fn copy(zone: &str, declared: &DnsSecondary, secondary: &Secondary, zones: &Zone
 /// A secondary of the concern.
 ///
 /// # Errors
-/// Why it cannot be one, in words.
+/// The reason why it cannot be a secondary, as text.
 fn secondary(declared: &DnsSecondary) -> Result<Secondary, String> {
     let DnsSecondary { address, port, key, secret, .. } = declared;
     let address: IpAddr = address.parse().map_err(|error| format!("{address:?}: {error}"))?;

@@ -38,7 +38,7 @@ const SMALL: usize = 16 << 10;
 const LOG: usize = 256 << 10;
 /// A sealed password of 20 bytes has 68.
 const SEALED: usize = 128;
-/// Passwords that a task may have written down. An agent tries four shapes by each of two protocols.
+/// The most passwords that a task may store. An agent tries four forms of passwords by each of two protocols.
 const ACCOUNTS: u32 = 16;
 /// A result with its inventory.
 const RESULT: usize = 2 << 20;
@@ -213,7 +213,7 @@ async fn log(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Writes down a password that the BMC is about to be told: a machine that dies in between has not lost the only one.
+/// Stores a password before the BMC gets it: if the machine dies in between, the password is not lost.
 async fn bmc(
     State(web): State<Arc<Web>>,
     Extension(ends): Extension<Ends>,

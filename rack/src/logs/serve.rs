@@ -38,7 +38,6 @@ const ADVICE: &str = "or have it listen on other addresses (rsyslog: `address` o
 
 impl Logs {
     /// Serves one address and port until cancelled.
-    /// Serves one address and port until cancelled.
     ///
     /// # Errors
     /// `io::Error`: the address cannot be bound, or the socket fails.

@@ -120,7 +120,7 @@ pub(super) fn divided(parts: &[Part], situation: &Situation) -> Vec<Part> {
     merged(parts)
 }
 
-/// The spans that a rack leases from, as far as it knows: also those that are taken back by a delegation without a number yet.
+/// The spans of a rack's present delegation: those that it holds, and those that leave it without a number yet.
 pub(super) fn told(parts: &[Part], rack: Uuid) -> Vec<Span> {
     let theirs = merged(
         parts

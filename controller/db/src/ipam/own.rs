@@ -272,7 +272,8 @@ impl Store {
         Ok(())
     }
 
-    /// Every address in use, in order. The address of a Device with a single MAC has that MAC, unless an IpAddress of the subnet has it. If an IpAddress keeps an address for a deployment's interface, the list has both entries.
+    /// Every address in use, in order. The address of a Device with a single MAC has that MAC, unless an IpAddress of the subnet has the
+    /// MAC. If an IpAddress keeps an address for a deployment's interface, the list has both entries.
     ///
     /// # Errors
     /// Fails if the database cannot be read.

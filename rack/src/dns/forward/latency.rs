@@ -25,7 +25,7 @@ pub struct Measured {
     pub within: [u64; BOUNDS_MS.len()],
     /// Queries that a server answered.
     pub answered: u64,
-    /// The time of these together.
+    /// The sum of their times.
     pub time: Duration,
     /// Queries whose answers must not reach clients: private addresses.
     pub refused: u64,
@@ -34,7 +34,7 @@ pub struct Measured {
 }
 
 impl Latency {
-    /// Counts a query that took so long.
+    /// Counts a query that took this long.
     pub(super) fn ended(&self, outcome: &Outcome, took: Duration) {
         let ended = match outcome {
             Outcome::Response(_) => &self.answered,
