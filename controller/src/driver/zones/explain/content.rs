@@ -94,6 +94,17 @@ impl Content {
         self.document.records.iter().map(|record| record.owner.as_str()).filter(named)
     }
 
+    /// The names of the servers of a domain that the zone delegates, in lower case and without the final dot.
+    pub(super) fn servers_of(&self, cut: &str) -> impl Iterator<Item = String> {
+        let owner = cut.strip_suffix(&self.origin).map(|below| below.trim_end_matches('.').to_owned());
+        let is_server = move |record: &&DnsRecord| {
+            record.rtype == "NS"
+                && owner.as_ref().is_some_and(|owner| record.owner.eq_ignore_ascii_case(owner))
+        };
+        let servers = self.document.records.iter().filter(is_server);
+        servers.map(|record| record.data.trim_end_matches('.').to_ascii_lowercase())
+    }
+
     /// The visible objects that a record of an answer comes from.
     pub(super) fn sources(&self, record: &Told, made: Option<&Origin>, estate: &Estate) -> Vec<NameSource> {
         let owner = match made {

@@ -1,7 +1,7 @@
 //! How racks answer for a name, and why: `basalt explain name` (docs/decisions/108-explain-names.md).
 //!
 //! The answer is made by the core that racks answer with (`basalt_dns::answer`), from the zones that the region has written. One zone
-//! is read, and one more for each alias that leads into another zone.
+//! is read, one more for each alias that leads into another zone, and those that name the servers of a delegated domain.
 
 mod content;
 mod racks;
@@ -25,6 +25,8 @@ use wire::{Ending, Step};
 
 /// Aliases that are followed, as racks follow them.
 const MAX_ALIASES: usize = 16;
+/// Servers of a delegated domain whose zones are read.
+const MOST_SERVERS: usize = 4;
 /// Similar names that are told.
 const MOST_NEAR: usize = 3;
 /// The clients for which racks ask other servers.
@@ -98,13 +100,21 @@ pub async fn explain(driver: &Driver, asked: &Asked, pools: Pools<'_>) -> Result
             let Some(content) = load(driver, &estate, origin, pools).await? else {
                 break (Ending::NotWritten(origin.to_owned()), at);
             };
-            let document = DnsZone { serial: content.serial, ..content.document.clone() };
-            let zone = document::zone(&document)
-                .map_err(|why| StoreError::Corrupt(format!("zone {origin}: {why}")))?;
-            zones.insert(zone.into());
+            insert(&mut zones, &content)?;
             contents.push(content);
         }
-        let step = wire::ask(&zones, &whole(&at)?);
+        let mut step = wire::ask(&zones, &whole(&at)?);
+        if let Step::End(Ending::Delegated(cut, servers), _) = &step
+            && servers.is_empty()
+        {
+            // Racks find the addresses of a zone's servers in all zones that they hold.
+            for origin in zones_of_servers(&contents, cut, &served) {
+                if let Some(content) = load(driver, &estate, origin, pools).await? {
+                    insert(&mut zones, &content)?;
+                }
+            }
+            step = wire::ask(&zones, &whole(&at)?);
+        }
         match step {
             Step::Alias(record) => {
                 let target = record.data.trim_end_matches('.').to_ascii_lowercase();
@@ -158,6 +168,23 @@ pub async fn explain(driver: &Driver, asked: &Asked, pools: Pools<'_>) -> Result
         servers,
         near,
     })
+}
+
+/// Adds a zone to those that the core is asked about.
+fn insert(zones: &mut Zones, content: &Content) -> Result<(), StoreError> {
+    let document = DnsZone { serial: content.serial, ..content.document.clone() };
+    let zone = document::zone(&document)
+        .map_err(|why| StoreError::Corrupt(format!("zone {}: {why}", content.origin)))?;
+    zones.insert(zone.into());
+    Ok(())
+}
+
+/// The origins of zones that are not read yet, and that have the names of a delegated domain's servers.
+fn zones_of_servers<'a>(contents: &[Content], cut: &str, served: &'a [String]) -> BTreeSet<&'a str> {
+    let servers = contents.iter().flat_map(|content| content.servers_of(cut));
+    let origins = servers.filter_map(|server| longest(&server, served.iter().map(String::as_str)));
+    let is_read = |origin: &str| contents.iter().any(|content| content.origin == origin);
+    origins.filter(|origin| !is_read(origin)).take(MOST_SERVERS).collect()
 }
 
 fn whole(name: &str) -> Result<Name, StoreError> {
