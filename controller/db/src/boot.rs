@@ -3,10 +3,10 @@
 
 use crate::fact::NewFact;
 use crate::object::{signed, timestamp};
-use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Timestamp, Uid};
 use serde_json::Value;
+use sqlx::PgConnection;
 
 /// The kind of facts that are traces.
 pub const BOOT_TRACE: &str = "boot_trace";
@@ -44,7 +44,7 @@ pub struct HeardPort {
 const PORTS: i64 = 8;
 
 /// Stores a trace. A trace without a MAC is dropped.
-pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<(), StoreError> {
+pub(crate) async fn insert(tx: &mut PgConnection, source: &str, fact: &NewFact) -> Result<(), StoreError> {
     let Some(mac) = &fact.mac else { return Ok(()) };
     let others_lost = fact.body.get("others_lost").and_then(Value::as_u64).unwrap_or(0);
     let insert = sqlx::query!(
@@ -54,7 +54,7 @@ pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<
         fact.body,
         signed(others_lost)
     );
-    insert.execute(&mut **tx).await?;
+    insert.execute(&mut *tx).await?;
     let outdated = sqlx::query!(
         // Another rack may report the same machine at the same time. The rows that its transaction deletes are skipped.
         "delete from boot_trace where id in (
@@ -64,7 +64,7 @@ pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<
         mac,
         OF_ONE
     );
-    outdated.execute(&mut **tx).await?;
+    outdated.execute(&mut *tx).await?;
     Ok(())
 }
 

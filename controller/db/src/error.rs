@@ -143,6 +143,19 @@ impl StoreError {
         matches!(error.code().as_deref(), Some("40001" | "40P01" | "23505" | "23P01" | "23503"))
     }
 
+    /// True if PostgreSQL refused a value: the same call fails again.
+    #[must_use]
+    pub fn is_of_value(&self) -> bool {
+        match self {
+            // class 22: data exceptions; class 23: constraints; 54: limits
+            Self::Database(sqlx::Error::Database(error)) if !self.is_race() => {
+                error.code().is_some_and(|c| ["22", "23", "54"].iter().any(|class| c.starts_with(class)))
+            }
+            Self::Corrupt(_) => true,
+            _ => false,
+        }
+    }
+
     /// True if PostgreSQL could not be reached in time. False if it answered with an error.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {

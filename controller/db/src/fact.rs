@@ -6,6 +6,7 @@ use crate::{Store, StoreError, boot, ipam, lease, stranger};
 use basalt_api::values::Timestamp;
 use basalt_api::values::{Attempt, RackId, Uid};
 use serde_json::Value;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 /// A fact as a rack delivers it.
@@ -89,9 +90,33 @@ async fn now_of(database: impl sqlx::PgExecutor<'_>) -> Result<Timestamp, StoreE
     timestamp(query.fetch_one(database).await?)
 }
 
+/// Stores a fact of a rack. Returns the objects that it concerns.
+async fn store_one(
+    tx: &mut PgConnection,
+    rack: RackId,
+    source: &str,
+    fact: &NewFact,
+) -> Result<Vec<Uuid>, StoreError> {
+    match fact.kind.as_str() {
+        boot::BOOT_TRACE => {
+            boot::insert(tx, source, fact).await?;
+            Ok(Vec::new())
+        }
+        stranger::STRANGER => stranger::note(tx, rack.get(), source, fact).await,
+        _ => {
+            let object = insert(tx, source, fact).await?;
+            ipam::block::note_in_force(tx, rack, fact).await?;
+            lease::note(tx, rack, fact).await?;
+            Ok(object.into_iter().collect())
+        }
+    }
+}
+
 impl Store {
     /// Stores a rack's facts, in order, and each only once although it may be delivered repeatedly. Returns the number up to which the
     /// spool is stored; the rack may delete those facts.
+    ///
+    /// A fact that PostgreSQL does not take is left out: the rack would deliver it again for ever, and every fact behind it too.
     ///
     /// # Errors
     /// Fails if the database cannot be written. Then no fact of the batch is stored.
@@ -101,6 +126,22 @@ impl Store {
         source: &str,
         spool: Uuid,
         facts: &[NewFact],
+    ) -> Result<u64, StoreError> {
+        match self.store_batch((rack, source, spool), facts, false).await {
+            Err(error) if error.is_of_value() => {
+                tracing::warn!(%error, source, "a batch of facts is stored fact by fact");
+                self.store_batch((rack, source, spool), facts, true).await
+            }
+            result => result,
+        }
+    }
+
+    /// Stores facts; if `apart`, with a savepoint around each.
+    async fn store_batch(
+        &self,
+        (rack, source, spool): (RackId, &str, Uuid),
+        facts: &[NewFact],
+        apart: bool,
     ) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
         // Locks the spool: if two regions get the same batch, it is stored once.
@@ -116,25 +157,23 @@ impl Store {
             if fact.seq <= through {
                 continue;
             }
-            if fact.kind == boot::BOOT_TRACE {
-                boot::insert(&mut tx, source, fact).await?;
-            } else if fact.kind == stranger::STRANGER {
+            if apart || fact.kind == stranger::STRANGER {
                 // A savepoint: an error in this fact must not lose the other facts.
                 let mut point = sqlx::Connection::begin(&mut *tx).await?;
-                match stranger::note(&mut point, rack.get(), source, fact).await {
+                match store_one(&mut point, rack, source, fact).await {
                     Ok(to_wake) => {
                         point.commit().await?;
                         woken.extend(to_wake);
                     }
+                    Err(error) if error.is_unavailable() => return Err(error),
                     Err(error) => {
-                        tracing::error!(%error, source, "what was found of an undeclared machine is not kept");
+                        let (seq, kind) = (fact.seq, &fact.kind);
+                        tracing::error!(%error, source, seq, kind, "a fact of a rack cannot be stored and is left out");
                         point.rollback().await?;
                     }
                 }
             } else {
-                woken.extend(insert(&mut tx, source, fact).await?);
-                ipam::block::note_in_force(&mut tx, rack, fact).await?;
-                lease::note(&mut tx, rack, fact).await?;
+                woken.extend(store_one(&mut tx, rack, source, fact).await?);
             }
             through = fact.seq;
         }
@@ -282,14 +321,18 @@ impl Store {
 }
 
 /// Stores one fact. Returns the object that must be woken.
-pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<Option<Uuid>, StoreError> {
+pub(crate) async fn insert(
+    tx: &mut PgConnection,
+    source: &str,
+    fact: &NewFact,
+) -> Result<Option<Uuid>, StoreError> {
     let known = sqlx::query_scalar!(
         r#"select uid from object where uid = $1
            union all select machine from machine_mac where $1::uuid is null and mac = $2::text::macaddr limit 1"#,
         fact.object.map(Uid::get),
         fact.mac
     );
-    let known: Option<Uuid> = known.fetch_optional(&mut **tx).await?.flatten();
+    let known: Option<Uuid> = known.fetch_optional(&mut *tx).await?.flatten();
     // An unknown MAC may be invented, and only an object's facts are read. Boot traces keep the requests of such MACs, within limits.
     if known.is_none() && fact.object.is_none() {
         return Ok(None);
@@ -309,7 +352,7 @@ pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<
         fact.body,
         observed
     );
-    let row = row.fetch_one(&mut **tx).await?;
+    let row = row.fetch_one(&mut *tx).await?;
     let Some(object) = known else { return Ok(None) };
     let upsert = sqlx::query!(
         "insert into fact_latest as l (object, kind, source, id, step_key, attempt, body, observed_at, stored_at)
@@ -328,6 +371,6 @@ pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<
         observed,
         row.stored_at
     );
-    upsert.execute(&mut **tx).await?;
+    upsert.execute(&mut *tx).await?;
     Ok(fact.wakes.then_some(object))
 }

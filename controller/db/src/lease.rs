@@ -7,11 +7,11 @@ use std::net::IpAddr;
 
 use basalt_api::values::{Mac, RackId, Timestamp};
 use serde_json::Value;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::fact::NewFact;
 use crate::object::timestamp;
-use crate::store::Tx;
 use crate::{Store, StoreError};
 
 /// The kind of facts that are leases.
@@ -61,7 +61,7 @@ pub struct LeasesSeen {
 }
 
 /// Stores a lease from a rack's fact. Other facts are ignored.
-pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<(), StoreError> {
+pub(crate) async fn note(tx: &mut PgConnection, rack: RackId, fact: &NewFact) -> Result<(), StoreError> {
     let text = |field: &str| fact.body.get(field).and_then(Value::as_str);
     let span = |field: &str| {
         fact.body.get(field).and_then(Value::as_i64).map(|ms| ms.clamp(-LONGEST_MS, LONGEST_MS))
@@ -86,7 +86,7 @@ pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<()
             span("ends_in_ms").unwrap_or_default(),
             fact.body.get("released").and_then(Value::as_bool).unwrap_or_default()
         );
-        upsert.execute(&mut **tx).await?;
+        upsert.execute(&mut *tx).await?;
         return Ok(());
     }
     let Some(mac) = &fact.mac else { return Ok(()) };
@@ -109,7 +109,7 @@ pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<()
         span("kept_for_ms"),
         fact.body.get("released").and_then(Value::as_bool).unwrap_or_default()
     );
-    upsert.execute(&mut **tx).await?;
+    upsert.execute(&mut *tx).await?;
     Ok(())
 }
 

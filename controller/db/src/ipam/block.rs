@@ -11,6 +11,7 @@ use crate::{NewFact, Store, StoreError};
 use basalt_api::values::{RackId, SubnetId};
 use serde::Deserialize;
 use serde_json::Value;
+use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use uuid::Uuid;
@@ -160,7 +161,11 @@ impl Store {
 }
 
 /// Notes the blocks that a rack leases from, if the fact is an [`IN_FORCE`] fact.
-pub(crate) async fn note_in_force(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<(), StoreError> {
+pub(crate) async fn note_in_force(
+    tx: &mut PgConnection,
+    rack: RackId,
+    fact: &NewFact,
+) -> Result<(), StoreError> {
     if fact.kind != IN_FORCE {
         return Ok(());
     }
@@ -177,7 +182,7 @@ pub(crate) async fn note_in_force(tx: &mut Tx, rack: RackId, fact: &NewFact) -> 
         signed(said.delegation),
         fact.body
     );
-    update.execute(&mut **tx).await?;
+    update.execute(&mut *tx).await?;
     Ok(())
 }
 

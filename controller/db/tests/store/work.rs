@@ -309,6 +309,18 @@ async fn facts_are_stored_once_however_often_they_are_delivered() {
 }
 
 #[tokio::test]
+async fn a_fact_that_cannot_be_stored_holds_up_no_other_one() {
+    let store = store().await;
+    let mac = "52:54:00:00:00:01";
+    let machine = put(&store, "Machine", "m", machine(mac)).await.unwrap().object.uid;
+    let rack = RackId::from(put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid);
+    let facts = [fact(1, mac), fact(2, "no MAC"), fact(3, mac)];
+    assert_eq!(store.store_facts(rack, "r1", Uid::generate().get(), &facts).await.unwrap(), 3);
+    let history = store.fact_history(machine, 0, 10).await.unwrap();
+    assert_eq!(history.iter().map(|f| f.attempt.unwrap().get()).collect::<Vec<_>>(), [1, 3]);
+}
+
+#[tokio::test]
 async fn facts_of_macs_that_no_machine_has_leave_no_rows() {
     let url = basalt_db::testing::database().await;
     let store = open(&url, [7; 32]).await.unwrap();
