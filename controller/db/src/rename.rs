@@ -3,7 +3,7 @@
 use crate::object::{self, Key, Object, Referrer, Row, select_objects};
 use crate::splice::Text;
 use crate::store::Tx;
-use crate::write::{Judge, NoJudge};
+use crate::write::{Judge, NoJudge, TRIES};
 use crate::{Store, StoreError, audit, change, reach};
 use basalt_api::values::Uid;
 
@@ -46,6 +46,22 @@ impl Store {
     /// # Errors
     /// `NotFound`, `Exists`, `Deleting`, `Refused`; fails too if the database cannot be written.
     pub async fn rename_judged(
+        &self,
+        kind: &str,
+        key: Key<'_>,
+        to: &str,
+        (dry_run, judge): (bool, &dyn Judge),
+    ) -> Result<Renamed, StoreError> {
+        let mut tries = 1;
+        loop {
+            match Box::pin(self.rename_once(kind, key, to, (dry_run, judge))).await {
+                Err(error) if error.is_race() && tries < TRIES => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
+    async fn rename_once(
         &self,
         kind: &str,
         key: Key<'_>,
