@@ -64,7 +64,7 @@ impl Concern {
     /// True for a concern with passwords, keys or tasks.
     #[must_use]
     pub const fn has_secrets(self) -> bool {
-        matches!(self, Self::Boot | Self::Power)
+        matches!(self, Self::Boot | Self::Power | Self::Dns)
     }
 
     /// The concern with this name.
