@@ -149,7 +149,8 @@ impl Presence {
     /// The address that this rack leased to the MAC, of the same family as `peer`, if the lease still runs.
     pub fn address(&self, mac: Mac, peer: IpAddr, now: Time) -> Option<IpAddr> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.table.get(&(mac, Family::of(peer))).filter(|seen| seen.expires > now).map(|seen| seen.address)
+        let seen = inner.table.get(&(mac, Family::of(peer)))?;
+        (seen.leased && seen.expires > now).then_some(seen.address)
     }
 
     /// The MAC's latest boot exchange in the address family of `peer`, if it is fresh.
@@ -213,6 +214,7 @@ mod tests {
         let is_leased = |mac| presence.fresh(mac, ADDRESS, START).unwrap().leased;
         presence.booting(MAC, ADDRESS, None, START);
         assert!(!is_leased(MAC));
+        assert_eq!(presence.address(MAC, ADDRESS, START), None, "any host may have sent the message");
         let other = Mac([2, 0, 0, 0, 0, 2]);
         presence.leased(other, ADDRESS, END, START);
         presence.booting(other, ADDRESS, None, START);
