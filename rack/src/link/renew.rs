@@ -38,23 +38,22 @@ const fn is_due(not_after_ms: i64, now_ms: i64) -> bool {
 /// Keeps the certificate valid as long as the link lasts.
 pub(super) async fn keep_valid(context: &Context, channel: Channel) -> Infallible {
     loop {
-        // One link at a time: with two links, the second one finds the renewed certificate.
-        let mut membership = context.membership.lock().await;
-        if is_due(membership.not_after_unix_ms, wall_ms()) {
-            let problem = match renewed(context, channel.clone(), &mut membership).await {
-                Ok(()) => None,
+        let not_after_ms = context.membership.lock().await.not_after_unix_ms;
+        if is_due(not_after_ms, wall_ms()) {
+            let problem = match renewed(context, channel.clone()).await {
+                Ok(until_unix_ms) => {
+                    tracing::info!(until_unix_ms, "certificate renewed");
+                    None
+                }
                 Err(error) => {
-                    let rest = membership.not_after_unix_ms - wall_ms();
-                    Some(format!("it {} and could not be renewed: {error}", end(rest)))
+                    let problem =
+                        format!("it {} and could not be renewed: {error}", end(not_after_ms - wall_ms()));
+                    tracing::warn!(problem, "certificate");
+                    Some(problem)
                 }
             };
-            match &problem {
-                None => tracing::info!(until_unix_ms = membership.not_after_unix_ms, "certificate renewed"),
-                Some(problem) => tracing::warn!(problem, "certificate"),
-            }
             context.facts.tell(health("certificate", problem.as_deref()));
         }
-        drop(membership);
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -67,17 +66,22 @@ fn end(rest_ms: i64) -> String {
     }
 }
 
-async fn renewed(context: &Context, channel: Channel, membership: &mut Membership) -> Result<(), RenewError> {
-    let csr_der = context.identity.certificate_request(&membership.name)?;
+/// Asks the region for a certificate and keeps it. Returns its end in Unix milliseconds.
+///
+/// Requests that are forwarded to regions need the membership, so no lock is held while the region answers. If two links ask at the same
+/// time, the certificate that comes last is kept: both are of the rack's key.
+async fn renewed(context: &Context, channel: Channel) -> Result<i64, RenewError> {
+    let csr_der = context.identity.certificate_request(&context.membership.lock().await.name)?;
     let mut region = RackLinkClient::new(channel);
     let answer = tokio::time::timeout(ANSWER, region.renew(RenewRequest { csr_der })).await;
     let answer =
         answer.map_err(|_| RenewError::Silent)?.map_err(|status| RenewError::Refused(Box::new(status)))?;
     let answer = answer.into_inner();
+    let mut membership = context.membership.lock().await;
     let renewed = Membership { not_after_unix_ms: answer.not_after_unix_ms, ..membership.clone() };
     context.identity.renew(&renewed, &answer.certificate_der)?;
     *membership = renewed;
-    Ok(())
+    Ok(answer.not_after_unix_ms)
 }
 
 #[cfg(test)]
