@@ -98,7 +98,10 @@ impl Book {
             && entry.service.starts_with("dhcp")
             && let Some(slot) = page.addresses.get_mut(usize::from(address.is_ipv6()))
         {
-            if let Some(before) = slot.replace(address).filter(|before| *before != address) {
+            // Another MAC may have the former address by now.
+            if let Some(before) = slot.replace(address).filter(|before| *before != address)
+                && self.addresses.get(&before) == Some(&mac)
+            {
                 self.addresses.remove(&before);
             }
             self.addresses.insert(address, mac);
