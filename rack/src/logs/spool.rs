@@ -74,6 +74,8 @@ pub struct LogSpool {
     limits: Limits,
     segments: Vec<Segment>,
     active: File,
+    /// There may be bytes of a failed write at the end of the active segment.
+    is_torn: bool,
     pending: Vec<u8>,
     /// The machines of the pending lines.
     writers: Lost,
@@ -98,6 +100,11 @@ impl LogSpool {
         for path in segment_paths(&dir)? {
             let segment = recover(path)?;
             if let Some(before) = segments.last_mut() {
+                // Left by a rotation that failed: its lines are in the segment before it.
+                if segment.bytes == 0 && segment.first < before.next {
+                    fs::remove_file(&segment.path)?;
+                    continue;
+                }
                 before.next = before.next.min(segment.first);
             }
             segments.push(segment);
@@ -127,6 +134,7 @@ impl LogSpool {
             limits,
             segments,
             active,
+            is_torn: false,
             pending: Vec::new(),
             writers: Lost::new(),
             next,
@@ -190,6 +198,15 @@ impl LogSpool {
             return Err(error);
         }
         self.durable = self.next;
+        // The lines are durable whatever happens here. The next sync tries it again.
+        if let Err(error) = self.tidy() {
+            tracing::error!(%error, "a segment of logs cannot be begun or removed; check the disk of the data directory");
+        }
+        Ok(())
+    }
+
+    /// Begins another segment if the active one is large enough, and drops the oldest lines if there are too many.
+    fn tidy(&mut self) -> io::Result<()> {
         if self.segments.last().is_some_and(|last| last.bytes >= self.limits.segment) {
             let (segment, file) = create(&self.dir, self.durable)?;
             self.segments.push(segment);
@@ -216,8 +233,13 @@ impl LogSpool {
         let Some(last) = self.segments.last_mut() else {
             return Err(io::Error::other("the spool of logs has no segment"));
         };
-        if let Err(error) = self.active.write_all(bytes).and_then(|()| self.active.sync_data()) {
+        // Records behind a torn one could not be read.
+        if self.is_torn {
             self.active.set_len(last.bytes)?;
+            self.is_torn = false;
+        }
+        if let Err(error) = self.active.write_all(bytes).and_then(|()| self.active.sync_data()) {
+            self.is_torn = self.active.set_len(last.bytes).is_err();
             return Err(error);
         }
         last.bytes += bytes.len() as u64;
@@ -345,7 +367,10 @@ fn first_of(path: &Path) -> Option<u64> {
 fn create(dir: &Path, first: u64) -> io::Result<(Segment, File)> {
     let path = dir.join(format!("{first:020}.lines"));
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
-    durable::sync_parent(&path)?;
+    if let Err(error) = durable::sync_parent(&path) {
+        let _ = fs::remove_file(&path);
+        return Err(error);
+    }
     Ok((Segment { first, next: first, bytes: 0, path }, file))
 }
 
@@ -392,6 +417,25 @@ mod tests {
 
     fn seqs(spool: &mut LogSpool, from: u64) -> Vec<u64> {
         spool.read(from, usize::MAX).unwrap().iter().map(|line| line.seq).collect()
+    }
+
+    #[test]
+    fn lines_behind_a_write_or_a_rotation_that_failed_are_read_and_no_number_is_given_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = open(dir.path(), Limits { segment: 1 << 20, ..SMALL });
+        spool.push(line("m", 1));
+        spool.push(line("m", 2));
+        spool.sync().unwrap();
+        // A part of a record reached the disk, and the file could not be cut.
+        spool.active.write_all(&[1, 2, 3]).unwrap();
+        spool.is_torn = true;
+        spool.push(line("m", 3));
+        spool.sync().unwrap();
+        File::create(dir.path().join("logs/00000000000000000002.lines")).unwrap();
+        let mut spool = open(dir.path(), Limits { segment: 1 << 20, ..SMALL });
+        spool.push(line("m", 4));
+        spool.sync().unwrap();
+        assert_eq!(seqs(&mut spool, 1), [1, 2, 3, 4]);
     }
 
     #[test]

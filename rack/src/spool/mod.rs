@@ -80,6 +80,8 @@ pub struct Spool {
     limits: Limits,
     segments: Vec<Segment>,
     active: File,
+    /// There may be bytes of a failed write at the end of the active segment.
+    is_torn: bool,
     pending: Vec<u8>,
     next: u64,
     durable: u64,
@@ -96,9 +98,16 @@ impl Spool {
     pub fn open(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<Self> {
         let dir = data_dir.join("spool");
         durable::private_dir(&dir)?;
-        let mut segments = Vec::new();
+        let mut segments: Vec<Segment> = Vec::new();
         for path in segment_paths(&dir)? {
-            segments.push(recover(path)?);
+            let segment = recover(path)?;
+            match segments.last() {
+                // Left by a rotation that failed: its facts are in the segment before it.
+                Some(before) if segment.bytes == 0 && segment.first < before.next => {
+                    fs::remove_file(&segment.path)?;
+                }
+                _ => segments.push(segment),
+            }
         }
         let uid_path = dir.join("uid");
         let known =
@@ -126,6 +135,7 @@ impl Spool {
             limits,
             segments,
             active,
+            is_torn: false,
             pending: Vec::new(),
             next,
             durable: next,
@@ -185,6 +195,15 @@ impl Spool {
             return Err(error);
         }
         self.durable = self.next;
+        // The facts are durable whatever happens here. The next sync tries it again.
+        if let Err(error) = self.tidy() {
+            tracing::error!(%error, "a segment of the spool cannot be begun or removed; check the disk of the data directory");
+        }
+        Ok(())
+    }
+
+    /// Begins another segment if the active one is large enough, and drops the oldest facts if the spool is too large.
+    fn tidy(&mut self) -> io::Result<()> {
         if self.segments.last().is_some_and(|last| last.bytes >= self.limits.segment) {
             self.rotate()?;
         }
@@ -201,8 +220,13 @@ impl Spool {
         let Some(last) = self.segments.last_mut() else {
             return Err(io::Error::other("the spool has no segment"));
         };
-        if let Err(error) = self.active.write_all(bytes).and_then(|()| self.active.sync_data()) {
+        // Records behind a torn one could not be read.
+        if self.is_torn {
             self.active.set_len(last.bytes)?;
+            self.is_torn = false;
+        }
+        if let Err(error) = self.active.write_all(bytes).and_then(|()| self.active.sync_data()) {
+            self.is_torn = self.active.set_len(last.bytes).is_err();
             return Err(error);
         }
         last.bytes += bytes.len() as u64;
@@ -334,7 +358,10 @@ fn first_of(path: &Path) -> Option<u64> {
 fn create(dir: &Path, first: u64) -> io::Result<(Segment, File)> {
     let path = dir.join(format!("{first:020}.facts"));
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
-    durable::sync_parent(&path)?;
+    if let Err(error) = durable::sync_parent(&path) {
+        let _ = fs::remove_file(&path);
+        return Err(error);
+    }
     Ok((Segment { first, next: first, bytes: 0, path }, file))
 }
 
@@ -421,6 +448,49 @@ mod tests {
         assert_eq!(spool.size(), 0);
         let mut spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
         assert_eq!(spool.push(alarm("next")), Taken::Numbered(2));
+    }
+
+    #[test]
+    fn an_empty_segment_of_a_rotation_that_failed_gives_no_number_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir.path(), Limits::default(), Clock::default()).unwrap();
+        for text in ["one", "two", "three"] {
+            spool.push(alarm(text));
+        }
+        spool.sync().unwrap();
+        File::create(dir.path().join("spool/00000000000000000002.facts")).unwrap();
+        let mut spool = Spool::open(dir.path(), Limits::default(), Clock::default()).unwrap();
+        assert_eq!(spool.push(alarm("four")), Taken::Numbered(4));
+        spool.sync().unwrap();
+        assert_eq!(
+            spool.read(0, 9, 9999).unwrap().iter().map(text).collect::<Vec<_>>(),
+            ["one", "two", "three", "four"]
+        );
+    }
+
+    #[test]
+    fn facts_behind_a_write_that_failed_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir.path(), Limits::default(), Clock::default()).unwrap();
+        spool.push(alarm("one"));
+        spool.sync().unwrap();
+        // A part of a record reached the disk, and the file could not be cut.
+        spool.active.write_all(&[1, 2, 3]).unwrap();
+        spool.is_torn = true;
+        spool.push(alarm("two"));
+        spool.sync().unwrap();
+        assert_eq!(spool.read(0, 9, 9999).unwrap().iter().map(text).collect::<Vec<_>>(), ["one", "two"]);
+    }
+
+    #[test]
+    fn facts_are_kept_if_no_further_segment_can_be_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
+        // A directory has the name of the next segment.
+        fs::create_dir(dir.path().join("spool/00000000000000000002.facts")).unwrap();
+        spool.push(alarm(&"x".repeat(400)));
+        spool.sync().unwrap();
+        assert_eq!((spool.durable(), spool.read(0, 9, 9999).unwrap().len()), (2, 1));
     }
 
     #[test]
