@@ -100,6 +100,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Daemon {
     data_dir: PathBuf,
+    proxy_dir: PathBuf,
     stop: CancellationToken,
     /// Cancelled when a region says that this rack was deleted.
     deleted: CancellationToken,
@@ -151,7 +152,7 @@ impl Daemon {
     /// # Errors
     /// The data directory or the join token cannot be used. Services that cannot start now are tried again later.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let dir = settings.data_dir.clone();
+        let (dir, proxy_dir) = (settings.data_dir.clone(), settings.proxy.dir.clone());
         let files = |error| StartError::DataDir(dir.clone(), error);
         durable::private_dir(&dir).map_err(files)?;
         let lock = lock(&dir).await?;
@@ -298,6 +299,7 @@ impl Daemon {
         }
         Ok(Self {
             data_dir: dir,
+            proxy_dir,
             stop,
             deleted,
             tasks,
@@ -320,9 +322,9 @@ impl Daemon {
     /// # Errors
     /// `io::Error`: a file cannot be erased.
     pub async fn forget(self) -> io::Result<()> {
-        let dir = self.data_dir.clone();
+        let (dir, proxy_dir) = (self.data_dir.clone(), self.proxy_dir.clone());
         let _lock = self.end().await;
-        forget::erase(&dir)
+        forget::erase(&dir, &proxy_dir)
     }
 
     /// Stops: refuses new requests, lets running ones end, and makes facts durable.

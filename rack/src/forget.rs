@@ -15,19 +15,29 @@ use crate::durable;
 const ERASED: [&str; 8] =
     ["concerns", "attempts", "spool", "logs", "proxy", "certificates", "blobs", "identity"];
 
-/// Erases the secrets in the data directory of a deleted rack. No task may use these files any more.
+/// Erases the secrets in the data directory of a deleted rack, and the files of its proxy, which may be elsewhere. No task may use these
+/// files any more.
 ///
 /// # Errors
 /// `io::Error` with the path; files that are not erased yet stay for another try.
-pub fn erase(data_dir: &Path) -> io::Result<()> {
+pub fn erase(data_dir: &Path, proxy_dir: &Path) -> io::Result<()> {
+    // The directory itself may be a mount, or belong to a service manager: only its content goes.
+    match fs::read_dir(proxy_dir) {
+        Ok(entries) => entries.into_iter().try_for_each(|entry| remove(&entry?.path()))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(named(proxy_dir, &error)),
+    }
     for name in ERASED {
         let path = data_dir.join(name);
         for path in [durable::beside(&path, "old"), durable::beside(&path, "new"), path] {
-            remove(&path)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+            remove(&path)?;
         }
     }
     fs::File::open(data_dir)?.sync_all()
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -38,7 +48,8 @@ fn remove(path: &Path) -> io::Result<()> {
     };
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        Err(error) => Err(named(path, &error)),
+        Ok(()) => Ok(()),
     }
 }
 
@@ -67,9 +78,14 @@ mod tests {
         ]
         .map(file);
         let kept = ["leases", "leases6", "duid", "clock", "epochs", "lock"].map(file);
-        erase(dir.path()).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let cached = elsewhere.path().join("cache/00/swap.state");
+        fs::create_dir_all(cached.parent().unwrap()).unwrap();
+        fs::write(&cached, "packages").unwrap();
+        erase(dir.path(), elsewhere.path()).unwrap();
         assert!(gone.iter().all(|path| !path.exists()), "{gone:?}");
         assert!(kept.iter().all(|path| path.exists()), "{kept:?}");
-        erase(dir.path()).unwrap();
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+        erase(dir.path(), &dir.path().join("proxy")).unwrap();
     }
 }
