@@ -19,6 +19,8 @@ const LOG_PART: u64 = 256 * 1024;
 /// Interval at which the log is read, and shortest interval between progress reports of one stage. Each costs a TLS handshake, which slows
 /// a slow machine.
 const INTERVAL: Duration = Duration::from_secs(3);
+/// Longest time to send the rest of the log at the end of a task.
+const REST: Duration = Duration::from_secs(60);
 
 /// Collects the progress of a task. Calls are cheap: within a stage it sends one report every few seconds.
 #[derive(Debug)]
@@ -175,6 +177,19 @@ fn deliver(session: &Session, receiver: &Receiver<Progress>) {
         }
         offset += send_log(session, offset);
         if closed {
+            send_rest(session, offset);
+            return;
+        }
+    }
+}
+
+/// Sends the rest of the log, until the rack refuses a part.
+fn send_rest(session: &Session, mut offset: u64) {
+    let end = Instant::now() + REST;
+    loop {
+        let sent = send_log(session, offset);
+        offset += sent;
+        if sent == 0 || Instant::now() >= end {
             return;
         }
     }

@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::failure::Failure;
 use crate::report::{Reporter, Shared};
 use crate::runs::Run;
+use crate::tool::{LEFT_BEHIND, reap};
 use crate::{results, say};
 
 /// The directories of runs; in memory.
@@ -53,8 +54,6 @@ const LEAST_LOG_BYTES: usize = 64 * 1024;
 const TICK: Duration = Duration::from_millis(500);
 /// Interval of progress reports for a silent script, which may run for days.
 const SILENT: Duration = Duration::from_secs(30);
-/// Time that processes left by a script may keep its output open.
-const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
 /// The result of a run.
 #[derive(Debug)]
@@ -237,7 +236,7 @@ fn attend(
             }
             None if began.elapsed() >= limit => {
                 let _ = kill_process_group(group, Signal::KILL);
-                let _ = child.wait();
+                reap(&mut child);
                 let (limit, said) = (limit.as_secs(), said.in_words());
                 return Err(failed(format!("script {name} was stopped after {limit} s, its timeout{said}")));
             }

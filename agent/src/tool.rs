@@ -3,12 +3,17 @@
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use thiserror::Error;
 
 use crate::{deadlines, say};
+
+/// Time that processes left by a program may keep its output open.
+pub(crate) const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
 /// The reason why a program failed.
 #[derive(Debug, Error)]
@@ -138,21 +143,17 @@ fn finish(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|source| ToolError::Start { program: program.to_owned(), source })?;
-    let stdin = child.stdin.take();
-    let stdout = child.stdout.take();
-    let stderr = child.stderr.take();
-    std::thread::scope(|scope| {
+    if let Some(mut pipe) = child.stdin.take() {
+        let input = input.to_vec();
         // A program that does not read its input reports the reason on its standard error, so a failed write is ignored.
-        let writer = scope.spawn(move || stdin.is_some_and(|mut pipe| pipe.write_all(input).is_ok()));
-        let out = scope.spawn(move || read_all(stdout));
-        let err = scope.spawn(move || read_all(stderr));
-        let status = wait_until(&mut child, began + limit);
-        let _ = writer.join();
-        let out = out.join().unwrap_or_default();
-        let err = err.join().unwrap_or_default();
-        let status = status.ok_or_else(|| ToolError::TooLong { command: command.to_owned(), limit })?;
-        Ok(Ended { code: status.code(), out, err, status })
-    })
+        std::thread::spawn(move || pipe.write_all(&input));
+    }
+    let (out, err) = (Output::of(child.stdout.take()), Output::of(child.stderr.take()));
+    let status = wait_until(&mut child, began + limit);
+    let end = Instant::now() + LEFT_BEHIND;
+    let (out, err) = (out.until(end), err.until(end));
+    let status = status.ok_or_else(|| ToolError::TooLong { command: command.to_owned(), limit })?;
+    Ok(Ended { code: status.code(), out, err, status })
 }
 
 /// Waits for a child's end. At `end`, kills the child and returns `None`.
@@ -166,19 +167,52 @@ fn wait_until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
                 if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
-                let _ = child.wait();
+                reap(child);
                 return None;
             }
         }
     }
 }
 
-fn read_all(pipe: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    if let Some(mut pipe) = pipe {
-        let _ = pipe.read_to_end(&mut bytes);
+/// Collects the exit status of a child that was killed. A child that waits in the kernel for a broken disk may never end.
+pub(crate) fn reap(child: &mut Child) {
+    let end = Instant::now() + LEFT_BEHIND;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The output of a program, read by a thread of its own.
+struct Output {
+    read: Arc<Mutex<Vec<u8>>>,
+    /// Disconnected at the end of the output.
+    open: Receiver<()>,
+}
+
+impl Output {
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let read = Arc::<Mutex<Vec<u8>>>::default();
+        let (is_open, open) = channel();
+        if let Some(mut pipe) = pipe {
+            let into = Arc::clone(&read);
+            std::thread::spawn(move || {
+                let mut part = vec![0; 64 << 10];
+                while let Ok(length @ 1..) = pipe.read(&mut part) {
+                    into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&part[..length]);
+                }
+                drop(is_open);
+            });
+        }
+        Self { read, open }
+    }
+
+    /// The whole output, or the part that was read until `end`: a daemon that the program left may keep its output open for ever.
+    fn until(self, end: Instant) -> String {
+        let _: Result<(), RecvTimeoutError> =
+            self.open.recv_timeout(end.saturating_duration_since(Instant::now()));
+        let bytes = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
 
 /// The last kilobyte of a text, on one line.
@@ -211,6 +245,17 @@ mod tests {
     fn stops_a_program_at_its_deadline() {
         let error = run_with("sleep", &["60"], b"", Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, ToolError::TooLong { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_daemon_that_keeps_the_output_open_does_not_hold_up_the_task() {
+        let began = Instant::now();
+        let daemon = "setsid sh -c 'echo $$ >&2; exec sleep 60' & sleep 0.1; echo ready";
+        let ended = answer("sh", &["-c", daemon], deadlines::TOOL).unwrap();
+        assert_eq!(ended.out, "ready\n");
+        let daemon = Pid::from_raw(ended.err.trim().parse().unwrap()).unwrap();
+        rustix::process::kill_process(daemon, Signal::KILL).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(30), "the daemon held its output open");
     }
 
     #[test]
