@@ -104,7 +104,8 @@ async fn a_machine_has_an_address_until_its_lease_ends() {
             assert!(began.elapsed() < PATIENCE, "{wanted} in {status}");
         }
     };
-    leased(&lab, "r1", mac, "m", Duration::from_secs(3)).await;
+    // Long enough for a slow host to see the address before the lease ends.
+    leased(&lab, "r1", mac, "m", Duration::from_secs(10)).await;
     until(json!({"enp1s0": "10.77.0.100"})).await;
     until(Value::Null).await;
     let status = lab.api.get("/api/v1/machines/m").await.json()["status"].clone();
