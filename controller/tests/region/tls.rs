@@ -236,7 +236,7 @@ async fn a_connection_of_http2_of_which_an_answer_is_not_read_ends() {
     let files = certificate(dir.path());
     let lab = lab_with(|settings| {
         settings.tls = Some(files.clone());
-        settings.client_timeout = Duration::from_millis(500);
+        settings.client_timeout = Duration::from_millis(1500);
     })
     .await;
     let bearer = format!("Bearer {}", crate::support::admin_token(lab.dir.path()));
@@ -253,8 +253,12 @@ async fn a_connection_of_http2_of_which_an_answer_is_not_read_ends() {
     ] {
         let (mut greedy, greedy_end) = multiplexed_with(&lab, &files, window).await;
         let mut unread = Vec::new();
-        for _ in 0..times {
-            unread.push(greedy.send_request(request(&lab, "GET", path, &by, "")).await.unwrap());
+        for asked in 0..times {
+            match greedy.send_request(request(&lab, "GET", path, &by, "")).await {
+                Ok(answer) => unread.push(answer),
+                // On a slow host the region hangs up before the last request.
+                Err(error) => assert!(asked > 0, "{path} {window}: {error}"),
+            }
         }
         for name in ["a", "b"] {
             let zone = serde_json::json!({"description": format!("{path} {window} {}", name.repeat(2000))});
@@ -287,7 +291,7 @@ async fn a_connection_of_http2_of_which_an_answer_is_not_read_ends() {
 async fn a_client_of_http2_that_reads_slowly_gets_its_whole_answer() {
     let dir = tempfile::tempdir().unwrap();
     let files = certificate(dir.path());
-    let patience = Duration::from_millis(500);
+    let patience = Duration::from_millis(1500);
     let lab = lab_with(|settings| {
         settings.tls = Some(files.clone());
         settings.client_timeout = patience;
@@ -297,7 +301,7 @@ async fn a_client_of_http2_that_reads_slowly_gets_its_whole_answer() {
     let answer = sender.send_request(request(&lab, "GET", "/openapi.json", &[], "")).await.unwrap();
     let length: usize = answer.headers()["content-length"].to_str().unwrap().parse().unwrap();
     let began = std::time::Instant::now();
-    assert_eq!(read_slowly(answer.into_body(), Duration::from_millis(80)).await, length);
+    assert_eq!(read_slowly(answer.into_body(), Duration::from_millis(240)).await, length);
     assert!(began.elapsed() > patience * 4, "it was read too fast to show anything");
 }
 
@@ -311,7 +315,7 @@ async fn a_client_of_http2_that_reads_nothing_does_not_hold_up_the_end_of_a_regi
     let began = std::time::Instant::now();
     lab.region.stop().await;
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(10), "requests have 20 s to end; it took {took:?}");
+    assert!(took < Duration::from_secs(15), "requests have 20 s to end; it took {took:?}");
     drop(unread);
 }
 
@@ -321,7 +325,7 @@ async fn a_connection_of_http2_on_which_nothing_is_asked_ends_and_a_stream_keeps
     let files = certificate(dir.path());
     let lab = lab_with(|settings| {
         settings.tls = Some(files.clone());
-        settings.client_timeout = Duration::from_millis(300);
+        settings.client_timeout = Duration::from_millis(1500);
     })
     .await;
     let bearer = format!("Bearer {}", crate::support::admin_token(lab.dir.path()));
