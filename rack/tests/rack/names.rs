@@ -52,11 +52,24 @@ fn dig(port: u16, question: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Waits until the rack listens and has read its two zones: other tasks do each of these. TCP is bound after UDP.
+async fn serves(port: u16, figures: SocketAddr) {
+    let began = std::time::Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");
+        tokio::task::yield_now().await;
+    }
+    while !metrics(figures).await.lines().any(|it| it == "basalt_rack_dns_zones 2") {
+        assert!(began.elapsed() < DEADLINE, "it has not read its zones");
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
-    let (data, port) = (settings.data_dir.clone(), settings.dns_port);
+    let (data, port, figures) = (settings.data_dir.clone(), settings.dns_port, settings.metrics.unwrap());
     let records = vec![
         record("@", "NS", "ns.basalt.internal."),
         record("m1", "A", "10.77.0.9"),
@@ -66,11 +79,7 @@ async fn dig_gets_the_names_of_the_zones_while_no_region_is_there() {
     ];
     put(&data, 1, &concern(7, records.clone()));
     let rack = Daemon::start(settings).await.unwrap();
-    let began = std::time::Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");
-        tokio::task::yield_now().await;
-    }
+    serves(port, figures).await;
     let short = |question: &str| dig(port, &format!("+short {question}"));
     let cases = [
         ("m1.lab.example A", "10.77.0.9\n"),
@@ -144,12 +153,7 @@ async fn answers_are_counted_by_kind() {
     let (port, figures) = (settings.dns_port, settings.metrics.unwrap());
     put(&settings.data_dir, 1, &concern(7, vec![record("m1", "A", "10.77.0.9"), record("m1", "TXT", "x")]));
     let rack = Daemon::start(settings).await.unwrap();
-    let began = std::time::Instant::now();
-    // TCP is bound after UDP.
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");
-        tokio::task::yield_now().await;
-    }
+    serves(port, figures).await;
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
     socket.connect(("127.0.0.1", port)).unwrap();
@@ -228,10 +232,10 @@ fn other_names_are_asked_of_their_servers_once_and_private_addresses_are_taken_f
         let upstream = vec!["127.0.0.10".into()];
         put(&settings.data_dir, 1, &DnsConcern { forwards, upstream, ..concern(1, Vec::new()) });
         let rack = Daemon::start(settings).await.unwrap();
+        serves(port, figures).await;
         let began = std::time::Instant::now();
-        // The sockets are bound one after the other, so one may answer before the other.
-        let answers = || dig(port, "+short +notcp www.corp.example A") == "10.1.2.3\n";
-        while TcpStream::connect(("127.0.0.1", port)).is_err() || !answers() {
+        // The servers to ask are set after the zones.
+        while dig(port, "+short +notcp www.corp.example A") != "10.1.2.3\n" {
             assert!(began.elapsed() < DEADLINE, "nobody answers at port {port}");
         }
         for transport in ["+notcp", "+tcp"] {
