@@ -131,7 +131,7 @@ export function openPage() {
     root,
     /** Waits until the page shows a text, or shows it no more. */
     async shows(text: string, shown = true) {
-      const until = Date.now() + 3000;
+      const until = Date.now() + 30_000;
       while (root.textContent.includes(text) !== shown) {
         if (Date.now() > until) throw new Error(`the page ${shown ? 'does not show' : 'shows'} ${JSON.stringify(text)}: ${root.textContent}`);
         await new Promise((resolve) => setTimeout(resolve, 5));
