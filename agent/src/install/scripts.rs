@@ -240,7 +240,7 @@ mod tests {
             left.arg(dir.path()).args(["/bin/sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap();
         let proc = Path::new("/proc");
         let found = || (!processes(proc, dir.path()).is_empty()).then_some(());
-        assert!(deadlines::poll_until(Duration::from_secs(10), found).is_some(), "chroot(8) did not start");
+        assert!(deadlines::poll_until(Duration::from_secs(60), found).is_some(), "chroot(8) did not start");
         end_processes(dir.path());
         assert!(processes(proc, dir.path()).is_empty() && !left.wait().unwrap().success());
     }
