@@ -42,9 +42,13 @@ async fn ansible_sees_machines_by_zone_pool_and_tag() {
         lab.api.declare(&format!("/api/v1/machines/{name}"), &spec.to_string()).await;
     }
     lab.api.declare("/api/v1/tags/second-row", r#"{"expression":"zone == 'row-2'"}"#).await;
-    once("the tag is there", async || {
-        let machine = lab.api.get("/api/v1/machines/m3").await.json();
-        (machine["status"]["tags"] == json!(["second-row", "ssd"])).then_some(())
+    once("both machines of the row have its tag", async || {
+        let tags = async |name: &str| {
+            let machine = lab.api.get(&format!("/api/v1/machines/{name}")).await.json();
+            machine["status"]["tags"].clone()
+        };
+        let are = (tags("m2").await, tags("m3").await);
+        (are == (json!(["second-row"]), json!(["second-row", "ssd"]))).then_some(())
     })
     .await;
 

@@ -1,6 +1,6 @@
 //! `dry_run`: every write either shows its result or refuses the parameter, and writes nothing.
 
-use crate::allocation::{apply, image, machine};
+use crate::allocation::{apply, image, machine, once};
 use crate::support::{Answer, Client, Lab, driven_lab, lab, network};
 use crate::tags::report_inventory;
 use basalt_api::agent::{Disk, Firmware, Inventory, Nic};
@@ -271,6 +271,11 @@ async fn a_deployment_that_is_tried_is_held_against_the_disks_and_interfaces_of_
         ..Inventory::default()
     };
     report_inventory(&lab, "m", 1, inventory).await;
+    once("the machine can be chosen", async || {
+        let status = lab.api.get("/api/v1/machines/m").await.json()["status"].clone();
+        (status["axes"]["lifecycle"] == "ready" && status["inventory"].is_object()).then_some(())
+    })
+    .await;
     let notes = async |more: Value| {
         let mut spec = json!({"image": "debian", "machine": "m"});
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
