@@ -54,7 +54,7 @@ impl Bmc {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut config = Config::new("localhost", port, Account::new("admin", "secret"), tls);
-        config.timing.request = Duration::from_millis(500);
+        config.timing.request = Duration::from_secs(2);
         let bmc = Self { config, connections: Arc::default(), heard: Arc::default() };
         let (connections, heard) = (Arc::clone(&bmc.connections), Arc::clone(&bmc.heard));
         let acceptor = TlsAcceptor::from(Arc::new(server));
@@ -224,7 +224,8 @@ async fn sessions_with_one_bmc_ask_one_after_another() {
     let mut session = Session::open(bmc.config.clone()).await.unwrap();
     let turn = bmc.config.turns.acquire().await.unwrap();
     let asked = session.power();
-    assert!(tokio::time::timeout(Duration::from_millis(600), asked).await.is_err(), "its time has not begun");
+    let longer = bmc.config.timing.request + Duration::from_millis(200);
+    assert!(tokio::time::timeout(longer, asked).await.is_err(), "its time has not begun");
     assert!(bmc.heard().is_empty());
     drop(turn);
     assert_eq!(session.power().await, Ok(Power::Off));
