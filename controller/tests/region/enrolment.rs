@@ -211,7 +211,7 @@ async fn begun(mut channel: Channel, call: &str, announced: u32, sent: usize) ->
         .body(tonic::body::Body::new(body))
         .expect("a request");
     let answering = async { channel.ready().await.expect("a connection").call(request).await };
-    let answer = tokio::time::timeout(Duration::from_secs(5), answering).await;
+    let answer = tokio::time::timeout(Duration::from_secs(30), answering).await;
     let answer =
         answer.unwrap_or_else(|_| panic!("{call}: the region waits for the rest")).expect("an answer");
     Status::from_header_map(answer.headers()).expect("a refusal without a body")

@@ -224,7 +224,8 @@ async fn either_of_two_regions_is_enough_and_a_rack_says_which_one_is_away() {
     let began = Instant::now();
     signal(id(&first.child), "TERM");
     assert_eq!(wait(&mut first.child), 0);
-    assert!(began.elapsed() < Duration::from_secs(2), "it took {:?} to stop", began.elapsed());
+    // Links that do not end by themselves are cut off after five seconds.
+    assert!(began.elapsed() < Duration::from_secs(4), "it took {:?} to stop", began.elapsed());
     assert_eq!(hosts.log(0).strip_prefix(&warned), Some(""), "nothing to warn of");
     rack.stop().await;
 }

@@ -200,7 +200,9 @@ fn ends_soon_after_shutdown_although_the_host_keeps_its_streams_open() {
             .await
             .expect("an answer to the shutdown");
         assert_eq!(*served.ends.lock().expect("a lock"), [End::Asked], "the provider knew before the answer");
-        tokio::time::timeout(Duration::from_secs(2), served.task)
+        // On a busy host, more time passes than the provider itself takes.
+        assert!(DRAIN + CLOSING < Duration::from_secs(2), "Terraform kills it then");
+        tokio::time::timeout(Duration::from_secs(20), served.task)
             .await
             .expect("ended in time")
             .expect("no panic")
