@@ -181,7 +181,7 @@ async fn each_event_is_delivered_to_who_asks_for_it_alone() {
 
 #[tokio::test]
 async fn a_receiver_that_hangs_delays_nobody_else() {
-    let lab = lab(|_| ()).await;
+    let lab = lab(|options| options.timeout = Duration::from_secs(60)).await;
     let hanging = Receiver::start(|_| Behaviour::Hang).await;
     let quick = Receiver::start(|_| Behaviour::Accept).await;
     declare(&lab.api, "hangs", &hanging.url(), json!({"events": ["created"]})).await;
@@ -337,7 +337,12 @@ async fn nothing_is_lost_and_order_is_kept_through_bad_receivers_and_kills() {
         ids.len() == total
     };
     receiver.until("every event", done).await;
-    safe.until("every event", |came| came.len() >= ZONES).await;
+    // On a slow host, a delivery may time out and come again.
+    let accepted = |came: &[Arrival]| {
+        let ids = came.iter().filter(|a| a.accepted).map(|a| &a.id);
+        ids.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    safe.until("every event", |came| accepted(came) >= ZONES).await;
 
     let mut by_zone: BTreeMap<String, Vec<Arrival>> = BTreeMap::new();
     for arrival in receiver.accepted() {
