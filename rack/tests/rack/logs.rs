@@ -118,6 +118,10 @@ async fn messages_of_all_kinds_are_kept_and_a_sender_is_known_by_its_address() {
     // A sender may put any name into a message.
     send(at, b"<13>Nov 26 12:00:00 another-host app: of the machine");
     send(at, b"[   12.3] a panic, by netconsole\n");
+    // Datagrams and each connection are read by tasks of their own.
+    for text in ["message 0", "message 1", "message 2", "message 3", "of the machine"] {
+        kept(&rack, text).await;
+    }
     let lines = kept(&rack, "by netconsole").await;
     for number in 0..4 {
         let text = format!("message {number}");
