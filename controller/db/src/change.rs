@@ -11,7 +11,7 @@ use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Generation, Uid};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
 
 /// The type of a change.
@@ -89,6 +89,10 @@ pub(crate) async fn record_all(tx: &mut Tx, rows: &[Row], op: Op) -> Result<(), 
 
 /// The pause between two checks whether transactions older than the horizon still run.
 const HORIZON_POLL: Duration = Duration::from_millis(2);
+/// The longest interval of this poll. It grows while a transaction does not end.
+const HORIZON_SLOW: Duration = Duration::from_millis(64);
+/// Interval of messages about a transaction that does not end.
+const HORIZON_TOLD: Duration = Duration::from_secs(10);
 
 /// The longest wait for a wake-up, in case one was lost.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
@@ -205,6 +209,7 @@ async fn safe_horizon(store: &Store) -> Result<i64, StoreError> {
 pub(crate) async fn passed_by_all(store: &Store) -> Result<(), StoreError> {
     let fence = sqlx::query_scalar!(r#"select pg_current_xact_id()::text as "fence!""#);
     let fence = fence.fetch_one(store.pool()).await?;
+    let (mut poll, mut told) = (HORIZON_POLL, Instant::now());
     loop {
         let passed = sqlx::query_scalar!(
             r#"select pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8 as "passed!""#,
@@ -213,8 +218,37 @@ pub(crate) async fn passed_by_all(store: &Store) -> Result<(), StoreError> {
         if passed.fetch_one(store.pool()).await? {
             return Ok(());
         }
-        tokio::time::sleep(HORIZON_POLL).await;
+        if told.elapsed() >= HORIZON_TOLD {
+            told = Instant::now();
+            tell_oldest(store).await?;
+        }
+        tokio::time::sleep(poll).await;
+        poll = (poll * 2).min(HORIZON_SLOW);
     }
+}
+
+/// Says which transaction every watch waits for: it may be of another program that uses the same PostgreSQL.
+async fn tell_oldest(store: &Store) -> Result<(), StoreError> {
+    let oldest = sqlx::query!(
+        r#"select pid, coalesce(usename, '') as "user!", coalesce(application_name, '') as "program!",
+             coalesce(state, '') as "state!", extract(epoch from now() - xact_start)::float8 as age
+           from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid()
+           order by xact_start limit 1"#
+    );
+    match oldest.fetch_optional(store.pool()).await? {
+        Some(it) => tracing::warn!(
+            pid = it.pid,
+            user = it.user,
+            program = it.program,
+            state = it.state,
+            seconds = it.age,
+            "watches wait for a transaction of PostgreSQL that does not end: end it, or stop its program"
+        ),
+        None => tracing::warn!(
+            "watches wait for a transaction of PostgreSQL of another account, or a prepared one: see pg_stat_activity and pg_prepared_xacts"
+        ),
+    }
+    Ok(())
 }
 
 async fn read(store: &Store, after: i64, through: i64) -> Result<Vec<Change>, StoreError> {
