@@ -8,6 +8,7 @@
 //! | `api.sock` | the API, for root and this account (0600) |
 //! | `process` | the id of the last process that ran here |
 //! | `blobs/` | the bytes of images (0700) |
+//! | `logs/` | logs of machines, and lines for receivers, see [`crate::logs`] |
 //! | `postgres/`, `run/`, `postgres.log` (0600) | PostgreSQL, see [`basalt_db::cluster`] |
 
 use crate::api::fresh_token;

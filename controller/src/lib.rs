@@ -11,6 +11,9 @@
 //! | [`rotate`], [`seal_file`] | replacement of the seal key, and the file with the key |
 //! | [`blobs`] | the bytes of images |
 //! | [`driver`] | the engine's driver, and its interface for the API |
+//! | [`logs`] | the logs of machines, and their receivers |
+//! | `openid` | logins by OpenID Connect |
+//! | [`built_in`], [`admin_token`] | the Scripts that come with Basalt; the first admin's token |
 //! | [`racks`] | enrolment of racks and the link with them |
 //! | [`registry`] | the Terraform provider, for Terraform to install |
 //! | [`telemetry`] | traces, from the request to the rack |

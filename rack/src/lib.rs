@@ -1,4 +1,22 @@
-//! The rack controller.
+//! The rack controller: the daemon, and the services that it gives machines.
+//!
+//! | module | is |
+//! | --- | --- |
+//! | [`daemon`], [`settings`], [`check`] | the parts of a rack, started and kept running; its settings; `basalt-rack check` |
+//! | [`link`], [`identity`], [`forget`] | the links to regions, the rack's key, the end of a deleted rack |
+//! | [`concern`] | the desired state from regions, accepted and stored |
+//! | [`spool`], [`facts`], `gate` | facts for regions: stored, named, limited |
+//! | [`dhcp`], [`dhcp6`], [`lease_file`], `lease_log` | DHCPv4 and DHCPv6, and their lease files |
+//! | [`router_advertisement`] | the announcement that there is no IPv6 router |
+//! | [`boot`], [`loaders`], [`script`], [`config`] | what a machine boots, with which loader, by which script |
+//! | [`tftp`], [`http`], [`blobs`] | servers of loaders, scripts and images; the cache of images |
+//! | [`token`], [`attempts`], [`presence`] | the secrets of machines, the register of attempts, the addresses of MACs |
+//! | [`power`], [`certificates`], [`epochs`] | the arbiter of BMCs; their certificates; protection against late commands |
+//! | [`dns`], [`ntp`], [`proxy`], [`logs`] | names, time, the caching proxy, syslog |
+//! | [`strangers`] | undeclared machines |
+//! | [`trace`], [`health`], [`meters`], [`log_limit`] | boot requests for people, the state of services, counters, limits of the log |
+//! | [`clock`], [`disk`], `room`, [`durable`], [`journal`] | time, and files on a disk that may be full |
+//! | [`interfaces`], [`neighbours`], [`holder`] | this host's interfaces, its ARP table, and the processes that hold its ports |
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)

@@ -5,6 +5,9 @@
 //! reads `h`, the last identity drawn; then, in another statement, draws a transaction id `y`. A transaction that drew an identity
 //! up to `h` has written a row before, so its id is below `y`. Once no transaction below `y` runs, all positions up to `h` are
 //! committed or rolled back, and can be delivered.
+//!
+//! `change_log.left_pool`, written by a trigger, is the pool that an object left. A watch that showed the object in that pool reports a
+//! deletion; other watches report nothing.
 
 use crate::object::{Row, unsigned};
 use crate::store::Tx;

@@ -1,4 +1,8 @@
 //! Decisions that began a step or gave a machine away, stored with the ids of their inputs, so that they can be replayed.
+//!
+//! The choice of machines is stored as well (`claim`), once for all deployments of a round, with the part of the fleet that it rests on.
+//! Facts that a stored plan rests on are kept longer than the thirty days of the history (`maintain_fact_history`). Without the result of
+//! its install, a machine would count as never installed.
 
 use crate::claim::{Allocation, Given};
 use crate::fact::{Fact, FactRow};

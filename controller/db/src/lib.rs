@@ -17,7 +17,13 @@
 //! | `queue` | the reconcile queue and status writes |
 //! | `topology` | the objects that most reconciliations read, with their position |
 //! | `fact`, `step`, `claim`, `driver` | observations, steps, machines of deployments; the inputs of plans |
-//! | `boot` | the requests that booting machines send to racks |
+//! | `boot`, `lease` | the requests that booting machines send to racks; DHCP leases |
+//! | `event` | events of the region |
+//! | `test_result`, `tagging` | results of hardware tests; automatic tags |
+//! | `bmc_account` | accounts that machines made on their BMCs |
+//! | `zone`, `zone_source` | DNS zones, and the objects that names come from |
+//! | `log_target` | receivers of machine logs |
+//! | `gather` | single objects, read several in one statement |
 //! | `stranger` | undeclared machines, as their agents found them |
 //! | `operation` | one-time requests of people on machines |
 //! | `decision`, `fleet` | the reasons of steps; the budget of the fleet |

@@ -1,4 +1,7 @@
 //! The reconcile queue: one table for all kinds, wake-ups that are never lost, leases fenced by epochs.
+//!
+//! The rows of the queue are always locked in the order of their uids, and a status write does not lock its own row. Any other order would
+//! deadlock a machine and its deployment, which wake each other.
 
 use crate::change;
 use crate::object::{select_objects, signed, unsigned};

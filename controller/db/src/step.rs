@@ -1,4 +1,16 @@
 //! The record of a driver's steps: announced, started, finished. A restarted driver reads it, and it is a machine's timeline.
+//!
+//! One transaction announces a step. It:
+//!
+//! 1. checks that the caller's lease on the object still holds;
+//! 2. checks that the fleet's budget has room (`fleet`);
+//! 3. writes the record, under a key that a repeat of the step finds again;
+//! 4. writes the decision (`decision`): the ids of the facts and records that the plan rests on, the few inputs that no history keeps, and
+//!    the plan.
+//!
+//! The record is written before the effect. The record of an attempt holds the composed task, so that every rack of the scope hands out the
+//! same task; the attempt's key is sealed in `attempt_key`. A power command may have no answer when its rack comes back. Then the region
+//! sends the command again under the same key, and a rack carries out each key once.
 
 use crate::decision::{self, NewDecision};
 use crate::fleet::{self, Take};

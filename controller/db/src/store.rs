@@ -1,4 +1,8 @@
 //! The connection pool, the seal key, and the signal that wakes followers and drivers after a commit.
+//!
+//! A transaction begins in a task of its own (`Store::begin`): sqlx 0.9 loses a transaction whose begin is cancelled, and clients
+//! disconnect at any time. Connections keep the plans of their statements, so a statement uses indexes and does not depend on estimates
+//! (docs/decisions/047-kept-plans.md).
 
 use crate::gather::Gather;
 use crate::holders::Holders;

@@ -1,4 +1,7 @@
 //! Computes in advance the result of a write: changes, their effect, the steps that follow, and the digest of all that.
+//!
+//! A dry run does the whole write in a transaction and rolls it back. A digest that is sent back claims the announced machines together
+//! with the batch, or the write is refused (docs/decisions/046-plans.md).
 
 use super::App;
 use super::problem::Answer;

@@ -1,5 +1,8 @@
 //! Reasons to refuse a write or a removal that is valid by itself: a protection that a person has set, or a reinstallation that nobody
 //! has requested.
+//!
+//! The guard of an endpoint answers 404 early for an object that the caller's roles do not reach. The checks here run again inside the
+//! transaction of the write (`Judge`), on the object before and after it.
 
 use super::announce::{self, Chosen};
 use super::rights::{POOLED, Rights, changes};

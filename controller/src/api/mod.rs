@@ -21,6 +21,10 @@
 //! | `waiting` | the objects that a deletion waits for |
 //! | `explain` | plan, waits, timeline |
 //! | `boots` | the requests that booting machines send to racks |
+//! | `results` | findings of hardware tests |
+//! | `events`, `matching` | events of the region; lists by a filter |
+//! | `names` | answers without the names that the caller does not see |
+//! | `openid`, `racks` | logins by OpenID Connect; join tokens of racks |
 //! | `host_names` | how racks answer for a name |
 //! | `logs` | the logs of machines |
 //! | `lasting` | limits of requests that last |

@@ -1,4 +1,12 @@
 //! Removes unused blobs: without an Image, unfinished uploads, and files without a row in the store.
+//!
+//! Once an hour a region removes:
+//!
+//! | file | when |
+//! | --- | --- |
+//! | a part of an upload | it has not grown for a day |
+//! | a file that the store does not know | it has not changed for a day |
+//! | a blob that no Image names | `blob-retention` (7 days) has passed since an Image named it, or since its last upload or HEAD |
 
 use super::{BlobError, Blobs, file_error, place_in, whole};
 use std::collections::BTreeSet;

@@ -1,4 +1,6 @@
 //! The account that a machine makes on its own BMC (docs/decisions/095-bmc-accounts.md).
+//!
+//! It decides when an account is wanted, when racks use it, and when it is no longer believed.
 
 use std::net::IpAddr;
 

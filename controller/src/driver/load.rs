@@ -2,6 +2,8 @@
 //!
 //! [`Estate`] is the same for all machines, and [`Topology`](super::topology::Topology) keeps it in memory. The data of one machine is
 //! read again each time.
+//!
+//! An object whose spec cannot be read is left out ([`readable`]), so that it affects no other object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -14,8 +14,13 @@
 //! | [`load`], [`fold`], [`estate`] | the planner's input, read from the store and computed |
 //! | [`topology`] | the estate in memory: everything that is the same for all machines |
 //! | [`scripts`] | the declared scripts of commissioning and release |
+//! | [`hardware_tests`] | rows of hardware tests, and their meaning for a machine |
+//! | [`bmc_account`] | accounts that machines make on their own BMCs |
+//! | `operation` | one-time requests of people, for the planner and in words |
 //! | [`entries`] | the entries of one machine in racks' concerns, and the racks that get them |
 //! | [`concerns`] | the concerns of racks |
+//! | `concerns6`, `ntp`, `proxy` | their parts for DHCPv6, NTP and the caching proxy |
+//! | `packages`, `syslog`, [`report_token`] | package repositories, log receivers and the report token of installed systems |
 //! | [`departure`] | the racks that replace one that stops serving |
 //! | [`consequences`] | the effects of a write on machines that it does not name |
 //! | [`answers`] | plans, waits and timelines for people |
@@ -23,8 +28,9 @@
 //! | [`serving`] | the state of DHCP on VLANs and subnets, for people |
 //! | [`decision`] | the reasons of steps, and replays of decisions |
 //! | [`poison`], [`unread`] | objects whose handling fails, and objects that cannot be read |
-//! | [`strangers`] | undeclared machines: inspection by racks, and enlistment |
+//! | [`strangers`], [`discovery`] | undeclared machines: inspection by racks, and enlistment; undeclared DHCP servers |
 //! | [`zones`] | zones of the DNS, and the names of machines |
+//! | `conditions` | conditions of objects that are ready or need a person |
 //! | [`meters`] | counters |
 //! | [`kill`] | the places where crash tests kill the process |
 

@@ -2,6 +2,9 @@
 //!
 //! A rack's texts are shown on people's terminals, and racks are not trusted. So they become
 //! [`UntrustedText`](basalt_api::values::UntrustedText) here, even if the rack has already cleaned them.
+//!
+//! A power reading becomes `reading`, and a failed one `reading:failed`: so the last known state outlives failures
+//! (docs/decisions/100-power-readings.md).
 
 use std::net::IpAddr;
 

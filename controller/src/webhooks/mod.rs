@@ -11,6 +11,9 @@
 //! | it ends | [`retry`]: after some attempts or a day it is a dead letter, which stays visible and can be sent again |
 //!
 //! The request is that of the Standard Webhooks specification 1.0.0: see [`post`].
+//!
+//! Only admins declare Webhooks, since a Webhook receives events of every object. A receiver on the region's own host (any of its
+//! addresses) or on its links is refused, unless `webhook-networks` names it. Sensitive fields are masked, as in the audit log.
 
 pub mod post;
 pub mod retry;

@@ -2,6 +2,18 @@
 //!
 //! Each served interface has its sockets ([`wire`]). Messages are answered in batches. Answers without a lease leave at
 //! once. The others leave when the leases of the batch are durable; the next batch is handled meanwhile.
+//!
+//! The rack is one server at all addresses of a served interface. Subnets that share an interface share the link: a client gets an address
+//! of any of them, and names the rack by the rack's address there. The clients of a relay are on the link that option 82 or 118 names, or
+//! else on the relay's own link.
+//!
+//! An answer to a client without an address is a frame to its hardware address. Without `CAP_NET_RAW` it is broadcast.
+//!
+//! If a lease cannot be written, the rack notes it ([`disk`](crate::disk)) and reports it in its hello. Until writes work again it offers
+//! nothing, and images leave the cache (`room`).
+//!
+//! Racks of one network learn each other's leases: a region keeps the last grant of each rack for each address, and sends changes to the
+//! other racks every few seconds (`learned`; docs/decisions/055-shared-leases.md).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -3,6 +3,10 @@
 //! It works like [`dhcp`](crate::dhcp): messages are answered in batches, all leases of a batch become durable with one
 //! sync, then the replies leave. It opens its port only if the concern has IPv6 subnets. It has a DUID of its own, made
 //! once and stored beside the leases.
+//!
+//! The link of a client is named by the nearest relay that names one, or else by the rack's own addresses. TFTP and HTTP also answer at the
+//! IPv6 addresses of served interfaces. A boot token belongs to the protocol of the request for the script, and to the lease of that
+//! protocol.
 
 use std::collections::BTreeMap;
 use std::io;

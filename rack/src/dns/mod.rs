@@ -3,6 +3,13 @@
 //!
 //! Other names are forwarded to other servers ([`forward`]). All addresses share one [`Dns`]. [`Dns::serve`] answers at
 //! one address, by UDP and TCP (RFC 7766).
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`zones`] | makes zones of the concern |
+//! | [`udp`], [`tcp`] | have the sockets |
+//! | [`forward`] | asks other servers |
+//! | [`secondaries`] | sends NOTIFY, and checks which secondaries are behind (docs/decisions/102-secondaries.md) |
 
 pub mod counts;
 pub mod forward;

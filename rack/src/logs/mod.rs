@@ -3,6 +3,13 @@
 //!
 //! Nothing here waits for a region, and no fact waits for a line. Lines that cannot be stored are counted, and the
 //! count becomes a line of the same log.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`serve`] | has the sockets of syslog |
+//! | [`senders`] | knows which machine has an address |
+//! | [`spool`], [`writer`] | keep lines on disk, apart from facts |
+//! | [`deliver`] | sends lines to each region, beside its link |
 
 mod counts;
 pub mod deliver;

@@ -1,4 +1,10 @@
 //! NTP: answers machines on each served address, by `basalt-ntp`, and compares this host's clock with NTP servers. It never sets that clock.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`poll`] | asks NTP servers |
+//! | [`wire`] | has the sockets |
+//! | [`host`] | reads which servers the host's own NTP daemon follows |
 
 pub mod host;
 mod poll;

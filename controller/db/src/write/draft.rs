@@ -1,4 +1,7 @@
 //! One object to write: preconditions, secrets, and changes.
+//!
+//! The description of a secret names the fields that decide where the secret is sent (`sent_to`, or `sent_nowhere`). A write that changes
+//! such a field and keeps the stored secret is refused (docs/decisions/075-destinations-of-secrets.md).
 
 use super::passwords::Hashes;
 use super::rows::SecretRow;

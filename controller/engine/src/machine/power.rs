@@ -1,4 +1,6 @@
 //! Power commands: one at a time, never while a disk is written, and done only when a reading shows the wanted state.
+//!
+//! For `power = "on"` and `"off"` the planner acts on readings too. For `auto` it uses only answers to commands.
 
 use basalt_api::kinds::{PowerPolicy, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
