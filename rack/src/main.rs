@@ -56,7 +56,7 @@ enum Command {
 enum ConcernCommand {
     /// Replace a concern; a running rack takes it within a second
     Put {
-        /// dhcp, boot, images or power
+        /// dhcp, known, boot, images, power, dns, time or proxy
         name: String,
         /// The concern's message, protobuf-encoded; - for standard input
         file: PathBuf,
@@ -66,7 +66,7 @@ enum ConcernCommand {
     },
     /// Print what the rack holds
     Show {
-        /// dhcp, boot, images or power [default: all]
+        /// dhcp, known, boot, images, power, dns, time or proxy [default: all]
         name: Option<String>,
     },
 }
@@ -160,8 +160,8 @@ fn daemon(given: Given) -> Result<ExitCode, String> {
 
 fn concern(data_dir: &Path, command: ConcernCommand) -> Result<(), String> {
     let named = |name: &str| {
-        Concern::named(name)
-            .ok_or_else(|| format!("no concern {name:?}; there are dhcp, boot, images, power"))
+        let known = || Concern::ALL.map(Concern::name).join(", ");
+        Concern::named(name).ok_or_else(|| format!("no concern {name:?}; there are {}", known()))
     };
     match command {
         ConcernCommand::Put { name, file, generation } => {
