@@ -138,7 +138,7 @@ pub struct Release {
 /// The method of erasing disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum EraseMethod {
-    /// The disks are not erased. They are still wiped before another deployment gets the machine.
+    /// The disks are not erased. The next installation overwrites only the parts of its disks that it needs.
     None,
     /// The first and the last 2 MiB of each disk, and the first 2 MiB of each partition, are overwritten with zeroes. Other data
     /// stays on the disk, and can be read with tools.
