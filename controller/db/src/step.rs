@@ -1,12 +1,13 @@
 //! The record of a driver's steps: announced, started, finished. A restarted driver reads it, and it is a machine's timeline.
 //!
-//! One transaction announces a step. It:
+//! One transaction announces a step:
 //!
-//! 1. checks that the caller's lease on the object still holds;
-//! 2. checks that the fleet's budget has room (`fleet`);
-//! 3. writes the record, under a key that a repeat of the step finds again;
-//! 4. writes the decision (`decision`): the ids of the facts and records that the plan rests on, the few inputs that no history keeps, and
-//!    the plan.
+//! | part | in |
+//! | --- | --- |
+//! | The caller's lease on the object still holds | here |
+//! | The fleet's budget has room | `fleet` |
+//! | The record is written, under a key that a repeat of the step finds again | here |
+//! | The decision is written: ids of the facts and records that the plan rests on, the few inputs that no history keeps, and the plan | `decision` |
 //!
 //! The record is written before the effect. The record of an attempt holds the composed task, so that every rack of the scope hands out the
 //! same task; the attempt's key is sealed in `attempt_key`. A power command may have no answer when its rack comes back. Then the region

@@ -12,8 +12,8 @@
 //! If a lease cannot be written, the rack notes it ([`disk`](crate::disk)) and reports it in its hello. Until writes work again it offers
 //! nothing, and images leave the cache (`room`).
 //!
-//! Racks of one network learn each other's leases: a region keeps the last grant of each rack for each address, and sends changes to the
-//! other racks every few seconds (`learned`; docs/decisions/055-shared-leases.md).
+//! Racks of one network learn each other's leases (docs/decisions/055-shared-leases.md). A region keeps the last grant of each rack for each
+//! address, and sends changes to the other racks every few seconds (`learned`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
