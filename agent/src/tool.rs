@@ -198,7 +198,8 @@ impl Output {
             std::thread::spawn(move || {
                 let mut part = vec![0; 64 << 10];
                 while let Ok(length @ 1..) = pipe.read(&mut part) {
-                    into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&part[..length]);
+                    let read = part.get(..length).unwrap_or_default();
+                    into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(read);
                 }
                 drop(is_open);
             });
