@@ -23,6 +23,9 @@ pub struct Kind {
     pub status: &'static Schema,
     /// True if clients create objects of this kind. Other objects are enrolled or observed; they are read-only in Terraform.
     pub declarable: bool,
+    /// True if the driver plans steps for these objects. It also decides when a deleted one is gone. Objects of other kinds leave as soon as
+    /// nothing refers to them.
+    pub planned: bool,
     /// Set while the region only stores and serves objects of this kind and nothing acts on them: the reason, as the end of a sentence. The
     /// documentation shows it. A change that makes something act on the kind removes it.
     pub dormant: Option<&'static str>,
@@ -56,6 +59,12 @@ impl Kind {
                 || kind.terraform_name == name
                 || kind.terraform_name.strip_prefix("basalt_") == Some(name)
         })
+    }
+
+    /// True if `name` is a [planned](Self::planned) kind.
+    #[must_use]
+    pub fn is_planned(name: &str) -> bool {
+        Self::find(name).is_some_and(|kind| kind.planned)
     }
 
     /// Its name as one JSON and Terraform word: `ip_range`.

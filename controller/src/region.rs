@@ -5,7 +5,7 @@ use crate::api::{self, App, Certificate, CertificateError, Forwarded, Tls};
 use crate::blobs::Blobs;
 use crate::built_in;
 use crate::data_dir::{DataDir, DataDirError};
-use crate::driver::{ALSO_WORKED_ON, Machinery, PLANNED, RECONCILED};
+use crate::driver::{ALSO_WORKED_ON, Machinery, RECONCILED};
 use crate::logs::Logs;
 use crate::logs::forward::Forwarder;
 use crate::racks::join_token::Joiner;
@@ -376,7 +376,6 @@ pub(crate) fn options(settings: &Settings, url: &str) -> Options {
         connections: settings.connections,
         reconciled: RECONCILED.iter().map(|k| (*k).to_owned()).collect(),
         worked_on: RECONCILED.iter().chain(ALSO_WORKED_ON).map(|k| (*k).to_owned()).collect(),
-        planned: PLANNED.iter().map(|k| (*k).to_owned()).collect(),
         patience: PATIENCE,
     }
 }

@@ -14,6 +14,7 @@ use std::net::IpAddr;
 kind! {
     /// An operating system on a machine. The deployment names the machine, or a selector finds it. Destroying the deployment
     /// gives the machine back.
+    #[planned = true]
     Deployment, "deployments", "basalt_deployment", Label, declarable: true, DeploymentSpec, DeploymentStatus,
     deployment_rules
 }

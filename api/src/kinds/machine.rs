@@ -17,6 +17,7 @@ use std::net::IpAddr;
 kind! {
     /// A physical machine. Basalt takes a declared machine in: it powers the machine on, reads its hardware, and keeps it ready
     /// for deployments.
+    #[planned = true]
     Machine, "machines", "basalt_machine", Label, declarable: true, MachineSpec, MachineStatus, machine_rules
 }
 

@@ -115,11 +115,12 @@ pub use webhook::{Webhook, WebhookEvent, WebhookSpec, WebhookStatus};
 use crate::schema::Kind;
 
 /// Declares a kind's marker type and its description. `#[dormant = "why"]` means that nothing acts on the whole kind yet. The
-/// documentation of the kind then ends with that reason.
+/// documentation of the kind then ends with that reason. `#[planned = true]` sets [`Kind::planned`].
 macro_rules! kind {
     (
         $(#[doc = $doc:literal])+
         $(#[dormant = $because:literal])?
+        $(#[planned = $planned:literal])?
         $kind:ident, $plural:literal, $terraform:literal, $naming:ident, declarable: $declarable:literal,
         $spec:ty, $status:ty, $rules:path
     ) => {
@@ -138,6 +139,7 @@ macro_rules! kind {
                 spec: <$spec as crate::Model>::SCHEMA,
                 status: <$status as crate::Model>::SCHEMA,
                 declarable: $declarable,
+                planned: false $(|| $planned)?,
                 dormant: crate::kinds::only(&[$($because)?]),
                 naming: crate::values::Naming::$naming,
                 rules: |spec, errors| crate::validate::typed::<$spec>(spec, errors, $rules),

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 kind! {
     /// A rack controller: the process next to the machines that speaks DHCP, TFTP, HTTP, IPMI and Redfish. It enrols itself with
     /// a token.
+    #[planned = true]
     Rack, "racks", "basalt_rack", Label, declarable: false, RackSpec, RackStatus, no_rules
 }
 

@@ -42,7 +42,6 @@ async fn main() -> Result<(), Failed> {
         connections: u32::try_from(ALLOCATORS)?,
         reconciled: Vec::new(),
         worked_on: Vec::new(),
-        planned: Vec::new(),
         patience: Duration::from_secs(60),
     };
     let store = Store::open(options, SealKey::new(&[7; 32]).map_err(|error| error.to_string())?).await?;

@@ -7,7 +7,7 @@ use crate::write::{Judge, NoJudge};
 use crate::{Precondition, Store, StoreError, audit, change};
 use basalt_api::kinds::Deployment;
 use basalt_api::values::Uid;
-use basalt_api::{FieldCode, FieldError, KindOf};
+use basalt_api::{FieldCode, FieldError, Kind, KindOf};
 
 /// A request to delete an object.
 #[derive(Clone, Copy)]
@@ -131,7 +131,7 @@ impl Store {
             self.let_go_as_it_is(&mut tx, uid).await?;
         }
         let waits_for = object::referrers(&mut tx, uid).await?;
-        if waits_for.is_empty() && (force || !self.is_planned(kind)) {
+        if waits_for.is_empty() && (force || !Kind::is_planned(kind)) {
             self.remove(&mut tx, row).await?;
             self.end(tx, dry_run).await?;
             return Ok(Deletion::Gone);
@@ -211,7 +211,7 @@ impl Store {
             change::record(tx, &row, change::Op::Delete).await?;
             for waiter in waiting {
                 let free = object::referrers(tx, Uid::from(waiter.uid)).await?.is_empty();
-                if free && !self.is_planned(&waiter.kind) {
+                if free && !Kind::is_planned(&waiter.kind) {
                     leaving.push(waiter);
                 } else {
                     // It reads differently now: it waits for fewer.

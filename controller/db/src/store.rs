@@ -90,7 +90,6 @@ struct Inner {
     worked_on: Vec<String>,
     /// Those of `worked_on` that decide from statuses and facts.
     by_facts: Vec<String>,
-    planned: Vec<String>,
     /// This region committed something: the notifier must send.
     wrote: Notify,
     /// Tables have become much larger: PostgreSQL must analyze them.
@@ -114,8 +113,6 @@ pub struct Options {
     pub reconciled: Vec<String>,
     /// The kinds whose objects are put into the queue: the reconciled kinds, and kinds with work whose objects are ready at once.
     pub worked_on: Vec<String>,
-    /// The reconciled kinds with a driver, which also handles their deletion. Objects of other kinds leave when no reference is left.
-    pub planned: Vec<String>,
     /// How long a caller waits for a free connection.
     pub patience: Duration,
 }
@@ -162,7 +159,6 @@ impl Store {
                 .cloned()
                 .collect(),
             worked_on: options.worked_on,
-            planned: options.planned,
             wrote: Notify::new(),
             grown: Notify::new(),
             closing: tokio::sync::watch::Sender::new(false),
@@ -304,10 +300,6 @@ impl Store {
 
     pub(crate) fn is_reconciled(&self, kind: &str) -> bool {
         self.inner.reconciled.iter().any(|k| k == kind)
-    }
-
-    pub(crate) fn is_planned(&self, kind: &str) -> bool {
-        self.inner.planned.iter().any(|k| k == kind)
     }
 
     /// Begins a transaction, and notes the present trace in it.

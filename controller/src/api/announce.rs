@@ -8,12 +8,12 @@ use super::problem::Answer;
 use super::rights::Rights;
 use super::waiting::WaitsFor;
 use crate::driver::departure::Departure;
-use crate::driver::{Choices, PLANNED, Supposed, Wish};
+use crate::driver::{Choices, Supposed, Wish};
 use basalt_api::kinds::{Deployment, Rack};
 use basalt_api::plan::{Consequences, PlanReport, Step};
 use basalt_api::values::{Generation, Name, Sha256, Uid};
 use basalt_api::wire::{ApplyAction, BlastRadius, Verb};
-use basalt_api::{Effect, FieldChange, KindOf};
+use basalt_api::{Effect, FieldChange, Kind, KindOf};
 use basalt_db::{Key, Object, Overlay, Pruned, Renamed, Stored, Written};
 use serde::Serialize;
 use serde_json::Value;
@@ -46,8 +46,7 @@ async fn planned(
     these: &[(&Object, Supposed<'_>)],
     others: Option<&Arc<Overlay>>,
 ) -> Answer<BTreeMap<Uid, PlanReport>> {
-    let these: Vec<_> =
-        these.iter().copied().filter(|(object, _)| PLANNED.contains(&object.kind.as_str())).collect();
+    let these: Vec<_> = these.iter().copied().filter(|(object, _)| Kind::is_planned(&object.kind)).collect();
     let Some(machinery) = app.machinery().filter(|_| !these.is_empty()) else { return Ok(BTreeMap::new()) };
     let uids: Vec<Uid> = these.iter().map(|(object, _)| object.uid).collect();
     Ok(uids.into_iter().zip(machinery.plans(these, others).await?).collect())

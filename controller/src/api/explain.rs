@@ -6,7 +6,7 @@ use super::query::{NoParameters, parameters};
 use super::rights::Rights;
 use super::waiting::WaitsFor;
 use super::{App, body};
-use crate::driver::{Machinery, PLANNED, Supposed};
+use crate::driver::{Machinery, Supposed};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::Uri;
@@ -109,7 +109,7 @@ async fn subject(app: &App, Path((plural, name)): &At) -> Answer<(Arc<dyn Machin
 
 fn planned(plural: &str) -> Answer<&'static Kind> {
     let kind = body::kind(plural)?;
-    if PLANNED.contains(&kind.name) {
+    if kind.planned {
         return Ok(kind);
     }
     let detail = format!("no plan is made for {}: their status says all there is", kind.plural);

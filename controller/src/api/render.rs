@@ -2,7 +2,7 @@
 
 use super::problem::{Answer, Refusal};
 use super::waiting::WaitsFor;
-use crate::driver::{PLANNED, RECONCILED, unread};
+use crate::driver::{RECONCILED, unread};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::{Axes, Condition, ConditionStatus, phase};
@@ -71,7 +71,7 @@ pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
     }
     // The driver's own conditions of a deletion are shown once no object refers to the deleted one any more.
     if let Some(since) = object.deletion_requested_at
-        && (!waits_for.is_nobody() || !PLANNED.contains(&object.kind.as_str()))
+        && (!waits_for.is_nobody() || !Kind::is_planned(&object.kind))
     {
         status.say("conditions", &deleting(since, waits_for))?;
     } else if let Some(why) = unread::why(&object.kind, object.spec.get()) {

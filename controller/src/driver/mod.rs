@@ -99,9 +99,6 @@ pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image", "Tag
 /// Kinds with work for the driver although their objects are ready as soon as they are stored: a Subnet's addresses have DNS names.
 pub const ALSO_WORKED_ON: &[&str] = &["Subnet"];
 
-/// The reconciled kinds that have a plan. Their deletion needs the driver too.
-pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
-
 /// A one-time request on a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
@@ -146,7 +143,7 @@ impl Choices {
 /// The time that an operation may take, or the reason why it is refused.
 pub type Judged = Result<std::time::Duration, basalt_engine::machine::Refused>;
 
-/// The driver's answers about objects of [`PLANNED`] kinds. Every method only reads.
+/// The driver's answers about objects of [planned](basalt_api::Kind::planned) kinds. Every method only reads.
 pub trait Machinery: Send + Sync + 'static {
     /// The plans of these objects in their supposed states, with `others` in theirs. An object that is not stored yet has a uid that
     /// no other object has.
@@ -211,7 +208,7 @@ pub trait Machinery: Send + Sync + 'static {
 
 #[cfg(test)]
 mod tests {
-    use super::{PLANNED, RECONCILED};
+    use super::RECONCILED;
     use std::collections::BTreeMap;
 
     /// Kinds without actions of their own: the driver reads them for other objects, or they decide about rights.
@@ -249,6 +246,7 @@ mod tests {
         }
         times.retain(|name, times| *times != usize::from(!FOR_TESTS.contains(name)));
         assert!(times.is_empty(), "a new kind says here what becomes of it: {times:?}");
-        assert!(PLANNED.iter().all(|kind| RECONCILED.contains(kind)));
+        let planned = || basalt_api::KINDS.iter().filter(|kind| kind.planned);
+        assert!(planned().all(|kind| RECONCILED.contains(&kind.name)));
     }
 }

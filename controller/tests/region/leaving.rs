@@ -9,7 +9,6 @@ use basalt_api::client::WatchOptions;
 use basalt_api::values::Uid;
 use basalt_api::watch::What;
 use basalt_api::{KINDS, Kind, Reference, Schema, Type, references};
-use basalt_region::driver::PLANNED;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -36,7 +35,7 @@ fn refers(from: &Example, to: &Example) -> bool {
 /// Requests the object's deletion. For an object with a driver, completes the deletion in place of the driver.
 async fn delete(lab: &Lab, example: &Example) {
     let answer = lab.api.delete(&example.path()).await;
-    if answer.status == 202 && PLANNED.contains(&example.kind.name) {
+    if answer.status == 202 && example.kind.planned {
         let uid = answer.json()["metadata"]["uid"].as_str().expect("a uid").parse().expect("a uid");
         lab.region.store().finalise(uid).await.expect("it can go");
     } else {
@@ -76,7 +75,7 @@ async fn whatever_is_referred_to_stays_says_for_whom_and_goes_after_it() {
                 "{what}: {waits_for:?}"
             );
             // Objects with a driver show it in their plan, and the others in their conditions.
-            if !PLANNED.contains(&target.kind.name) {
+            if !target.kind.planned {
                 let conditions = waits.json()["status"]["conditions"].clone();
                 assert_eq!(conditions[1]["reason"], "Referenced", "{what}");
                 let message = conditions[1]["message"].as_str().expect("a message");
@@ -93,7 +92,7 @@ async fn whatever_is_referred_to_stays_says_for_whom_and_goes_after_it() {
             for other in needed.iter().filter(|other| refers(other, target)) {
                 held |= lab.api.get(&other.path()).await.status == 200;
             }
-            if PLANNED.contains(&target.kind.name) && !held {
+            if target.kind.planned && !held {
                 delete(&lab, target).await;
             }
             let there = lab.api.get(&target.path()).await.status.as_u16();

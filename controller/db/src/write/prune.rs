@@ -4,6 +4,7 @@ use super::Batch;
 use crate::object::{self, Key, Object, Referrer, Row, select_objects};
 use crate::store::Tx;
 use crate::{Store, StoreError, change, reach};
+use basalt_api::Kind;
 use basalt_api::values::Uid;
 
 /// Selects the objects to delete, among those that are not in the puts.
@@ -81,7 +82,7 @@ impl Store {
     pub(super) async fn free(&self, tx: &mut Tx, held: Vec<Row>) -> Result<(), StoreError> {
         for row in held {
             let uid = Uid::from(row.uid);
-            if self.is_planned(&row.kind) {
+            if Kind::is_planned(&row.kind) {
                 self.wake_around(tx, uid).await?;
             } else if object::referrers(tx, uid).await?.is_empty() {
                 self.remove(tx, row).await?;
@@ -99,7 +100,7 @@ impl Store {
         let uids: Vec<uuid::Uuid> = leaving.iter().map(|row| row.uid).collect();
         self.wake_around_all(tx, &uids).await?;
         for row in &leaving {
-            if self.is_planned(&row.kind) || !object::referrers(tx, Uid::from(row.uid)).await?.is_empty() {
+            if Kind::is_planned(&row.kind) || !object::referrers(tx, Uid::from(row.uid)).await?.is_empty() {
                 continue;
             }
             // An object that waited only for another one of the batch is deleted already.

@@ -21,7 +21,6 @@ pub(crate) async fn open(url: &str, key: [u8; 32]) -> Result<Store, StoreError> 
         connections: 40,
         reconciled: RECONCILED.map(str::to_owned).to_vec(),
         worked_on: WORKED_ON.map(str::to_owned).to_vec(),
-        planned: RECONCILED.map(str::to_owned).to_vec(),
         patience: Duration::from_secs(30),
     };
     Store::open(options, SealKey::new(&key).expect("32 bytes")).await

@@ -15,8 +15,8 @@ use basalt_engine::facts::StepRecord;
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::from_region::Message as FromRegionMessage;
 use basalt_proto::rack_v1::{BootConcern, FromRegion};
+use basalt_region::driver::RECONCILED;
 use basalt_region::driver::wakes::wake_for;
-use basalt_region::driver::{PLANNED, RECONCILED};
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -73,7 +73,6 @@ pub(crate) async fn open(url: &str) -> Store {
         connections: 8,
         reconciled: kinds(RECONCILED),
         worked_on: kinds(RECONCILED),
-        planned: kinds(PLANNED),
         patience: Duration::from_secs(30),
     };
     Store::open(options, SealKey::new(&[7; 32]).expect("32 bytes")).await.expect("it opens")
