@@ -38,6 +38,7 @@ pub mod pin;
 pub mod plan;
 pub mod pointer;
 pub mod problem;
+pub mod routes;
 #[cfg(feature = "pin")]
 pub mod sealing;
 pub mod values;

@@ -1,8 +1,9 @@
 //! Answers of operations. The table lists their successes; rules over the table give their refusals.
 
 use super::schemas::reference;
-use super::{Endpoint, media_type, named};
+use super::{media_type, named};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
+use crate::routes::{Route, RouteId};
 use crate::schema::{Kind, MAX_INT};
 use crate::watch::EVENT_STREAM;
 use crate::wire::RECEIVED_HEADER;
@@ -12,50 +13,31 @@ use std::collections::BTreeSet;
 /// Answer to plain HTTP from another host.
 const UPGRADE_REQUIRED: u16 = 426;
 
-/// Refusals of single operations, in addition to those that follow from the rules.
-const MORE: &[(&str, &[u16])] = &[
-    ("put{Kind}", &[412]),
-    ("patch{Kind}", &[412, 415]),
-    ("delete{Kind}", &[412]),
-    ("rename{Kind}", &[412]),
-    ("addresses", &[404]),
-    ("events", &[404]),
-    ("apply", &[404, 409]),
-    ("login", &[401, 403, 429]),
-    ("beginLogin", &[401, 403, 429]),
-    ("logout", &[404]),
-    ("changePassword", &[404, 409, 429]),
-    ("watch", &[404, 410]),
-];
-
 /// Headers of successful answers: operation, status, headers. Answers with one object also have its ETag.
-const HEADERS: &[(&str, &str, &[&str])] = &[
-    ("headBlob", "200", &["Content-Length"]),
-    ("headBlob", "202", &[RECEIVED_HEADER]),
-    ("getBlob", "200", &["Content-Length"]),
-    ("login", "204", &["Set-Cookie"]),
-    ("beginLogin", "200", &["Set-Cookie"]),
-    ("changePassword", "204", &["Set-Cookie"]),
-    ("getBlob", "206", &["Content-Length", "Content-Range"]),
+const HEADERS: &[(RouteId, u16, &[&str])] = &[
+    (RouteId::HeadBlob, 200, &["Content-Length"]),
+    (RouteId::HeadBlob, 202, &[RECEIVED_HEADER]),
+    (RouteId::GetBlob, 200, &["Content-Length"]),
+    (RouteId::Login, 204, &["Set-Cookie"]),
+    (RouteId::BeginLogin, 200, &["Set-Cookie"]),
+    (RouteId::ChangePassword, 204, &["Set-Cookie"]),
+    (RouteId::GetBlob, 206, &["Content-Length", "Content-Range"]),
 ];
-
-/// Operations that can also answer with server-sent events, and the schema of each event.
-const STREAMED: &[(&str, &str)] = &[("logs", "LogEvent"), ("events", "EventEvent")];
 
 /// All answers of an operation, by status.
-pub(super) fn of(endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
+pub(super) fn of(route: &Route, kind: Option<&Kind>) -> Value {
     let mut all = Map::new();
-    for (status, description, body) in endpoint.answers {
+    for (status, description, body) in route.answers {
         // Objects of this kind enrol themselves, so PUT does not create them.
-        if *status == "201" && kind.is_some_and(|kind| !kind.declarable) {
+        if *status == 201 && kind.is_some_and(|kind| !kind.declarable) {
             continue;
         }
-        all.insert((*status).to_owned(), good(endpoint, kind, status, description, *body));
+        all.insert(status.to_string(), good(route, kind, *status, description, *body));
     }
-    for status in refused(endpoint) {
-        let refusal = match endpoint.method {
+    for status in refused(route) {
+        let refusal = match route.method {
             // An answer to HEAD has no body that could hold a problem.
-            "head" => json!({"description": "Refused, as GET would be"}),
+            "HEAD" => json!({"description": "Refused, as GET would be"}),
             _ => json!({"$ref": format!("#/components/responses/Refused{status}")}),
         };
         all.insert(status.to_string(), refusal);
@@ -63,21 +45,15 @@ pub(super) fn of(endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
     Value::Object(all)
 }
 
-fn good(
-    endpoint: &Endpoint,
-    kind: Option<&Kind>,
-    status: &str,
-    description: &str,
-    body: Option<&str>,
-) -> Value {
+fn good(route: &Route, kind: Option<&Kind>, status: u16, description: &str, body: Option<&str>) -> Value {
     let mut answer = Map::new();
     answer.insert("description".to_owned(), json!(named(description, kind)));
     let mut headers: Vec<&str> = HEADERS
         .iter()
-        .filter(|(id, of, _)| (*id, *of) == (endpoint.id, status))
+        .filter(|(id, of, _)| (*id, *of) == (route.id, status))
         .flat_map(|(.., headers)| headers.iter().copied())
         .collect();
-    if body.is_some_and(|body| ["{Kind}", "{Kind}OrDryRun"].contains(&body)) && status != "202" {
+    if body.is_some_and(|body| ["{Kind}", "{Kind}OrDryRun"].contains(&body)) && status != 202 {
         headers.push("ETag");
     }
     if !headers.is_empty() {
@@ -92,8 +68,7 @@ fn good(
             _ => json!({"type": "string"}),
         };
         let mut content = json!({ (media_type(body)): {"schema": schema} });
-        let streamed = STREAMED.iter().find(|(id, _)| *id == endpoint.id);
-        if let (Some(content), Some((_, event))) = (content.as_object_mut(), streamed) {
+        if let (Some(content), Some(event)) = (content.as_object_mut(), route.events) {
             content.insert(EVENT_STREAM.to_owned(), json!({"schema": reference(event)}));
         }
         answer.insert("content".to_owned(), content);
@@ -102,29 +77,28 @@ fn good(
 }
 
 /// The statuses with which an operation may be refused.
-fn refused(endpoint: &Endpoint) -> BTreeSet<u16> {
+fn refused(route: &Route) -> BTreeSet<u16> {
     let mut all = BTreeSet::from([UPGRADE_REQUIRED]);
-    if !endpoint.is_constant() {
+    if !route.constant {
         all.extend([500, 503]);
     }
-    if !endpoint.is_open() {
+    if route.role.is_some() {
         all.extend([401, 403]);
     }
-    if endpoint.path.starts_with("/api/v1/") && !endpoint.is_constant() {
+    if route.path.starts_with("/api/v1/") && !route.constant {
         all.insert(422);
     }
-    let is_of_one = endpoint.path.trim_start_matches("/api/v1/{plural}").contains('{');
+    let is_of_one = route.path.trim_start_matches("/api/v1/{plural}").contains('{');
     if is_of_one {
         all.insert(404);
     }
-    if is_of_one && !["get", "head"].contains(&endpoint.method) {
+    if is_of_one && !route.is_read() {
         all.insert(409);
     }
-    if endpoint.request.is_some() {
+    if route.request.is_some() {
         all.extend([408, 413]);
     }
-    let more = MORE.iter().filter(|(id, _)| *id == endpoint.id);
-    all.extend(more.flat_map(|(_, statuses)| statuses.iter().copied()));
+    all.extend(route.refusals);
     all
 }
 

@@ -1,8 +1,8 @@
 //! Parameters in paths, queries and headers.
 
+use super::examples;
 use super::schemas::form;
-use super::{Endpoint, examples};
-use crate::KINDS;
+use crate::routes::Route;
 use crate::schema::{Kind, Semantic};
 use crate::values::Naming;
 use crate::watch::LAST_EVENT_ID;
@@ -14,13 +14,9 @@ use serde_json::{Map, Value, json};
 /// A watch position: the incarnation of the database, and a sequence number.
 const POSITION: &str = "^[0-9A-Fa-f-]{32,36}:[0-9]+$";
 
-/// The parameter with this `key` in the table, for an endpoint of this kind. Names have the form of their kind.
-pub(super) fn reference(key: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
-    let of_path = || {
-        let plural = endpoint.path.strip_prefix("/api/v1/")?.split('/').next()?;
-        KINDS.iter().copied().find(|kind| kind.plural == plural)
-    };
-    let key = match kind.or_else(of_path) {
+/// The parameter with this `key` in the table, for a route of this kind. Names have the form of their kind.
+pub(super) fn reference(key: &str, route: &Route, kind: Option<&Kind>) -> Value {
+    let key = match kind.or_else(|| route.kind()) {
         Some(kind) if key == "name" => format!("{}Name", kind.name),
         _ => key.to_owned(),
     };

@@ -1,10 +1,10 @@
 //! Reads headers and bodies of writes, and checks them before any other code does.
 
-use super::endpoints::BODY_BYTES;
 use super::problem::{Answer, Refusal};
 use super::shape;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
+use basalt_api::routes::BODY_BYTES;
 use basalt_api::values::{Generation, Name, Uid};
 use basalt_api::wire::{MANAGER_HEADER, PutMetadata, object};
 use basalt_api::{FieldCode, FieldError, Kind, ProblemCode};

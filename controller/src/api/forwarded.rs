@@ -2,9 +2,9 @@
 //! rights; because of it, the client address that the rack reports is trusted.
 
 use super::App;
-use super::endpoints::router;
 use super::guard::Peer;
 use super::problem::Refusal;
+use super::router::router;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::HeaderMap;

@@ -1,7 +1,6 @@
 //! Authenticates and authorises requests.
 
 use super::caller::Caller;
-use super::endpoints::Endpoint;
 use super::problem::{REQUEST, Refusal};
 use super::query;
 use super::rights::{ACCESS, Grant, POOLED, Rights, Role, SETTINGS, Scopes};
@@ -11,6 +10,7 @@ use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use basalt_api::routes::Route;
 use basalt_api::{Kind, Problem, ProblemCode};
 use basalt_db::{Actor, RoleGrant};
 use std::net::SocketAddr;
@@ -41,11 +41,11 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// An endpoint and its API, for the middleware.
+/// A route and its API, for the middleware.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) app: App,
-    pub(super) endpoint: &'static Endpoint,
+    pub(super) route: &'static Route,
 }
 
 /// The trace of a request.
@@ -131,25 +131,25 @@ fn is_problem(response: &Response) -> bool {
     response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == basalt_api::problem::PROBLEM_JSON)
 }
 
-/// Before a handler: authenticates the caller, and checks that its rights are enough for the endpoint and the object.
+/// Before a handler: authenticates the caller, and checks that its rights are enough for the route and the object.
 pub(super) async fn authorise(
-    State(Guard { app, endpoint }): State<Guard>,
+    State(Guard { app, route }): State<Guard>,
     peer: ConnectInfo<Peer>,
     path: RawPathParams,
     mut request: Request,
     next: Next,
 ) -> Response {
     let dry_run = query::is_dry_run(request.uri());
-    let needed = match (endpoint.dry_run, dry_run) {
+    let needed = match (route.dry_run, dry_run) {
         (Some(role), true) => Some(role),
-        _ => endpoint.role,
+        _ => route.role,
     };
     if let Some(needed) = needed {
-        let caller = match caller(&app, peer.0, endpoint, request.headers()).await {
+        let caller = match caller(&app, peer.0, route, request.headers()).await {
             Ok(caller) => caller,
             Err(refusal) => return refusal.into_response(),
         };
-        if let Err(refusal) = admit(&app, &caller, endpoint, needed, &path).await {
+        if let Err(refusal) = admit(&app, &caller, route, needed, &path).await {
             return refusal.into_response();
         }
         let limited = caller.rights.unlimited().is_none().then(|| caller.clone());
@@ -157,13 +157,13 @@ pub(super) async fn authorise(
         let response = next.run(request).await;
         let Some(caller) = limited else { return response };
         let name = path.iter().find(|(key, _)| *key == "name").map(|(_, name)| name);
-        return match names::hidden(&app, &caller, of(endpoint, &path), name, response).await {
+        return match names::hidden(&app, &caller, of(route, &path), name, response).await {
             Ok(response) => response,
             Err(refusal) => refusal.into_response(),
         };
     }
     // Only a login may send a body without credentials, so logins are limited per client.
-    let login = match endpoint.method {
+    let login = match route.method {
         "POST" => Some(app.0.logins.tries.begin(peer.0)),
         _ => None,
     };
@@ -175,31 +175,31 @@ pub(super) async fn authorise(
 }
 
 /// The kind of the request, if its path names one.
-fn of(endpoint: &Endpoint, path: &RawPathParams) -> Option<&'static Kind> {
-    let plural = path.iter().find(|(key, _)| *key == "plural").map(|(_, value)| value);
-    let plural = plural.or_else(|| endpoint.kind())?;
-    basalt_api::KINDS.iter().copied().find(|kind| kind.plural == plural)
+fn of(route: &Route, path: &RawPathParams) -> Option<&'static Kind> {
+    match path.iter().find(|(key, _)| *key == "plural") {
+        Some((_, plural)) => basalt_api::KINDS.iter().copied().find(|kind| kind.plural == plural),
+        None => route.kind(),
+    }
 }
 
-/// Checks that the caller may make this request, from the endpoint and the object in its path.
+/// Checks that the caller may make this request, from the route and the object in its path.
 async fn admit(
     app: &App,
     caller: &Caller,
-    endpoint: &Endpoint,
+    route: &Route,
     needed: Role,
     path: &RawPathParams,
 ) -> Result<(), Refusal> {
-    if endpoint.own {
+    if route.own {
         return Ok(());
     }
     let part = |name: &str| path.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
-    let kind = of(endpoint, path);
-    let plural = part("plural").or_else(|| endpoint.kind());
-    let word = plural.unwrap_or_else(|| endpoint.word());
-    let reads = matches!(endpoint.method, "GET" | "HEAD");
+    let kind = of(route, path);
+    let word = part("plural").unwrap_or_else(|| route.word());
+    let reads = route.is_read();
     if !caller.scopes.allow(word, !reads && needed > Role::Viewer) {
         let scope = if !reads && needed > Role::Viewer { word.to_owned() } else { format!("{word}:read") };
-        let asked = asked(endpoint, path);
+        let asked = asked(route, path);
         let detail = format!("{asked} is not among this token's scopes: it needs {scope:?} there");
         return Err(Refusal::new(ProblemCode::Forbidden, detail));
     }
@@ -212,7 +212,7 @@ async fn admit(
         }
         Some(kind) if POOLED.contains(&kind.name) && rights.unlimited() < Some(needed) => {
             let Some(name) = part("name") else {
-                return enough(endpoint, path, needed, rights.highest());
+                return enough(route, path, needed, rights.highest());
             };
             let key = body::key(kind, name)?;
             match app.store().pool_of(kind.name, key).await? {
@@ -226,25 +226,24 @@ async fn admit(
         }
         // A dry run of Settings shows machines of all pools.
         Some(kind) if kind.name == SETTINGS && !reads => (needed, rights.unlimited()),
-        _ if needed == Role::Viewer || endpoint.judged => (needed, rights.highest()),
+        _ if needed == Role::Viewer || route.judged => (needed, rights.highest()),
         _ => (needed, rights.unlimited()),
     };
-    enough(endpoint, path, needed, has)
+    enough(route, path, needed, has)
 }
 
 /// The method and the path of a request, as it was made.
-fn asked(endpoint: &Endpoint, path: &RawPathParams) -> String {
+fn asked(route: &Route, path: &RawPathParams) -> String {
     let parts = path.iter();
-    let path =
-        parts.fold(endpoint.path.to_owned(), |all, (key, part)| all.replace(&format!("{{{key}}}"), part));
-    format!("{} {path}", endpoint.method)
+    let path = parts.fold(route.path.to_owned(), |all, (key, part)| all.replace(&format!("{{{key}}}"), part));
+    format!("{} {path}", route.method)
 }
 
-fn enough(endpoint: &Endpoint, path: &RawPathParams, needed: Role, has: Option<Role>) -> Result<(), Refusal> {
+fn enough(route: &Route, path: &RawPathParams, needed: Role, has: Option<Role>) -> Result<(), Refusal> {
     if has >= Some(needed) {
         return Ok(());
     }
-    let asked = asked(endpoint, path);
+    let asked = asked(route, path);
     let has = has.map_or("none", Role::as_str);
     let detail = format!("{asked} needs the role {}, and this token has {has} there", needed.as_str());
     Err(Refusal::new(ProblemCode::Forbidden, detail))
@@ -282,12 +281,10 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Caller, Refusal> {
+async fn caller(app: &App, peer: Peer, route: &Route, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let as_of = app.follower().position();
-    let actor = |name: String| {
-        let request = format!("{} {}", endpoint.method, endpoint.path);
-        Arc::new(Actor { name, address: peer.to_string(), request })
-    };
+    let actor =
+        |name: String| Arc::new(Actor { name, address: peer.to_string(), request: route.to_string() });
     let unknown = |detail: &str| Refusal::new(ProblemCode::Unauthenticated, detail);
     let credential = Credential::of(peer, headers);
     if credential.is_none() && !headers.contains_key(header::AUTHORIZATION) {
@@ -308,7 +305,7 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
     let Some(credential) = credential else {
         return Err(unknown("the header Authorization is not of the form: Bearer TOKEN"));
     };
-    if matches!(credential, Credential::Cookie(_)) && !matches!(endpoint.method, "GET" | "HEAD") {
+    if matches!(credential, Credential::Cookie(_)) && !route.is_read() {
         cookie::same_origin(headers)?;
     }
     let Some(holder) = app.store().holder(credential.token()).await? else {
@@ -329,7 +326,7 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
 fn granted(grants: Vec<RoleGrant>) -> Rights {
     let grant = |grant: RoleGrant| {
         let pools = grant.pools.map(|pools| pools.into_iter().collect());
-        Some(Grant { role: Role::parse(&grant.role)?, pools })
+        Some(Grant { role: grant.role.parse().ok()?, pools })
     };
     Rights::new(grants.into_iter().filter_map(grant).collect())
 }

@@ -2,7 +2,6 @@
 
 use super::App;
 use super::caught::caught;
-use super::endpoints::{ENDPOINTS, Endpoint};
 use super::guard::Traced;
 use super::problem::Answer;
 use crate::driver::meters::{BOUNDS, Bounds, Counts, Histogram};
@@ -13,6 +12,7 @@ use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
+use basalt_api::routes::{ROUTES, Route};
 use basalt_db::{LogTarget, PhaseGauge};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -29,13 +29,13 @@ pub(super) struct Metrics {
     pub(super) answers: [AtomicU64; 5],
     /// Requests in progress.
     pub(super) under_way: AtomicU64,
-    /// In the order of [`ENDPOINTS`].
-    endpoints: Vec<Measured>,
+    /// In the order of [`ROUTES`].
+    routes: Vec<Measured>,
     /// Refusals, in the order of [`ProblemCode::ALL`].
     problems: Vec<AtomicU64>,
 }
 
-/// The counters of one endpoint.
+/// The counters of one route.
 #[derive(Debug, Default)]
 struct Measured {
     /// Answers by first digit of the status, from 1 to 5.
@@ -51,7 +51,7 @@ impl Default for Metrics {
         Self {
             answers: Default::default(),
             under_way: AtomicU64::new(0),
-            endpoints: ENDPOINTS.iter().map(|_| Measured::default()).collect(),
+            routes: ROUTES.iter().map(|_| Measured::default()).collect(),
             problems: ProblemCode::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -67,7 +67,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Around an endpoint: counts its answers and their durations. For a watch, the duration ends when the watch begins.
+/// Around a route: counts its answers and their durations. For a watch, the duration ends when the watch begins.
 pub(super) async fn measure(
     State((app, place)): State<(App, usize)>,
     request: Request,
@@ -76,11 +76,11 @@ pub(super) async fn measure(
     let (began, at) = (Instant::now(), SystemTime::now());
     let traced = request.extensions().get::<Traced>().copied();
     let response = caught(next.run(request)).await;
-    if let (Some(traced), Some(endpoint)) = (traced, ENDPOINTS.get(place)) {
-        record(&app, endpoint, traced, (at, began.elapsed()), &response);
+    if let (Some(traced), Some(route)) = (traced, ROUTES.get(place)) {
+        record(&app, route, traced, (at, began.elapsed()), &response);
     }
     let metrics = &app.0.metrics;
-    if let Some(measured) = metrics.endpoints.get(place) {
+    if let Some(measured) = metrics.routes.get(place) {
         let took = began.elapsed();
         add(&measured.classes, usize::from(response.status().as_u16() / 100).saturating_sub(1));
         let bucket = BUCKETS.iter().position(|bound| took.as_secs_f64() <= *bound).unwrap_or(BUCKETS.len());
@@ -97,7 +97,7 @@ pub(super) async fn measure(
 /// Records the span of a request, if a collector wants it.
 fn record(
     app: &App,
-    endpoint: &Endpoint,
+    route: &Route,
     Traced { context, parent }: Traced,
     (began, took): (SystemTime, Duration),
     response: &Response,
@@ -109,7 +109,7 @@ fn record(
     app.telemetry().record(Span {
         context,
         parent,
-        name: format!("{} {}", endpoint.method, endpoint.path),
+        name: route.to_string(),
         side: Side::Server,
         began,
         took,
@@ -173,9 +173,9 @@ fn requests(metrics: &Metrics, text: &mut Exposition) {
     for (code, count) in ProblemCode::ALL.iter().zip(&metrics.problems) {
         text.sample("basalt_api_problems_total", &[("code", code.as_str())], read(count));
     }
-    let endpoints = || ENDPOINTS.iter().zip(&metrics.endpoints);
+    let routes = || ROUTES.iter().zip(&metrics.routes);
     text.family("basalt_api_requests_total", "counter", "Requests by endpoint and class of status.");
-    for (Endpoint { method, path, .. }, measured) in endpoints() {
+    for (Route { method, path, .. }, measured) in routes() {
         for (class, count) in CLASSES.iter().zip(&measured.classes) {
             let labels = [("method", *method), ("endpoint", *path), ("class", *class)];
             text.sample("basalt_api_requests_total", &labels, read(count));
@@ -183,7 +183,7 @@ fn requests(metrics: &Metrics, text: &mut Exposition) {
     }
     let name = "basalt_api_request_duration_seconds";
     text.family(name, "histogram", "How long it takes to begin an answer.");
-    for (Endpoint { method, path, .. }, measured) in endpoints() {
+    for (Route { method, path, .. }, measured) in routes() {
         let bounds = BUCKETS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
         let mut below = 0u64;
         for (bound, count) in bounds.zip(&measured.buckets) {

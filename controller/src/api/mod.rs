@@ -2,7 +2,7 @@
 //!
 //! | module | is |
 //! | --- | --- |
-//! | [`endpoints`] | the table of endpoints, with the role that each needs |
+//! | `router` | the handlers of [`basalt_api::routes::ROUTES`] |
 //! | `guard`, `caller` | authentication and authorisation of requests |
 //! | [`rights`] | the rules of roles and pools |
 //! | `session`, `cookie`, `logins`, `bucket`, `tokens` | logins, also of browsers, and their rate limits; the texts of ApiTokens |
@@ -37,8 +37,6 @@
 //! | `serve`, `stall` | the listeners; connections whose other end does not read |
 //! | `problem`, `caught` | errors; handlers that panic |
 
-pub mod endpoints;
-mod events;
 pub mod rights;
 
 mod addresses;
@@ -54,6 +52,7 @@ mod caught;
 mod console;
 mod cookie;
 mod docs;
+mod events;
 mod explain;
 mod forwarded;
 mod guard;
@@ -77,6 +76,7 @@ mod receivers;
 mod registry;
 mod render;
 mod results;
+mod router;
 mod runs;
 mod serve;
 mod serving;
@@ -95,7 +95,6 @@ mod webhooks;
 
 pub use forwarded::Forwarded;
 pub(crate) use render::first_status;
-pub use rights::Role;
 pub use serve::{Tls, serve_tcp, serve_unix};
 pub(crate) use session::{fresh_token, logging_in};
 pub use tls::{Certificate, CertificateError, CertificateFiles};

@@ -6,6 +6,7 @@
 //! [`ACCESS`] kinds decide about rights, or send data out of the region. Only admins change them, and only a grant for everywhere shows
 //! them. [`Settings`](SETTINGS) decide for the whole fleet, so only admins change them too.
 
+pub use basalt_api::kinds::RoleBase as Role;
 use std::collections::BTreeSet;
 
 /// Kinds whose objects are in a pool.
@@ -26,36 +27,6 @@ pub fn changes(kind: &str, dry_run: bool) -> Role {
         _ if dry_run => Role::Viewer,
         SETTINGS => Role::Admin,
         _ => Role::Operator,
-    }
-}
-
-/// A role. Each one includes the rights of those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// May read, and do dry runs.
-    Viewer,
-    /// May change objects.
-    Operator,
-    /// May change the rights of others.
-    Admin,
-}
-
-impl Role {
-    /// All roles, the weakest first.
-    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
-
-    /// The role's name in the database and in the kind Role.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|r| r.as_str() == text)
     }
 }
 

@@ -2,8 +2,8 @@
 //! The number of connections is limited, in all and per client ([`basalt_proto::places`]).
 
 use super::App;
-use super::endpoints::router;
 use super::guard::Peer;
+use super::router::router;
 use super::stall::{Impatient, Writing};
 use super::tls::{self, Certificate};
 use axum::Router;

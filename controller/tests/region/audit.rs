@@ -2,32 +2,32 @@
 
 use crate::support::{Client, Lab, lab, network};
 use crate::tried::{OF_USERS, WRITES, furnished, headers, session, with_token_of};
+use basalt_api::routes::{ROUTES, RouteId as Id};
 use basalt_api::values::Timestamp;
-use basalt_region::api::endpoints::ENDPOINTS;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Kind, name, before, after; `TIME` stands for any time.
 type Left = (&'static str, &'static str, &'static str, &'static str);
 
-/// The entries that each of [`WRITES`] adds to the log, by method and path.
-const LEFT: &[(&str, &str, &[Left])] = &[
-    ("PUT", "/api/v1/zones/new", &[("Zone", "new", "null", "{}")]),
-    ("PUT", "/api/v1/zones/a", &[("Zone", "a", "{}", r#"{"description":"other"}"#)]),
-    ("PUT", "/api/v1/users/bob", &[("User", "bob", "null", r#"{"password":{"set":true,"revision":1}}"#)]),
+/// The entries that each of [`WRITES`] adds to the log, by route and path.
+const LEFT: &[(Id, &str, &[Left])] = &[
+    (Id::Write, "/api/v1/zones/new", &[("Zone", "new", "null", "{}")]),
+    (Id::Write, "/api/v1/zones/a", &[("Zone", "a", "{}", r#"{"description":"other"}"#)]),
+    (Id::Write, "/api/v1/users/bob", &[("User", "bob", "null", r#"{"password":{"set":true,"revision":1}}"#)]),
     (
-        "PATCH",
+        Id::Patch,
         "/api/v1/zones/a",
         &[("Zone", "a", r#"{"description":"other"}"#, r#"{"description":"patched"}"#)],
     ),
-    ("DELETE", "/api/v1/zones/b", &[("Zone", "b", "{}", "null")]),
+    (Id::Delete, "/api/v1/zones/b", &[("Zone", "b", "{}", "null")]),
     (
-        "DELETE",
+        Id::Delete,
         "/api/v1/machines/leaving",
         &[("Machine", "leaving", r#"{"boot_macs":["52:54:00:00:00:02"]}"#, "null")],
     ),
     (
-        "POST",
+        Id::Rename,
         "/api/v1/fabrics/default/rename",
         &[
             ("Fabric", "default", r#"{"name":"default"}"#, r#"{"name":"main"}"#),
@@ -35,7 +35,7 @@ const LEFT: &[(&str, &str, &[Left])] = &[
         ],
     ),
     (
-        "PUT",
+        Id::WriteLayer,
         "/api/v1/machines/m/layers/cmdb",
         &[(
             "Machine",
@@ -44,13 +44,17 @@ const LEFT: &[(&str, &str, &[Left])] = &[
             r#"{"layer":{"cmdb":{"labels":{"row":"1"},"tags":["gpu"]}}}"#,
         )],
     ),
-    ("POST", "/api/v1/machines/m/operations", &[("Machine", "m", "null", r#"{"operation":"recommission"}"#)]),
-    ("POST", "/api/v1/operations", &[("Machine", "m", "null", r#"{"operation":"recommission"}"#)]),
-    ("POST", "/api/v1/apply", &[("Zone", "c", "null", "{}")]),
-    ("POST", "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", &[]),
-    ("POST", "/api/v1/login", &[("User", "alice", "null", r#"{"session":"opened"}"#)]),
     (
-        "POST",
+        Id::Operate,
+        "/api/v1/machines/m/operations",
+        &[("Machine", "m", "null", r#"{"operation":"recommission"}"#)],
+    ),
+    (Id::OperateMany, "/api/v1/operations", &[("Machine", "m", "null", r#"{"operation":"recommission"}"#)]),
+    (Id::Apply, "/api/v1/apply", &[("Zone", "c", "null", "{}")]),
+    (Id::ReportRun, "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", &[]),
+    (Id::Login, "/api/v1/login", &[("User", "alice", "null", r#"{"session":"opened"}"#)]),
+    (
+        Id::ChangePassword,
         "/api/v1/password",
         &[
             (
@@ -62,19 +66,23 @@ const LEFT: &[(&str, &str, &[Left])] = &[
             ("User", "alice", "null", r#"{"session":"opened"}"#),
         ],
     ),
-    ("POST", "/api/v1/logout", &[("User", "alice", r#"{"session":"opened"}"#, r#"{"session":"closed"}"#)]),
     (
-        "POST",
+        Id::Logout,
+        "/api/v1/logout",
+        &[("User", "alice", r#"{"session":"opened"}"#, r#"{"session":"closed"}"#)],
+    ),
+    (
+        Id::IssueApiToken,
         "/api/v1/api_tokens/ci/issue",
         &[("ApiToken", "ci", r#"{"issued_at":null}"#, r#"{"issued_at":"TIME"}"#)],
     ),
     (
-        "POST",
+        Id::RevokeApiToken,
         "/api/v1/api_tokens/ci/revoke",
         &[("ApiToken", "ci", r#"{"issued_at":"TIME"}"#, r#"{"issued_at":null}"#)],
     ),
     (
-        "POST",
+        Id::Redeliver,
         "/api/v1/webhooks/hook/redeliver",
         &[(
             "Webhook",
@@ -84,12 +92,12 @@ const LEFT: &[(&str, &str, &[Left])] = &[
         )],
     ),
     (
-        "POST",
+        Id::MakeJoinToken,
         "/api/v1/join_tokens",
         &[("JoinToken", "any", "null", r#"{"rack":null,"lifetime_seconds":3600}"#)],
     ),
     (
-        "PUT",
+        Id::PutBlob,
         "/api/v1/blobs/2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
         &[(
             "Blob",
@@ -101,15 +109,15 @@ const LEFT: &[(&str, &str, &[Left])] = &[
 ];
 
 /// Repeated requests that change nothing.
-const AGAIN: &[(&str, &str, &str)] = &[
-    ("PUT", "/api/v1/zones/new", r#"{"spec":{}}"#),
-    ("PATCH", "/api/v1/zones/a", r#"{"description":"patched"}"#),
-    ("DELETE", "/api/v1/machines/leaving", ""),
-    ("POST", "/api/v1/fabrics/main/rename", r#"{"name":"main"}"#),
-    ("PUT", "/api/v1/machines/m/layers/cmdb", r#"{"labels":{"row":"1"},"tags":["gpu"]}"#),
-    ("POST", "/api/v1/apply", r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#),
-    ("POST", "/api/v1/api_tokens/ci/revoke", ""),
-    ("POST", "/api/v1/webhooks/hook/redeliver", "{}"),
+const AGAIN: &[(Id, &str, &str)] = &[
+    (Id::Write, "/api/v1/zones/new", r#"{"spec":{}}"#),
+    (Id::Patch, "/api/v1/zones/a", r#"{"description":"patched"}"#),
+    (Id::Delete, "/api/v1/machines/leaving", ""),
+    (Id::Rename, "/api/v1/fabrics/main/rename", r#"{"name":"main"}"#),
+    (Id::WriteLayer, "/api/v1/machines/m/layers/cmdb", r#"{"labels":{"row":"1"},"tags":["gpu"]}"#),
+    (Id::Apply, "/api/v1/apply", r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#),
+    (Id::RevokeApiToken, "/api/v1/api_tokens/ci/revoke", ""),
+    (Id::Redeliver, "/api/v1/webhooks/hook/redeliver", "{}"),
 ];
 
 /// Replaces every time by `TIME`.
@@ -128,25 +136,26 @@ async fn every_endpoint_that_writes_says_who_from_where_by_what_and_how_it_was_a
     let admin = lab.api.get("/api/v1/whoami").await.json()["actor"].as_str().unwrap().to_owned();
     let mut told = entries(&lab, "?limit=1000").await.len();
     let (mut audited, mut secrets) = (BTreeSet::new(), Vec::new());
-    for (method, path, at, body) in WRITES {
-        let client = if OF_USERS.contains(at) { &session } else { &lab.api };
+    for (id, at, body) in WRITES {
+        let (method, request) = (id.route().method, id.route().to_string());
+        let client = if OF_USERS.contains(id) { &session } else { &lab.api };
         let done = client.send(method, at, headers(method), *body).await;
         assert!(done.status.is_success(), "{method} {at}: {done:?}");
         let answer: Value = serde_json::from_slice(&done.body).unwrap_or_default();
-        if *at == "/api/v1/password" {
+        if *id == Id::ChangePassword {
             session = with_token_of(&lab, &done);
         }
         secrets.extend(answer["token"].as_str().map(str::to_owned));
         let log = entries(&lab, "?limit=1000").await;
         let fresh = &log[..log.len() - told];
         told = log.len();
-        let actor = if OF_USERS.contains(at) { "user alice" } else { admin.as_str() };
+        let actor = if OF_USERS.contains(id) { "user alice" } else { admin.as_str() };
         for entry in fresh {
             assert_eq!(entry["actor"], actor, "{method} {at}: {entry}");
             assert_eq!(entry["address"], "127.0.0.1", "{method} {at}: {entry}");
-            assert_eq!(entry["request"], format!("{method} {path}"), "{method} {at}: {entry}");
+            assert_eq!(entry["request"], request, "{method} {at}: {entry}");
         }
-        let left = LEFT.iter().find(|left| (left.0, left.1) == (method, at));
+        let left = LEFT.iter().find(|left| (left.0, left.1) == (*id, *at));
         let (_, _, left) = left.unwrap_or_else(|| panic!("LEFT does not say what {method} {at} leaves"));
         let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         let wanted = left.iter().map(|it| (json!(it.0), json!(it.1), parsed(it.2), parsed(it.3)));
@@ -155,14 +164,15 @@ async fn every_endpoint_that_writes_says_who_from_where_by_what_and_how_it_was_a
             (side("kind"), side("name"), side("before"), side("after"))
         });
         assert_eq!(found.collect::<Vec<_>>(), wanted.collect::<Vec<_>>(), "{method} {at}");
-        audited.insert((*method, *path));
+        audited.insert(*id);
     }
-    let writes = ENDPOINTS.iter().filter(|e| !["GET", "HEAD"].contains(&e.method));
-    assert_eq!(audited, writes.map(|e| (e.method, e.path)).collect(), "what writes is in the log");
+    let writes = ROUTES.iter().filter(|route| !route.is_read());
+    assert_eq!(audited, writes.map(|route| route.id).collect(), "what writes is in the log");
     let log = lab.api.get("/api/v1/audit?limit=1000").await;
     assert!(secrets.len() == 4 && secrets.iter().all(|secret| !log.text().contains(secret)), "{secrets:?}");
 
-    for (method, at, body) in AGAIN {
+    for (id, at, body) in AGAIN {
+        let method = id.route().method;
         let done = lab.api.send(method, at, headers(method), *body).await;
         assert!(done.status.is_success(), "{method} {at}: {done:?}");
         let log = entries(&lab, "?limit=1000").await;

@@ -10,9 +10,9 @@ use crate::tried::headers;
 use crate::watch::{client_with, told};
 use basalt_api::Kind;
 use basalt_api::client::WatchOptions;
+use basalt_api::routes::{ROUTES, RouteId as Id};
 use basalt_api::watch::What;
 use basalt_engine::Policy;
-use basalt_region::api::endpoints::ENDPOINTS;
 use basalt_region::controller::Controller;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,101 +27,84 @@ const MAC: &str = "52:54:00:00:0f:01";
 const BMC: &str = "10.0.0.66";
 const ADDRESS: &str = "10.77.0.33";
 
-const OBJECT: &str = "/api/v1/{plural}/{name}";
-
-/// Requests that touch hidden objects without naming them: method, path in the table, path, body. Writes are tried as dry runs too.
-const REQUESTS: &[(&str, &str, &str, &str)] = &[
-    ("GET", "/metrics", "/metrics", ""),
-    ("GET", "/api/v1/{plural}", "/api/v1/devices?fields=spec", ""),
-    ("GET", "/api/v1/{plural}/{name}/layers", "/api/v1/devices/phone/layers", ""),
-    ("GET", "/api/v1/{plural}/{name}/plan", "/api/v1/deployments/web/plan", ""),
-    ("GET", "/api/v1/{plural}/{name}/plan", "/api/v1/machines/own/plan", ""),
-    ("GET", "/api/v1/{plural}/{name}/waits", "/api/v1/deployments/web/waits", ""),
-    ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/deployments/web/timeline", ""),
-    ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/machines/own/timeline", ""),
+/// Requests that touch hidden objects without naming them: route, path, body. Writes are tried as dry runs too.
+const REQUESTS: &[(Id, &str, &str)] = &[
+    (Id::Metrics, "/metrics", ""),
+    (Id::List, "/api/v1/devices?fields=spec", ""),
+    (Id::ReadLayers, "/api/v1/devices/phone/layers", ""),
+    (Id::Plan, "/api/v1/deployments/web/plan", ""),
+    (Id::Plan, "/api/v1/machines/own/plan", ""),
+    (Id::Waits, "/api/v1/deployments/web/waits", ""),
+    (Id::Timeline, "/api/v1/deployments/web/timeline", ""),
+    (Id::Timeline, "/api/v1/machines/own/timeline", ""),
     // The rack boots machines of all pools, and has leased an address to a hidden machine.
-    ("GET", "/api/v1/{plural}/{name}/plan", "/api/v1/racks/r1/plan", ""),
-    ("GET", "/api/v1/{plural}/{name}/waits", "/api/v1/racks/r1/waits", ""),
-    ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/racks/r1/timeline", ""),
-    ("PATCH", OBJECT, "/api/v1/racks/r1", r#"{"maintenance":true}"#),
-    ("DELETE", OBJECT, "/api/v1/racks/r1?if_unused=true", ""),
-    ("GET", "/api/v1/machines/{name}/logs", "/api/v1/machines/own/logs", ""),
-    ("GET", "/api/v1/machines/{name}/results", "/api/v1/machines/own/results", ""),
-    ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/deployments/db/decisions?replay=true", ""),
-    ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/machines/own/decisions?replay=true", ""),
-    ("GET", "/api/v1/{plural}/{name}/operations", "/api/v1/machines/own/operations", ""),
-    (
-        "GET",
-        "/api/v1/{plural}/{name}/operations/{id}",
-        "/api/v1/machines/own/operations/00000000-0000-0000-0000-000000000001",
-        "",
-    ),
-    ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/own", ""),
-    ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/52:54:00:00:0f:01", ""),
-    ("GET", "/api/v1/names/{name}", "/api/v1/names/10.77.0.33", ""),
-    ("GET", "/api/v1/names/{name}", "/api/v1/names/zq-web.lab.example", ""),
-    ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere", ""),
-    ("GET", "/api/v1/whoami", "/api/v1/whoami", ""),
-    ("POST", "/api/v1/runs/{run}", "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"ends":true}"#),
-    ("GET", "/api/v1/addresses", "/api/v1/addresses", ""),
-    ("GET", "/api/v1/addresses", "/api/v1/addresses?address=10.77.0.33", ""),
-    ("GET", "/api/v1/events", "/api/v1/events?limit=1000", ""),
-    ("GET", "/api/v1/events", "/api/v1/events?object=machine/taken", ""),
-    ("GET", "/api/v1/audit", "/api/v1/audit", ""),
-    ("GET", "/api/v1/webhooks/{name}/deliveries", "/api/v1/webhooks/hook/deliveries", ""),
+    (Id::Plan, "/api/v1/racks/r1/plan", ""),
+    (Id::Waits, "/api/v1/racks/r1/waits", ""),
+    (Id::Timeline, "/api/v1/racks/r1/timeline", ""),
+    (Id::Patch, "/api/v1/racks/r1", r#"{"maintenance":true}"#),
+    (Id::Delete, "/api/v1/racks/r1?if_unused=true", ""),
+    (Id::Logs, "/api/v1/machines/own/logs", ""),
+    (Id::TestResults, "/api/v1/machines/own/results", ""),
+    (Id::Decisions, "/api/v1/deployments/db/decisions?replay=true", ""),
+    (Id::Decisions, "/api/v1/machines/own/decisions?replay=true", ""),
+    (Id::ListOperations, "/api/v1/machines/own/operations", ""),
+    (Id::ReadOperation, "/api/v1/machines/own/operations/00000000-0000-0000-0000-000000000001", ""),
+    (Id::Boots, "/api/v1/boots/own", ""),
+    (Id::Boots, "/api/v1/boots/52:54:00:00:0f:01", ""),
+    (Id::HostName, "/api/v1/names/10.77.0.33", ""),
+    (Id::HostName, "/api/v1/names/zq-web.lab.example", ""),
+    (Id::Watch, "/api/v1/watch?since=nowhere", ""),
+    (Id::WhoAmI, "/api/v1/whoami", ""),
+    (Id::ReportRun, "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"ends":true}"#),
+    (Id::Addresses, "/api/v1/addresses", ""),
+    (Id::Addresses, "/api/v1/addresses?address=10.77.0.33", ""),
+    (Id::Events, "/api/v1/events?limit=1000", ""),
+    (Id::Events, "/api/v1/events?object=machine/taken", ""),
+    (Id::Audit, "/api/v1/audit", ""),
+    (Id::ListDeliveries, "/api/v1/webhooks/hook/deliveries", ""),
     // MACs, BMCs and addresses can belong to only one object.
-    ("PUT", OBJECT, "/api/v1/machines/new", r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0f:01"]}}"#),
+    (Id::Write, "/api/v1/machines/new", r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0f:01"]}}"#),
     (
-        "PUT",
-        OBJECT,
+        Id::Write,
         "/api/v1/machines/new",
         r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0b:09"],"bmc":{"driver":"ipmi","address":"10.0.0.66","username":"admin"}}}"#,
     ),
-    ("PUT", OBJECT, "/api/v1/devices/new", r#"{"spec":{"macs":["52:54:00:00:0f:01"]}}"#),
-    ("PUT", OBJECT, "/api/v1/devices/new", r#"{"spec":{"addresses":["10.77.0.33"]}}"#),
-    ("PUT", OBJECT, "/api/v1/ip_addresses/new", r#"{"spec":{"subnet":"lab","address":"10.77.0.33"}}"#),
+    (Id::Write, "/api/v1/devices/new", r#"{"spec":{"macs":["52:54:00:00:0f:01"]}}"#),
+    (Id::Write, "/api/v1/devices/new", r#"{"spec":{"addresses":["10.77.0.33"]}}"#),
+    (Id::Write, "/api/v1/ip_addresses/new", r#"{"spec":{"subnet":"lab","address":"10.77.0.33"}}"#),
     (
-        "PUT",
-        OBJECT,
+        Id::Write,
         "/api/v1/ip_ranges/new",
         r#"{"spec":{"subnet":"lab","start":"10.77.0.20","end":"10.77.0.90"}}"#,
     ),
     // The choice of machines for deployments.
     (
-        "PUT",
-        OBJECT,
+        Id::Write,
         "/api/v1/deployments/new",
         r#"{"spec":{"image":"debian","selector":{"pool":"blue","min_cores":64}}}"#,
     ),
     (
-        "PUT",
-        OBJECT,
+        Id::Write,
         "/api/v1/deployments/new",
         r#"{"spec":{"image":"debian","selector":{"min_cores":64,"pool":"red"}}}"#,
     ),
-    ("PUT", OBJECT, "/api/v1/deployments/new", r#"{"spec":{"image":"debian","selector":{"min_cores":64}}}"#),
+    (Id::Write, "/api/v1/deployments/new", r#"{"spec":{"image":"debian","selector":{"min_cores":64}}}"#),
     // References from hidden objects and to hidden objects.
-    ("PUT", OBJECT, "/api/v1/tags/odd", r#"{"spec":{"expression":"disks[0].bytes > 1"}}"#),
-    ("PATCH", OBJECT, "/api/v1/devices/phone", r#"{"description":"other"}"#),
-    ("PATCH", OBJECT, "/api/v1/devices/phone", r#"{"parent":"own"}"#),
-    ("DELETE", OBJECT, "/api/v1/devices/phone", ""),
-    ("DELETE", OBJECT, "/api/v1/zones/hall", ""),
-    ("DELETE", OBJECT, "/api/v1/zones/hall?if_unused=true", ""),
-    ("DELETE", OBJECT, "/api/v1/pools/red?if_unused=true", ""),
-    ("DELETE", OBJECT, "/api/v1/images/debian", ""),
-    ("DELETE", OBJECT, "/api/v1/subnets/lab?if_unused=true", ""),
-    ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/zones/hall/rename", r#"{"name":"other"}"#),
-    ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/machines/own/rename", r#"{"name":"taken"}"#),
-    ("PUT", "/api/v1/{plural}/{name}/layers/{manager}", "/api/v1/devices/phone/layers/cmdb", "{}"),
+    (Id::Write, "/api/v1/tags/odd", r#"{"spec":{"expression":"disks[0].bytes > 1"}}"#),
+    (Id::Patch, "/api/v1/devices/phone", r#"{"description":"other"}"#),
+    (Id::Patch, "/api/v1/devices/phone", r#"{"parent":"own"}"#),
+    (Id::Delete, "/api/v1/devices/phone", ""),
+    (Id::Delete, "/api/v1/zones/hall", ""),
+    (Id::Delete, "/api/v1/zones/hall?if_unused=true", ""),
+    (Id::Delete, "/api/v1/pools/red?if_unused=true", ""),
+    (Id::Delete, "/api/v1/images/debian", ""),
+    (Id::Delete, "/api/v1/subnets/lab?if_unused=true", ""),
+    (Id::Rename, "/api/v1/zones/hall/rename", r#"{"name":"other"}"#),
+    (Id::Rename, "/api/v1/machines/own/rename", r#"{"name":"taken"}"#),
+    (Id::WriteLayer, "/api/v1/devices/phone/layers/cmdb", "{}"),
+    (Id::Operate, "/api/v1/machines/own/operations", r#"{"verb":"recommission"}"#),
     (
-        "POST",
-        "/api/v1/{plural}/{name}/operations",
-        "/api/v1/machines/own/operations",
-        r#"{"verb":"recommission"}"#,
-    ),
-    (
-        "POST",
-        "/api/v1/apply",
+        Id::Apply,
         "/api/v1/apply",
         r#"{"documents":[
             {"kind":"Machine","metadata":{"name":"new"},"spec":{"pool":"blue","boot_macs":["52:54:00:00:0f:01"]}},
@@ -130,29 +113,27 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
             {"kind":"Device","metadata":{"name":"phone"},"spec":{"macs":["52:54:00:00:0f:01"]}}]}"#,
     ),
     (
-        "POST",
-        "/api/v1/apply",
+        Id::Apply,
         "/api/v1/apply",
         r#"{"documents":[{"kind":"Device","metadata":{"name":"phone"},"spec":{"macs":["52:54:00:00:0c:01"]}}]}"#,
     ),
-    ("GET", "/api/v1/{plural}/{name}/actions", "/api/v1/machines/own/actions", ""),
+    (Id::Actions, "/api/v1/machines/own/actions", ""),
     (
-        "POST",
-        "/api/v1/operations",
+        Id::OperateMany,
         "/api/v1/operations",
         r#"{"where":"pool:red,blue name:z,o","operation":{"verb":"power_on"}}"#,
     ),
-    ("POST", "/api/v1/login", "/api/v1/login", r#"{"user":"ann","password":"wrong horse battery"}"#),
-    ("POST", "/api/v1/logout", "/api/v1/logout", ""),
-    ("POST", "/api/v1/runs/{run}", "/api/v1/runs/one", "{}"),
-    ("POST", "/api/v1/password", "/api/v1/password", "{}"),
-    ("POST", "/api/v1/api_tokens/{name}/issue", "/api/v1/api_tokens/blue/issue", ""),
-    ("POST", "/api/v1/api_tokens/{name}/revoke", "/api/v1/api_tokens/blue/revoke", ""),
-    ("POST", "/api/v1/webhooks/{name}/redeliver", "/api/v1/webhooks/hook/redeliver", "{}"),
-    ("POST", "/api/v1/join_tokens", "/api/v1/join_tokens", "{}"),
-    ("HEAD", "/api/v1/blobs/{sha256}", "/api/v1/blobs/00", ""),
-    ("GET", "/api/v1/blobs/{sha256}", "/api/v1/blobs/00", ""),
-    ("PUT", "/api/v1/blobs/{sha256}", "/api/v1/blobs/00", ""),
+    (Id::Login, "/api/v1/login", r#"{"user":"ann","password":"wrong horse battery"}"#),
+    (Id::Logout, "/api/v1/logout", ""),
+    (Id::ReportRun, "/api/v1/runs/one", "{}"),
+    (Id::ChangePassword, "/api/v1/password", "{}"),
+    (Id::IssueApiToken, "/api/v1/api_tokens/blue/issue", ""),
+    (Id::RevokeApiToken, "/api/v1/api_tokens/blue/revoke", ""),
+    (Id::Redeliver, "/api/v1/webhooks/hook/redeliver", "{}"),
+    (Id::MakeJoinToken, "/api/v1/join_tokens", "{}"),
+    (Id::HeadBlob, "/api/v1/blobs/00", ""),
+    (Id::GetBlob, "/api/v1/blobs/00", ""),
+    (Id::PutBlob, "/api/v1/blobs/00", ""),
 ];
 
 /// The pool `blue` has a claimed machine and a deployment that waits for one. All values in the pool `red` contain `MARK`.
@@ -248,11 +229,9 @@ async fn reads(lab: &Lab) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
-    let of_endpoints: BTreeSet<_> =
-        ENDPOINTS.iter().filter(|e| e.role.is_some()).map(|e| (e.method, e.path)).collect();
-    let of_reads = [("GET", "/api/v1/{plural}"), ("GET", OBJECT)];
-    let asked: BTreeSet<_> = REQUESTS.iter().map(|row| (row.0, row.1)).chain(of_reads).collect();
-    let missing: Vec<_> = of_endpoints.difference(&asked).collect();
+    let asked: BTreeSet<_> = REQUESTS.iter().map(|row| row.0).chain([Id::List, Id::Read]).collect();
+    let missing: Vec<_> =
+        ROUTES.iter().filter(|route| route.role.is_some() && !asked.contains(&route.id)).collect();
     assert!(missing.is_empty(), "nobody asks these: {missing:?}");
 
     let (lab, _rack) = fleet().await;
@@ -273,9 +252,9 @@ async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
         for path in &reads {
             ask("GET", path, "").await;
         }
-        for (method, of, path, body) in REQUESTS {
-            let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *of)).unwrap();
-            if endpoint.dry_run.is_some() {
+        for (id, path, body) in REQUESTS {
+            let (route, method) = (id.route(), id.route().method);
+            if route.dry_run.is_some() {
                 let more = if path.contains('?') { "&" } else { "?" };
                 ask(method, &format!("{path}{more}dry_run=true"), body).await;
             }

@@ -3,8 +3,8 @@
 use crate::examples::{Example, examples, places};
 use crate::support::{Lab, lab, lab_with};
 use crate::tried::{furnished, headers};
+use basalt_api::routes::{ROUTES, RouteId as Id};
 use basalt_api::{Semantic, Type};
-use basalt_region::api::endpoints::ENDPOINTS;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -330,61 +330,53 @@ async fn invalid(lab: &Lab, (method, path): (&str, &str), body: impl Into<Vec<u8
 }
 
 /// Every request with a JSON body, with `BAD` in the place of a value. The region reads each of them in its own way.
-const BODIES: &[(&str, &str, &str)] = &[
-    ("PUT", "/api/v1/zones/a", r#"{"spec":{"description":BAD}}"#),
-    ("PUT", "/api/v1/zones/a", r#"{"metadata":{"labels":{"a":BAD}},"spec":{}}"#),
-    ("PATCH", "/api/v1/zones/a", r#"{"description":BAD}"#),
-    ("PATCH", "/api/v1/zones/a", "BAD"),
+const BODIES: &[(Id, &str, &str)] = &[
+    (Id::Write, "/api/v1/zones/a", r#"{"spec":{"description":BAD}}"#),
+    (Id::Write, "/api/v1/zones/a", r#"{"metadata":{"labels":{"a":BAD}},"spec":{}}"#),
+    (Id::Patch, "/api/v1/zones/a", r#"{"description":BAD}"#),
+    (Id::Patch, "/api/v1/zones/a", "BAD"),
     (
-        "POST",
+        Id::Apply,
         "/api/v1/apply",
         r#"{"documents":[{"kind":"Zone","metadata":{"name":"new"},"spec":{"description":BAD}}]}"#,
     ),
     (
-        "POST",
+        Id::Apply,
         "/api/v1/apply",
         r#"{"documents":[{"kind":"Zone","metadata":{"name":"new","labels":{"a":BAD}},"spec":{}}]}"#,
     ),
-    ("POST", "/api/v1/apply", r#"{"documents":[BAD]}"#),
-    ("POST", "/api/v1/apply", r#"{"documents":BAD}"#),
-    ("POST", "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"confirms":BAD}"#),
-    ("POST", "/api/v1/login", r#"{"user":"alice","password":BAD}"#),
-    ("POST", "/api/v1/password", r#"{"present":"correct horse battery","password":BAD}"#),
-    ("POST", "/api/v1/zones/a/rename", r#"{"name":BAD}"#),
-    ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"labels":{"a":BAD}}"#),
-    ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"tags":BAD}"#),
-    ("POST", "/api/v1/machines/m/operations", r#"{"verb":BAD}"#),
-    ("POST", "/api/v1/operations", r#"{"names":["m"],"operation":{"verb":BAD}}"#),
-    ("POST", "/api/v1/operations", r#"{"names":BAD,"operation":{"verb":"abort"}}"#),
-    ("POST", "/api/v1/operations", r#"{"where":BAD,"operation":{"verb":"abort"}}"#),
-    ("POST", "/api/v1/webhooks/hook/redeliver", r#"{"id":BAD}"#),
-    ("POST", "/api/v1/join_tokens", r#"{"rack":BAD}"#),
+    (Id::Apply, "/api/v1/apply", r#"{"documents":[BAD]}"#),
+    (Id::Apply, "/api/v1/apply", r#"{"documents":BAD}"#),
+    (Id::ReportRun, "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"confirms":BAD}"#),
+    (Id::Login, "/api/v1/login", r#"{"user":"alice","password":BAD}"#),
+    (Id::ChangePassword, "/api/v1/password", r#"{"present":"correct horse battery","password":BAD}"#),
+    (Id::Rename, "/api/v1/zones/a/rename", r#"{"name":BAD}"#),
+    (Id::WriteLayer, "/api/v1/zones/a/layers/cmdb", r#"{"labels":{"a":BAD}}"#),
+    (Id::WriteLayer, "/api/v1/zones/a/layers/cmdb", r#"{"tags":BAD}"#),
+    (Id::Operate, "/api/v1/machines/m/operations", r#"{"verb":BAD}"#),
+    (Id::OperateMany, "/api/v1/operations", r#"{"names":["m"],"operation":{"verb":BAD}}"#),
+    (Id::OperateMany, "/api/v1/operations", r#"{"names":BAD,"operation":{"verb":"abort"}}"#),
+    (Id::OperateMany, "/api/v1/operations", r#"{"where":BAD,"operation":{"verb":"abort"}}"#),
+    (Id::Redeliver, "/api/v1/webhooks/hook/redeliver", r#"{"id":BAD}"#),
+    (Id::MakeJoinToken, "/api/v1/join_tokens", r#"{"rack":BAD}"#),
 ];
 
 #[tokio::test]
 async fn every_body_that_is_deep_or_no_text_or_says_something_twice_is_refused_and_nothing_is_stored() {
     let lab = furnished().await;
-    let of_bodies: BTreeSet<_> = BODIES.iter().map(|body| (body.0, body.1.rsplit('/').next())).collect();
-    // Blobs are bytes, and the others have no body.
-    let bodiless = ["/api/v1/logout", "/api/v1/api_tokens/{name}/issue", "/api/v1/api_tokens/{name}/revoke"];
-    for endpoint in ENDPOINTS.iter().filter(|e| ["PUT", "PATCH", "POST"].contains(&e.method)) {
-        let last = endpoint.path.replace("{name}", "a").replace("{manager}", "cmdb");
-        let last = last.replace("{run}", "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e");
-        assert!(
-            of_bodies.contains(&(endpoint.method, last.rsplit('/').next()))
-                || bodiless.contains(&endpoint.path)
-                || endpoint.path.contains("blobs"),
-            "{} {} reads a body, and BODIES does not have it",
-            endpoint.method,
-            endpoint.path
-        );
+    let of_bodies: BTreeSet<_> = BODIES.iter().map(|body| body.0).collect();
+    for route in ROUTES {
+        // Blobs are bytes.
+        let reads_json = route.request.is_some() && route.id != Id::PutBlob;
+        assert_eq!(reads_json, of_bodies.contains(&route.id), "{route}: a body, and a row in BODIES");
     }
     let mut changes = lab.region.follower().subscribe();
     lab.api.declare("/api/v1/zones/begin", "{}").await;
     while changes.recv().await.expect("the log is followed").name != "begin" {}
     let nested =
         |open: &str, close: &str, depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
-    for (method, path, body) in BODIES {
+    for (id, path, body) in BODIES {
+        let route = id.route();
         let mut bodies: Vec<Vec<u8>> = Vec::new();
         for depth in [70, 200_000] {
             bodies.push(body.replace("BAD", &nested("[", "]", depth)).into());
@@ -406,10 +398,9 @@ async fn every_body_that_is_deep_or_no_text_or_says_something_twice_is_refused_a
             bodies.push(format!("{{{member},{member}}}").into());
         }
         // A larger body is refused for its size.
-        let endpoint = ENDPOINTS.iter().find(|endpoint| (endpoint.method, endpoint.path) == (*method, *path));
-        let most = endpoint.and_then(|endpoint| endpoint.body).unwrap_or(usize::MAX);
+        let most = route.body.unwrap_or(usize::MAX);
         for bytes in bodies.into_iter().filter(|bytes| bytes.len() <= most) {
-            invalid(&lab, (method, path), bytes).await;
+            invalid(&lab, (route.method, path), bytes).await;
         }
     }
     nothing_but(&lab, &mut changes, "end").await;

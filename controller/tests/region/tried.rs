@@ -4,68 +4,46 @@ use crate::allocation::{apply, image, machine, once};
 use crate::support::{Answer, Client, Lab, driven_lab, lab, network};
 use crate::tags::report_inventory;
 use basalt_api::agent::{Disk, Firmware, Inventory, Nic};
+use basalt_api::routes::{ROUTES, RouteId as Id};
 use basalt_db::testing::clock::Hand;
-use basalt_region::api::endpoints::ENDPOINTS;
 use basalt_region::racks::join_token::Joiner;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-const OBJECT: &str = "/api/v1/{plural}/{name}";
-const LAYER: &str = "/api/v1/{plural}/{name}/layers/{manager}";
-const RENAME: &str = "/api/v1/{plural}/{name}/rename";
-const OPERATIONS: &str = "/api/v1/{plural}/{name}/operations";
-const ISSUE: &str = "/api/v1/api_tokens/{name}/issue";
-const REVOKE: &str = "/api/v1/api_tokens/{name}/revoke";
-const REDELIVER: &str = "/api/v1/webhooks/{name}/redeliver";
-const BLOB: &str = "/api/v1/blobs/{sha256}";
 /// The SHA-256 of `hello`.
 const HELLO: &str = "/api/v1/blobs/2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
-/// Every endpoint that writes, with a request that would succeed: method, path in the table, path, body.
-pub(crate) const WRITES: &[(&str, &str, &str, &str)] = &[
-    ("PUT", OBJECT, "/api/v1/zones/new", r#"{"spec":{}}"#),
-    ("PUT", OBJECT, "/api/v1/zones/a", r#"{"spec":{"description":"other"}}"#),
-    ("PUT", OBJECT, "/api/v1/users/bob", r#"{"spec":{"password":"correct horse battery"}}"#),
-    ("PATCH", OBJECT, "/api/v1/zones/a", r#"{"description":"patched"}"#),
-    ("DELETE", OBJECT, "/api/v1/zones/b", ""),
-    ("DELETE", OBJECT, "/api/v1/machines/leaving", ""),
-    ("POST", RENAME, "/api/v1/fabrics/default/rename", r#"{"name":"main"}"#),
-    ("PUT", LAYER, "/api/v1/machines/m/layers/cmdb", r#"{"labels":{"row":"1"},"tags":["gpu"]}"#),
-    ("POST", OPERATIONS, "/api/v1/machines/m/operations", r#"{"verb":"recommission"}"#),
+/// Every endpoint that writes, with a request that would succeed: route, path, body.
+pub(crate) const WRITES: &[(Id, &str, &str)] = &[
+    (Id::Write, "/api/v1/zones/new", r#"{"spec":{}}"#),
+    (Id::Write, "/api/v1/zones/a", r#"{"spec":{"description":"other"}}"#),
+    (Id::Write, "/api/v1/users/bob", r#"{"spec":{"password":"correct horse battery"}}"#),
+    (Id::Patch, "/api/v1/zones/a", r#"{"description":"patched"}"#),
+    (Id::Delete, "/api/v1/zones/b", ""),
+    (Id::Delete, "/api/v1/machines/leaving", ""),
+    (Id::Rename, "/api/v1/fabrics/default/rename", r#"{"name":"main"}"#),
+    (Id::WriteLayer, "/api/v1/machines/m/layers/cmdb", r#"{"labels":{"row":"1"},"tags":["gpu"]}"#),
+    (Id::Operate, "/api/v1/machines/m/operations", r#"{"verb":"recommission"}"#),
+    (Id::OperateMany, "/api/v1/operations", r#"{"names":["m"],"operation":{"verb":"recommission"}}"#),
+    (Id::Apply, "/api/v1/apply", r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#),
+    (Id::ReportRun, "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"ends":true}"#),
+    (Id::Login, "/api/v1/login", r#"{"user":"alice","password":"correct horse battery"}"#),
     (
-        "POST",
-        "/api/v1/operations",
-        "/api/v1/operations",
-        r#"{"names":["m"],"operation":{"verb":"recommission"}}"#,
-    ),
-    (
-        "POST",
-        "/api/v1/apply",
-        "/api/v1/apply",
-        r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#,
-    ),
-    ("POST", RUNS, "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"ends":true}"#),
-    ("POST", "/api/v1/login", "/api/v1/login", r#"{"user":"alice","password":"correct horse battery"}"#),
-    (
-        "POST",
-        "/api/v1/password",
+        Id::ChangePassword,
         "/api/v1/password",
         r#"{"present":"correct horse battery","password":"another horse altogether"}"#,
     ),
-    ("POST", "/api/v1/logout", "/api/v1/logout", ""),
-    ("POST", ISSUE, "/api/v1/api_tokens/ci/issue", ""),
-    ("POST", REVOKE, "/api/v1/api_tokens/ci/revoke", ""),
-    ("POST", REDELIVER, "/api/v1/webhooks/hook/redeliver", "{}"),
-    ("POST", "/api/v1/join_tokens", "/api/v1/join_tokens", "{}"),
-    ("PUT", BLOB, HELLO, "hello"),
+    (Id::Logout, "/api/v1/logout", ""),
+    (Id::IssueApiToken, "/api/v1/api_tokens/ci/issue", ""),
+    (Id::RevokeApiToken, "/api/v1/api_tokens/ci/revoke", ""),
+    (Id::Redeliver, "/api/v1/webhooks/hook/redeliver", "{}"),
+    (Id::MakeJoinToken, "/api/v1/join_tokens", "{}"),
+    (Id::PutBlob, HELLO, "hello"),
 ];
 
-/// The path of reports of runs.
-pub(crate) const RUNS: &str = "/api/v1/runs/{run}";
-
 /// Those of [`WRITES`] for users only: a token has no session and no password.
-pub(crate) const OF_USERS: [&str; 3] = ["/api/v1/login", "/api/v1/logout", "/api/v1/password"];
+pub(crate) const OF_USERS: [Id; 3] = [Id::Login, Id::Logout, Id::ChangePassword];
 
 /// Queries that are misspelt, or that are neither true nor false.
 const MISSPELT: [&str; 4] = ["dry-run=true", "dry_run=yes", "dry_run", "dry_run=true&dry_run=true"];
@@ -132,8 +110,8 @@ pub(crate) async fn furnished() -> Lab {
 /// A client with a session.
 pub(crate) async fn session(lab: &Lab) -> Client {
     let anybody = Client::new(lab.region.address(), None);
-    let login = WRITES.iter().find(|row| row.1 == "/api/v1/login").unwrap();
-    with_token_of(lab, &anybody.send("POST", login.2, &[], login.3).await)
+    let login = WRITES.iter().find(|row| row.0 == Id::Login).unwrap();
+    with_token_of(lab, &anybody.send("POST", login.1, &[], login.2).await)
 }
 
 /// A client with the token of an answer.
@@ -148,23 +126,22 @@ pub(crate) fn headers(method: &str) -> &'static [(&'static str, &'static str)] {
 
 #[tokio::test]
 async fn no_write_writes_anything_when_it_is_only_tried() {
-    let writes = |e: &&basalt_region::api::endpoints::Endpoint| !["GET", "HEAD"].contains(&e.method);
-    let of_endpoints: BTreeSet<_> = ENDPOINTS.iter().filter(writes).map(|e| (e.method, e.path)).collect();
-    let of_table: BTreeSet<_> = WRITES.iter().map(|row| (row.0, row.1)).collect();
-    assert_eq!(of_endpoints, of_table, "the table has every endpoint that writes");
+    let writes: BTreeSet<_> = ROUTES.iter().filter(|route| !route.is_read()).map(|route| route.id).collect();
+    let of_table: BTreeSet<_> = WRITES.iter().map(|row| row.0).collect();
+    assert_eq!(writes, of_table, "the table has every route that writes");
 
     let lab = furnished().await;
     let mut session = session(&lab).await;
     let mut hand = Hand::on(&lab.url).await;
     let mut before = kept(&lab, &mut hand).await;
-    for (method, path, at, body) in WRITES {
-        let client = if OF_USERS.contains(at) { &session } else { &lab.api };
+    for (id, at, body) in WRITES {
+        let method = id.route().method;
+        let client = if OF_USERS.contains(id) { &session } else { &lab.api };
         let ask =
             async |query: &str| client.send(method, &format!("{at}{query}"), headers(method), *body).await;
 
-        let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *path)).unwrap();
         let tried = ask("?dry_run=true").await;
-        if endpoint.dry_run.is_some() {
+        if id.route().dry_run.is_some() {
             assert_eq!(tried.status, 200, "{method} {at}: {tried:?}");
             let said = tried.json();
             let summary =
@@ -188,7 +165,7 @@ async fn no_write_writes_anything_when_it_is_only_tried() {
         // The same request without dry_run must write.
         let done = ask("").await;
         assert!(done.status.is_success(), "{method} {at}: {done:?}");
-        if *at == "/api/v1/password" {
+        if *id == Id::ChangePassword {
             session = with_token_of(&lab, &done);
         }
         let after = kept(&lab, &mut hand).await;
