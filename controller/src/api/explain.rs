@@ -1,31 +1,29 @@
 //! Plans, waits and timelines, from the driver.
 
+use super::App;
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::{NoParameters, parameters};
 use super::rights::Rights;
+use super::target::Target;
 use super::waiting::WaitsFor;
-use super::{App, body};
 use crate::driver::{Machinery, Supposed};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::Uri;
 use basalt_api::plan::{PlanReport, Wait};
 use basalt_api::wire::{Decisions, Timeline, Waits};
-use basalt_api::{Kind, ProblemCode};
 use basalt_db::{Key, Object, StoreError};
 use serde::Deserialize;
 use std::sync::Arc;
 
-type At = Path<(String, String)>;
-
 pub(super) async fn plan(
     State(app): State<App>,
     caller: Caller,
-    path: At,
     _: NoParameters,
+    target: Target,
 ) -> Answer<Json<PlanReport>> {
-    let (machinery, object) = subject(&app, &path).await?;
+    let (object, machinery) = (target.object(&app).await?, machinery(&app)?);
     let mut plans = machinery.plans(vec![(&object, Supposed::default())], None).await?;
     let mut plan = plans.pop().unwrap_or_default();
     if let Some(wait) = held_by(&app, &caller.rights, &object).await? {
@@ -38,10 +36,10 @@ pub(super) async fn plan(
 pub(super) async fn waits(
     State(app): State<App>,
     caller: Caller,
-    path: At,
     _: NoParameters,
+    target: Target,
 ) -> Answer<Json<Waits>> {
-    let (machinery, object) = subject(&app, &path).await?;
+    let (object, machinery) = (target.object(&app).await?, machinery(&app)?);
     let mut answer = machinery.waits(&object).await?;
     answer.waits.splice(0..0, held_by(&app, &caller.rights, &object).await?);
     Ok(Json(answer))
@@ -63,8 +61,12 @@ async fn held_by(app: &App, rights: &Rights, object: &Object) -> Answer<Option<W
     }))
 }
 
-pub(super) async fn timeline(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<Timeline>> {
-    let (machinery, object) = subject(&app, &path).await?;
+pub(super) async fn timeline(
+    State(app): State<App>,
+    _: NoParameters,
+    target: Target,
+) -> Answer<Json<Timeline>> {
+    let (object, machinery) = (target.object(&app).await?, machinery(&app)?);
     Ok(Json(machinery.timeline(&object).await?))
 }
 
@@ -81,13 +83,11 @@ pub(super) struct Which {
 pub(super) async fn decisions(
     State(app): State<App>,
     caller: Caller,
-    path: At,
+    target: Target,
     uri: Uri,
 ) -> Answer<Json<Decisions>> {
     let which: Which = parameters(&uri)?;
-    let Path((plural, name)) = &path;
-    let kind = planned(plural)?;
-    let key = body::key(kind, name)?;
+    let (kind, key) = (target.kind, target.key());
     let (uid, gone) = match (app.store().get(kind.name, key).await, key) {
         (Err(gone @ StoreError::NotFound { .. }), Key::Uid(uid)) if caller.rights.unlimited().is_some() => {
             (uid, Some(gone))
@@ -99,21 +99,6 @@ pub(super) async fn decisions(
         Some(gone) => Err(gone.into()),
         None => Ok(Json(decisions)),
     }
-}
-
-async fn subject(app: &App, Path((plural, name)): &At) -> Answer<(Arc<dyn Machinery>, Object)> {
-    let kind = planned(plural)?;
-    let object = app.store().get(kind.name, body::key(kind, name)?).await?;
-    Ok((machinery(app)?, object))
-}
-
-fn planned(plural: &str) -> Answer<&'static Kind> {
-    let kind = body::kind(plural)?;
-    if kind.planned {
-        return Ok(kind);
-    }
-    let detail = format!("no plan is made for {}: their status says all there is", kind.plural);
-    Err(Refusal::new(ProblemCode::NotFound, detail))
 }
 
 fn machinery(app: &App) -> Answer<Arc<dyn Machinery>> {

@@ -139,6 +139,7 @@ pub(super) async fn authorise(
     mut request: Request,
     next: Next,
 ) -> Response {
+    request.extensions_mut().insert(route);
     let dry_run = query::is_dry_run(request.uri());
     let needed = match (route.dry_run, dry_run) {
         (Some(role), true) => Some(role),

@@ -7,6 +7,7 @@ use super::caller::Caller;
 use super::objects;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, NoParameters, parameters};
+use super::target::Target;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -22,11 +23,10 @@ const TAGGED: &str = "Machine";
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name)): Path<(String, String)>,
     _: NoParameters,
+    target: Target,
 ) -> Answer<Json<Layers>> {
-    let kind = body::kind(&plural)?;
-    let key = body::key(kind, &name)?;
+    let (kind, key) = (target.kind, target.key());
     let layers = app.store().layers(kind.name, key).await?;
     caller.sees(&app, kind, key).await?;
     Ok(Json(Layers { layers }))
@@ -35,12 +35,12 @@ pub(super) async fn read(
 pub(super) async fn write(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name, manager)): Path<(String, String, String)>,
+    target: Target,
+    Path((_, _, manager)): Path<(String, String, String)>,
     uri: Uri,
     sent: Bytes,
 ) -> Answer<Response> {
-    let kind = body::kind(&plural)?;
-    let key = body::key(kind, &name)?;
+    let (kind, key) = (target.kind, target.key());
     let flags: Flags = parameters(&uri)?;
     body::check_manager(&manager)?;
     let layer: PutLayer = body::json(&sent)?;

@@ -3,17 +3,19 @@
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::parameters;
-use super::{App, body, boots, guard};
+use super::target::Target;
+use super::{App, boots, guard};
 use crate::logs::{Follow, MOST, Position, Query};
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
+use basalt_api::kinds::Machine;
 use basalt_api::values::{Timestamp, Uid};
 use basalt_api::watch::{EVENT_STREAM, LAST_EVENT_ID};
 use basalt_api::wire::{LogLine, Logs};
-use basalt_api::{FieldCode, Kind, ProblemCode};
+use basalt_api::{FieldCode, KindOf, ProblemCode};
 use basalt_db::Key;
 use basalt_proto::places::Place;
 use serde::Deserialize;
@@ -43,14 +45,12 @@ struct Parameters {
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
-    Path(name): Path<String>,
+    target: Target,
     headers: HeaderMap,
     uri: Uri,
 ) -> Answer<Response> {
     let parameters: Parameters = parameters(&uri)?;
-    let kind = Kind::find("Machine")
-        .ok_or_else(|| Refusal::new(ProblemCode::Internal, "the kind Machine is not described"))?;
-    let machine = app.store().get(kind.name, body::key(kind, &name)?).await?.uid;
+    let machine = target.object(&app).await?.uid;
     let query = query(&app, machine, &parameters).await?;
     let resumed = headers.get(LAST_EVENT_ID).map(|id| position(id.to_str().unwrap_or("?"))).transpose()?;
     let (mut lines, mut more, mut from) = (Vec::new(), false, resumed.unwrap_or_default());
@@ -136,11 +136,10 @@ struct Right {
 
 impl Right {
     async fn holds(&self) -> bool {
-        let Some(kind) = Kind::find("Machine") else { return false };
         let is_unchanged = guard::is_unchanged(&self.app, &self.headers, &self.caller).await;
         // If the database does not answer, the caller keeps the right.
         let is_changed = matches!(is_unchanged, Ok(false));
-        !is_changed && self.caller.sees(&self.app, kind, Key::Uid(self.machine)).await.is_ok()
+        !is_changed && self.caller.sees(&self.app, Machine::KIND, Key::Uid(self.machine)).await.is_ok()
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `audit` | the audit log |
 //! | `guards` | reasons to refuse a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, reading of requests, rendering of answers |
+//! | `target` | the object that a path names |
 //! | `patch`, `layers` | changes of a part of a spec; labels and tags beside it |
 //! | `apply` | many objects in one transaction |
 //! | `runs` | runs of clients, and the creations that they confirm |
@@ -85,6 +86,7 @@ mod shape;
 mod slow;
 mod stall;
 mod system;
+mod target;
 mod tls;
 mod tokens;
 mod utilisation;

@@ -13,6 +13,7 @@ use super::query::{
 };
 use super::render::{self, Rendered};
 use super::rights::{POOLED, Rights};
+use super::target::Target;
 use super::waiting::WaitsFor;
 use super::{receivers, runs, serving, utilisation, wait, webhooks};
 use crate::driver::Choices;
@@ -130,11 +131,10 @@ async fn saying(
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name)): Path<(String, String)>,
+    target: Target,
     uri: Uri,
 ) -> Answer<Response> {
-    let kind = body::kind(&plural)?;
-    let key = body::key(kind, &name)?;
+    let (kind, key) = (target.kind, target.key());
     let parameters: ReadParameters = parameters(&uri)?;
     let object = match &parameters.wait {
         Some(condition) => {
@@ -150,13 +150,12 @@ pub(super) async fn read(
 pub(super) async fn write(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name)): Path<(String, String)>,
+    target: Target,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer<Response> {
-    let kind = body::kind(&plural)?;
-    let key = body::key(kind, &name)?;
+    let (kind, key) = (target.kind, target.key());
     let flags: Flags = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
     let manager = body::manager(&headers)?;
@@ -233,12 +232,11 @@ pub(super) fn tried(object: Object, plan: PlanReport) -> Answer<Response> {
 pub(super) async fn remove(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name)): Path<(String, String)>,
+    target: Target,
     uri: Uri,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    let kind = body::kind(&plural)?;
-    let key = body::key(kind, &name)?;
+    let (kind, key) = (target.kind, target.key());
     let DeleteParameters { dry_run, force, if_unused, adopt } = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
     let manager = body::manager(&headers)?;
@@ -306,13 +304,12 @@ async fn dry_removal(app: &App, rights: &Rights, removal: Removal<'_>) -> Answer
 pub(super) async fn rename(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name)): Path<(String, String)>,
+    target: Target,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer<Response> {
-    let kind = body::kind(&plural)?;
-    let key = body::key(kind, &name)?;
+    let (kind, key) = (target.kind, target.key());
     let RenameParameters { dry_run, adopt } = parameters(&uri)?;
     let manager = body::manager(&headers)?;
     let RenameRequest { name: to } = body::json(&body)?;

@@ -7,8 +7,9 @@ use super::guards::OwnerGuards;
 use super::objects;
 use super::problem::{Answer, Refusal};
 use super::query::{PatchParameters, parameters};
+use super::target::Target;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::Response;
 use basalt_api::wire::MERGE_PATCH;
@@ -24,13 +25,12 @@ const TRIES: u32 = 8;
 pub(super) async fn patch(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name)): Path<(String, String)>,
+    target: Target,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer<Response> {
-    let kind = body::kind(&plural)?;
-    let key = body::key(kind, &name)?;
+    let (kind, key) = (target.kind, target.key());
     let PatchParameters { dry_run, adopt } = parameters(&uri)?;
     let asked = body::precondition(&headers)?;
     let manager = body::manager(&headers)?;

@@ -9,8 +9,9 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
+use basalt_api::kinds::Rack;
 use basalt_api::values::Duration;
-use basalt_api::{FieldCode, FieldError, ProblemCode};
+use basalt_api::{FieldCode, FieldError, KindOf};
 use serde::{Deserialize, Serialize};
 
 /// Body of `POST /api/v1/join_tokens`.
@@ -41,10 +42,7 @@ pub(super) async fn join_token(
     let request: JoinRequest = super::body::json(&sent)?;
     let joiner = app.joiner().ok_or_else(|| Refusal::unavailable("this region does not serve racks yet"))?;
     if let Some(rack) = &request.rack {
-        let kind = basalt_api::Kind::find("Rack").ok_or_else(|| {
-            Refusal::new(ProblemCode::Internal, "the kind Rack is not described".to_owned())
-        })?;
-        super::body::check_name(kind, rack)?;
+        super::body::check_name(Rack::KIND, rack)?;
     }
     let urls = match request.urls {
         Some(asked) => well_formed(asked)?,

@@ -1,13 +1,14 @@
 //! Findings of hardware tests (`GET /api/v1/machines/{name}/results`, docs/decisions/099-test-results.md).
 
+use super::App;
 use super::problem::{Answer, Refusal};
 use super::query::parameters;
-use super::{App, body};
+use super::target::Target;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::Uri;
+use basalt_api::FieldCode;
 use basalt_api::wire::{MAX_TEST_RESULTS, TestResult, TestResults};
-use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::TestQuery;
 use serde::Deserialize;
 
@@ -23,20 +24,14 @@ struct Parameters {
     limit: Option<i64>,
 }
 
-pub(super) async fn read(
-    State(app): State<App>,
-    Path(name): Path<String>,
-    uri: Uri,
-) -> Answer<Json<TestResults>> {
+pub(super) async fn read(State(app): State<App>, target: Target, uri: Uri) -> Answer<Json<TestResults>> {
     let Parameters { script, latest, limit } = parameters(&uri)?;
-    let kind = Kind::find("Machine")
-        .ok_or_else(|| Refusal::new(ProblemCode::Internal, "the kind Machine is not described"))?;
     let limit = limit.unwrap_or(USUAL);
     if !(1..=MAX_TEST_RESULTS).contains(&limit) {
         let hint = format!("1 to {MAX_TEST_RESULTS}");
         return Err(Refusal::field("/limit", FieldCode::Rule, format!("{limit} rows cannot be read"), &hint));
     }
-    let machine = app.store().get(kind.name, body::key(kind, &name)?).await?;
+    let machine = target.object(&app).await?;
     let query = TestQuery { script: script.as_deref(), latest, limit };
     let rows = app.store().test_results(machine.uid.into(), query).await?;
     let items = rows.into_iter().map(|row| TestResult {

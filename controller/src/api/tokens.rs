@@ -4,25 +4,23 @@ use super::caller::Caller;
 use super::problem::Answer;
 use super::query::{Flags, parameters};
 use super::session::fresh_token;
-use super::{App, announce, body, objects};
+use super::target::Target;
+use super::{App, announce, objects};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use basalt_api::KindOf;
-use basalt_api::kinds::ApiToken;
 use basalt_api::wire::TokenIssued;
 
 pub(super) async fn issue(
     State(app): State<App>,
     caller: Caller,
-    Path(name): Path<String>,
+    target: Target,
     uri: Uri,
 ) -> Answer<Response> {
     let Flags { dry_run } = parameters(&uri)?;
-    let key = body::key(ApiToken::KIND, &name)?;
     let text = fresh_token()?;
-    let token = caller.store(&app).issue_token(key, &text, dry_run).await?;
+    let token = caller.store(&app).issue_token(target.key(), &text, dry_run).await?;
     if dry_run {
         let plan = announce::of_token(&app, &token, true).await?;
         return objects::tried(token, plan);
@@ -33,11 +31,11 @@ pub(super) async fn issue(
 pub(super) async fn revoke(
     State(app): State<App>,
     caller: Caller,
-    Path(name): Path<String>,
+    target: Target,
     uri: Uri,
 ) -> Answer<Response> {
     let Flags { dry_run } = parameters(&uri)?;
-    let token = caller.store(&app).revoke_token(body::key(ApiToken::KIND, &name)?, dry_run).await?;
+    let token = caller.store(&app).revoke_token(target.key(), dry_run).await?;
     if dry_run {
         let plan = announce::of_token(&app, &token, false).await?;
         return objects::tried(token, plan);

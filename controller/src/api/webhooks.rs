@@ -3,12 +3,13 @@
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, limit, parameters};
+use super::target::Target;
 use super::utilisation::with;
 use super::waiting::WaitsFor;
 use super::{App, announce, body, objects, render};
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::{CommonStatus, Condition, ConditionStatus, Webhook};
@@ -74,7 +75,7 @@ pub(crate) fn payload(delivery: &Delivery) -> Result<Vec<u8>, String> {
 
 pub(super) async fn deliveries(
     State(app): State<App>,
-    Path(name): Path<String>,
+    target: Target,
     uri: Uri,
 ) -> Answer<Json<DeliveryPage>> {
     let parameters: Parameters = parameters(&uri)?;
@@ -83,7 +84,7 @@ pub(super) async fn deliveries(
         let message = format!("{:?} in continue is not from the page before", parameters.next);
         Refusal::field("/continue", FieldCode::Format, message, "`continue` of the page before")
     })?;
-    let webhook = app.store().get(Webhook::KIND.name, body::key(Webhook::KIND, &name)?).await?;
+    let webhook = target.object(&app).await?;
     let state = parameters.state.map(DeliveryState::as_str);
     let mut found = app.store().deliveries(webhook.uid, state, before, limit.saturating_add(1)).await?;
     let more = i64::try_from(found.len()).is_ok_and(|length| length > limit);
@@ -111,13 +112,13 @@ pub(super) async fn deliveries(
 pub(super) async fn redeliver(
     State(app): State<App>,
     caller: Caller,
-    Path(name): Path<String>,
+    target: Target,
     uri: Uri,
     sent: Bytes,
 ) -> Answer<Response> {
     let Flags { dry_run } = parameters(&uri)?;
     let request: RedeliverRequest = body::json(&sent)?;
-    let webhook = app.store().get(Webhook::KIND.name, body::key(Webhook::KIND, &name)?).await?;
+    let webhook = target.object(&app).await?;
     let deliveries = caller.store(&app).redeliver(webhook.uid, request.id, dry_run).await?;
     if dry_run {
         let plan = announce::of_redelivery(&webhook, deliveries);

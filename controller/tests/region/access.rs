@@ -146,6 +146,26 @@ const TABLE: &[(Id, &str, &str)] = &[
 ];
 
 #[tokio::test]
+async fn a_route_is_served_for_the_kinds_that_the_document_has_it_for() {
+    let lab = lab().await;
+    let document = basalt_api::openapi(basalt_api::KINDS);
+    let uid = "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e";
+    for route in ROUTES.iter().filter(|route| route.is_read() && route.path.contains("{plural}/{name}/")) {
+        for kind in basalt_api::KINDS {
+            let path = route.path.replace("{plural}", kind.plural);
+            let is_described = document["paths"][&path]["get"].is_object();
+            let path = path.replace("{name}", &format!("uid:{uid}")).replace("{id}", uid);
+            let answer = lab.api.get(&path).await.json();
+            let detail = answer["detail"].as_str().unwrap_or_default();
+            let is_of_others =
+                ["no plan is made", "operations are asked"].iter().any(|it| detail.starts_with(it));
+            assert_eq!(is_described, !is_of_others, "{path}: {answer}");
+            assert!(!answer["status"].is_null(), "{path}: nothing is there, and {answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_endpoint_answers_everybody_as_the_table_says() {
     let of_table: BTreeSet<_> = TABLE.iter().map(|row| row.0).collect();
     for route in ROUTES {

@@ -15,10 +15,10 @@ use super::query::NoParameters;
 use crate::racks::observed::BootTrace;
 use axum::Json;
 use axum::extract::{Path, State};
-use basalt_api::kinds::{MachineSpec, RackStatus};
+use basalt_api::kinds::{Machine, MachineSpec, RackStatus};
 use basalt_api::values::{Mac, Name, Timestamp, Uid, UntrustedName};
 use basalt_api::wire::{Boot, BootEntry, Boots, Listener};
-use basalt_api::{FieldCode, Kind, ProblemCode};
+use basalt_api::{FieldCode, Kind, KindOf, ProblemCode};
 use basalt_db::Key;
 
 /// The silence in milliseconds after which a request of firmware begins a new boot.
@@ -35,8 +35,7 @@ pub(super) async fn read(
     Path(asked): Path<String>,
     _: NoParameters,
 ) -> Answer<Json<Boots>> {
-    let kind = Kind::find("Machine")
-        .ok_or_else(|| Refusal::new(ProblemCode::Internal, "the kind Machine is not described"))?;
+    let kind = Machine::KIND;
     let (store, mac) = (app.store(), asked.parse::<Mac>().ok());
     let uid = match mac {
         Some(mac) => store.machine_of(&mac.to_string()).await?,

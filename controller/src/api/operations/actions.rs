@@ -1,25 +1,25 @@
 //! The verbs that a machine takes now, and the reasons against the others.
 
-use super::{judged, of_machines, only_looks};
+use super::{judged, only_looks};
+use crate::api::App;
 use crate::api::caller::Caller;
 use crate::api::problem::Answer;
 use crate::api::query::NoParameters;
-use crate::api::{App, body};
+use crate::api::target::Target;
 use crate::driver::Wish;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use basalt_api::ProblemCode;
 use basalt_api::wire::{Action, Actions, Verb};
 
 pub(in crate::api) async fn read(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name)): Path<(String, String)>,
     _: NoParameters,
+    target: Target,
 ) -> Answer<Json<Actions>> {
-    let kind = of_machines(&plural)?;
-    let key = body::key(kind, &name)?;
-    let machine = app.store().get(kind.name, key).await?;
+    let (kind, key) = (target.kind, target.key());
+    let machine = target.object(&app).await?;
     let pool = app.store().pool_of(kind.name, key).await?.flatten();
     let may_change = caller.rights.may_change(kind.name, pool.as_deref(), false) == Some(true);
     let running = app.store().running_script(machine.uid).await?;

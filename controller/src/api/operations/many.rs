@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, Uri};
 use basalt_api::kinds::Machine;
 use basalt_api::wire::{MAX_OPERATIONS, OperationResult, OperationsAnswer, OperationsRequest};
 use basalt_api::{FieldCode, KindOf};
-use basalt_db::ListQuery;
+use basalt_db::{Key, ListQuery};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(in crate::api) async fn request(
 /// The result for one machine.
 async fn result(app: &App, caller: &Caller, machine: String, asked: &Asked) -> OperationResult {
     let became = match allowed(app, caller, &machine, asked.dry_run).await {
-        Ok(()) => one(app, caller, &machine, asked).await,
+        Ok(key) => one(app, caller, key, asked).await,
         Err(refusal) => Err(refusal),
     };
     let nothing = OperationResult { machine, operation: None, plan: None, problem: None };
@@ -72,16 +72,16 @@ async fn result(app: &App, caller: &Caller, machine: String, asked: &Asked) -> O
     }
 }
 
-/// Refuses a machine that the caller must not see or change. For a path that names one machine, the guard checks this.
-async fn allowed(app: &App, caller: &Caller, machine: &str, dry_run: bool) -> Answer<()> {
+/// The key of a machine. Refuses one that the caller must not see or change. For a path that names one machine, the guard checks this.
+async fn allowed<'a>(app: &App, caller: &Caller, machine: &'a str, dry_run: bool) -> Answer<Key<'a>> {
     let (kind, rights) = (Machine::KIND, &caller.rights);
-    if rights.may_change(kind.name, None, dry_run) == Some(true) {
-        return Ok(());
-    }
     let key = body::key(kind, machine)?;
+    if rights.may_change(kind.name, None, dry_run) == Some(true) {
+        return Ok(key);
+    }
     let pool = app.store().pool_of(kind.name, key).await?.ok_or_else(|| Caller::unseen(kind, key))?;
     match rights.may_change(kind.name, pool.as_deref(), dry_run) {
-        Some(true) => Ok(()),
+        Some(true) => Ok(key),
         Some(false) => Err(super::only_looks(machine, pool.as_deref())),
         None => Err(Caller::unseen(kind, key)),
     }

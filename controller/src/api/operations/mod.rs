@@ -7,6 +7,7 @@ mod runs;
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, NoParameters, parameters};
+use super::target::Target;
 use super::{App, announce, body, objects};
 use crate::driver::Wish;
 use axum::Json;
@@ -18,8 +19,8 @@ use basalt_api::kinds::Machine;
 use basalt_api::plan::PlanReport;
 use basalt_api::values::OperationId;
 use basalt_api::wire::{IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, Verb};
-use basalt_api::{FieldCode, FieldError, Kind, KindOf, Problem, ProblemCode};
-use basalt_db::{Judge, NewOperation, Object};
+use basalt_api::{FieldCode, FieldError, KindOf, Problem, ProblemCode};
+use basalt_db::{Judge, Key, NewOperation, Object};
 use basalt_engine::deadlines::{self, DeadlineId};
 use basalt_engine::machine::Refused;
 use std::time::Duration;
@@ -47,27 +48,26 @@ enum Became {
 pub(super) async fn request(
     State(app): State<App>,
     caller: Caller,
-    Path((plural, name)): Path<(String, String)>,
+    target: Target,
     uri: Uri,
     headers: HeaderMap,
     sent: Bytes,
 ) -> Answer<Response> {
-    of_machines(&plural)?;
     let Flags { dry_run } = parameters(&uri)?;
     let operation = body::json(&sent)?;
     let request_key = idempotency_key(&headers)?.map(str::to_owned);
-    match one(&app, &caller, &name, &Asked { operation, request_key, dry_run }).await? {
+    match one(&app, &caller, target.key(), &Asked { operation, request_key, dry_run }).await? {
         Became::Accepted(operation) => Ok((StatusCode::ACCEPTED, Json(operation)).into_response()),
         Became::Tried(machine, plan) => objects::tried(machine, plan),
     }
 }
 
 /// Requests an operation of one machine, or does a dry run.
-async fn one(app: &App, caller: &Caller, name: &str, asked: &Asked) -> Answer<Became> {
+async fn one(app: &App, caller: &Caller, key: Key<'_>, asked: &Asked) -> Answer<Became> {
     let Asked { operation: asked, request_key, dry_run } = asked;
-    let (kind, dry_run, request_key) = (Machine::KIND, *dry_run, request_key.as_deref());
-    let (key, guards) = (body::key(kind, name)?, caller.guards(dry_run));
-    let machine = app.store().get(kind.name, key).await?;
+    let (dry_run, request_key) = (*dry_run, request_key.as_deref());
+    let guards = caller.guards(dry_run);
+    let machine = app.store().get(Machine::NAME, key).await?;
     if !dry_run && let Some(known) = known(app, &machine, request_key, asked).await? {
         return Ok(Became::Accepted(shown(&machine, known)));
     }
@@ -105,37 +105,27 @@ fn only_looks(machine: &str, pool: Option<&str>) -> Refusal {
 
 pub(super) async fn list(
     State(app): State<App>,
-    Path((plural, name)): Path<(String, String)>,
     _: NoParameters,
+    target: Target,
 ) -> Answer<Json<OperationList>> {
-    let kind = of_machines(&plural)?;
-    let machine = app.store().get(kind.name, body::key(kind, &name)?).await?;
+    let machine = target.object(&app).await?;
     let operations = app.store().operations(machine.uid.into(), MOST).await?;
     Ok(Json(OperationList { items: operations.into_iter().map(|it| shown(&machine, it)).collect() }))
 }
 
 pub(super) async fn read(
     State(app): State<App>,
-    Path((plural, name, id)): Path<(String, String, String)>,
     _: NoParameters,
+    target: Target,
+    Path((_, _, id)): Path<(String, String, String)>,
 ) -> Answer<Json<Operation>> {
-    let kind = of_machines(&plural)?;
     let id: OperationId = id.parse().map_err(|bad| Refusal::invalid(vec![FieldError::format("/id", bad)]))?;
-    let machine = app.store().get(kind.name, body::key(kind, &name)?).await?;
+    let machine = target.object(&app).await?;
     let operation = app.store().operation(machine.uid.into(), id).await?.ok_or_else(|| {
         let detail = format!("there is no operation {id} of Machine {:?}", machine.name);
         Refusal::new(ProblemCode::NotFound, detail)
     })?;
     Ok(Json(shown(&machine, operation)))
-}
-
-fn of_machines(plural: &str) -> Answer<&'static Kind> {
-    let kind = body::kind(plural)?;
-    if kind.name == "Machine" {
-        return Ok(kind);
-    }
-    let detail = format!("operations are asked of machines, not of a {}", kind.name);
-    Err(Refusal::new(ProblemCode::NotFound, detail))
 }
 
 /// The idempotency key: a repeated request with the same key gets the first one's operation.
