@@ -3,6 +3,7 @@
 
 use crate::pointer;
 use crate::schema::{Effect, Field, Kind, Presence, Schema, Type};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -14,7 +15,7 @@ pub const HIDDEN: &str = "(sensitive)";
 pub const HIDDEN_CHANGE: &str = "(sensitive, changed)";
 
 /// One difference. Secrets and sensitive values are masked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct FieldChange {
     /// JSON pointer into the spec.
     pub pointer: String,

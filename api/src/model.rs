@@ -171,7 +171,9 @@ pub mod private {
     use serde::Deserialize;
     use std::str::FromStr;
 
+    pub use crate::openapi::shape::{Component, Shape, members, one_of, reference};
     pub use serde;
+    pub use serde_json::Value;
 
     /// The fields of a flattened struct, then the struct's own fields.
     #[must_use]

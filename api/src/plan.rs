@@ -3,11 +3,12 @@
 use crate::diff::FieldChange;
 use crate::schema::Effect;
 use crate::values::{Duration, Name, Sha256, Timestamp};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The steps and waits that follow from a change, or from the present state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct PlanReport {
     /// The plan in one sentence.
     pub summary: String,
@@ -41,7 +42,7 @@ pub struct PlanReport {
 }
 
 /// One action of a plan, with its progress.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Step {
     /// Its entry in the table of steps: `power_on`, `install`.
     pub key: String,
@@ -70,7 +71,7 @@ pub struct Step {
 }
 
 /// Progress of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum StepState {
     /// Earlier steps come first.
@@ -86,7 +87,7 @@ pub enum StepState {
 }
 
 /// A condition that holds up an object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Wait {
     /// The sort of wait, for programs: `power_on`, `pxe`, `no_machine_matches`.
     pub cause: String,
@@ -109,7 +110,7 @@ pub struct Wait {
 }
 
 /// Indirect effects of a write: machines that the write does not name, but whose plans depend on the objects that it changes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Consequences {
     /// Machines whose plan changes, in the order of their names.
     #[serde(default)]
@@ -128,7 +129,7 @@ impl Consequences {
 }
 
 /// The new plan of one machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Consequence {
     /// Name of the machine.
     pub machine: Name,
@@ -140,7 +141,7 @@ pub struct Consequence {
 }
 
 /// A conflict of a write with the present state of other objects.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Advisory {
     /// JSON pointer into the request.
     pub pointer: String,
@@ -168,7 +169,7 @@ impl From<crate::problem::FieldError> for Advisory {
 }
 
 /// One event in the history of an object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct TimelineEntry {
     /// Time of the event.
     pub at: Timestamp,
@@ -190,7 +191,7 @@ pub struct TimelineEntry {
 }
 
 /// The sort of a timeline entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum TimelineKind {
     /// A spec was changed.

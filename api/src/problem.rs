@@ -1,13 +1,14 @@
 //! Errors on the wire: RFC 9457 `application/problem+json`.
 
 use crate::values::BadValue;
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 
 /// The media type of an error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// A refusal of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, Shape)]
 #[error("{title}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
 pub struct Problem {
     /// A URI that names the code; always `urn:basalt:problem:CODE`.
@@ -37,7 +38,7 @@ pub struct Problem {
 macro_rules! problem_codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $word:literal, $status:literal, $title:literal;)*) => {
         /// The sort of a refusal. New codes are added; existing codes never change.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Shape)]
         #[serde(rename_all = "snake_case")]
         pub enum ProblemCode {
             $($(#[doc = $doc])+ $name,)*
@@ -155,7 +156,7 @@ impl Problem {
 }
 
 /// An error in one field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct FieldError {
     /// JSON pointer to the field. From [`crate::validate()`] it points into the spec, in a [`Problem`] into the request.
     pub pointer: String,
@@ -210,7 +211,7 @@ impl FieldError {
 macro_rules! field_codes {
     ($($(#[doc = $doc:literal])+ $name:ident;)*) => {
         /// The sort of an error in a field. New codes are added; existing codes never change.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Shape)]
         #[serde(rename_all = "snake_case")]
         pub enum FieldCode {
             $($(#[doc = $doc])+ $name,)*

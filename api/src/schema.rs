@@ -2,6 +2,7 @@
 //! validation and diffs follow. Nothing else describes a kind.
 
 use crate::values::{BadValue, Naming};
+use basalt_api_derive::Shape;
 use serde_json::Value;
 
 /// Largest integer of a spec: every JSON reader and Terraform hold it exactly.
@@ -355,7 +356,18 @@ impl Const {
 
 /// Effect of a change of a field on running machines and services. Ordered: a later variant is stronger.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+    Shape,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {

@@ -12,6 +12,7 @@
 
 use crate::object::Object;
 use crate::values::{Name, Uid};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 
 /// The media type of the answer.
@@ -43,7 +44,7 @@ pub enum What {
 }
 
 /// An object that is not shown any more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Gone {
     /// Kind of the object.
     pub kind: String,
@@ -52,7 +53,7 @@ pub struct Gone {
 }
 
 /// Identity of an object that is not shown any more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct GoneMetadata {
     /// Its last name.
     pub name: Name,
@@ -61,7 +62,7 @@ pub struct GoneMetadata {
 }
 
 /// The last event of a connection that the region ends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Cut {
     /// The reason, for programs.
     pub reason: CutReason,
@@ -70,7 +71,7 @@ pub struct Cut {
 }
 
 /// The reason why a region ends a watch, for programs. New reasons are added; existing ones never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum CutReason {
     /// The client read too slowly, and too many events were queued for it.

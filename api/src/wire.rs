@@ -44,6 +44,7 @@ pub use runs::{MAX_CONFIRMED, RUN_HEADER, RunReport};
 use crate::object::Object;
 use crate::plan::{Advisory, Consequences, PlanReport, TimelineEntry, Wait};
 use crate::values::{Incarnation, Name, Tag};
+use basalt_api_derive::Shape;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -218,7 +219,7 @@ pub struct Layers {
 }
 
 /// Answer to a write with `dry_run`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct DryRun {
     /// The object after the write.
     pub object: Object,
@@ -254,21 +255,21 @@ pub struct RenameRequest {
 }
 
 /// Answer to `GET …/waits`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Waits {
     /// The waits of the object, the longest first.
     pub waits: Vec<Wait>,
 }
 
 /// Answer to `GET …/timeline`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Timeline {
     /// Events, the oldest first.
     pub entries: Vec<TimelineEntry>,
 }
 
 /// Answer to `HEAD` and `PUT /api/v1/blobs/{sha256}`: the progress of an upload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct BlobState {
     /// Number of bytes that the region has, from the start of the blob.
     pub received: u64,
@@ -277,7 +278,7 @@ pub struct BlobState {
 }
 
 /// Answer to `POST /api/v1/api_tokens/{name}/issue`. The token is shown only here.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct TokenIssued {
     /// The token, for `Authorization: Bearer`.
     pub token: String,
@@ -290,7 +291,7 @@ impl std::fmt::Debug for TokenIssued {
 }
 
 /// Answer to `GET /api/v1/version`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Version {
     /// Version of the region's program.
     pub version: String,

@@ -238,7 +238,7 @@ fn is_primitive(ty: &Type) -> bool {
         .is_some_and(|s| s.ident.to_string().starts_with(|c: char| c.is_ascii_lowercase()))
 }
 
-fn shape(ty: &Type) -> (Shape, Option<Type>) {
+pub(crate) fn shape(ty: &Type) -> (Shape, Option<Type>) {
     let Type::Path(path) = ty else { return (Shape::Plain, None) };
     let Some(last) = path.path.segments.last() else { return (Shape::Plain, None) };
     match last.ident.to_string().as_str() {

@@ -28,6 +28,7 @@
 //! | `flatten` | the fields of that struct come first, in the same object |
 
 mod input;
+mod shape;
 mod words;
 
 use input::{FieldInput, Shape};
@@ -49,6 +50,13 @@ pub fn derive_model(input: TokenStream) -> TokenStream {
         Data::Union(_) => Err(syn::Error::new_spanned(&input, "Model is for structs and enums")),
     };
     expanded.unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Implements `Shape`: the schema of a request or an answer. See the module `shape`.
+#[proc_macro_derive(Shape, attributes(serde))]
+pub fn derive_shape(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    shape::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 fn model(input: &DeriveInput, named: &syn::FieldsNamed) -> syn::Result<Tokens> {

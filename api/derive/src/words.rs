@@ -67,13 +67,7 @@ fn word(variant: &Variant) -> syn::Result<String> {
     if !matches!(variant.fields, Fields::Unit) {
         return Err(syn::Error::new_spanned(variant, "a word carries no data: Model has no unions"));
     }
-    let mut word = String::new();
-    for c in variant.ident.to_string().chars() {
-        if c.is_ascii_uppercase() && !word.is_empty() {
-            word.push('_');
-        }
-        word.push(c.to_ascii_lowercase());
-    }
+    let mut word = snake(&variant.ident);
     for attr in variant.attrs.iter().filter(|a| a.path().is_ident("field")) {
         attr.parse_nested_meta(|meta| {
             if !meta.path.is_ident("name") {
@@ -84,4 +78,16 @@ fn word(variant: &Variant) -> syn::Result<String> {
         })?;
     }
     Ok(word)
+}
+
+/// The name in snake case.
+pub(crate) fn snake(ident: &syn::Ident) -> String {
+    let mut word = String::new();
+    for c in ident.to_string().chars() {
+        if c.is_ascii_uppercase() && !word.is_empty() {
+            word.push('_');
+        }
+        word.push(c.to_ascii_lowercase());
+    }
+    word
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::kinds::ScriptParallel;
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 
 /// Runs a script in the ephemeral environment, as root.
@@ -101,7 +102,7 @@ pub struct TestRow {
 }
 
 /// The finding of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The test was not for this hardware.

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`answers`] | what each operation answers; its refusals, by rules |
 //! | [`parameters`] | parameters, each described once |
-//! | [`schemas`], [`wire`] | the schemas of kinds; those that are not about kinds |
+//! | [`schemas`], [`wire`], [`shape`] | the schemas of kinds; those that are not about kinds; and how those follow from types |
 //! | [`examples`] | an object of every kind |
 //!
 //! `docs/reference/openapi.json` is this document; `make openapi` writes it.
@@ -15,6 +15,7 @@ mod compatibility;
 mod examples;
 mod parameters;
 mod schemas;
+pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -253,6 +253,7 @@ pub(super) fn form(semantic: Semantic) -> Value {
 }
 
 /// A reference to a component.
-pub(super) fn reference(name: &str) -> Value {
+#[must_use]
+pub fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }

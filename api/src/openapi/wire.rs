@@ -2,16 +2,12 @@
 //! [`crate::problem`].
 
 use super::schemas::{form, nullable, reference};
+use super::shape::{Component, Shape, one_of};
 use crate::kinds::MAX_ARGUMENT_BYTES;
-use crate::problem::{FieldCode, ProblemCode};
 use crate::schema::{MAX_INT, Semantic};
 use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
-use crate::watch::CutReason;
-use crate::wire::{
-    AddressSource, DeliveryState, EventSort, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES,
-    MAX_OPERATIONS, NameOutcome, OperationState, RESCUE_KEYS, Verb,
-};
+use crate::wire::{MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, MAX_OPERATIONS, RESCUE_KEYS, Verb};
 use serde_json::{Value, json};
 
 /// Labels, as they are written and read.
@@ -41,23 +37,22 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// The components that are not about kinds, by name.
-pub(super) fn components() -> [(&'static str, Value); 85] {
+pub(super) fn components() -> Vec<(&'static str, Value)> {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
-    let list = |name: &str| json!({"type": "array", "items": reference(name)});
     let object = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "properties": properties});
     let bounded = |longest: usize| json!({"type": "string", "maxLength": longest});
     let texts = || json!({"type": "array", "items": {"type": "string"}});
     let closed = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false});
-    let problem_codes: Vec<_> = ProblemCode::ALL.iter().map(|c| c.as_str()).collect();
-    let field_codes: Vec<_> = FieldCode::ALL.iter().map(|c| json!(c)).collect();
-    let delivery_states = DeliveryState::ALL.map(DeliveryState::as_str);
-    let cut_reasons: Vec<_> = CutReason::ALL.iter().map(|r| r.as_str()).collect();
-    let effects = ["none", "live", "reboot", "redeploy", "replace"];
-    let verbs = Verb::ALL.map(Verb::as_str);
-    let operation_states = OperationState::ALL.map(OperationState::as_str);
-    [
+    let verbs = Verb::shape();
+    let event = |words: &[&str], data: &str| {
+        let data = json!({
+            "type": "string", "contentMediaType": "application/json", "contentSchema": reference(data),
+        });
+        object(&["id", "event", "data"], json!({"id": text(), "event": one_of(words), "data": data}))
+    };
+    let written = [
         (
             "Metadata",
             object(
@@ -117,17 +112,6 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
             }),
         ),
         (
-            "Problem",
-            object(
-                &["type", "code", "status", "title"],
-                json!({
-                    "type": text(), "code": {"type": "string", "enum": problem_codes},
-                    "status": {"type": "integer"}, "title": text(), "detail": text(), "errors": list("FieldError"),
-                    "request_id": text(), "retry_after": number(),
-                }),
-            ),
-        ),
-        (
             "LoginRequest",
             json!({
                 "type": "object", "additionalProperties": false,
@@ -180,25 +164,6 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
             ),
         ),
         (
-            "WhoAmI",
-            object(
-                &["actor", "by", "roles", "scopes"],
-                json!({
-                    "actor": text(), "by": {"type": "string", "enum": ["session", "token", "socket"]}, "name": text(),
-                    "uid": form(Semantic::Uid), "user": text(), "roles": list("GrantedRole"), "scopes": texts(),
-                    "expires_at": time(),
-                }),
-            ),
-        ),
-        (
-            "GrantedRole",
-            object(
-                &["role"],
-                json!({"role": {"type": "string", "enum": ["viewer", "operator", "admin"]}, "pools": texts()}),
-            ),
-        ),
-        ("LoginAnswer", object(&["token", "expires_at"], json!({"token": text(), "expires_at": time()}))),
-        (
             "JoinRequest",
             closed(
                 &[],
@@ -238,44 +203,6 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
                 }),
             ),
         ),
-        ("TokenIssued", object(&["token"], json!({"token": text()}))),
-        ("AddressPage", object(&["items"], json!({"items": list("AddressEntry"), "continue": text()}))),
-        (
-            "AddressEntry",
-            object(
-                &["address", "subnet", "source"],
-                json!({
-                    "address": form(Semantic::Ip), "subnet": text(),
-                    "source": {"type": "string", "enum": AddressSource::ALL.map(AddressSource::as_str)},
-                    "owner": text(), "interface": text(), "machine": text(), "device": text(),
-                    "mac": form(Semantic::Mac), "duid": form(Semantic::Duid), "hostname": text(), "rack": text(),
-                    "ends_at": time(),
-                }),
-            ),
-        ),
-        ("AuditPage", object(&["items"], json!({"items": list("AuditEntry"), "continue": text()}))),
-        (
-            "AuditEntry",
-            object(
-                &["at", "actor", "address", "request", "kind", "name"],
-                json!({
-                    "at": time(), "actor": text(), "address": text(), "request": text(), "kind": text(),
-                    "uid": form(Semantic::Uid), "name": text(), "generation": number(), "before": {}, "after": {},
-                }),
-            ),
-        ),
-        ("DeliveryPage", object(&["items"], json!({"items": list("DeliveryInfo"), "continue": text()}))),
-        (
-            "DeliveryInfo",
-            object(
-                &["id", "state", "event", "at", "sequence", "kind", "name", "uid", "attempts"],
-                json!({
-                    "id": form(Semantic::Uid), "state": {"type": "string", "enum": delivery_states}, "event": text(),
-                    "at": time(), "sequence": number(), "kind": text(), "name": text(), "uid": form(Semantic::Uid),
-                    "attempts": number(), "due": time(), "ended_at": time(), "error": text(),
-                }),
-            ),
-        ),
         (
             "RunReport",
             closed(
@@ -292,177 +219,8 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
                 }),
             ),
         ),
-        ("RedeliverRequest", closed(&[], json!({"id": form(Semantic::Uid)}))),
-        ("Redelivered", object(&["deliveries"], json!({"deliveries": number()}))),
         ("RedeliveredOrDryRun", json!({"anyOf": [reference("Redelivered"), reference("DryRun")]})),
-        (
-            "FieldError",
-            object(
-                &["pointer", "code", "message"],
-                json!({"pointer": text(), "code": {"type": "string", "enum": field_codes}, "message": text(), "hint": text()}),
-            ),
-        ),
-        (
-            "FieldChange",
-            object(
-                &["pointer", "effect"],
-                json!({"pointer": text(), "old": {}, "new": {}, "effect": {"type": "string", "enum": effects}}),
-            ),
-        ),
-        (
-            "Advisory",
-            object(
-                &["pointer", "code", "message"],
-                json!({"pointer": text(), "code": {"type": "string", "enum": field_codes}, "message": text(), "hint": text()}),
-            ),
-        ),
-        (
-            "Consequences",
-            object(
-                &["machines", "not_told"],
-                json!({
-                    "machines": {"type": "array", "items": object(
-                        &["machine", "summary", "steps"],
-                        json!({"machine": text(), "summary": text(), "steps": list("Step")}),
-                    )},
-                    "not_told": number(),
-                }),
-            ),
-        ),
-        (
-            "PlanReport",
-            object(
-                &["summary", "changes", "effect", "steps", "waits"],
-                json!({
-                    "summary": text(), "changes": list("FieldChange"), "effect": {"type": "string", "enum": effects},
-                    "steps": list("Step"), "waits": list("Wait"), "machine": text(), "taken_from": text(),
-                    "interrupts": text(),
-                    "notes": {"type": "array", "items": text()}, "digest": form(Semantic::Sha256),
-                }),
-            ),
-        ),
-        (
-            "Step",
-            object(
-                &["key", "message", "state", "destructive", "attempts"],
-                json!({
-                    "key": text(), "message": text(),
-                    "state": {"type": "string", "enum": ["later", "next", "running", "done", "failed"]},
-                    "destructive": {"type": "boolean"}, "power": {"type": "boolean"}, "attempts": number(), "started_at": time(),
-                    "deadline": time(), "error": text(),
-                }),
-            ),
-        ),
-        (
-            "Wait",
-            object(
-                &["cause", "message", "since"],
-                json!({
-                    "cause": text(), "message": text(), "since": time(), "deadline": time(), "human": text(),
-                    "remedy": text(), "rule": text(),
-                }),
-            ),
-        ),
-        ("Waits", object(&["waits"], json!({"waits": list("Wait")}))),
-        (
-            "TimelineEntry",
-            object(
-                &["at", "kind", "reason", "message"],
-                json!({
-                    "at": time(), "kind": {"type": "string", "enum": ["change", "fact", "step", "condition"]},
-                    "reason": text(), "message": text(), "source": text(), "took": form(Semantic::Duration),
-                    "data": {"type": "object"},
-                }),
-            ),
-        ),
-        ("Timeline", object(&["entries"], json!({"entries": list("TimelineEntry")}))),
-        (
-            "Boots",
-            object(
-                &["macs", "boots", "racks"],
-                json!({
-                    "machine": text(), "macs": texts(), "boots": list("Boot"), "judgement": reference("Judgement"),
-                    "racks": list("Listener"), "others_lost": number(),
-                }),
-            ),
-        ),
-        (
-            "NameReport",
-            object(
-                &["name", "outcome", "message", "records", "zones", "servers", "near", "racks"],
-                json!({
-                    "name": text(), "outcome": {"type": "string", "enum": NameOutcome::ALL.map(NameOutcome::as_str)},
-                    "message": text(), "records": list("NameRecord"), "zones": list("NameZone"),
-                    "servers": {"type": "array", "items": form(Semantic::Ip)}, "near": texts(), "racks": list("NameRack"),
-                }),
-            ),
-        ),
-        (
-            "NameRecord",
-            object(
-                &["owner", "type", "ttl", "data", "zone", "from"],
-                json!({
-                    "owner": text(), "type": text(), "ttl": number(), "data": text(), "zone": text(), "wildcard": text(),
-                    "from": list("NameSource"),
-                }),
-            ),
-        ),
-        ("NameSource", object(&["kind", "name"], json!({"kind": text(), "name": text(), "note": text()}))),
-        (
-            "NameZone",
-            object(
-                &["origin", "serial", "since", "negative_ttl", "from"],
-                json!({
-                    "origin": text(), "serial": number(), "since": time(), "negative_ttl": number(),
-                    "from": list("NameSource"),
-                }),
-            ),
-        ),
-        (
-            "NameRack",
-            object(
-                &["rack", "holds", "addresses", "message"],
-                json!({
-                    "rack": text(), "holds": {"type": "boolean"}, "since": time(),
-                    "addresses": {"type": "array", "items": form(Semantic::Ip)}, "message": text(),
-                }),
-            ),
-        ),
-        ("Logs", object(&["lines"], json!({"lines": list("LogLine"), "more": {"type": "boolean"}}))),
-        (
-            "LogLine",
-            object(
-                &["at", "facility", "severity", "text"],
-                json!({
-                    "at": time(), "facility": text(), "severity": text(), "time": text(), "host": text(), "app": text(),
-                    "procid": text(), "msgid": text(), "structured": text(), "address": text(), "text": text(),
-                }),
-            ),
-        ),
-        (
-            "EventEntry",
-            object(
-                &["id", "at", "sort", "kind", "name", "words", "actor"],
-                json!({
-                    "id": text(), "at": time(), "sort": {"type": "string", "enum": EventSort::ALL.map(EventSort::as_str)},
-                    "kind": text(), "uid": form(Semantic::Uid), "name": text(), "words": text(), "detail": text(), "actor": text(),
-                }),
-            ),
-        ),
-        ("EventPage", object(&["items"], json!({"items": list("EventEntry"), "continue": text()}))),
-        (
-            "EventEvent",
-            object(
-                &["id", "event", "data"],
-                json!({
-                    "id": text(), "event": {"type": "string", "enum": ["event", "ping", "cut"]},
-                    "data": {
-                        "type": "string", "contentMediaType": "application/json",
-                        "contentSchema": reference("EventEventData"),
-                    },
-                }),
-            ),
-        ),
+        ("EventEvent", event(&["event", "ping", "cut"], "EventEventData")),
         (
             "EventEventData",
             json!({
@@ -471,19 +229,7 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
                     {"type": "object", "maxProperties": 0}],
             }),
         ),
-        (
-            "LogEvent",
-            object(
-                &["id", "event", "data"],
-                json!({
-                    "id": text(), "event": {"type": "string", "enum": ["line", "ping", "cut"]},
-                    "data": {
-                        "type": "string", "contentMediaType": "application/json",
-                        "contentSchema": reference("LogEventData"),
-                    },
-                }),
-            ),
-        ),
+        ("LogEvent", event(&["line", "ping", "cut"], "LogEventData")),
         (
             "LogEventData",
             json!({
@@ -493,98 +239,12 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
             }),
         ),
         (
-            "Boot",
-            object(
-                &["began", "mac", "entries"],
-                json!({
-                    "began": time(), "mac": text(), "entries": list("BootEntry"), "lost": number(), "judgement": reference("Judgement"),
-                }),
-            ),
-        ),
-        (
-            "BootEntry",
-            object(
-                &["at", "rack", "service", "asked", "answered", "times"],
-                json!({
-                    "at": time(), "rack": text(), "service": text(), "client": text(), "asked": text(), "answered": text(),
-                    "reason": text(), "address": text(), "times": number(), "opens": {"type": "boolean"},
-                }),
-            ),
-        ),
-        (
-            "Judgement",
-            object(
-                &["code", "message", "to_do"],
-                json!({"code": text(), "message": text(), "to_do": text()}),
-            ),
-        ),
-        (
-            "Listener",
-            object(
-                &["rack", "connected", "addresses"],
-                json!({"rack": text(), "connected": {"type": "boolean"}, "addresses": texts()}),
-            ),
-        ),
-        (
-            "Decisions",
-            object(&["decisions"], json!({"decisions": list("Decision"), "next": {"type": "integer"}})),
-        ),
-        (
-            "Decision",
-            object(
-                &["id", "at", "message", "step_key", "epoch", "generation", "planner", "digest"],
-                json!({
-                    "id": {"type": "integer"}, "at": time(), "message": text(), "step_key": text(), "epoch": number(),
-                    "generation": number(), "planner": text(), "digest": form(Semantic::Sha256),
-                    "detail": reference("DecisionDetail"),
-                }),
-            ),
-        ),
-        (
-            "DecisionDetail",
-            object(
-                &["now", "facts", "steps", "plan", "replay"],
-                json!({
-                    "now": time(), "facts": {"type": "array", "items": {"type": "integer"}},
-                    "steps": {"type": "array", "items": {"type": "integer"}}, "plan": {"type": "object"},
-                    "replay": reference("Replay"),
-                }),
-            ),
-        ),
-        (
-            "Replay",
-            object(
-                &["verdict", "message", "planner"],
-                json!({
-                    "verdict": {"type": "string", "enum": ["same", "different", "impossible"]}, "message": text(),
-                    "planner": text(), "differences": list("ReplayDifference"),
-                }),
-            ),
-        ),
-        (
-            "ReplayDifference",
-            object(
-                &["pointer", "decided", "replayed"],
-                json!({"pointer": text(), "decided": {}, "replayed": {}}),
-            ),
-        ),
-        (
             "Object",
             object(
                 &["kind", "metadata", "spec", "status"],
                 json!({
                     "kind": text(), "metadata": reference("Metadata"), "spec": {"type": "object"},
                     "status": {"type": "object"},
-                }),
-            ),
-        ),
-        (
-            "DryRun",
-            object(
-                &["object", "plan", "advisories"],
-                json!({
-                    "object": reference("Object"), "plan": reference("PlanReport"),
-                    "consequences": reference("Consequences"), "advisories": list("Advisory"),
                 }),
             ),
         ),
@@ -612,26 +272,6 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
             ),
         ),
         (
-            "ApplyResponse",
-            object(
-                &["summary", "digest", "results", "advisories"],
-                json!({
-                    "summary": text(), "digest": form(Semantic::Sha256),
-                    "blast_radius": object(&["power", "disks"], json!({"power": texts(), "disks": texts()})),
-                    "consequences": reference("Consequences"),
-                    "results": {"type": "array", "items": object(
-                        &["kind", "name", "action"],
-                        json!({
-                            "kind": text(), "name": text(),
-                            "action": {"type": "string", "enum": ["created", "updated", "unchanged", "deleted"]},
-                            "uid": form(Semantic::Uid), "generation": number(), "plan": reference("PlanReport"),
-                        }),
-                    )},
-                    "advisories": list("Advisory"),
-                }),
-            ),
-        ),
-        (
             "RenameRequest",
             closed(&["name"], json!({"name": {"type": "string", "pattern": Naming::DomainName.pattern()}})),
         ),
@@ -640,7 +280,7 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
             closed(
                 &["verb"],
                 json!({
-                    "verb": {"type": "string", "enum": verbs},
+                    "verb": verbs,
                     "script": {"type": ["string", "null"], "description": "Which Script, where the verb is `run_script`."},
                     "parameters": {
                         "type": "object", "additionalProperties": bounded(MAX_ARGUMENT_BYTES),
@@ -659,30 +299,6 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
                 }),
             ),
         ),
-        (
-            "Operation",
-            object(
-                &["id", "machine", "verb", "state", "reason", "message", "accepted_at", "deadline", "path"],
-                json!({
-                    "id": form(Semantic::Uid), "machine": text(), "verb": {"type": "string", "enum": verbs},
-                    "state": {"type": "string", "enum": operation_states}, "reason": text(), "message": text(),
-                    "script": text(), "tests": texts(), "output": text(), "requested_by": text(), "accepted_at": time(),
-                    "deadline": time(), "begun_at": time(), "finished_at": time(), "path": text(),
-                }),
-            ),
-        ),
-        (
-            "TestResult",
-            object(
-                &["script", "verdict", "message", "seconds", "attempt", "at"],
-                json!({
-                    "script": text(), "device": text(), "verdict": {"type": "string", "enum": ["skipped", "passed", "degraded", "failed"]},
-                    "message": text(), "figures": {"type": "object", "additionalProperties": {"type": "number"}},
-                    "output": text(), "seconds": {"type": "number"}, "attempt": number(), "at": time(),
-                }),
-            ),
-        ),
-        ("TestResults", object(&["items"], json!({"items": list("TestResult")}))),
         (
             "OperationsRequest",
             json!({
@@ -704,53 +320,7 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
                 ],
             }),
         ),
-        (
-            "OperationResult",
-            object(
-                &["machine"],
-                json!({
-                    "machine": text(), "operation": reference("Operation"), "plan": reference("PlanReport"),
-                    "problem": reference("Problem"),
-                }),
-            ),
-        ),
-        ("OperationsAnswer", object(&["items"], json!({"items": list("OperationResult")}))),
-        (
-            "Action",
-            object(
-                &["verb"],
-                json!({"verb": {"type": "string", "enum": verbs}, "problem": reference("Problem")}),
-            ),
-        ),
-        ("Actions", object(&["items"], json!({"items": list("Action")}))),
-        ("OperationList", object(&["items"], json!({"items": list("Operation")}))),
-        (
-            "Gone",
-            object(
-                &["kind", "metadata"],
-                json!({"kind": text(), "metadata": object(&["name", "uid"], json!({"name": text(), "uid": form(Semantic::Uid)}))}),
-            ),
-        ),
-        (
-            "Cut",
-            object(
-                &["reason", "message"],
-                json!({"reason": {"type": "string", "enum": cut_reasons}, "message": text()}),
-            ),
-        ),
-        (
-            "WatchEvent",
-            object(
-                &["id", "event", "data"],
-                json!({
-                    "id": text(), "event": {"type": "string", "enum": ["put", "delete", "bookmark", "cut"]},
-                    "data": {
-                        "type": "string", "contentMediaType": "application/json",
-                        "contentSchema": reference("WatchEventData"),
-                    },
-                }),
-            ),
-        ),
+        ("WatchEvent", event(&["put", "delete", "bookmark", "cut"], "WatchEventData")),
         (
             "WatchEventData",
             json!({
@@ -758,19 +328,33 @@ pub(super) fn components() -> [(&'static str, Value); 85] {
                 "anyOf": [reference("Object"), reference("Gone"), reference("Cut"), {"type": "object", "maxProperties": 0}],
             }),
         ),
-        (
-            "BlobState",
-            object(&["received", "complete"], json!({"received": number(), "complete": {"type": "boolean"}})),
-        ),
-        (
-            "Version",
-            object(
-                &["version", "api", "kinds"],
-                json!({
-                    "version": text(), "api": text(), "incarnation": form(Semantic::Uid),
-                    "kinds": {"type": "array", "items": text()},
-                }),
-            ),
-        ),
-    ]
+    ];
+    written.into_iter().chain(derived()).collect()
+}
+
+/// The schemas of types that derive them.
+fn derived() -> impl Iterator<Item = (&'static str, Value)> {
+    macro_rules! of {
+        ($($module:ident: $($ty:ident)+;)+) => {
+            [$($((crate::$module::$ty::NAME, crate::$module::$ty::component as fn() -> Value)),+),+]
+        };
+    }
+    let all = of! {
+        wire:
+            Action Actions AddressEntry AddressPage ApplyResponse ApplyResult AuditEntry AuditPage
+            BlastRadius BlobState Boot BootEntry Boots Decision DecisionDetail Decisions DeliveryInfo
+            DeliveryPage DryRun EventEntry EventPage GrantedRole Judgement Listener LogLine LoginAnswer Logs
+            NameRack NameRecord NameReport NameSource NameZone Operation OperationList OperationResult
+            OperationsAnswer RedeliverRequest Redelivered Replay ReplayDifference TestResult TestResults
+            Timeline TokenIssued Version Waits WhoAmI;
+        plan:
+            Advisory Consequence Consequences PlanReport Step TimelineEntry Wait;
+        problem:
+            FieldError Problem;
+        diff:
+            FieldChange;
+        watch:
+            Cut Gone GoneMetadata;
+    };
+    all.into_iter().map(|(name, component)| (name, component()))
 }

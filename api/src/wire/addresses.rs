@@ -1,11 +1,12 @@
 //! Addresses in use or reserved, and their owners: answer to `GET /api/v1/addresses`.
 
 use crate::values::{Duid, Mac, Name, Timestamp};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// A page of addresses, by subnet and address.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct AddressPage {
     /// This page's entries.
     pub items: Vec<AddressEntry>,
@@ -15,7 +16,7 @@ pub struct AddressPage {
 }
 
 /// One address with a reason why it is not free. An address has one entry for each reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct AddressEntry {
     /// IPv4 or IPv6, without a prefix length.
     pub address: IpAddr,
@@ -53,7 +54,7 @@ pub struct AddressEntry {
 }
 
 /// The reason why an address is not free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressSource {
     /// The gateway of its subnet.

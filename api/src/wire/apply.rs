@@ -3,6 +3,7 @@
 use super::GivenMetadata;
 use crate::plan::{Advisory, Consequences, PlanReport};
 use crate::values::{Generation, Name, Sha256, Uid};
+use basalt_api_derive::Shape;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -78,7 +79,7 @@ pub struct ApplyRequest {
 pub const MAX_DOCUMENTS: usize = 10_000;
 
 /// Answer to `POST /api/v1/apply`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct ApplyResponse {
     /// The result in one sentence.
     pub summary: String,
@@ -98,7 +99,7 @@ pub struct ApplyResponse {
 }
 
 /// The machines that a change touches, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct BlastRadius {
     /// Machines whose power is switched.
     #[serde(default)]
@@ -117,7 +118,7 @@ impl BlastRadius {
 }
 
 /// The result of one document.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct ApplyResult {
     /// Kind of the object.
     pub kind: String,
@@ -137,7 +138,7 @@ pub struct ApplyResult {
 }
 
 /// The kind of write for one document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum ApplyAction {
     /// The object did not exist.

@@ -1,10 +1,11 @@
 //! The audit log: the writes of objects and their authors.
 
 use crate::values::{Generation, Timestamp, Uid};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 /// Answer to `GET /api/v1/audit`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct AuditPage {
     /// This page's entries, the newest first.
     pub items: Vec<AuditEntry>,
@@ -14,7 +15,7 @@ pub struct AuditPage {
 }
 
 /// One write of one object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct AuditEntry {
     /// When, by the database's clock.
     pub at: Timestamp,

@@ -1,10 +1,11 @@
 //! Requests of booting machines to racks: answer to `GET /api/v1/boots/{machine}`.
 
 use crate::values::{Mac, Name, Timestamp};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 
 /// The boots of a machine that racks have seen.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Boots {
     /// The machine that boots by these MACs; absent if no Machine has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +25,7 @@ pub struct Boots {
 }
 
 /// One boot, from the first request of its firmware on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Boot {
     /// Time of the first request, by the clock of the rack that received it.
     pub began: Timestamp,
@@ -41,7 +42,7 @@ pub struct Boot {
 }
 
 /// A request and its answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct BootEntry {
     /// Time of the request, by the rack's clock.
     pub at: Timestamp,
@@ -70,7 +71,7 @@ pub struct BootEntry {
 }
 
 /// A diagnosis of a boot, with a remedy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Judgement {
     /// The diagnosis, for programs.
     pub code: String,
@@ -81,7 +82,7 @@ pub struct Judgement {
 }
 
 /// A rack and its listening addresses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Listener {
     /// Name of the rack.
     pub rack: Name,

@@ -1,10 +1,11 @@
 //! Decisions of the planner, and their replay.
 
 use crate::values::{Generation, Sha256, Timestamp};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 /// Answer to `GET /api/v1/{plural}/{name}/decisions`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Decisions {
     /// Decisions, the newest first.
     pub decisions: Vec<Decision>,
@@ -14,7 +15,7 @@ pub struct Decisions {
 }
 
 /// A decision that began a step, or chose a deployment's machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Decision {
     /// Rises from decision to decision.
     pub id: i64,
@@ -38,7 +39,7 @@ pub struct Decision {
 }
 
 /// The input of a decision, and the result of a replay with the same input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct DecisionDetail {
     /// The time that the planner used: the database's clock.
     pub now: Timestamp,
@@ -47,13 +48,13 @@ pub struct DecisionDetail {
     /// Ids of the step records that the decision used.
     pub steps: Vec<i64>,
     /// The complete plan.
-    pub plan: Value,
+    pub plan: Map<String, Value>,
     /// The planner's result for the same input now.
     pub replay: Replay,
 }
 
 /// The result of a replay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Replay {
     /// The result in one word.
     pub verdict: ReplayVerdict,
@@ -67,7 +68,7 @@ pub struct Replay {
 }
 
 /// The result of a replay in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayVerdict {
     /// The plan is the same.
@@ -79,7 +80,7 @@ pub enum ReplayVerdict {
 }
 
 /// One place where two plans differ.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct ReplayDifference {
     /// JSON pointer into the plan.
     pub pointer: String,

@@ -1,9 +1,10 @@
 //! Deliveries of events to webhooks.
 
 use crate::values::{Timestamp, Uid};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 /// Progress of a delivery to a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
     /// It will be tried, or tried again.
@@ -36,7 +37,7 @@ impl DeliveryState {
 }
 
 /// Answer to `GET /api/v1/webhooks/{name}/deliveries`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct DeliveryPage {
     /// This page's deliveries, the newest event first.
     pub items: Vec<DeliveryInfo>,
@@ -46,7 +47,7 @@ pub struct DeliveryPage {
 }
 
 /// One delivery to a webhook.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct DeliveryInfo {
     /// `webhook-id` of its requests.
     pub id: Uid,
@@ -78,7 +79,7 @@ pub struct DeliveryInfo {
 }
 
 /// Body of `POST /api/v1/webhooks/{name}/redeliver`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(deny_unknown_fields)]
 pub struct RedeliverRequest {
     /// The dead letter to send again. Absent: all of them.
@@ -87,7 +88,7 @@ pub struct RedeliverRequest {
 }
 
 /// Answer to `POST /api/v1/webhooks/{name}/redeliver`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Redelivered {
     /// Number of dead letters that will be sent again.
     pub deliveries: u64,

@@ -1,10 +1,11 @@
 //! Events of a region.
 
 use crate::values::{Timestamp, Uid};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 
 /// The sort of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum EventSort {
     /// A caller wrote an object or requested an operation.
@@ -47,7 +48,7 @@ impl EventSort {
 }
 
 /// Answer of `GET /api/v1/events`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct EventPage {
     /// This page's events, the newest first.
     pub items: Vec<EventEntry>,
@@ -57,7 +58,7 @@ pub struct EventPage {
 }
 
 /// An event of a region.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct EventEntry {
     /// Rises from event to event.
     pub id: String,

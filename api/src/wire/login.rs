@@ -1,6 +1,8 @@
 //! Logins, and the identity of a caller as the region knows it.
 
+use crate::kinds::RoleBase;
 use crate::values::{Timestamp, Uid};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of the longest ID token that is accepted. A token with many groups has some kilobytes.
@@ -102,7 +104,7 @@ pub struct LoginBegun {
 }
 
 /// Answer to `POST /api/v1/login`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct LoginAnswer {
     /// The session's token, for `Authorization: Bearer`.
     pub token: String,
@@ -133,7 +135,7 @@ impl std::fmt::Debug for PasswordRequest {
 }
 
 /// Answer to `GET /api/v1/whoami`: the identity of the caller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct WhoAmI {
     /// The caller's name in the audit log: `user NAME`, `token NAME`, `peer uid 0`.
     pub actor: String,
@@ -158,7 +160,7 @@ pub struct WhoAmI {
 }
 
 /// The credential that identifies a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownBy {
     /// By the token of a session.
@@ -170,10 +172,10 @@ pub enum KnownBy {
 }
 
 /// A role, and the pools where it applies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct GrantedRole {
     /// `admin`, `operator` or `viewer`.
-    pub role: String,
+    pub role: RoleBase,
     /// Pools where the role applies; absent: everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<String>>,

@@ -5,10 +5,11 @@
 //! (`Last-Event-ID`).
 
 use crate::values::Timestamp;
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 
 /// Lines of a machine's log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Logs {
     /// The requested lines, in the order of their arrival.
     pub lines: Vec<LogLine>,
@@ -18,7 +19,7 @@ pub struct Logs {
 }
 
 /// A line, printable in all its parts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct LogLine {
     /// Time of arrival at the rack, by the rack's clock.
     pub at: Timestamp,

@@ -1,11 +1,12 @@
 //! Answers of racks for a host name: answer to `GET /api/v1/names/{name}`.
 
 use crate::values::{Name, Timestamp};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// The answer of racks for a name, and the objects that it comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct NameReport {
     /// The whole name that racks are asked for, in lower case, without the final dot.
     pub name: String,
@@ -26,7 +27,7 @@ pub struct NameReport {
 }
 
 /// The sort of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum NameOutcome {
     /// Zones have records of the name.
@@ -73,7 +74,7 @@ impl NameOutcome {
 }
 
 /// A record of an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct NameRecord {
     /// The whole name, without the final dot.
     pub owner: String,
@@ -94,7 +95,7 @@ pub struct NameRecord {
 }
 
 /// An object that a record comes from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Shape)]
 pub struct NameSource {
     /// The kind of the object.
     pub kind: String,
@@ -106,7 +107,7 @@ pub struct NameSource {
 }
 
 /// A zone that answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct NameZone {
     /// The name of its apex, without the final dot.
     pub origin: String,
@@ -121,7 +122,7 @@ pub struct NameZone {
 }
 
 /// A rack, and its zones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct NameRack {
     /// The name of the rack.
     pub rack: Name,

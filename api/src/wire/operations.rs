@@ -3,6 +3,7 @@
 use crate::plan::PlanReport;
 use crate::problem::Problem;
 use crate::values::{Duration, OperationId, SshPublicKey, Timestamp};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 /// Body of `POST /api/v1/machines/{name}/operations`.
@@ -49,14 +50,14 @@ pub struct OperationsRequest {
 }
 
 /// Answer of `POST /api/v1/operations`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct OperationsAnswer {
     /// One result for each machine, in the order of the requested names. With a filter, by name.
     pub items: Vec<OperationResult>,
 }
 
 /// The result of one of many machines: accepted, tried or refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct OperationResult {
     /// The machine's name. For a refusal, as it was requested.
     pub machine: String,
@@ -72,14 +73,14 @@ pub struct OperationResult {
 }
 
 /// Answer to `GET /api/v1/machines/{name}/actions`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Actions {
     /// One entry for each verb.
     pub items: Vec<Action>,
 }
 
 /// A verb, and the reason why a machine refuses it now.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct Action {
     /// The verb of the operation.
     pub verb: Verb,
@@ -112,7 +113,7 @@ impl From<Verb> for OperationRequest {
 }
 
 /// The verb of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
     /// Switch it on.
@@ -173,7 +174,7 @@ impl std::fmt::Display for Verb {
 }
 
 /// Progress of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Shape)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationState {
     /// It was accepted and has not begun.
@@ -222,7 +223,7 @@ impl OperationState {
 pub const IDEMPOTENCY_HEADER: &str = "Idempotency-Key";
 
 /// An operation that was requested on a machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Operation {
     /// Id of the operation.
     pub id: OperationId,
@@ -263,7 +264,7 @@ pub struct Operation {
 }
 
 /// Answer to `GET …/operations`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct OperationList {
     /// Operations, the newest first.
     pub items: Vec<Operation>,

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use crate::agent::Verdict;
 use crate::values::{Attempt, Timestamp};
+use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
 
 /// Answer of `GET /api/v1/machines/{name}/results`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct TestResults {
     /// Findings, the newest run first; within a run by script and device.
     pub items: Vec<TestResult>,
 }
 
 /// One finding of one run of a test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Shape)]
 pub struct TestResult {
     /// The name of the Script when it ran.
     pub script: String,

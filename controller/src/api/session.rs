@@ -300,7 +300,7 @@ pub(super) async fn whoami(caller: Caller, _: NoParameters) -> Json<WhoAmI> {
     };
     let grant = |grant: &Grant| {
         let pools = grant.pools.as_ref().map(|pools| pools.iter().cloned().collect());
-        GrantedRole { role: grant.role.as_str().to_owned(), pools }
+        GrantedRole { role: grant.role, pools }
     };
     Json(WhoAmI {
         actor: caller.actor.name.clone(),

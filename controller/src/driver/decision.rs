@@ -94,7 +94,8 @@ pub(super) async fn list(
         if replays {
             let replay = replay(&driver.store, &one).await?;
             let steps = one.why.steps.into_iter().map(|(id, _)| id).collect();
-            let (now, facts, plan) = (one.why.now, one.why.facts, one.why.plan);
+            let (now, facts) = (one.why.now, one.why.facts);
+            let plan = one.why.plan.as_object().cloned().unwrap_or_default();
             decision.detail = Some(DecisionDetail { now, facts, steps, plan, replay });
         }
         decisions.push(decision);
