@@ -57,7 +57,7 @@ fn object(input: &DeriveInput, named: &syn::FieldsNamed) -> syn::Result<Tokens> 
         let name = renamed.unwrap_or(own);
         let (form, inner) = shape(&field.ty);
         let is_optional = form == Shape::Optional;
-        let is_required = !is_optional && !has("skip_serializing_if") && !(is_request && has("default"));
+        let is_required = !(is_optional || has("skip_serializing_if") || is_request && has("default"));
         let ty = inner.as_ref().unwrap_or(&field.ty);
         let is_nullable = is_request && is_optional;
         members.push(
