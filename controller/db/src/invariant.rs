@@ -73,7 +73,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
         sqlx::query!("delete from ip_range where range = any($1)", &ranges).execute(&mut **tx).await?;
     }
     declared::release_gateways(tx, &networks).await?;
-    device::release(tx, &moved, &networks).await?;
+    let devices_had = device::release(tx, &moved, &networks).await?;
     interface::release(tx, &readdressed).await?;
     let had = declared::release(tx, &uids("IpAddress", subjects)).await?;
     dns::clear(tx, subjects).await?;
@@ -107,7 +107,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
         found.errors.extend(given.errors);
         found.assigned = given.assigned;
     }
-    found.errors.extend(device::write(tx, &moved, &networks).await?);
+    found.errors.extend(device::write(tx, &moved, &networks, &devices_had).await?);
     found.errors.extend(interface::taken(tx, interfaces).await?);
     found.errors.extend(network::contradictory(tx, subjects).await?);
     Ok(found)

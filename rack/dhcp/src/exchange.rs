@@ -312,6 +312,7 @@ impl Exchange<'_> {
                 return Verdict::Refuse("address is reserved for another client");
             }
             Some(_) if free => return Verdict::Grant,
+            None if self.network.is_own(address) => return Verdict::Unknown,
             None if !free && self.is_for_others_to_judge(address) => return Verdict::Unknown,
             _ if !free => return Verdict::Refuse("address is in use"),
             _ => {}
@@ -352,9 +353,10 @@ impl Exchange<'_> {
             && !self.elsewhere.is_anothers(self.now, address, self.mac)
     }
 
-    /// True if no other client has the address.
+    /// True if no other client and not this server has the address. A reservation may be older than the server's address.
     fn is_free(&self, address: Ipv4Addr) -> bool {
-        self.table.available(self.now, address, self.mac)
+        !self.network.is_own(address)
+            && self.table.available(self.now, address, self.mac)
             && !self.elsewhere.is_anothers(self.now, address, self.mac)
     }
 

@@ -4,6 +4,7 @@
 //! subnet; two fabrics may have subnets with the same addresses. The rules:
 //!
 //! - In a subnet where the address has another owner, that owner keeps it.
+//! - A rack's own address is no Device's, unless the Device had it before the rack.
 //! - A Device that would get an address in no subnet is refused.
 //! - A Device may have the address of a gateway: then the Subnet owns the address.
 //! - A Device never prevents a change of a subnet: the addresses of Devices in that subnet are computed again.
@@ -49,19 +50,23 @@ pub(crate) async fn subnets(tx: &mut Tx, devices: &[Uuid]) -> Result<Vec<Uuid>, 
     Ok(query.fetch_all(&mut **tx).await?)
 }
 
+/// The addresses that Devices had before a batch.
+pub(crate) type Had = Vec<Place>;
+
 /// Releases the addresses of these Devices, and of any Device in these subnets; [`write`] gives them back.
-pub(crate) async fn release(tx: &mut Tx, devices: &[Uuid], subnets: &[Uuid]) -> Result<(), StoreError> {
+pub(crate) async fn release(tx: &mut Tx, devices: &[Uuid], subnets: &[Uuid]) -> Result<Had, StoreError> {
     if devices.is_empty() && subnets.is_empty() {
-        return Ok(());
+        return Ok(Had::new());
     }
     let delete = sqlx::query!(
-        "delete from address a using object o
-         where o.uid = a.owner and o.kind = 'Device' and (a.owner = any($1) or a.subnet = any($2))",
+        r#"delete from address a using object o
+           where o.uid = a.owner and o.kind = 'Device' and (a.owner = any($1) or a.subnet = any($2))
+           returning a.owner, a.subnet, host(a.address) as "address!""#,
         devices,
         subnets
     );
-    delete.execute(&mut **tx).await?;
-    Ok(())
+    let rows = delete.fetch_all(&mut **tx).await?.into_iter();
+    Ok(rows.map(|row| Place { owner: row.owner, subnet: row.subnet, address: row.address }).collect())
 }
 
 /// Makes Devices the owners of their addresses, and returns the errors of those in `devices`.
@@ -69,6 +74,7 @@ pub(crate) async fn write(
     tx: &mut Tx,
     devices: &[Uuid],
     subnets: &[Uuid],
+    had: &Had,
 ) -> Result<Vec<(Uid, FieldError)>, StoreError> {
     if !subnets.is_empty() {
         let insert = sqlx::query!(
@@ -81,18 +87,21 @@ pub(crate) async fn write(
         );
         insert.execute(&mut **tx).await?;
     }
+    if !devices.is_empty() {
+        let insert = sqlx::query!(
+            "insert into address (subnet, address, owner, purpose, class)
+             select subnet, address, device, host(address), $2 from device_place where device = any($1)
+             order by subnet, address, device
+             on conflict do nothing",
+            devices,
+            STATIC
+        );
+        insert.execute(&mut **tx).await?;
+    }
+    leave_to_racks(tx, devices, subnets, had).await?;
     if devices.is_empty() {
         return Ok(Vec::new());
     }
-    let insert = sqlx::query!(
-        "insert into address (subnet, address, owner, purpose, class)
-         select subnet, address, device, host(address), $2 from device_place where device = any($1)
-         order by subnet, address, device
-         on conflict do nothing",
-        devices,
-        STATIC
-    );
-    insert.execute(&mut **tx).await?;
     let without = sqlx::query!(
         r#"select d.device as "device!", d.place as "place!", host(d.address) as "address!",
              min(c.subnet::text)::uuid as "subnet!"
@@ -110,10 +119,42 @@ pub(crate) async fn write(
             Some(misfit) => Some(misfit),
             None => {
                 let holder = fit::holders(tx, &place).await?.into_values().next();
+                let holder = match holder {
+                    None => fit::racks(tx, &place).await?.into_values().next(),
+                    holder => holder,
+                };
                 holder.map(|holder| fit::taken(&pointer, &row.address, &holder))
             }
         };
         errors.extend(error.map(|error| (Uid::from(row.device), error)));
     }
     Ok(errors)
+}
+
+/// Takes the own addresses of racks from these Devices, and from any Device in these subnets. A Device keeps an address that it had.
+async fn leave_to_racks(
+    tx: &mut Tx,
+    devices: &[Uuid],
+    subnets: &[Uuid],
+    had: &Had,
+) -> Result<(), StoreError> {
+    if devices.is_empty() && subnets.is_empty() {
+        return Ok(());
+    }
+    let (owners, places, addresses) = fit::columns(had);
+    let delete = sqlx::query!(
+        "delete from address a using object o, rack_place r
+         where o.uid = a.owner and o.kind = 'Device' and (a.owner = any($1) or a.subnet = any($2))
+           and r.subnet = a.subnet and r.address = a.address
+           and not exists (
+             select from unnest($3::uuid[], $4::uuid[], $5::text[]) h(o, s, a)
+             where h.o = a.owner and h.s = a.subnet and h.a::inet = a.address)",
+        devices,
+        subnets,
+        &owners,
+        &places,
+        &addresses
+    );
+    delete.execute(&mut **tx).await?;
+    Ok(())
 }

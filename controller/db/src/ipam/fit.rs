@@ -6,14 +6,14 @@ use basalt_api::{FieldCode, FieldError};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// An address and the object that is to get it.
-pub(super) struct Place {
+/// An address and the object that is to get it, or that had it.
+pub(crate) struct Place {
     pub(super) owner: Uuid,
     pub(super) subnet: Uuid,
     pub(super) address: String,
 }
 
-fn columns(places: &[Place]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
+pub(super) fn columns(places: &[Place]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
     let owners = places.iter().map(|place| place.owner).collect();
     let subnets = places.iter().map(|place| place.subnet).collect();
     (owners, subnets, places.iter().map(|place| place.address.clone()).collect())

@@ -447,8 +447,12 @@ impl<'a> Exchange<'a> {
     /// - Boot ROM and installed system have different DUIDs; the one takes over the lease of the other.
     /// - Parts of one firmware have different associations (EDK2, if router advertisements have the managed flag).
     ///
-    /// Another interface of the same host, with the same DUID, does not get the address too.
+    /// Another interface of the same host, with the same DUID, does not get the address too. This server's own address is
+    /// never free: a reservation may be older.
     fn is_free_for_owner(&self, duid: &Duid, iaid: u32, address: Ipv6Addr) -> bool {
+        if self.network.is_own(address) {
+            return false;
+        }
         let owner = self.network.scope(address).and_then(|scope| scope.owner(address));
         // A reservation by DUID is for one host with all of its interfaces.
         let is_by_duid = owner.is_some_and(|owner| matches!(owner.client, Client::Duid(_)));

@@ -63,8 +63,12 @@ impl<'a> Network<'a> {
 
     /// True if a client without a reservation may get the address.
     pub(super) fn is_dynamic(&self, address: Ipv6Addr) -> bool {
-        let own = || self.links.values().flatten().any(|&own| own == address);
-        self.scope(address).is_some_and(|scope| scope.is_dynamic(address)) && !own()
+        self.scope(address).is_some_and(|scope| scope.is_dynamic(address)) && !self.is_own(address)
+    }
+
+    /// True if the address is this server's own.
+    pub(super) fn is_own(&self, address: Ipv6Addr) -> bool {
+        self.links.values().flatten().any(|&own| own == address)
     }
 
     /// This server's address for clients of the subnet. The first of these that exists:

@@ -170,6 +170,15 @@ fn never_gives_out_any_address_of_its_own() {
 }
 
 #[test]
+fn a_reservation_of_an_own_address_is_not_leased() {
+    let mut server = shared(|config| config.subnets[0].reservations = vec![reservation(1, 2)]);
+    let offered = server.ask(START, &discover(1));
+    assert_ne!(offered.address(), SERVER, "the client gets a dynamic address");
+    assert_eq!(server.ask(START, &reboot(1, SERVER)).kind(), MessageType::Nak);
+    assert_eq!(server.ask(START, &select(1, offered.address())).kind(), MessageType::Ack);
+}
+
+#[test]
 fn the_relay_may_name_another_link_than_its_own() {
     let mut server = shared(|_| {});
     let answer = server.ask(START, &through_relay(discover(1), far(1)));

@@ -116,6 +116,16 @@ fn two_interfaces_of_one_host_do_not_share_what_is_reserved_for_its_duid() {
 }
 
 #[test]
+fn a_reservation_of_an_own_address_is_not_leased() {
+    let mut reserved = subnet();
+    reserved.reservations = vec![reservation(1, 2)];
+    let mut server = server(reserved);
+    let given = server.ask(START, &about(MessageType::Request, 1, ip(2))).address();
+    assert_ne!(given, ip(2), "the server's own address");
+    assert_eq!(server.ask(START, &about(MessageType::Renew, 1, given)).address(), given);
+}
+
+#[test]
 fn a_reserved_address_is_nobody_elses() {
     let mut reserved = subnet();
     reserved.reservations = vec![reservation(1, 0x100)];

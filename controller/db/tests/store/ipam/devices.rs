@@ -75,6 +75,30 @@ async fn an_address_that_dhcp_leases_or_that_no_host_has_is_no_device_s() {
 }
 
 #[tokio::test]
+async fn a_rack_s_own_address_is_no_device_s_unless_the_device_had_it_before() {
+    let store = store().await;
+    network(&store).await;
+    device(&store, "old", &["10.77.0.4"]).await.unwrap();
+    let rack = put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid;
+    super::hello(&store, rack, &["10.77.0.2/24", "10.77.0.4/24", "10.77.0.1/24"]).await;
+    let is_the_rack = r#"10.77.0.2 is the address of Rack "r1" already"#;
+    assert_eq!(device(&store, "new", &["10.77.0.9", "10.77.0.2"]).await, at("/addresses/1", is_the_rack));
+    device(&store, "router", &["10.77.0.1"]).await.expect("the Subnet has the gateway's address");
+    device(&store, "old", &["10.77.0.4", "10.77.0.6"]).await.expect("it had the address before the rack");
+    assert_eq!(device(&store, "old", &["10.77.0.4", "10.77.0.2"]).await, at("/addresses/1", is_the_rack));
+    subnet(&store, "10.77.0.1").await;
+    let of_the_device = r#"10.77.0.4 is the address of Device "old" already"#;
+    assert_eq!(ip(&store, "a", "10.77.0.4").await, at("/address", of_the_device));
+    assert_eq!(next(&store).await, "10.77.0.3");
+
+    // The subnet comes back: now the rack and the device were there before it, and the rack has its own address.
+    delete(&store, "Subnet", "lab").await;
+    subnet(&store, "10.77.0.1").await;
+    let of_the_rack = r#"10.77.0.4 is the address of Rack "r1" already"#;
+    assert_eq!(ip(&store, "a", "10.77.0.4").await, at("/address", of_the_rack));
+}
+
+#[tokio::test]
 async fn a_gateway_may_be_a_device_s() {
     let store = store().await;
     network(&store).await;

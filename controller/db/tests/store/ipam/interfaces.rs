@@ -1,9 +1,9 @@
 //! Addresses with another holder: an IpAddress with the machine's MAC, or a rack.
 
-use super::{delete, has, lease, owned, refused, subnet, wish};
+use super::{delete, has, owned, refused, subnet, wish};
 use crate::common::{network, put, store};
 use basalt_api::values::Uid;
-use basalt_db::{AddressWish, Addressed, NewFact};
+use basalt_db::{AddressWish, Addressed};
 use serde_json::json;
 
 #[tokio::test]
@@ -60,17 +60,7 @@ async fn a_rack_s_own_address_belongs_to_nobody_else() {
     network(&store).await;
     let lab = subnet(&store, "lab").await;
     let rack = put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid;
-    let hello = async |addresses: &[&str]| {
-        let body = json!({"addresses": addresses});
-        let hello = NewFact {
-            kind: "hello".to_owned(),
-            object: Some(rack),
-            mac: None,
-            body,
-            ..lease(0, "", lab, "", 0, false)
-        };
-        store.store_own_fact(&hello).await.unwrap();
-    };
+    let hello = async |addresses: &[&str]| super::hello(&store, rack, addresses).await;
     hello(&["127.0.0.1/8", "10.77.0.2/24", "10.77.0.4/24", "10.77.0.1/24", "fe80::1/64", "nothing"]).await;
     let uses = store.subnet_use(&[lab.into()]).await.unwrap()[&lab.into()];
     assert_eq!((uses.racks, uses.gateways, uses.free), (2, 1, 251), "the gateway is counted as one");

@@ -89,3 +89,19 @@ pub(super) fn lease(
         wakes: true,
     }
 }
+
+/// The rack's report of its own addresses, with prefix lengths.
+pub(super) async fn hello(store: &Store, rack: Uid, addresses: &[&str]) {
+    let hello = NewFact {
+        seq: 0,
+        object: Some(rack),
+        mac: None,
+        kind: "hello".to_owned(),
+        step_key: None,
+        attempt: None,
+        body: json!({"addresses": addresses}),
+        observed_at: Timestamp::UNIX_EPOCH,
+        wakes: true,
+    };
+    store.store_own_fact(&hello).await.unwrap();
+}

@@ -1,8 +1,8 @@
 //! Static addresses of deployments' interfaces: checked when they are declared, and owned from then on.
 
-use super::{delete, has, lease, refused, subnet};
+use super::{delete, has, refused, subnet};
 use crate::common::{machine, network, open, put, store};
-use basalt_db::{Addressed, Key, NewFact, Store};
+use basalt_db::{Addressed, Key, Store};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
@@ -14,16 +14,7 @@ async fn taken(store: &Store) {
     put(store, "IpAddress", "vip", json!({"subnet": "lab", "address": "10.77.0.20"})).await.unwrap();
     put(store, "Device", "printer", json!({"addresses": ["10.77.0.30"]})).await.unwrap();
     let rack = put(store, "Rack", "r1", json!({})).await.unwrap().object.uid;
-    let lab = subnet(store, "lab").await;
-    let body = json!({"addresses": ["10.77.0.2/24"]});
-    let hello = NewFact {
-        kind: "hello".to_owned(),
-        object: Some(rack),
-        mac: None,
-        body,
-        ..lease(0, "", lab, "", 0, false)
-    };
-    store.store_own_fact(&hello).await.unwrap();
+    super::hello(store, rack, &["10.77.0.2/24"]).await;
     let image = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": {}});
     put(store, "Image", "debian", image).await.unwrap();
 }
