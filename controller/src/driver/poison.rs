@@ -17,6 +17,8 @@ use super::machine::to_json;
 
 /// The pauses in seconds after handlings that failed or died; they grow with the number of failures in a row.
 const PAUSES: [u64; 6] = [1, 2, 5, 15, 60, 300];
+/// From this many claims without success on, a race is the object's own fault: two transactions do not meet that often by chance.
+const RACES: i32 = 4;
 /// The reason in the conditions of an object whose handling failed.
 const REASON: &str = "CannotBeWorkedOn";
 
@@ -64,10 +66,14 @@ impl Failure {
         }
     }
 
-    /// True if the cause seems to be the object itself.
+    /// True if the cause seems to be the object itself, after this many claims without success.
     #[must_use]
-    pub fn is_the_objects(&self) -> bool {
-        matches!(self.cause(), "error" | "panic")
+    pub fn is_the_objects(&self, attempts: i32) -> bool {
+        match self.cause() {
+            "error" | "panic" => true,
+            "race" => attempts >= RACES,
+            _ => false,
+        }
     }
 
     fn in_words(&self) -> String {
@@ -111,7 +117,7 @@ impl Driver {
         self.meters.failed(&lease.kind, failure.cause());
         let (pause, why) = (pause(lease.attempts), failure.in_words());
         let seconds = pause.as_secs();
-        if failure.is_the_objects() {
+        if failure.is_the_objects(lease.attempts) {
             tracing::error!(kind = lease.kind, uid = %lease.uid, attempts = lease.attempts, seconds, why, "an object cannot be worked on; others go on");
             self.tell(lease, failure, pause).await?;
         } else {
@@ -165,6 +171,16 @@ mod tests {
         assert_eq!(seconds, [1, 1, 2, 300, 300]);
     }
 
+    #[test]
+    fn a_race_that_is_repeated_is_the_objects_own() {
+        let race = Failure::Error(StoreError::Overtaken);
+        assert_eq!(race.cause(), "race");
+        let told = [1, 2, 3, 4, 100].map(|attempts| race.is_the_objects(attempts));
+        assert_eq!(told, [false, false, false, true, true]);
+        let fenced = Failure::Fenced;
+        assert!(!fenced.is_the_objects(100), "another region has the object");
+    }
+
     #[tokio::test]
     async fn a_panic_is_a_failure_with_words() {
         let work = async {
@@ -174,7 +190,7 @@ mod tests {
             Ok(Then::Rest)
         };
         let failure = guarded(work).await.expect_err("it panics");
-        assert_eq!((failure.cause(), failure.is_the_objects()), ("panic", true));
+        assert_eq!((failure.cause(), failure.is_the_objects(1)), ("panic", true));
         let conditions = conditions(&failure, None, Timestamp::UNIX_EPOCH);
         assert!(conditions[2].message.contains("no machine of 7"), "{conditions:?}");
     }

@@ -175,8 +175,11 @@ fn address(link: &Link<'_>, one: &LinkAddress<'_>, rule: &mut Rule<'_>) {
 /// Each further address has a name of its own, and no address is declared twice.
 fn apart(network: &NetworkConfig, rule: &mut Rule<'_>) {
     let mut purposes: BTreeSet<String> = network.links().map(|link| link.name.to_owned()).collect();
-    let mut declared: BTreeMap<IpAddr, String> =
-        network.links().filter_map(|link| Some((link.address?, link.name.to_owned()))).collect();
+    let mut declared: BTreeMap<IpAddr, String> = BTreeMap::new();
+    for link in network.links() {
+        let Some(address) = link.address else { continue };
+        once(&mut declared, address, link.name, &link.pointer(), rule);
+    }
     for link in network.links() {
         for one in link.addresses().skip(1) {
             let pointer = link.pointer_to(&one);
@@ -188,14 +191,25 @@ fn apart(network: &NetworkConfig, rule: &mut Rule<'_>) {
                 );
             }
             let Some(address) = one.address else { continue };
-            if let Some(other) = declared.insert(address, one.purpose.clone()) {
-                rule.broken(
-                    child(&pointer, "address"),
-                    format!("{address} is the address of {other:?} as well"),
-                    "each address once",
-                );
-            }
+            once(&mut declared, address, &one.purpose, &pointer, rule);
         }
+    }
+}
+
+/// Refuses an address that is declared already. The pointer is that of the interface or the further address.
+fn once(
+    declared: &mut BTreeMap<IpAddr, String>,
+    address: IpAddr,
+    purpose: &str,
+    pointer: &str,
+    rule: &mut Rule<'_>,
+) {
+    if let Some(other) = declared.insert(address, purpose.to_owned()) {
+        rule.broken(
+            child(pointer, "address"),
+            format!("{address} is the address of {other:?} as well"),
+            "each address once",
+        );
     }
 }
 
@@ -400,6 +414,22 @@ pub(super) mod tests {
                 r#"/interfaces/eth0/accept_ra: interface "eth0" has addressing "slaac", and takes nothing from routers"#
             ]
         );
+    }
+
+    #[test]
+    fn two_interfaces_have_different_addresses() {
+        let fixed = |address: &str| json!({"addressing": "static", "address": address, "subnet": "lab"});
+        let with = |other: &str| {
+            let built = json!({"parent": "eth0", "vid": 7, "addressing": "static", "address": other});
+            [
+                wrong(&json!({"interfaces": {"eth0": fixed("10.77.0.9"), "eth1": fixed(other)}})),
+                wrong(&json!({"interfaces": {"eth0": fixed("10.77.0.9")}, "vlans": {"v7": built}})),
+            ]
+        };
+        assert_eq!(with("10.77.0.10"), [[""; 0]; 2]);
+        let message = r#"10.77.0.9 is the address of "eth0" as well"#;
+        let expected = ["/interfaces/eth1/address", "/vlans/v7/address"];
+        assert_eq!(with("10.77.0.9"), expected.map(|pointer| vec![format!("{pointer}: {message}")]));
     }
 
     #[test]
