@@ -161,6 +161,13 @@ pub enum NetworkError {
     Contradictory(Vec<FieldError>),
     /// A declared interface has the name of one of the machine's own interfaces.
     NameTaken(String),
+    /// Two declared names mean one network card.
+    SameCard {
+        /// The card's name in the inventory.
+        card: String,
+        /// The declared names.
+        declared: [String; 2],
+    },
     /// The inventory has no interface at all.
     NoNic,
 }
@@ -185,6 +192,9 @@ impl std::fmt::Display for NetworkError {
                 f.write_str(&errors.iter().map(error).collect::<Vec<_>>().join(". "))
             }
             Self::NoAddress { purpose } => write!(f, "interface {purpose} has no address yet"),
+            Self::SameCard { card, declared: [one, other] } => {
+                write!(f, "{one} and {other} are one interface of the machine, {card}; declare it once")
+            }
             Self::NoNic => f.write_str("the machine's inventory has no network interface; recommission it"),
         }
     }
@@ -364,7 +374,7 @@ impl Routed {
     }
 }
 
-/// The machine's names of interfaces, by their declared names.
+/// The machine's names of interfaces, by their declared names. No two declared names mean one interface.
 fn names<'a>(
     config: &'a NetworkConfig,
     inventory: &Inventory,
@@ -373,6 +383,13 @@ fn names<'a>(
     let called: BTreeMap<_, _> = declared
         .map(|link| Ok((link.name, nic(&link, inventory)?.name.clone())))
         .collect::<Result<_, NetworkError>>()?;
+    let mut cards = BTreeMap::new();
+    for (declared, card) in &called {
+        if let Some(other) = cards.insert(card.as_str(), *declared) {
+            let declared = [other.to_owned(), (*declared).to_owned()];
+            return Err(NetworkError::SameCard { card: card.clone(), declared });
+        }
+    }
     let built = config.links().filter(|link| !config.interfaces.contains_key(link.name));
     for link in built {
         if called.values().any(|name| name == link.name) {

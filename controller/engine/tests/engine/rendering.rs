@@ -509,6 +509,36 @@ fn a_network_that_does_not_fit_names_what_is_there() {
     assert_eq!(error.to_string(), "interface enp2s0 has no address yet");
 }
 
+#[test]
+fn a_card_is_declared_under_one_name() {
+    let by_mac =
+        |mac: &str| InterfaceConfig { mac: Some(mac.parse().unwrap()), ..interface(Addressing::Dhcp) };
+    let mut config = NetworkConfig::default();
+    config.interfaces.insert("enp1s0".to_owned(), by_mac("52:54:00:00:00:02"));
+    config.interfaces.insert("enp2s0".to_owned(), interface(Addressing::Dhcp));
+    let error = Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap_err();
+    let words = "enp1s0 and enp2s0 are one interface of the machine, enp2s0; declare it once";
+    assert_eq!(error.to_string(), words);
+    // Two cards may exchange their names.
+    config.interfaces.insert("enp2s0".to_owned(), by_mac("52:54:00:00:00:01"));
+    let network = Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap();
+    let names: BTreeSet<_> = network.interfaces.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["enp1s0", "enp2s0"]));
+}
+
+#[test]
+fn members_of_a_bond_are_different_cards() {
+    let mac = Some("52:54:00:00:00:02".parse().unwrap());
+    let mut config = NetworkConfig::default();
+    config.interfaces.insert("first".to_owned(), InterfaceConfig { mac, ..interface(Addressing::LinkUp) });
+    config.interfaces.insert("enp2s0".to_owned(), interface(Addressing::LinkUp));
+    let bond = serde_json::json!({"members": ["first", "enp2s0"], "addressing": "dhcp"});
+    config.bonds.insert("bond0".to_owned(), serde_json::from_value(bond).unwrap());
+    let error = Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap_err();
+    let words = "enp2s0 and first are one interface of the machine, enp2s0; declare it once";
+    assert_eq!(error.to_string(), words);
+}
+
 fn deployed() -> World {
     let mut world = World::new();
     let seen = InventorySeen { at: at(1), attempt: Attempt::new(100), inventory: inventory() };

@@ -169,6 +169,21 @@ fn an_interface_that_the_machine_does_not_have_is_told_in_the_plan() {
 }
 
 #[test]
+fn a_card_under_two_names_is_told_in_the_plan() {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    let nic = world.input.facts.inventory.as_ref().unwrap().inventory.nics[0].clone();
+    world.deploy(|spec| {
+        let network = serde_json::json!({"interfaces": {
+            "a": {"addressing": "dhcp", "mac": nic.mac}, nic.name.clone(): {"addressing": "dhcp"}}});
+        spec.network = Some(serde_json::from_value(network).unwrap());
+    });
+    let why = format!("are one interface of the machine, {}", nic.name);
+    let notes = world.plan().notes;
+    assert!(notes.iter().any(|note| note.contains(&why)), "{notes:?}");
+}
+
+#[test]
 fn a_recommissioned_machine_voids_what_was_said_about_its_disks() {
     let mut world = World::new();
     world.hardware.faults.insert(Fault::DiskTooSmall);
