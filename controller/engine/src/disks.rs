@@ -11,6 +11,7 @@ use basalt_api::values::Timestamp;
 
 use crate::facts::InventorySeen;
 use crate::input::{Claim, MachineInput};
+use crate::machine::needs_inventory;
 use crate::render::{Network, NetworkError};
 
 /// The reason for which a layout does not fit the disks of the machine.
@@ -93,13 +94,25 @@ pub(crate) fn notes(input: &MachineInput) -> Vec<String> {
     notes
 }
 
-/// An interface that the machine does not have, or a contradictory network. An address that is not yet assigned is no misfit.
+/// An interface that the machine does not have, or a contradictory network. An address that is not yet assigned is no misfit, and
+/// unknown interfaces are none if the machine is commissioned before the install.
 fn network_misfit(input: &MachineInput) -> Option<String> {
-    let (claim, seen) = (input.claim.as_ref()?, input.facts.inventory.as_ref()?);
-    match Network::resolve_checked(input.network(), &seen.inventory, &claim.assigned).err()? {
+    let (claim, unknown) = (input.claim.as_ref()?, Inventory::default());
+    let inventory = input.facts.inventory.as_ref().map_or(&unknown, |seen| &seen.inventory);
+    let name = &input.name;
+    match Network::resolve_checked(input.network(), inventory, &claim.assigned).err()? {
         NetworkError::NoAddress { .. } => None,
-        error => Some(format!("the network does not fit {}: {error}", input.name)),
+        NetworkError::NoNic if needs_inventory(input) => None,
+        error @ NetworkError::NoNic => {
+            Some(format!("the network does not fit {name}: {error}; {}", recommission(name)))
+        }
+        error => Some(format!("the network does not fit {name}: {error}")),
     }
+}
+
+/// The remedy for a machine whose hardware is unknown.
+pub(crate) fn recommission(name: &str) -> String {
+    format!("run `basalt recommission {name}`")
 }
 
 /// The disks that were chosen for entries without a name, if the machine has more disks than the layout.

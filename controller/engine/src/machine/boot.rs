@@ -152,7 +152,10 @@ impl<'a> Walk<'a> {
             Some(_) => format!("deployment {}", claim.name),
             None => format!("machine {}", self.input.name),
         };
-        let fix = format!("change the network of {whose}");
+        let fix = match error {
+            NetworkError::NoNic => disks::recommission(&self.input.name),
+            _ => format!("change the network of {whose}"),
+        };
         self.wait_for_prerequisite(StepId::ArmInstall, "NetworkMisfit", message, fix);
         false
     }

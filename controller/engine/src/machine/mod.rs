@@ -94,7 +94,8 @@ fn goal(input: &MachineInput) -> Goal {
     }
 }
 
-fn needs_inventory(input: &MachineInput) -> bool {
+/// True if the machine is commissioned before anything else.
+pub(crate) fn needs_inventory(input: &MachineInput) -> bool {
     let seen = input.facts.inventory.as_ref().map(|i| i.at);
     match (seen, input.recommission_requested_at) {
         (None, requested) => !input.spec.commissioning.skip || requested.is_some(),

@@ -168,7 +168,7 @@ pub enum NetworkError {
         /// The declared names.
         declared: [String; 2],
     },
-    /// The inventory has no interface at all.
+    /// The inventory has no interface at all, or there is no inventory.
     NoNic,
 }
 
@@ -195,7 +195,7 @@ impl std::fmt::Display for NetworkError {
             Self::SameCard { card, declared: [one, other] } => {
                 write!(f, "{one} and {other} are one interface of the machine, {card}; declare it once")
             }
-            Self::NoNic => f.write_str("the machine's inventory has no network interface; recommission it"),
+            Self::NoNic => f.write_str("the machine's network interfaces are unknown"),
         }
     }
 }
@@ -456,6 +456,9 @@ fn search(config: &NetworkConfig) -> Vec<String> {
 }
 
 fn nic<'a>(wanted: &Link<'_>, inventory: &'a Inventory) -> Result<&'a Nic, NetworkError> {
+    if inventory.nics.is_empty() {
+        return Err(NetworkError::NoNic);
+    }
     let name = wanted.name;
     let found = match wanted.mac {
         Some(mac) => inventory.nics.iter().find(|n| n.mac.eq_ignore_ascii_case(&mac.to_string())),

@@ -184,6 +184,31 @@ fn a_card_under_two_names_is_told_in_the_plan() {
 }
 
 #[test]
+fn a_deployment_on_unknown_hardware_waits_for_an_inventory() {
+    for network in
+        [serde_json::json!({}), serde_json::json!({"interfaces": {"eth0": {"addressing": "dhcp"}}})]
+    {
+        let mut world = World::new();
+        world.input.spec.commissioning.skip = true;
+        world.deploy(|spec| spec.network = Some(serde_json::from_value(network).unwrap()));
+        let remedy = format!("run `basalt recommission {}`", world.input.name);
+        let note = format!(
+            "the network does not fit {}: the machine's network interfaces are unknown; {remedy}",
+            world.input.name
+        );
+        assert_eq!(world.plan().notes, [note]);
+        assert!(world.run(1, |_, plan| plan.waits.iter().any(|wait| wait.code == "NetworkMisfit")));
+        let plan = world.plan();
+        let wait = plan.waits.iter().find(|wait| wait.code == "NetworkMisfit").unwrap();
+        assert!(wait.message.contains("the machine's network interfaces are unknown"), "{}", wait.message);
+        assert_eq!(wait.human.as_ref(), Some(&remedy));
+        // A machine that is commissioned first may have any interface.
+        world.input.spec.commissioning.skip = false;
+        assert_eq!(world.plan().notes, [""; 0]);
+    }
+}
+
+#[test]
 fn a_recommissioned_machine_voids_what_was_said_about_its_disks() {
     let mut world = World::new();
     world.hardware.faults.insert(Fault::DiskTooSmall);
