@@ -75,6 +75,8 @@ pub(super) struct Holder {
     pub(super) kind: String,
     /// True if it is being deleted.
     pub(super) leaves: bool,
+    /// The machine that a Deployment has. Without a claim, it is the machine that the Deployment names.
+    pub(super) machine: Option<Uuid>,
     /// The MAC for which an IpAddress keeps the address.
     pub(super) mac: Option<String>,
     /// The owner in words: `the gateway of Subnet "lab"`, `the address of IpAddress "x"`.
@@ -86,7 +88,10 @@ pub(super) async fn holders(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uu
     let (owners, subnets, addresses) = columns(places);
     let rows = sqlx::query!(
         r#"select u.o as "owner!", o.kind, o.name, h.class, h.mac::text as mac,
-             o.deletion_requested_at is not null as "leaves!"
+             o.deletion_requested_at is not null as "leaves!",
+             coalesce(
+               (select machine from machine_claim where deployment = h.owner),
+               (select to_uid from object_ref where from_uid = h.owner and pointer = '/machine')) as machine
            from unnest($1::uuid[], $2::uuid[], $3::text[]) u(o, s, a)
            join address h on h.subnet = u.s and h.address = u.a::inet and h.owner <> u.o
            join object o on o.uid = h.owner"#,
@@ -97,7 +102,7 @@ pub(super) async fn holders(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uu
     let holders = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
         let what = if row.class == super::GATEWAY { "gateway" } else { "address" };
         let words = format!("the {what} of {} {:?}", row.kind, row.name);
-        (row.owner, Holder { kind: row.kind, leaves: row.leaves, mac: row.mac, words })
+        (row.owner, Holder { kind: row.kind, leaves: row.leaves, machine: row.machine, mac: row.mac, words })
     });
     Ok(holders.collect())
 }
@@ -117,7 +122,7 @@ pub(super) async fn racks(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uuid
     );
     let racks = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
         let words = format!("the address of Rack {:?}", row.name);
-        (row.owner, Holder { kind: "Rack".to_owned(), leaves: false, mac: None, words })
+        (row.owner, Holder { kind: "Rack".to_owned(), leaves: false, machine: None, mac: None, words })
     });
     Ok(racks.collect())
 }

@@ -2,7 +2,8 @@
 //!
 //! If a Deployment names an address and its subnet, it owns the address from the write on. So nobody else gets the address while the
 //! Deployment waits for a machine. Once the Deployment has a machine, the driver decides when its addresses are released: the machine may
-//! still use the former ones. A Machine's network applies to Deployments that declare none; its addresses are only checked.
+//! still use the former ones. A Machine's network applies to Deployments that declare none. Its addresses are only checked: when the
+//! Machine is written, and when a Deployment without a network names the Machine.
 
 use super::fit::{self, Holder, Place};
 use crate::StoreError;
@@ -12,6 +13,7 @@ use basalt_api::kinds::{Addressing, NetworkConfig};
 use basalt_api::pointer::child;
 use basalt_api::values::Uid;
 use basalt_api::{FieldError, KindOf, kinds};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use uuid::Uuid;
@@ -38,49 +40,129 @@ impl Interface {
     }
 }
 
-/// The static addresses of the subjects whose network or machine changes.
+/// The static addresses of the subjects whose network or machine changes. If such a Deployment declares no network, those of its machine.
 pub(crate) async fn declared(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Vec<Interface>, StoreError> {
-    let (mut named, mut nowhere) = (Vec::new(), Vec::new());
-    for subject in subjects {
-        let Some(network) = changed(subject) else { continue };
+    let (mut found, mut without) = (Found::default(), BTreeMap::<Uuid, Vec<Uuid>>::new());
+    for subject in subjects.iter().filter(|subject| is_changed(subject)) {
+        let owner = subject.uid.get();
         let owns = subject.kind == kinds::Deployment::NAME;
-        let machine = if owns { subject.references.get("/machine").copied() } else { Some(subject.uid) };
+        let named = subject.references.get("/machine").map(|uid| uid.get());
+        let machine = if owns { named } else { Some(owner) };
+        match (network(subject.spec.get("network")), machine) {
+            (Some(network), machine) => {
+                let declares = Declares { owner, owns, machine, is_inherited: false };
+                found.extend(&network, &declares, |pointer| {
+                    subject.references.get(pointer).map(|uid| uid.get())
+                });
+            }
+            (None, Some(machine)) if owns => without.entry(machine).or_default().push(owner),
+            (None, _) => {}
+        }
+    }
+    for (machine, spec, subnets) in of_machines(tx, &without).await? {
+        let Some(network) = network(Some(&spec)) else { continue };
+        for owner in without.get(&machine).into_iter().flatten() {
+            let declares =
+                Declares { owner: *owner, owns: false, machine: Some(machine), is_inherited: true };
+            found.extend(&network, &declares, |pointer| subnets.get(pointer).copied());
+        }
+    }
+    let Found { mut named, nowhere } = found;
+    named.extend(located(tx, nowhere).await?);
+    Ok(named)
+}
+
+/// The object that a network is for.
+struct Declares {
+    owner: Uuid,
+    owns: bool,
+    machine: Option<Uuid>,
+    /// True for a Deployment that has the network of its machine. Errors are at its `machine`.
+    is_inherited: bool,
+}
+
+/// Static addresses: those with a named subnet, and those without.
+#[derive(Default)]
+struct Found {
+    named: Vec<Interface>,
+    nowhere: Vec<Interface>,
+}
+
+impl Found {
+    /// Adds the static addresses of a network. `subnet` gives the subnet that is named at a pointer.
+    fn extend(
+        &mut self,
+        network: &NetworkConfig,
+        declares: &Declares,
+        subnet: impl Fn(&str) -> Option<Uuid>,
+    ) {
         for link in network.links() {
             for one in link.addresses().filter(|one| one.addressing == Addressing::Static) {
                 let Some(address) = one.address else { continue };
                 let at = link.pointer_to(&one);
-                let subnet = subject.references.get(&child(&at, "subnet")).map(|uid| uid.get());
+                let subnet = subnet(&child(&at, "subnet"));
                 let interface = Interface {
-                    owner: subject.uid.get(),
-                    owns,
-                    machine: machine.map(|uid| uid.get()),
-                    pointer: child(&at, "address"),
+                    owner: declares.owner,
+                    owns: declares.owns,
+                    machine: declares.machine,
+                    pointer: if declares.is_inherited {
+                        "/machine".to_owned()
+                    } else {
+                        child(&at, "address")
+                    },
                     purpose: one.purpose,
                     subnet: subnet.unwrap_or_default(),
                     is_named: subnet.is_some(),
                     address,
                 };
                 match (subnet, one.subnet) {
-                    (Some(_), _) => named.push(interface),
-                    (None, None) => nowhere.push(interface),
+                    (Some(_), _) => self.named.push(interface),
+                    (None, None) => self.nowhere.push(interface),
                     // The missing subnet is reported by the check of references.
                     (None, Some(_)) => {}
                 }
             }
         }
     }
-    named.extend(located(tx, nowhere).await?);
-    Ok(named)
 }
 
-fn changed(subject: &Subject<'_>) -> Option<NetworkConfig> {
+/// True if the subject is a Deployment or Machine whose network or machine changes.
+fn is_changed(subject: &Subject<'_>) -> bool {
     let kinds = [kinds::Deployment::NAME, kinds::Machine::NAME];
-    let is_other = |before: &serde_json::Value| {
+    let is_other = |before: &Value| {
         ["/network", "/machine"].iter().any(|field| before.pointer(field) != subject.spec.pointer(field))
     };
-    let is_changed = kinds.contains(&subject.kind) && subject.before.is_none_or(is_other);
-    let network = subject.spec.get("network").filter(|_| is_changed)?;
-    serde_json::from_value(network.clone()).ok()
+    kinds.contains(&subject.kind) && subject.before.is_none_or(is_other)
+}
+
+fn network(spec: Option<&Value>) -> Option<NetworkConfig> {
+    serde_json::from_value(spec?.clone()).ok()
+}
+
+/// The networks of machines, each with the subnets that it names, by the pointers to their names.
+async fn of_machines(
+    tx: &mut Tx,
+    wanted: &BTreeMap<Uuid, Vec<Uuid>>,
+) -> Result<Vec<(Uuid, Value, BTreeMap<String, Uuid>)>, StoreError> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let machines: Vec<Uuid> = wanted.keys().copied().collect();
+    let references = sqlx::query!(
+        "select from_uid, pointer, to_uid from object_ref where from_uid = any($1) and pointer like '/network/%'",
+        &machines
+    );
+    let mut subnets = BTreeMap::<Uuid, BTreeMap<String, Uuid>>::new();
+    for row in references.fetch_all(&mut **tx).await? {
+        subnets.entry(row.from_uid).or_default().insert(row.pointer, row.to_uid);
+    }
+    let networks = sqlx::query!(
+        r#"select uid, (spec->'network')::jsonb as "network!" from object
+           where uid = any($1) and kind = 'Machine' and spec->'network' is not null order by uid"#,
+        &machines
+    );
+    let networks = networks.fetch_all(&mut **tx).await?.into_iter();
+    Ok(networks.map(|row| (row.uid, row.network, subnets.remove(&row.uid).unwrap_or_default())).collect())
 }
 
 /// Finds the subnet of addresses without a named one. An address in the range of several subnets is left out: it is not checked.
@@ -220,7 +302,8 @@ pub(crate) async fn taken(
             match holders.remove(&interface.owner) {
                 // A Machine declares the addresses of its Deployment: no conflict. An address that is about to be released is waited for.
                 Some(holder)
-                    if holder.kind == kinds::Deployment::NAME && (holder.leaves || !interface.owns) => {}
+                    if holder.kind == kinds::Deployment::NAME
+                        && (holder.leaves || (!interface.owns && holder.machine == interface.machine)) => {}
                 Some(holder) if holder.mac.is_some() => reserved.push((interface, holder)),
                 Some(holder) => errors.push(somebody_s(&interface, &holder)),
                 None => {}

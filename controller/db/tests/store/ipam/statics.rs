@@ -170,3 +170,37 @@ async fn a_network_is_compared_with_the_subnets_of_its_addresses() {
     assert_eq!(refused(&store, "Machine", "m", vlan("lab")).await, [message]);
     put(&store, "Machine", "m", vlan("jumbo")).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_machine_s_address_is_compared_with_those_of_deployments_on_other_machines() {
+    let store = store().await;
+    taken(&store).await;
+    let with = |mac: &str, address: &str| {
+        let mut spec = machine(mac);
+        spec["network"] = at(address);
+        spec
+    };
+    put(&store, "Machine", "m1", machine("52:54:00:00:00:01")).await.unwrap();
+    let on = |machine: &str| json!({"image": "debian", "machine": machine});
+    let mut first = on("m1");
+    first["network"] = at("10.77.0.40");
+    put(&store, "Deployment", "first", first).await.unwrap();
+    let theirs = "10.77.0.40 is the address of Deployment \"first\" already";
+    let at_machine = [format!("/network/interfaces/eth0/address: {theirs}")];
+    assert_eq!(refused(&store, "Machine", "m2", with("52:54:00:00:00:02", "10.77.0.40")).await, at_machine);
+    put(&store, "Machine", "m1", with("52:54:00:00:00:01", "10.77.0.40"))
+        .await
+        .expect("it is its deployment's");
+
+    // A deployment without a network gets the addresses of its machine.
+    put(&store, "Machine", "m2", with("52:54:00:00:00:02", "10.77.0.41")).await.unwrap();
+    put(&store, "Deployment", "any", deployment(at("10.77.0.41"))).await.unwrap();
+    let theirs = "/machine: 10.77.0.41 is the address of Deployment \"any\" already";
+    assert_eq!(refused(&store, "Deployment", "second", on("m2")).await, [theirs]);
+    let mut own = on("m2");
+    own["network"] = at("10.77.0.42");
+    put(&store, "Deployment", "second", own).await.expect("it has a network of its own");
+    delete(&store, "Deployment", "second").await;
+    put(&store, "Deployment", "any", deployment(at("10.77.0.43"))).await.unwrap();
+    put(&store, "Deployment", "third", on("m2")).await.expect("the address is free");
+}
