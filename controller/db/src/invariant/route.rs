@@ -1,7 +1,8 @@
-//! Routes: the gateway is in the source subnet, and a route exists only once.
+//! Routes: the gateway is in the source subnet and in none of its dynamic ranges, and a route exists only once.
 
 use super::{Subject, of_kind};
 use crate::StoreError;
+use crate::ipam::declared;
 use crate::store::Tx;
 use basalt_api::values::Cidr;
 use basalt_api::{FieldCode, FieldError};
@@ -27,12 +28,18 @@ pub(super) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fiel
     );
     if let Some(place) = there.fetch_optional(&mut **tx).await?
         && let (Ok(cidr), Ok(router)) = (place.cidr.parse::<Cidr>(), gateway.parse::<IpAddr>())
-        && cidr.reach(router).is_none()
     {
-        let why = if cidr.contains(router) { "cannot be a router's address in" } else { "is outside" };
-        let message = format!("{gateway} {why} {cidr} of Subnet {:?}", place.name);
-        let hint = format!("a router's address in {cidr}");
-        return Ok(vec![FieldError::new("/gateway", FieldCode::Rule, message, hint)]);
+        if cidr.reach(router).is_none() {
+            let why = if cidr.contains(router) { "cannot be a router's address in" } else { "is outside" };
+            let message = format!("{gateway} {why} {cidr} of Subnet {:?}", place.name);
+            let hint = format!("a router's address in {cidr}");
+            return Ok(vec![FieldError::new("/gateway", FieldCode::Rule, message, hint)]);
+        }
+        if cidr.contains(router)
+            && let Some(error) = declared::router(tx, subject.uid.get(), source.get(), gateway).await?
+        {
+            return Ok(vec![error]);
+        }
     }
     let destination = match (subject.text("/destination_cidr"), subject.references.get("/destination")) {
         (Some(cidr), _) => Some(cidr.to_owned()),

@@ -70,10 +70,10 @@ pub(crate) async fn gateway(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fi
     if inside.fetch_optional(&mut **tx).await? != Some(true) {
         return Ok(Vec::new());
     }
-    let place = [Place { owner: subnet, subnet, address: gateway.to_owned() }];
-    if let Some(error) = fit::misfits(tx, &place, "/gateway").await?.into_values().next() {
+    if let Some(error) = router(tx, subnet, subnet, gateway).await? {
         return Ok(vec![error]);
     }
+    let place = [Place { owner: subnet, subnet, address: gateway.to_owned() }];
     if let Some(holder) = fit::holders(tx, &place).await?.values().next() {
         return Ok(vec![fit::taken("/gateway", gateway, holder)]);
     }
@@ -85,6 +85,17 @@ pub(crate) async fn gateway(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fi
     );
     insert.execute(&mut **tx).await?;
     Ok(Vec::new())
+}
+
+/// The error of a router's address in a subnet that DHCP leases, or that no host of the subnet has.
+pub(crate) async fn router(
+    tx: &mut Tx,
+    owner: Uuid,
+    subnet: Uuid,
+    address: &str,
+) -> Result<Option<FieldError>, StoreError> {
+    let place = [Place { owner, subnet, address: address.to_owned() }];
+    Ok(fit::misfits(tx, &place, "/gateway").await?.into_values().next())
 }
 
 /// Gives IpAddresses their addresses: the declared one, the former one, or the next free one.

@@ -68,6 +68,7 @@ pub(crate) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fiel
         };
         if !subject.before.is_some_and(is_as_before) {
             errors.extend(racks(tx, &span).await?);
+            errors.extend(routers(tx, &span).await?);
         }
     }
     if !errors.is_empty() {
@@ -103,6 +104,28 @@ async fn racks(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreErr
     );
     let errors = racks.fetch_all(&mut **tx).await?.into_iter().map(|rack| {
         let message = format!("{start}-{end} holds {}, the address of Rack {:?}", rack.address, rack.name);
+        let hint = "DHCP leases a dynamic range to whoever asks: leave that address out";
+        FieldError::new("/start", FieldCode::Overlap, message, hint)
+    });
+    Ok(errors.collect())
+}
+
+/// The errors for gateways of StaticRoutes in a dynamic range.
+async fn routers(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreError> {
+    let Span { subnet, start, end } = *span;
+    let routers = sqlx::query!(
+        r#"select host(r.gateway) as "gateway!", min(o.name) as "name!"
+           from static_route r join object o on o.uid = r.route
+           where r.source = $1 and r.gateway between $2::text::inet and $3::text::inet
+           group by r.gateway order by r.gateway limit $4"#,
+        subnet,
+        start,
+        end,
+        NAMED
+    );
+    let errors = routers.fetch_all(&mut **tx).await?.into_iter().map(|router| {
+        let message =
+            format!("{start}-{end} holds {}, the gateway of StaticRoute {:?}", router.gateway, router.name);
         let hint = "DHCP leases a dynamic range to whoever asks: leave that address out";
         FieldError::new("/start", FieldCode::Overlap, message, hint)
     });

@@ -215,3 +215,20 @@ async fn a_duid_is_an_ipv6_host_s_and_has_one_address_of_a_subnet() {
         assert_eq!(found.as_deref(), Some(constraint), "{statement}: {error}");
     }
 }
+
+#[tokio::test]
+async fn a_route_s_router_and_a_dynamic_range_are_apart() {
+    let store = store().await;
+    network(&store).await;
+    let route =
+        |gateway: &str| json!({"source": "lab", "destination_cidr": "192.0.2.0/24", "gateway": gateway});
+    let range = |end: &str| json!({"subnet": "lab", "start": "10.77.0.100", "end": end});
+    put(&store, "IpRange", "pool", range("10.77.0.199")).await.unwrap();
+    let leased = "/gateway: 10.77.0.150 is in 10.77.0.100-10.77.0.199 of IpRange \"pool\", which DHCP leases to whoever asks";
+    assert_eq!(refused(&store, "StaticRoute", "out", route("10.77.0.150")).await, [leased]);
+    put(&store, "StaticRoute", "out", route("10.77.0.200")).await.unwrap();
+    let holds = "/start: 10.77.0.100-10.77.0.220 holds 10.77.0.200, the gateway of StaticRoute \"out\"";
+    assert_eq!(refused(&store, "IpRange", "pool", range("10.77.0.220")).await, [holds]);
+    put(&store, "IpRange", "pool", range("10.77.0.120")).await.unwrap();
+    put(&store, "StaticRoute", "out", route("10.77.0.150")).await.expect("the range is smaller now");
+}
