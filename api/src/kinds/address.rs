@@ -45,6 +45,13 @@ pub struct IpAddressStatus {
 }
 
 fn ip_address_rules(spec: &IpAddressSpec, rule: &mut Rule<'_>) {
+    if let Some(mac) = spec.mac.filter(|mac| mac.is_multicast() || mac.is_zero()) {
+        rule.broken(
+            "/mac",
+            format!("{mac} is not the address of one interface"),
+            "the interface's own address, as its label or `ip link` shows it",
+        );
+    }
     let Some(duid) = &spec.duid else { return };
     if let Some(mac) = spec.mac {
         rule.broken(
@@ -59,5 +66,24 @@ fn ip_address_rules(spec: &IpAddressSpec, rule: &mut Rule<'_>) {
             format!("{address} is an IPv4 address, and DHCP of IPv4 knows no DUIDs"),
             "the host's MAC, as `mac`; or an address of an IPv6 subnet",
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Kind;
+    use serde_json::json;
+
+    #[test]
+    fn an_address_is_kept_for_the_mac_of_one_interface() {
+        let wrong = |mac: &str| {
+            let spec = json!({"subnet": "lab", "mac": mac});
+            let errors = crate::validate(Kind::find("IpAddress").unwrap(), &spec);
+            errors.into_iter().map(|error| error.pointer).collect::<Vec<_>>()
+        };
+        assert_eq!(wrong("52:54:00:00:00:01"), [""; 0]);
+        for bad in ["ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "00:00:00:00:00:00"] {
+            assert_eq!(wrong(bad), ["/mac"], "{bad}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Domain and DnsRecord: the DNS zones of the region, and records in them.
 
 use super::record::{RecordData, RecordType};
-use super::{CommonStatus, kind};
+use super::{CommonStatus, kind, servers};
 use crate::model::Ref;
 use crate::pointer;
 use crate::validate::Rule;
@@ -71,6 +71,7 @@ pub struct DomainStatus {
 
 fn domain_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {
     secondary_rules("/secondaries", &spec.secondaries, rule);
+    servers::rules("/forward_to", spec.forward_to.iter().copied().map(Some), rule);
     if spec.authoritative && !spec.forward_to.is_empty() {
         rule.broken(
             "/forward_to",

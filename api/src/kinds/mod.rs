@@ -26,6 +26,7 @@ mod script;
 #[cfg(feature = "comments")]
 pub(crate) mod script_comment;
 mod selector;
+mod servers;
 mod settings;
 mod source;
 mod space;

@@ -1,6 +1,6 @@
 //! Fabric, Vlan, Subnet and IpRange: the cabling and the addresses of the network.
 
-use super::{Architecture, CommonStatus, EnlistMode, Loader, Rack, Space, dhcp_options, kind};
+use super::{Architecture, CommonStatus, EnlistMode, Loader, Rack, Space, dhcp_options, kind, servers};
 use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
 use crate::values::{Cidr, Duration, Host, Hostname, is_unicast};
@@ -273,6 +273,8 @@ fn unreachable(cidr: Cidr, gateway: IpAddr) -> (String, String) {
 
 fn subnet_rules(spec: &SubnetSpec, rule: &mut Rule<'_>) {
     let cidr = spec.cidr;
+    servers::rules("/dns_servers", spec.dns_servers.iter().flatten().copied().map(Some), rule);
+    servers::rules("/ntp_servers", spec.ntp_servers.iter().flatten().map(Host::ip), rule);
     dhcp_options::rules(&spec.dhcp_options, "/dhcp_options", rule);
     if cidr.network().is_ipv6() && !spec.dhcp_options.is_empty() {
         rule.broken(

@@ -290,6 +290,8 @@ const WEEK_SECS: u64 = 7 * 24 * 3600;
 
 fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
     super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
+    super::servers::rules("/upstream_dns", spec.upstream_dns.iter().flatten().copied().map(Some), rule);
+    super::servers::rules("/ntp_servers", spec.ntp_servers.iter().flatten().map(Host::ip), rule);
     for (name, time) in &spec.deadlines {
         let pointer = crate::pointer::child("/deadlines", name);
         if !DEADLINES.iter().any(|(known, _)| known == name) {

@@ -95,6 +95,9 @@ const ADDRESSES: &[&str] = &[
     "ff02::1",
     "2001:db8::1",
 ];
+/// Addresses that a server can have.
+const SERVERS: &[&str] =
+    &["10.77.0.9", "169.254.1.1", "192.0.2.1", "240.0.0.1", "fd00::9", "fe80::1", "2001:db8::1"];
 const DUIDS: &[&str] =
     &["00:04:00:00:00:01", "00-04-00-00-00-02", "0003000102000000000a", "00:00:01", "00:04"];
 const MACS: &[&str] = &[
@@ -132,6 +135,11 @@ fn place(random: &mut Random) -> (&'static str, &'static str) {
 
 fn address(random: &mut Random, mostly: &[&'static str]) -> &'static str {
     if random.below(8) == 0 { random.one(ADDRESSES) } else { random.one(mostly) }
+}
+
+/// Up to three addresses, which servers usually can have.
+fn servers(random: &mut Random) -> Vec<&'static str> {
+    (0..random.below(4)).map(|_| address(random, SERVERS)).collect()
 }
 
 fn option_value(random: &mut Random) -> String {
@@ -183,8 +191,8 @@ fn write(random: &mut Random) -> (String, Value) {
             let names: Vec<String> = (0..random.below(3)).map(|_| name(random)).collect();
             let spec = json!({"vlan": "default.0", "cidr": cidr, "managed": random.often(),
                 "gateway": maybe(random, |random| json!(address(random, addresses))),
-                "dns_servers": maybe(random, |random| json!(random.some(3, ADDRESSES))),
-                "ntp_servers": maybe(random, |random| json!([random.one(ADDRESSES), name(random)])),
+                "dns_servers": maybe(random, |random| json!(servers(random))),
+                "ntp_servers": maybe(random, |random| json!([address(random, SERVERS), name(random)])),
                 "search_domains": names, "dhcp_options": maybe(random, |random| json!(options(random))),
                 "boot": {"mode": random.one(&["dhcp", "dhcp", "dhcp", "proxy", "none"]), "architectures": random.some(2, &["amd64", "arm64"])}});
             (format!("subnets/{subnet}"), spec)

@@ -1,6 +1,7 @@
 //! The rules for a network that need no look at subnets or at a machine.
 
 use super::{Addressing, BondConfig, BondMode, Link, LinkAddress, NetworkConfig};
+use crate::kinds::servers;
 use crate::pointer::child;
 use crate::validate::Rule;
 use crate::values::Mac;
@@ -27,6 +28,7 @@ pub(in crate::kinds) fn network_rules(network: &NetworkConfig, rule: &mut Rule<'
             );
         }
     }
+    servers::rules("/network/dns_servers", network.dns_servers.iter().flatten().copied().map(Some), rule);
     apart(network, rule);
     members(network, &links, rule);
     for (name, it) in &network.bonds {
