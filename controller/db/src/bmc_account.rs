@@ -4,7 +4,10 @@ use crate::object::{signed, timestamp, unsigned};
 use crate::seal::Place;
 use crate::{Store, StoreError};
 use basalt_api::agent::BmcDriver;
-use basalt_api::values::{Attempt, MachineId, Timestamp, Uid};
+use basalt_api::kinds::BmcTls;
+use basalt_api::values::{Attempt, Host, Mac, MachineId, Sha256, Timestamp, Uid};
+use serde::{Deserialize, Serialize};
+use sqlx::types::Json;
 use zeroize::Zeroizing;
 
 /// The place under which the password of a machine's BMC is sealed.
@@ -35,8 +38,22 @@ impl BmcAccountState {
     }
 }
 
+/// The destination of an account's password. Racks send the password nowhere else.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BmcDestination {
+    /// The address of the BMC when the account was created: `bmc.address`, or the address that was found from inside.
+    pub address: Option<Host>,
+    /// The MAC address of the BMC, if `address` was found from inside, and DHCP gave it.
+    pub mac: Option<Mac>,
+    /// `bmc.port` when the account was asked for.
+    pub port: Option<u16>,
+    /// `bmc.tls` when the account was asked for.
+    pub tls: Option<BmcTls>,
+}
+
 /// An account on a machine's BMC.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BmcAccount {
     /// The attempt that created the account.
     pub attempt: Attempt,
@@ -50,6 +67,10 @@ pub struct BmcAccount {
     pub rotate: u32,
     /// The evidence that it works.
     pub state: BmcAccountState,
+    /// The destination of its password.
+    pub destination: BmcDestination,
+    /// The certificate that the BMC showed when a rack used the account.
+    pub certificate: Option<Sha256>,
     /// When it was stored.
     pub made_at: Timestamp,
 }
@@ -67,6 +88,8 @@ pub struct NewBmcAccount<'a> {
     pub password: &'a [u8],
     /// `bmc.rotate` of the machine.
     pub rotate: u32,
+    /// The destination of its password.
+    pub destination: &'a BmcDestination,
 }
 
 impl Store {
@@ -76,7 +99,8 @@ impl Store {
     /// Fails if the database cannot be reached.
     pub async fn bmc_account(&self, machine: MachineId) -> Result<Option<BmcAccount>, StoreError> {
         let row = sqlx::query!(
-            r#"select attempt, revision, username, rotate, state, driver,
+            r#"select attempt, revision, username, rotate, state, driver, certificate,
+                 destination as "destination: Json<BmcDestination>",
                  (extract(epoch from made_at) * 1000000)::bigint as "made_us!"
                from bmc_account where machine = $1"#,
             machine.get()
@@ -95,6 +119,8 @@ impl Store {
                 .ok_or_else(corrupt)?,
             rotate: u32::try_from(row.rotate).map_err(|_| corrupt())?,
             state: state.map(|(state, _)| *state).ok_or_else(corrupt)?,
+            destination: row.destination.0,
+            certificate: row.certificate.map(|it| it.parse()).transpose().map_err(|_| corrupt())?,
             made_at: timestamp(row.made_us)?,
         }))
     }
@@ -124,17 +150,20 @@ impl Store {
         let mut tx = self.begin().await?;
         self.hold_seal(&mut tx).await?;
         let upsert = sqlx::query!(
-            "insert into bmc_account as a (machine, attempt, revision, username, sealed, rotate, driver) values ($1, $2, 1, $3, $4, $5, $6)
+            "insert into bmc_account as a (machine, attempt, revision, username, sealed, rotate, driver, destination)
+             values ($1, $2, 1, $3, $4, $5, $6, $7)
              on conflict (machine) do update
              set attempt = excluded.attempt, revision = a.revision + 1, username = excluded.username,
-               sealed = excluded.sealed, rotate = excluded.rotate, driver = excluded.driver, state = 'made', made_at = clock_timestamp()
+               sealed = excluded.sealed, rotate = excluded.rotate, driver = excluded.driver,
+               destination = excluded.destination, certificate = null, state = 'made', made_at = clock_timestamp()
              where a.attempt < excluded.attempt",
             machine.get(),
             signed(new.attempt.get()),
             new.username,
             sealed,
             i64::from(new.rotate),
-            driver
+            driver,
+            Json(new.destination) as _
         );
         upsert.execute(&mut *tx).await?;
         tx.commit().await?;
@@ -156,6 +185,26 @@ impl Store {
             machine.get(),
             signed(attempt.get()),
             state.word()
+        );
+        update.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Records the certificate that the BMC showed to a rack that used the account of this attempt.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn pin_bmc_account(
+        &self,
+        machine: MachineId,
+        attempt: Attempt,
+        certificate: Sha256,
+    ) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update bmc_account set certificate = $3 where machine = $1 and attempt = $2",
+            machine.get(),
+            signed(attempt.get()),
+            certificate.to_string()
         );
         update.execute(self.pool()).await?;
         Ok(())

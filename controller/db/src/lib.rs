@@ -100,7 +100,7 @@ pub use access::{Enrolment, Joined, RegionProcess};
 pub use account::{Account, Bearer, Holder, Issued, RestsOn, RoleGrant};
 pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
-pub use bmc_account::{BmcAccount, BmcAccountState, NewBmcAccount};
+pub use bmc_account::{BmcAccount, BmcAccountState, BmcDestination, NewBmcAccount};
 pub use boot::{BOOT_TRACE, BootTrace, HeardPort};
 pub use claim::{Allocation, Claiming, Given};
 pub use concern::{Concern, ConcernAck, ConcernWrite};

@@ -9,11 +9,12 @@ use basalt_api::kinds::{
     Bmc, BmcAccountStatus, BmcAddressSource, BmcConfig, DetectedBmc, MachineSpec, PowerDriver, SettingsSpec,
 };
 use basalt_api::sealing;
-use basalt_api::values::{Attempt, Mac};
-use basalt_db::{BmcAccount, BmcAccountState, Fact, NewBmcAccount, Store, StoreError};
-use basalt_engine::facts::Facts;
+use basalt_api::values::{Attempt, Sha256};
+use basalt_db::{BmcAccount, BmcAccountState, BmcDestination, Fact, NewBmcAccount, Store, StoreError};
+use basalt_engine::facts::{Facts, PowerOutcome, StepKey};
 use basalt_engine::failures::PowerFailure;
 
+use super::bmc_destination::{self, Seen};
 use super::converge::Driver;
 use super::estate::Net;
 use super::load::Loaded;
@@ -23,9 +24,6 @@ use crate::racks::observed::Observed;
 const LONGEST_PASSWORD: usize = 20;
 /// An account was made, and nobody knows its password.
 const UNREADABLE: &str = "the password that the machine made cannot be read, since the region's seal key is another, or the result is damaged: `basalt recommission` makes another";
-
-/// An account was made, and no rack can reach it.
-const NO_ADDRESS: &str = "the BMC has no address in a management network: connect it, or give it an address by DHCP or in its settings, then `basalt recommission`; or declare bmc.address";
 
 /// True: commissioning makes an account on the machine's BMC.
 fn sets_up(spec: &MachineSpec) -> bool {
@@ -39,8 +37,10 @@ fn sets_up(spec: &MachineSpec) -> bool {
 }
 
 /// The declared fields of a BMC that matter to the account.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DeclaredBmc {
+    /// The destination of the next account.
+    pub destination: BmcDestination,
     /// Commissioning makes an account.
     sets_up: bool,
     /// `bmc.driver`, if an account is made by it.
@@ -49,8 +49,6 @@ pub struct DeclaredBmc {
     rotate: u32,
     /// `bmc` has an account.
     has_account: bool,
-    /// `bmc` has an address.
-    has_address: bool,
 }
 
 impl DeclaredBmc {
@@ -59,6 +57,7 @@ impl DeclaredBmc {
     pub fn of(spec: &MachineSpec) -> Self {
         let bmc = spec.bmc.as_ref();
         Self {
+            destination: bmc_destination::declared(spec),
             sets_up: sets_up(spec),
             driver: bmc.and_then(|bmc| match bmc.driver {
                 PowerDriver::Ipmi => Some(BmcDriver::Ipmi),
@@ -66,7 +65,6 @@ impl DeclaredBmc {
                 PowerDriver::Webhook | PowerDriver::Manual => None,
             }),
             rotate: bmc.map_or(0, |bmc| bmc.rotate),
-            has_address: bmc.is_some_and(|bmc| bmc.address.is_some()),
             has_account: bmc.is_some_and(|bmc| bmc.username.is_some()),
         }
     }
@@ -79,6 +77,8 @@ pub struct InUse {
     pub bmc: Option<Bmc>,
     /// The attempt by which the account was made; None: the account is declared.
     pub account: Option<Attempt>,
+    /// The reason why the account that was made may not be sent to where the BMC is now, for `status.bmc.problem`.
+    pub misdirected: Option<String>,
 }
 
 impl InUse {
@@ -94,45 +94,40 @@ impl InUse {
         facts: &Facts,
     ) -> Result<Self, StoreError> {
         let found = facts.inventory.as_ref().and_then(|seen| seen.inventory.bmc.as_ref());
-        let address = found.and_then(address);
-        let followed = account.and_then(|_| followed_by(spec, found));
-        let followed = match (followed, address) {
-            (Some(mac), Some(found)) => {
+        let is_declared = spec.bmc.as_ref().is_some_and(|bmc| bmc.address.is_some());
+        let made_for = account.filter(|_| !is_declared).map(|account| &account.destination);
+        let leased = match made_for.and_then(|it| Some((it.mac?, it.address.as_ref()?.ip()?))) {
+            Some((mac, home)) => {
                 let leases = store.current_leases(&[mac.to_string()]).await?;
                 // Anybody gets a lease by a MAC address, but not in the network of BMCs.
-                let home = nets.iter().find(|net| net.subnet.cidr.contains(found));
+                let home = nets.iter().find(|net| net.subnet.cidr.contains(home));
                 let is_home = |it: &IpAddr| home.is_some_and(|net| net.subnet.cidr.contains(*it));
                 leases.into_iter().map(|lease| lease.address).find(is_home)
             }
-            _ => None,
+            None => None,
         };
         let system = found.and_then(|found| found.system.as_deref());
-        Ok(Self::of(spec, account, followed.or(address), system))
+        let seen = Seen { found: found.and_then(bmc_destination::address), leased };
+        Ok(Self::of(spec, account, seen, system))
     }
 
-    /// Decides it. `address` is where the BMC is, unless one is declared; and `system`, the machine's name in its Redfish service.
-    fn of(
-        spec: &MachineSpec,
-        account: Option<&BmcAccount>,
-        address: Option<IpAddr>,
-        system: Option<&str>,
-    ) -> Self {
-        let declared = || {
+    /// Decides it. `system` is the machine's name in its Redfish service.
+    fn of(spec: &MachineSpec, account: Option<&BmcAccount>, seen: Seen, system: Option<&str>) -> Self {
+        let declared = |misdirected| {
             let bmc = spec.bmc.clone();
             let needs_account = |driver| matches!(driver, PowerDriver::Ipmi | PowerDriver::Redfish);
             let bmc = bmc.filter(|bmc| !needs_account(bmc.driver) || bmc.username.is_some());
-            Self { bmc, account: None }
+            Self { bmc, account: None, misdirected }
         };
         let Some(account) = account.filter(|it| sets_up(spec) && it.state != BmcAccountState::Refused) else {
-            return declared();
+            return declared(None);
         };
         let mut bmc = spec.bmc.clone().unwrap_or_else(|| Bmc::new(driver(account.driver)));
         if bmc.driver != driver(account.driver) {
-            return declared();
+            return declared(None);
         }
-        bmc.address = bmc.address.or_else(|| address?.to_string().parse().ok());
-        if bmc.address.is_none() {
-            return declared();
+        if let Err(why) = bmc_destination::direct(&mut bmc, account, seen) {
+            return declared(Some(why));
         }
         bmc.username = Some(account.username.clone());
         bmc.password = None;
@@ -141,7 +136,7 @@ impl InUse {
         if bmc.driver == PowerDriver::Redfish && bmc.options.system.is_none() {
             bmc.options.system = system.map(str::to_owned);
         }
-        Self { bmc: Some(bmc), account: Some(account.attempt) }
+        Self { bmc: Some(bmc), account: Some(account.attempt), misdirected: None }
     }
 }
 
@@ -153,27 +148,13 @@ fn driver(of: BmcDriver) -> PowerDriver {
     }
 }
 
-/// The MAC address of a BMC whose address is to be followed.
-fn followed_by(spec: &MachineSpec, found: Option<&agent::Bmc>) -> Option<Mac> {
-    let found = found.filter(|it| it.address_source == Some(agent::AddressSource::Dhcp))?;
-    let is_declared = spec.bmc.as_ref().is_some_and(|bmc| bmc.address.is_some());
-    found.mac.as_ref().filter(|_| !is_declared)?.parse().ok()
-}
-
-/// The address that a machine says its BMC has. Addresses that are no host's own are left out.
-fn address(found: &agent::Bmc) -> Option<IpAddr> {
-    let address: IpAddr = found.address.as_ref()?.parse().ok()?;
-    let address = address.to_canonical();
-    let is_hosts = !address.is_loopback() && !address.is_multicast() && !address.is_unspecified();
-    is_hosts.then_some(address)
-}
-
 /// The account that the machine makes with its next inventory.
 #[must_use]
 pub fn wanted(store: &Store, loaded: &Loaded, settings: &SettingsSpec, attempt: Attempt) -> Option<BmcSetup> {
     let account = loaded.account.as_ref();
     let good = account.is_some_and(|account| {
         account.rotate == loaded.declared.rotate
+            && loaded.misdirected.is_none()
             && account.state != BmcAccountState::Refused
             && loaded.declared.driver.is_none_or(|driver| driver == account.driver)
             && !latest(loaded, account).is_some_and(|answer| answer.is_err_and(refuses))
@@ -196,10 +177,26 @@ fn public(private: &[u8]) -> Option<Vec<u8>> {
 
 /// The latest answer to a power command that was given with the account.
 fn latest(loaded: &Loaded, account: &BmcAccount) -> Option<Result<(), PowerFailure>> {
-    let given = loaded.input.records.iter().filter(|it| it.cause.bmc_account == Some(account.attempt));
-    let answers = given.filter_map(|record| loaded.input.facts.power_results.get(&record.key));
-    let answer = answers.max_by_key(|answer| answer.at)?;
+    let (_, answer) = latest_answer(loaded, account)?;
     Some(answer.result.as_ref().map(|_| ()).map_err(|(failure, _)| *failure))
+}
+
+/// The same, with the key of its step.
+fn latest_answer<'a>(loaded: &'a Loaded, account: &BmcAccount) -> Option<(&'a StepKey, &'a PowerOutcome)> {
+    let given = loaded.input.records.iter().filter(|it| it.cause.bmc_account == Some(account.attempt));
+    let results = &loaded.input.facts.power_results;
+    given.filter_map(|record| results.get_key_value(&record.key)).max_by_key(|(_, answer)| answer.at)
+}
+
+/// The certificate that the BMC showed in that answer, if the command succeeded.
+fn shown(loaded: &Loaded, account: &BmcAccount) -> Option<Sha256> {
+    let (key, answer) = latest_answer(loaded, account)?;
+    answer.result.as_ref().ok()?;
+    let fact = loaded.facts.iter().find(|fact| fact.step_key.as_deref() == Some(key.as_str()))?;
+    match Observed::of(fact)? {
+        Observed::Power(power) => power.certificate.parse().ok(),
+        _ => None,
+    }
 }
 
 /// True: the BMC takes another account, if any.
@@ -215,18 +212,22 @@ fn refuses(failure: PowerFailure) -> bool {
 /// Fails if the database cannot be reached.
 pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError> {
     let machine = loaded.input.uid;
-    if let Some((attempt, BmcEnd::Made(made))) = end(loaded)
-        && keep(driver, loaded, attempt, &made).await?
+    if let Some(Ended { attempt, end: BmcEnd::Made(made), found }) = end(loaded)
+        && keep(driver, loaded, (attempt, &made), found.as_ref()).await?
     {
         return Ok(true);
     }
     if let Some((attempt, promised)) = promised(loaded)
-        && keep(driver, loaded, attempt, &promised).await?
+        && keep(driver, loaded, (attempt, &promised), found_by(loaded, attempt).as_ref()).await?
     {
         tracing::warn!(%machine, %attempt, "the machine has not said whether its BMC took an account; racks try it");
         return Ok(true);
     }
     let Some(account) = loaded.account.as_ref() else { return Ok(false) };
+    if let Some(certificate) = shown(loaded, account).filter(|it| account.certificate != Some(*it)) {
+        driver.store.pin_bmc_account(machine, account.attempt, certificate).await?;
+        return Ok(true);
+    }
     let reserve = loaded.declared.has_account;
     let state = match (account.state, latest(loaded, account)) {
         (BmcAccountState::Made, Some(Ok(()))) => BmcAccountState::Checked,
@@ -242,18 +243,21 @@ pub async fn settle(driver: &Driver, loaded: &Loaded) -> Result<bool, StoreError
     Ok(true)
 }
 
-/// Keeps an account whose password can be read. False: nothing was changed.
+/// Keeps an account whose password can be read. `found` is the BMC as the attempt found it. False: nothing was changed.
 async fn keep(
     driver: &Driver,
     loaded: &Loaded,
-    attempt: Attempt,
-    made: &BmcAccountMade,
+    (attempt, made): (Attempt, &BmcAccountMade),
+    found: Option<&agent::Bmc>,
 ) -> Result<bool, StoreError> {
     let machine = loaded.input.uid;
     match opened(&driver.store, loaded, attempt, made) {
         Ok(password) => {
             let (username, rotate) = (made.user.as_str(), loaded.declared.rotate);
-            let new = NewBmcAccount { attempt, username, driver: made.driver, password: &password, rotate };
+            let declared = loaded.destinations.get(&attempt).cloned().unwrap_or_default();
+            let destination = &bmc_destination::completed(declared, found);
+            let (driver_of, password) = (made.driver, &password);
+            let new = NewBmcAccount { attempt, username, driver: driver_of, password, rotate, destination };
             driver.store.put_bmc_account(machine, &new).await?;
             Ok(true)
         }
@@ -270,13 +274,14 @@ fn promised(loaded: &Loaded) -> Option<(Attempt, BmcAccountMade)> {
     let facts = loaded.facts.iter().filter(|fact| fact.kind == "bmc_account");
     let fact = facts.max_by_key(|fact| fact.id)?;
     let attempt = fact.attempt?;
-    let end = end(loaded).filter(|(ended, _)| *ended >= attempt);
+    let end = end(loaded).filter(|ended| ended.attempt >= attempt);
     let is_over = end.is_some() || loaded.tasks.keys().any(|armed| *armed > attempt);
-    let (is_made, has_failed) = end.map_or((false, false), |(_, end)| {
+    let (is_made, has_failed) = end.map_or((false, false), |Ended { end, .. }| {
         (matches!(end, BmcEnd::Made(_)), matches!(end, BmcEnd::Failed { .. }))
     });
     let needed = match &loaded.account {
         Some(known) if known.attempt >= attempt => false,
+        Some(_) if loaded.misdirected.is_some() => true,
         Some(known) => latest(loaded, known).is_some_and(|answer| answer.is_err_and(refuses)),
         // The words of the failure say more than an account that the BMC has perhaps never had.
         None => !loaded.declared.has_account && !has_failed,
@@ -320,8 +325,16 @@ fn opened(
     is_one.then_some(password).ok_or_else(|| "it is no password that a BMC takes".to_owned())
 }
 
+/// The end of an account that a task asked for.
+struct Ended {
+    attempt: Attempt,
+    end: BmcEnd,
+    /// The BMC in the inventory of the same result.
+    found: Option<agent::Bmc>,
+}
+
 /// The end of the latest account that a task asked for, if it is later than the account that is known. No other result is read.
-fn end(loaded: &Loaded) -> Option<(Attempt, BmcEnd)> {
+fn end(loaded: &Loaded) -> Option<Ended> {
     let known = loaded.account.as_ref().map(|account| account.attempt);
     let asked = |fact: &&Fact| {
         let task = fact.attempt.filter(|attempt| Some(*attempt) > known);
@@ -329,10 +342,22 @@ fn end(loaded: &Loaded) -> Option<(Attempt, BmcEnd)> {
         fact.kind == "result" && task.is_some_and(|task| task.get("bmc").is_some())
     };
     let results = loaded.facts.iter().filter(asked).filter_map(|fact| match Observed::of(fact) {
-        Some(Observed::Result(result)) => Some((fact.attempt?, result.bmc?)),
+        Some(Observed::Result(result)) => {
+            let found = result.inventory.and_then(|it| it.bmc);
+            Some(Ended { attempt: fact.attempt?, end: result.bmc?, found })
+        }
         _ => None,
     });
-    results.max_by_key(|(attempt, _)| *attempt)
+    results.max_by_key(|ended| ended.attempt)
+}
+
+/// The BMC as this attempt found it, or an earlier one. A later inventory may be somebody else's.
+fn found_by(loaded: &Loaded, attempt: Attempt) -> Option<agent::Bmc> {
+    if let Some(found) = end(loaded).filter(|it| it.attempt == attempt).and_then(|it| it.found) {
+        return Some(found);
+    }
+    let seen = loaded.input.facts.inventory.as_ref().filter(|seen| seen.attempt <= attempt)?;
+    seen.inventory.bmc.clone()
 }
 
 /// The BMC in the machine's status.
@@ -340,7 +365,7 @@ fn end(loaded: &Loaded) -> Option<(Attempt, BmcEnd)> {
 pub fn status(loaded: &Loaded) -> Option<DetectedBmc> {
     let found = loaded.input.facts.inventory.as_ref().and_then(|seen| seen.inventory.bmc.as_ref());
     let account = loaded.account.as_ref();
-    let problem = end(loaded).filter(|_| loaded.declared.sets_up).map(|(_, end)| match end {
+    let problem = end(loaded).filter(|_| loaded.declared.sets_up).map(|ended| match ended.end {
         BmcEnd::Failed { message } => message,
         BmcEnd::Made(_) => UNREADABLE.to_owned(),
     });
@@ -368,7 +393,6 @@ pub fn status(loaded: &Loaded) -> Option<DetectedBmc> {
         told.refused = account.state == BmcAccountState::Refused;
         told
     });
-    let nowhere = account.is_some() && status.address.is_none() && !loaded.declared.has_address;
-    status.problem = problem.or_else(|| nowhere.then(|| NO_ADDRESS.to_owned()));
+    status.problem = problem.or_else(|| loaded.misdirected.clone());
     Some(status)
 }

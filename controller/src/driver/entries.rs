@@ -228,9 +228,11 @@ async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option
     };
     let mut says = json!({ "generation": input.generation });
     if let (Some(account), Some(says)) = (input.bmc_account, says.as_object_mut()) {
-        // The BMC's address can change without a change of the spec.
+        // The BMC's address and its certificate can change without a change of the spec.
+        let certificate = bmc.tls.as_ref().and_then(|tls| tls.fingerprint);
         says.insert("account".to_owned(), to_json(&account)?);
         says.insert("address".to_owned(), to_json(&bmc.address)?);
+        says.insert("certificate".to_owned(), to_json(&certificate)?);
     }
     let racks = estate.power_rack(&input.spec, power_holder(&loaded.entries)).map(|rack| rack.uid);
     let racks = racks.into_iter().collect();

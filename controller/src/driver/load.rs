@@ -18,14 +18,15 @@ use basalt_api::values::{
     Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp, Uid,
 };
 use basalt_db::{
-    BmcAccount, CurrentLease, EntryState, Fact, FleetLimits, HostName, Object, Slot, Store, StoreError,
-    Tagged, TopologyRows,
+    BmcAccount, BmcDestination, CurrentLease, EntryState, Fact, FleetLimits, HostName, Object, Slot, Store,
+    StoreError, Tagged, TopologyRows,
 };
 use basalt_engine::Policy;
 use basalt_engine::budget::Budget;
 use basalt_engine::deadlines::DEADLINES;
 use basalt_engine::facts::{Facts, StepKey, StepRecord};
 use basalt_engine::input::{Claim, EphemeralImage, MachineInput, ResolvedImage};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::addresses::{self, Addressing};
@@ -119,6 +120,10 @@ pub struct Loaded {
     pub operations: Vec<basalt_db::Operation>,
     /// The account that it has created on its BMC.
     pub account: Option<BmcAccount>,
+    /// The reason why the password of that account may not be sent to where the BMC is now.
+    pub misdirected: Option<String>,
+    /// The declared destinations of the accounts that attempts asked for.
+    pub destinations: BTreeMap<Attempt, BmcDestination>,
     /// The declared fields of its BMC. The input has the BMC as racks use it.
     pub declared: DeclaredBmc,
     /// The latest run of each test of its hardware.
@@ -145,6 +150,7 @@ impl Loaded {
         let (account, facts) = (self.account.as_ref(), &self.input.facts);
         let in_use = Box::pin(InUse::load(store, &estate.nets, &spec, account, facts)).await?;
         self.declared = DeclaredBmc::of(&spec);
+        self.misdirected = in_use.misdirected;
         spec.bmc = in_use.bmc;
         (self.input.spec, self.input.bmc_account) = (spec, in_use.account);
         Ok(())
@@ -355,6 +361,7 @@ impl Estate {
         let steps = rows.iter().map(|row| (row.id, row.started_at)).collect();
         let unfinished = rows.iter().filter(|row| row.finished_at.is_none());
         let open = unfinished.map(|row| (row.id, StepKey::from(row.step_key.clone()))).collect();
+        let destinations = destinations(&rows)?;
         let (records, tasks) = records(rows)?;
         let mut facts: Facts = fold(stored.clone(), &records, &tasks);
         let inventory = facts.inventory.as_ref().map(|seen| Inventory::from_agent(&seen.inventory, &markers));
@@ -454,6 +461,8 @@ impl Estate {
             operations,
             host_names,
             account,
+            misdirected: in_use.misdirected,
+            destinations,
             declared,
             tests,
             entries,
@@ -614,6 +623,9 @@ fn claimed_at(facts: &[Fact]) -> Option<IpAddr> {
     }
 }
 
+/// The part of a step record with the declared destination of an account.
+pub const BMC_DESTINATION: &str = "bmc_destination";
+
 /// Step records, and tasks by attempt.
 pub type Records = (Vec<StepRecord>, BTreeMap<Attempt, serde_json::Value>);
 
@@ -643,6 +655,17 @@ pub fn records(rows: Vec<basalt_db::StepRecord>) -> Result<Records, StoreError> 
         }
     }
     Ok((records, tasks))
+}
+
+/// The declared destinations of accounts, by the attempt that asked for the account.
+fn destinations(rows: &[basalt_db::StepRecord]) -> Result<BTreeMap<Attempt, BmcDestination>, StoreError> {
+    let asked = rows.iter().filter_map(|row| Some((row, row.attempt?, row.detail.get(BMC_DESTINATION)?)));
+    let read = |(row, attempt, destination): (&basalt_db::StepRecord, _, &serde_json::Value)| {
+        let destination = BmcDestination::deserialize(destination)
+            .map_err(|error| StoreError::Corrupt(format!("step record {}: {error}", row.id)))?;
+        Ok((attempt, destination))
+    };
+    asked.map(read).collect()
 }
 
 fn markers(facts: &[Fact]) -> BTreeMap<String, DiskMarker> {

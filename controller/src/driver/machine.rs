@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::converge::Driver;
 use super::estate::RackSeen;
-use super::load::{Estate, Loaded};
+use super::load::{BMC_DESTINATION, Estate, Loaded};
 use super::{
     addresses, bmc_account, decision, entries, estate, hardware_tests, machine_addresses, operation,
     packages, proxy, report_token, strangers, syslog, tag, zones,
@@ -326,7 +326,7 @@ impl Turn<'_> {
             Err(error) => return Ok(Did::Cannot(basalt_api::in_one_line(&error))),
         };
         let options = [Some(image.kernel_options.as_str()), loaded.input.spec.kernel_options.as_deref()];
-        let detail = json!({
+        let mut detail = json!({
             "record": to_json(&step.record(Some(attempt), lease.epoch, self.now))?,
             "task": to_json(&task)?,
             "architecture": loaded.input.spec.architecture.to_string(),
@@ -335,6 +335,9 @@ impl Turn<'_> {
             "squashfs": image.squashfs.to_string(),
             "kernel_options": kernel_options(options),
         });
+        if task.bmc.is_some() {
+            detail[BMC_DESTINATION] = to_json(&loaded.declared.destination)?;
+        }
         let limits = estate.limits();
         let disks = Take::Disks { zone: &loaded.input.budget.zone, until: step.not_after, limits };
         let takes = task.changes_machine().then_some(&disks);

@@ -38,6 +38,7 @@ pub mod addresses;
 pub mod allocate;
 pub mod answers;
 pub mod bmc_account;
+pub mod bmc_destination;
 pub mod concerns;
 mod concerns6;
 mod conditions;

@@ -1,5 +1,6 @@
 //! Accounts that machines make on their BMCs, at a played rack: from the task to the power commands.
 
+use crate::leases::leased;
 use crate::linked::Linked;
 use crate::site::{self, MAC, last, site, task, until};
 use crate::support::Lab;
@@ -8,8 +9,15 @@ use basalt_api::agent::{
     self, AddressSource, BmcAccount, BmcDriver, BmcEnd, Inventory, Outcome, Task, TaskResult,
 };
 use basalt_api::sealing;
+use basalt_proto::rack_v1::bmc::Trust;
 use basalt_proto::rack_v1::{AgentBmcAccount, Bmc, Fact, PowerConcern, fact::Body};
+use prost::Message;
 use serde_json::{Value, json};
+use std::time::Duration;
+
+const BMC_MAC: &str = "52:54:00:00:00:bc";
+/// The address of somebody else's host.
+const ELSEWHERE: &str = "10.99.11.1";
 
 async fn declare(lab: &Lab, spec: &Value) {
     lab.api.declare("/api/v1/machines/web1", &spec.to_string()).await;
@@ -22,6 +30,34 @@ fn bmc(rack: &Linked) -> Option<Bmc> {
 
 async fn bmc_of(rack: &Linked, user: &str) -> Bmc {
     until("the rack has the BMC", async || bmc(rack).filter(|it| it.username == user)).await
+}
+
+/// The passwords that the rack was ever told for a BMC at this address.
+fn passwords_for(rack: &Linked, address: &str) -> Vec<String> {
+    let concerns = rack.told().concerns;
+    let concerns = concerns.iter().filter(|version| version.concern == "power");
+    let told = concerns.map(|version| PowerConcern::decode(version.body.as_slice()).expect("a concern"));
+    let bmcs = told.flat_map(|concern| concern.bmcs).filter(|bmc| bmc.address == address);
+    bmcs.map(|bmc| bmc.password).collect()
+}
+
+/// Waits until the account is not used, for a reason with these words.
+async fn unused(lab: &Lab, rack: &Linked, why: &str) {
+    until(why, async || {
+        let problem = bmc_status(lab).await["problem"].as_str().map(str::to_owned)?;
+        (problem.contains(why) && bmc(rack).is_none()).then_some(())
+    })
+    .await;
+}
+
+/// The BMC as a machine finds it by Redfish.
+fn redfish_at(address: &str, source: AddressSource) -> agent::Bmc {
+    let (address, address_source) = (Some(address.to_owned()), Some(source));
+    agent::Bmc { driver: BmcDriver::Redfish, address, address_source, ..agent::Bmc::default() }
+}
+
+fn made_by_redfish(task: &Task, password: &str) -> Option<BmcEnd> {
+    Some(BmcEnd::Made(account(task, BmcDriver::Redfish, password)))
 }
 
 async fn bmc_status(lab: &Lab) -> Value {
@@ -68,9 +104,9 @@ async fn ends_with(rack: &Linked, task: &Task, bmc: Option<BmcEnd>, found: agent
         manufacturer: "Supermicro".to_owned(),
         product_id: 2404,
         firmware: "1.74".to_owned(),
-        mac: Some("52:54:00:00:00:bc".to_owned()),
+        mac: Some(BMC_MAC.to_owned()),
         channel: Some(1),
-        address_source: Some(AddressSource::Static),
+        address_source: found.address_source.or(Some(AddressSource::Static)),
         ..found
     };
     let inventory = Inventory { bmc_present: true, bmc: Some(found), ..Inventory::default() };
@@ -300,4 +336,100 @@ async fn a_password_that_a_bmc_did_not_confirm_is_used_if_the_bmc_refuses_the_on
         bmc(&rack).filter(|it| it.password == "taken-and-not-told")
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_password_does_not_follow_a_declared_address_port_or_weaker_tls() {
+    let (lab, _controller, rack) = site().await;
+    declare(&lab, &json!({"boot_macs": [MAC]})).await;
+    let first = task(&rack, 0).await;
+    let found = redfish_at("10.77.0.101", AddressSource::Static);
+    ends_with(&rack, &first, made_by_redfish(&first, "the-first-one"), found.clone()).await;
+    bmc_of(&rack, "basalt").await;
+
+    let address = "made for address 10.77.0.101, and bmc.address is 10.99.11.1; racks do not use the account";
+    let moved = json!({"driver": "redfish", "address": ELSEWHERE, "port": 8443, "tls": {"verify": false}});
+    for (bmc, why) in [
+        (moved, "made for port 443, and bmc.port is 8443"),
+        (json!({"driver": "redfish", "address": ELSEWHERE}), address),
+        (json!({"driver": "redfish", "port": 8443}), "made for port 443, and bmc.port is 8443"),
+        (json!({"driver": "redfish", "tls": {"verify": false}}), "bmc.tls is not as strict"),
+    ] {
+        declare(&lab, &json!({"boot_macs": [MAC], "bmc": bmc})).await;
+        unused(&lab, &rack, why).await;
+        let same = json!({"driver": "redfish", "address": "10.77.0.101", "port": 443});
+        declare(&lab, &json!({"boot_macs": [MAC], "bmc": same})).await;
+        assert_eq!(bmc_of(&rack, "basalt").await.password, "the-first-one");
+    }
+
+    declare(&lab, &json!({"boot_macs": [MAC], "bmc": {"driver": "redfish", "address": ELSEWHERE}})).await;
+    unused(&lab, &rack, address).await;
+    operate(&lab, "recommission").await;
+    let second = task(&rack, first.attempt).await;
+    ends_with(&rack, &second, made_by_redfish(&second, "the-second-one"), found).await;
+    let told = bmc_of(&rack, "basalt").await;
+    assert_eq!((told.address.as_str(), told.password.as_str()), (ELSEWHERE, "the-second-one"));
+    let went = passwords_for(&rack, ELSEWHERE);
+    assert!(went.iter().all(|password| password == "the-second-one"), "{went:?}");
+}
+
+#[tokio::test]
+async fn a_password_does_not_follow_an_inventory() {
+    for driver in [BmcDriver::Ipmi, BmcDriver::Redfish] {
+        let (lab, _controller, rack) = site().await;
+        declare(&lab, &json!({"boot_macs": [MAC]})).await;
+        let first = task(&rack, 0).await;
+        let end = Some(BmcEnd::Made(account(&first, driver, "the-first-one")));
+        ends_with(&rack, &first, end, redfish_at("10.77.0.101", AddressSource::Static)).await;
+        bmc_of(&rack, "basalt").await;
+
+        operate(&lab, "recommission").await;
+        let second = task(&rack, first.attempt).await;
+        assert_eq!(second.bmc, None, "the account is good");
+        ends_with(&rack, &second, None, redfish_at(ELSEWHERE, AddressSource::Dhcp)).await;
+        unused(&lab, &rack, "made for address 10.77.0.101, and the BMC now has 10.99.11.1").await;
+        assert!(passwords_for(&rack, ELSEWHERE).is_empty());
+
+        operate(&lab, "recommission").await;
+        let third = task(&rack, second.attempt).await;
+        let end = Some(BmcEnd::Made(account(&third, driver, "the-second-one")));
+        ends_with(&rack, &third, end, redfish_at(ELSEWHERE, AddressSource::Dhcp)).await;
+        assert_eq!(bmc_of(&rack, "basalt").await.password, "the-second-one");
+        let went = passwords_for(&rack, ELSEWHERE);
+        assert!(went.iter().all(|password| password == "the-second-one"), "{went:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_bmc_with_a_new_lease_is_followed_if_its_certificate_is_known() {
+    const LEASED: &str = "10.77.0.100";
+    for (driver, certificate) in [
+        (BmcDriver::Redfish, "0a".repeat(32)),
+        (BmcDriver::Redfish, String::new()),
+        (BmcDriver::Ipmi, String::new()),
+    ] {
+        let (lab, _controller, rack) = site().await;
+        rack.bmcs_show(&certificate);
+        declare(&lab, &json!({"boot_macs": [MAC]})).await;
+        let task = task(&rack, 0).await;
+        let end = Some(BmcEnd::Made(account(&task, driver, "a-password-of-it")));
+        ends_with(&rack, &task, end, redfish_at("10.77.0.101", AddressSource::Dhcp)).await;
+        until("a rack has used the account", async || {
+            Some(bmc_status(&lab).await).filter(|it| it["account"]["checked"] == true)
+        })
+        .await;
+        let trust = (!certificate.is_empty()).then(|| Trust::Sha256(vec![10; 32]));
+        until("its certificate is told", async || bmc(&rack).filter(|it| it.trust == trust)).await;
+
+        leased(&lab, "r1", BMC_MAC, "", Duration::from_secs(3600)).await;
+        declare(&lab, &json!({"boot_macs": [MAC], "tags": ["moved"]})).await;
+        if driver == BmcDriver::Redfish && certificate.is_empty() {
+            unused(&lab, &rack, "moved from 10.77.0.101 to 10.77.0.100, and no rack saw its certificate")
+                .await;
+            assert!(passwords_for(&rack, LEASED).is_empty());
+            continue;
+        }
+        let told = until("it is followed", async || bmc(&rack).filter(|it| it.address == LEASED)).await;
+        assert_eq!((told.password.as_str(), told.trust), ("a-password-of-it", trust));
+    }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Linked {
     told: Arc<Mutex<Told>>,
     task: tokio::task::JoinHandle<()>,
     refuses: Arc<AtomicBool>,
+    certificate: Arc<Mutex<String>>,
     outbox: mpsc::Sender<FromRack>,
     hello: Hello,
 }
@@ -72,6 +73,8 @@ impl Linked {
         let heard = Arc::clone(&told);
         let refuses = Arc::new(AtomicBool::new(false));
         let refused = Arc::clone(&refuses);
+        let certificate = Arc::<Mutex<String>>::default();
+        let shown = Arc::clone(&certificate);
         let task = tokio::spawn(async move {
             let mut seq = 0;
             while let Ok(Some(message)) = inbox.message().await {
@@ -92,7 +95,12 @@ impl Linked {
                         seq += 1;
                         let batch = FactBatch {
                             spool_uid: "0193b5a0-0000-7000-8000-000000000001".to_owned(),
-                            facts: vec![off(seq, &command, refused.load(Ordering::Relaxed))],
+                            facts: vec![off(
+                                seq,
+                                &command,
+                                refused.load(Ordering::Relaxed),
+                                &shown.lock().expect("a certificate"),
+                            )],
                             waiting: 3,
                             oldest_ms: 2500,
                         };
@@ -109,7 +117,7 @@ impl Linked {
                 }
             }
         });
-        Self { told, refuses, task, outbox: own, hello }
+        Self { told, refuses, certificate, task, outbox: own, hello }
     }
 
     /// Sends another Hello, as a rack that answers clients at these addresses.
@@ -134,6 +142,11 @@ impl Linked {
         self.refuses.store(true, Ordering::Relaxed);
     }
 
+    /// From now on, BMCs show this certificate: SHA-256, in hexadecimal.
+    pub(crate) fn bmcs_show(&self, certificate: &str) {
+        certificate.clone_into(&mut self.certificate.lock().expect("a certificate"));
+    }
+
     /// Waits until the region ends the link.
     pub(crate) async fn ended(&mut self) {
         (&mut self.task).await.expect("it was not cut short");
@@ -150,7 +163,7 @@ async fn say(outbox: &mpsc::Sender<FromRack>, message: from_rack::Message) {
 }
 
 /// The result of a command: the machine is off. If the passwords of created accounts are refused, the command failed.
-fn off(seq: u64, command: &PowerCommand, refuses: bool) -> Fact {
+fn off(seq: u64, command: &PowerCommand, refuses: bool, certificate: &str) -> Fact {
     let refused = PowerResult {
         command_id: command.command_id.clone(),
         power: "unknown".to_owned(),
@@ -163,6 +176,7 @@ fn off(seq: u64, command: &PowerCommand, refuses: bool) -> Fact {
         ok: true,
         power: "off".to_owned(),
         epoch: command.epoch,
+        certificate: certificate.to_owned(),
         ..PowerResult::default()
     };
     let result = if refuses && command.bmc_account != 0 { refused } else { off };

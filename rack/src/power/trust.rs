@@ -118,7 +118,8 @@ impl Trust {
                  if not, somebody stands between the rack and the BMC"
             }
             Kind::Declared => {
-                "the other one is declared in bmc.tls.fingerprint, and no password was sent: if the BMC was given a new certificate, declare that; \
+                "the other one is declared in bmc.tls.fingerprint, or was shown when the machine's own account was used before, and no password was sent: \
+                 if the BMC was given a new certificate, declare that in bmc.tls.fingerprint; \
                  if not, somebody stands between the rack and the BMC"
             }
             Kind::Authority => {

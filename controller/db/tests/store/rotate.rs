@@ -4,7 +4,7 @@ use crate::common::{decision, machine, open, put};
 use basalt_api::agent::BmcDriver;
 use basalt_api::values::{Attempt, Epoch, Generation, MachineId, RackId, Uid};
 use basalt_db::rotate::{Rotated, rotate};
-use basalt_db::{Announcement, NewBmcAccount, NewEntry, SealKey, Store, StoreError, Then};
+use basalt_db::{Announcement, BmcDestination, NewBmcAccount, NewEntry, SealKey, Store, StoreError, Then};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
 use std::collections::BTreeSet;
@@ -97,7 +97,8 @@ async fn seal_everything(store: &Store) -> Sealed {
     store.authority((b"certificate", b"key")).await.unwrap();
     store.stranger_attempt(&[5; 32]).await.unwrap();
     let (attempt, username, password) = (Attempt::new(7), "basalt", b"made inside".as_slice());
-    let account = NewBmcAccount { attempt, username, driver: BmcDriver::Ipmi, password, rotate: 0 };
+    let (driver, destination) = (BmcDriver::Ipmi, &BmcDestination::default());
+    let account = NewBmcAccount { attempt, username, driver, password, rotate: 0, destination };
     store.put_bmc_account(machine, &account).await.unwrap();
     Sealed { machine, rack }
 }
