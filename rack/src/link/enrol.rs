@@ -9,6 +9,7 @@ use basalt_proto::rack_v1::{EnrolReply, EnrolRequest};
 use tonic::Code;
 
 use super::join::JoinToken;
+use super::stream::words;
 use super::tls;
 use crate::clock::Clock;
 use crate::hash::sha256;
@@ -98,8 +99,8 @@ async fn ask(
         | Code::Unauthenticated
         | Code::InvalidArgument
         | Code::AlreadyExists
-        | Code::NotFound => Ask::Refused(status.message().to_owned()),
-        _ => Ask::Unreachable(status.message().to_owned()),
+        | Code::NotFound => Ask::Refused(words(&status).to_owned()),
+        _ => Ask::Unreachable(words(&status).to_owned()),
     })
 }
 

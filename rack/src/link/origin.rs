@@ -13,6 +13,7 @@ use tokio_stream::StreamExt;
 use tonic::Code;
 use tonic::transport::Channel;
 
+use super::stream::words;
 use crate::blobs::{BlobOrigin, BlobStream, OriginError};
 
 /// The living links, by the region's address.
@@ -78,7 +79,7 @@ impl RegionOrigin {
 }
 
 fn unavailable(status: &tonic::Status) -> OriginError {
-    OriginError::Unavailable(status.message().to_owned())
+    OriginError::Unavailable(words(status).to_owned())
 }
 
 impl BlobOrigin for RegionOrigin {

@@ -8,6 +8,7 @@ use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
 use tonic::transport::Channel;
 
 use super::Context;
+use super::stream::words;
 use crate::clock::wall_ms;
 use crate::facts::health;
 use crate::identity::{IdentityError, Membership};
@@ -22,7 +23,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// The reason why a certificate was not renewed. It is tried again.
 #[derive(Debug, thiserror::Error)]
 enum RenewError {
-    #[error("the region says: {0}")]
+    #[error("the region says: {}", words(.0))]
     Refused(Box<tonic::Status>),
     #[error("the region did not answer within {} seconds", ANSWER.as_secs())]
     Silent,

@@ -48,7 +48,7 @@ pub enum LinkError {
     #[error("{0}")]
     Dial(String),
     /// The region ended the link with a status.
-    #[error("the region ended the link: {0}")]
+    #[error("the region ended the link: {}", words(.0))]
     Status(#[from] Box<tonic::Status>),
     /// The region closed the stream.
     #[error("the region closed the link")]
@@ -70,6 +70,12 @@ pub enum LinkError {
     /// This rack's disk failed.
     #[error("this rack's disk: {0}")]
     Disk(#[from] std::io::Error),
+}
+
+/// The message of a status, for people. The text of the whole status names structures of libraries. Without a message: the meaning of the
+/// code.
+pub(crate) fn words(status: &tonic::Status) -> &str {
+    if status.message().is_empty() { status.code().description() } else { status.message() }
 }
 
 /// Dials a region and serves the link until it ends.
@@ -272,4 +278,23 @@ pub(super) async fn send(
     message: from_rack::Message,
 ) -> Result<(), LinkError> {
     outbox.send(FromRack { message: Some(message) }).await.map_err(|_| LinkError::Closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Status;
+
+    #[test]
+    fn the_end_of_a_link_is_said_without_structures_of_libraries() {
+        let mut broken = Status::unknown("h2 protocol error: error reading a body from connection");
+        broken.set_source(Arc::new(std::io::Error::other("hyper")));
+        let said = |status| LinkError::from(Box::new(status)).to_string();
+        assert_eq!(
+            said(broken),
+            "the region ended the link: h2 protocol error: error reading a body from connection"
+        );
+        let nothing = Status::unavailable("");
+        assert_eq!(said(nothing), "the region ended the link: The service is currently unavailable");
+    }
 }

@@ -9,6 +9,7 @@ use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
 use tonic::transport::Channel;
 
 use super::Logs;
+use crate::link::stream::words;
 
 /// The most bytes of a batch without its last line. It is small, so that a fact on the same connection does not wait
 /// long.
@@ -54,7 +55,7 @@ pub async fn deliver(logs: &Logs, region: &str, channel: Channel) -> Infallible 
             }
             refused => {
                 let error = match refused {
-                    Ok(Err(status)) => status.message().to_owned(),
+                    Ok(Err(status)) => words(&status).to_owned(),
                     _ => format!("no answer within {STORE:?}"),
                 };
                 tracing::warn!(region, error, "the region does not take lines of logs; asking again");
