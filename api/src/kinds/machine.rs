@@ -121,11 +121,11 @@ pub enum Architecture {
 pub struct Bmc {
     /// The protocol by which Basalt reaches the BMC.
     pub driver: PowerDriver,
-    /// The address or host name of the BMC. No other machine may have the same one with the same driver and port, except: machines
-    /// of one Redfish service with different `options.system`, and machines of one `webhook` service with different paths `on`.
+    /// The address or host name of the BMC. No other machine may have the same one with the same driver and port. Machines of one
+    /// Redfish service may, if their `options.system` differ. Machines of one `webhook` service may, if their paths `on` differ.
     /// The BMCs of different drivers are not compared: two machines at one address by `ipmi` and by `redfish` may switch each
-    /// other. Required by `webhook`; also by `ipmi` and `redfish`, unless commissioning sets the BMC up. Absent: the address that was found from inside the machine. If DHCP gave that address, Basalt finds later
-    /// addresses by the BMC's MAC address.
+    /// other. Required by `webhook`; also by `ipmi` and `redfish`, unless commissioning sets the BMC up. Absent: the address
+    /// that was found from inside the machine. If DHCP gave that address, Basalt finds later addresses by the BMC's MAC address.
     pub address: Option<Host>,
     /// The port of the BMC. Absent: 623 for `ipmi`, 443 for `redfish` and `webhook`, 80 for `webhook` with `plain`.
     #[field(min = 1, max = 65535)]

@@ -25,6 +25,9 @@ mod tests {
     use crate::Kind;
     use serde_json::{Value, json};
 
+    /// A spec with a list of servers.
+    type Spec = fn(Vec<&str>) -> Value;
+
     fn wrong(kind: &str, spec: &Value) -> Vec<String> {
         let errors = crate::validate(Kind::find(kind).unwrap(), spec);
         assert!(
@@ -52,7 +55,6 @@ mod tests {
             all.extend(bad);
             all
         };
-        type Spec = fn(Vec<&str>) -> Value;
         let fields: [(&str, &str, Spec); 7] = [
             (
                 "Subnet",

@@ -74,7 +74,7 @@ pub(crate) async fn write(
     tx: &mut Tx,
     devices: &[Uuid],
     subnets: &[Uuid],
-    had: &Had,
+    had: &[Place],
 ) -> Result<Vec<(Uid, FieldError)>, StoreError> {
     if !subnets.is_empty() {
         let insert = sqlx::query!(
@@ -136,7 +136,7 @@ async fn leave_to_racks(
     tx: &mut Tx,
     devices: &[Uuid],
     subnets: &[Uuid],
-    had: &Had,
+    had: &[Place],
 ) -> Result<(), StoreError> {
     if devices.is_empty() && subnets.is_empty() {
         return Ok(());
