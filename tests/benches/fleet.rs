@@ -9,13 +9,13 @@
 //! | --- | --- |
 //! | `region_cpu_ms`, `postgres_cpu_ms` | CPU time of the region's program, and of its PostgreSQL, by machine |
 //! | `rows` | rows that PostgreSQL's scans returned (`tup_returned`), by machine |
-//! | `rack_bytes` | bytes of the documents that the rack was sent, by machine |
+//! | `rack_bytes`, `rack_bytes_by_concern` | bytes of concerns that the rack was sent, by machine |
 //!
 //! The peer is the enrolment of 3,000 simulated hosts that Metal3 published: 146 hosts a minute.
 
 #![expect(clippy::print_stdout, reason = "the result is a line of output")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -40,18 +40,20 @@ const PEER: f64 = 146.0;
 const NET: Net = Net { cidr: "10.77.0.0/16", range: ["10.77.64.0", "10.77.80.0"] };
 /// Address of the rack's host in [`NET`].
 const HOST: &str = "10.77.0.1/16";
+/// The address that every lab has. Its network has a broadcast address, 10.77.0.255, that a BMC in [`NET`] uses.
+const HOST_OF_LAB: &str = "10.77.0.1/24";
 /// Time limit without any machine becoming ready.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Kernel ticks a second, on every architecture that Basalt runs on.
 const TICKS: f64 = 100.0;
 
 /// Totals since the region's start.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Cost {
     region_cpu_ms: f64,
     postgres_cpu_ms: f64,
     rows: f64,
-    rack_bytes: f64,
+    rack_bytes: BTreeMap<String, f64>,
 }
 
 impl Cost {
@@ -65,23 +67,40 @@ impl Cost {
             .await;
         let metrics = fleet.site.metrics().await?;
         let sent = metrics.lines().filter(|line| line.starts_with("basalt_rack_concern_bytes_total"));
-        let sent: f64 = sent.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
-        Ok(Self { region_cpu_ms, postgres_cpu_ms, rows: rows[0][0].parse()?, rack_bytes: sent })
+        let by_concern = |line: &str| {
+            let (name, bytes) = line.rsplit_once(' ')?;
+            Some((name.split('"').nth(1)?.to_owned(), bytes.parse().ok()?))
+        };
+        let rack_bytes = sent.filter_map(by_concern).collect();
+        Ok(Self { region_cpu_ms, postgres_cpu_ms, rows: rows[0][0].parse()?, rack_bytes })
     }
 
     /// The share of each of `machines` since `before`.
-    fn of_each(self, before: Self, machines: u16) -> Self {
+    fn of_each(&self, before: &Self, machines: u16) -> Self {
         let share = |now: f64, then: f64| (now - then) / f64::from(machines);
         Self {
             region_cpu_ms: share(self.region_cpu_ms, before.region_cpu_ms),
             postgres_cpu_ms: share(self.postgres_cpu_ms, before.postgres_cpu_ms),
             rows: share(self.rows, before.rows),
-            rack_bytes: share(self.rack_bytes, before.rack_bytes),
+            rack_bytes: self
+                .rack_bytes
+                .iter()
+                .map(|(concern, now)| {
+                    (
+                        concern.clone(),
+                        share(*now, before.rack_bytes.get(concern).copied().unwrap_or_default()),
+                    )
+                })
+                .collect(),
         }
     }
 
-    fn cpu_ms(self) -> f64 {
+    fn cpu_ms(&self) -> f64 {
         self.region_cpu_ms + self.postgres_cpu_ms
+    }
+
+    fn rack_bytes(&self) -> f64 {
+        self.rack_bytes.values().sum()
     }
 }
 
@@ -149,8 +168,8 @@ async fn main() -> Result<()> {
             None,
         );
         print(&name, large.rows, &peer, small.rows, small.rows / large.rows, "rows a machine", None);
-        let ratio = small.rack_bytes / large.rack_bytes;
-        print(&name, large.rack_bytes, &peer, small.rack_bytes, ratio, "bytes to the rack a machine", None);
+        let [few, many] = [small.rack_bytes(), large.rack_bytes()];
+        print(&name, many, &peer, few, few / many, "bytes to the rack a machine", None);
     }
     Ok(())
 }
@@ -159,9 +178,11 @@ async fn main() -> Result<()> {
 async fn measure(count: u16) -> Result<Cost> {
     // Deadlines as with real machines: no retry because this host is slow.
     let fleet = Fleet::start_in("fleet", &[("BASALT_DEADLINE_DIVISOR", "1")], NET).await;
-    let mut address = fleet.site.lab().command("ip")?;
-    address.args(["address", "add", HOST, "dev", BRIDGE]).stdin(Stdio::null());
-    fleet.site.lab().spawn(address)?.wait(PATIENCE).await?;
+    for [verb, address] in [["add", HOST], ["delete", HOST_OF_LAB]] {
+        let mut command = fleet.site.lab().command("ip")?;
+        command.args(["address", verb, address, "dev", BRIDGE]).stdin(Stdio::null());
+        fleet.site.lab().spawn(command)?.wait(PATIENCE).await?;
+    }
     let machines: Vec<SimMachine> =
         (1..=count).map(|number| fleet.machine(number, Firmware::Uefi, |_| {})).collect();
 
@@ -170,14 +191,14 @@ async fn measure(count: u16) -> Result<Cost> {
         machines.iter().map(|machine| document("Machine", &machine.options().name, machine_spec(machine)));
     let rate = phase(&fleet, "machines", declared.collect::<Result<_>>()?).await?;
     let ready = Cost::so_far(&fleet).await?;
-    report(&format!("fleet_{count}_ready"), rate, ready.of_each(began, count));
+    report(&format!("fleet_{count}_ready"), rate, &ready.of_each(&began, count));
 
     let declared = machines.iter().map(|machine| &machine.options().name);
     let declared = declared.map(|name| document("Deployment", name, deployment_spec(name)));
     let rate = phase(&fleet, "deployments", declared.collect::<Result<_>>()?).await?;
     let deployed = Cost::so_far(&fleet).await?;
-    report(&format!("fleet_{count}_deployed"), rate, deployed.of_each(ready, count));
-    Ok(deployed.of_each(began, count))
+    report(&format!("fleet_{count}_deployed"), rate, &deployed.of_each(&ready, count));
+    Ok(deployed.of_each(&began, count))
 }
 
 fn is_ready(object: &Object) -> bool {
@@ -214,7 +235,7 @@ async fn phase(fleet: &Fleet, plural: &str, documents: Vec<Document>) -> Result<
     Ok(count as f64 * 60.0 / began.elapsed().as_secs_f64())
 }
 
-fn report(bench: &str, rate: f64, cost: Cost) {
+fn report(bench: &str, rate: f64, cost: &Cost) {
     print(
         bench,
         rate,
@@ -227,16 +248,19 @@ fn report(bench: &str, rate: f64, cost: Cost) {
 }
 
 /// Prints a result: more is better in `ratio`.
-fn print(bench: &str, basalt: f64, peer: &str, peer_value: f64, ratio: f64, unit: &str, cost: Option<Cost>) {
+fn print(bench: &str, basalt: f64, peer: &str, peer_value: f64, ratio: f64, unit: &str, cost: Option<&Cost>) {
     let rounded = |value: f64| (value * 100.0).round() / 100.0;
     let mut line = json!({
         "bench": bench, "basalt": rounded(basalt), "peer": peer, "peer_value": rounded(peer_value),
         "ratio": rounded(ratio), "unit": unit,
     });
     if let Some(cost) = cost {
+        let by_concern: BTreeMap<_, _> =
+            cost.rack_bytes.iter().map(|(name, it)| (name, rounded(*it))).collect();
         line["a_machine"] = json!({
             "region_cpu_ms": rounded(cost.region_cpu_ms), "postgres_cpu_ms": rounded(cost.postgres_cpu_ms),
-            "rows": rounded(cost.rows), "rack_bytes": rounded(cost.rack_bytes),
+            "rows": rounded(cost.rows), "rack_bytes": rounded(cost.rack_bytes()),
+            "rack_bytes_by_concern": by_concern,
         });
     }
     println!("{line}");
