@@ -40,6 +40,7 @@ pub const TIME: &str = "time ";
 pub const MAX_FROM_RACK: usize = 8 << 20;
 
 pub mod budget;
+pub mod delta;
 pub mod kill;
 pub mod local;
 pub mod open_files;

@@ -426,6 +426,29 @@ pub struct ConcernVersion {
     #[prost(string, tag = "6")]
     pub traceparent: ::prost::alloc::string::String,
 }
+/// A concern's next version, as changes of the body that the rack holds. The rack makes the whole body, and then treats it
+/// as any other version.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConcernDelta {
+    /// with the SHA-256 of the new body, and without the body
+    #[prost(message, optional, tag = "1")]
+    pub version: ::core::option::Option<ConcernVersion>,
+    /// of the body that the parts change
+    #[prost(bytes = "vec", tag = "2")]
+    pub base_sha256: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, repeated, tag = "3")]
+    pub parts: ::prost::alloc::vec::Vec<DeltaPart>,
+}
+/// Bytes of the old body, and new ones behind them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeltaPart {
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    pub insert: ::prost::alloc::vec::Vec<u8>,
+}
 /// Concern "dns": the zones that the rack answers for, and the servers that it asks for other names. It is the same for all
 /// racks.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -993,7 +1016,7 @@ pub mod from_rack {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromRegion {
-    #[prost(oneof = "from_region::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "from_region::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub message: ::core::option::Option<from_region::Message>,
 }
 /// Nested message and enum types in `FromRegion`.
@@ -1003,7 +1026,7 @@ pub mod from_region {
         /// answers Hello; again when other regions are there
         #[prost(message, tag = "1")]
         Welcome(super::Welcome),
-        /// always whole
+        /// whole: the first of a link, and on request
         #[prost(message, tag = "2")]
         Concern(super::ConcernVersion),
         #[prost(message, tag = "3")]
@@ -1017,6 +1040,9 @@ pub mod from_region {
         /// the last message of the stream; also in place of Welcome
         #[prost(message, tag = "7")]
         Forget(super::Forget),
+        /// in place of a whole version that would be longer
+        #[prost(message, tag = "8")]
+        ConcernDelta(super::ConcernDelta),
     }
 }
 /// The rack was deleted: it erases its key, passwords, tasks and images, and ends.
@@ -1170,7 +1196,7 @@ pub struct Welcome {
     #[prost(int64, tag = "4")]
     pub unix_ms: i64,
 }
-/// Each ConcernVersion is answered with exactly one of these.
+/// Each ConcernVersion and each ConcernDelta is answered with exactly one of these.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConcernReply {
     #[prost(string, tag = "1")]
@@ -1207,6 +1233,8 @@ pub mod concern_reply {
         /// same generation, other content
         RefusedConflict = 4,
         Failed = 5,
+        /// a delta that the rack cannot apply: it holds another body. Nothing is changed
+        NeedsWhole = 6,
     }
     impl Outcome {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -1221,6 +1249,7 @@ pub mod concern_reply {
                 Self::RefusedOlder => "REFUSED_OLDER",
                 Self::RefusedConflict => "REFUSED_CONFLICT",
                 Self::Failed => "FAILED",
+                Self::NeedsWhole => "NEEDS_WHOLE",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1232,6 +1261,7 @@ pub mod concern_reply {
                 "REFUSED_OLDER" => Some(Self::RefusedOlder),
                 "REFUSED_CONFLICT" => Some(Self::RefusedConflict),
                 "FAILED" => Some(Self::Failed),
+                "NEEDS_WHOLE" => Some(Self::NeedsWhole),
                 _ => None,
             }
         }
