@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use basalt_ntp::{Report, State as ClockState};
 use basalt_proto::places::Places;
+use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{Fact, fact::Body};
 use http::{StatusCode, header};
 
@@ -40,6 +41,8 @@ pub struct Counts {
     pub http: BTreeMap<(String, u16), u64>,
     /// Leases, by event: `granted` or `ended`.
     pub leases: BTreeMap<&'static str, u64>,
+    /// Deltas of concerns, by outcome: `taken`, or `needs_whole` if the whole concern was asked for.
+    pub deltas: BTreeMap<&'static str, u64>,
     /// Power commands by outcome: `ok`, or an error code.
     pub power: BTreeMap<String, u64>,
     /// Power readings by outcome: `ok`, `gave_way` to a command, or an error code.
@@ -94,6 +97,12 @@ impl Meters {
     /// Counts a boot request of a machine.
     pub fn asked(&self, service: &'static str) {
         self.with(|counts| *counts.boot_requests.entry(service).or_default() += 1);
+    }
+
+    /// Counts a delta of a concern.
+    pub fn changed(&self, outcome: Outcome) {
+        let word = if outcome == Outcome::NeedsWhole { "needs_whole" } else { "taken" };
+        self.with(|counts| *counts.deltas.entry(word).or_default() += 1);
     }
 
     /// Counts a power reading, successful or not.
@@ -230,6 +239,16 @@ fn text(counts: &Counts, bound: usize, unprobed: u64) -> String {
     single(&mut text, "basalt_rack_leases", "gauge", "Leases that run.", bound);
     let help = "Addresses offered without asking whether they are in use: too many were being asked for.";
     single(&mut text, "basalt_rack_offers_unprobed_total", "counter", help, unprobed);
+    let name = "basalt_rack_concern_deltas_total";
+    let help = "Deltas of concerns: taken, or needs_whole if the whole concern was asked for.";
+    labelled(
+        &mut text,
+        name,
+        "counter",
+        help,
+        "outcome",
+        counts.deltas.iter().map(|(word, it)| (*word, *it)),
+    );
     let name = "basalt_rack_power_commands_total";
     family(&mut text, name, "counter", "Power commands, by outcome: ok, or why not.");
     for (outcome, count) in &counts.power {
@@ -384,10 +403,14 @@ mod tests {
         meters.asked("tftp");
         meters.power_read("ok", Duration::from_millis(250));
         meters.power_read("unreachable", Duration::from_millis(250));
+        meters.changed(Outcome::Applied);
+        meters.changed(Outcome::NeedsWhole);
         meters.left_out();
         meters.spool(2, 100);
         let text = text(&meters.read(), 1, 3);
         for line in [
+            "basalt_rack_concern_deltas_total{outcome=\"taken\"} 1",
+            "basalt_rack_concern_deltas_total{outcome=\"needs_whole\"} 1",
             "basalt_rack_power_commands_total{outcome=\"ok\"} 1",
             "basalt_rack_power_commands_total{outcome=\"unreachable\"} 1",
             "basalt_rack_power_readings_total{outcome=\"ok\"} 1",

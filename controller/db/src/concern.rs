@@ -26,6 +26,17 @@ pub struct Concern {
     pub trace: Option<String>,
 }
 
+/// The version of a concern, without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConcernHead {
+    /// Its name.
+    pub name: String,
+    /// The generation; it rises with each change.
+    pub generation: Generation,
+    /// The SHA-256 of the bytes.
+    pub sha256: [u8; 32],
+}
+
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConcernWrite {
@@ -152,28 +163,43 @@ impl Store {
         Ok(ConcernWrite::Written(next))
     }
 
-    /// All concerns of a rack.
+    /// The versions of all concerns of a rack.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn concerns(&self, rack: RackId) -> Result<Vec<Concern>, StoreError> {
+    pub async fn concern_heads(&self, rack: RackId) -> Result<Vec<ConcernHead>, StoreError> {
         let rows = sqlx::query!(
-            "select concern, generation, sha256, body, trace from rack_concern where rack = $1 order by concern",
+            "select concern, generation, sha256 from rack_concern where rack = $1 order by concern",
             rack.get()
         );
         let rows = rows.fetch_all(self.pool()).await?;
         rows.into_iter()
             .map(|r| {
-                let place = Place { object: rack.into(), pointer: &pointer(&r.concern) };
-                Ok(Concern {
-                    body: self.seal().open(&place, &r.body)?.to_vec(),
-                    name: r.concern,
-                    trace: r.trace,
-                    generation: Generation::new(unsigned(r.generation)),
-                    sha256: crate::blob::digest(&r.sha256)?,
-                })
+                let generation = Generation::new(unsigned(r.generation));
+                Ok(ConcernHead { name: r.concern, generation, sha256: crate::blob::digest(&r.sha256)? })
             })
             .collect()
+    }
+
+    /// A rack's concern with its bytes; `None` if it was never written.
+    ///
+    /// # Errors
+    /// Fails if the seal key does not open it, or if the database cannot be read.
+    pub async fn concern(&self, rack: RackId, name: &str) -> Result<Option<Concern>, StoreError> {
+        let row = sqlx::query!(
+            "select generation, sha256, body, trace from rack_concern where rack = $1 and concern = $2",
+            rack.get(),
+            name
+        );
+        let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
+        let place = Place { object: rack.into(), pointer: &pointer(name) };
+        Ok(Some(Concern {
+            body: self.seal().open(&place, &row.body)?.to_vec(),
+            name: name.to_owned(),
+            trace: row.trace,
+            generation: Generation::new(unsigned(row.generation)),
+            sha256: crate::blob::digest(&row.sha256)?,
+        }))
     }
 
     /// Stores a rack's answer and wakes the machines whose entries it settles. An answer to an older generation than the stored one

@@ -103,7 +103,7 @@ pub use blob::Blob;
 pub use bmc_account::{BmcAccount, BmcAccountState, BmcDestination, NewBmcAccount};
 pub use boot::{BOOT_TRACE, BootTrace, HeardPort};
 pub use claim::{Allocation, Claiming, Given};
-pub use concern::{Concern, ConcernAck, ConcernWrite};
+pub use concern::{Concern, ConcernAck, ConcernHead, ConcernWrite};
 pub use decision::{ALLOCATE, Decision, NewDecision};
 pub use driver::{BootClaim, MachineMarks, TestsAccepted};
 pub use entry::{Entry, EntryHolder, EntryState, NewEntry, Progress};

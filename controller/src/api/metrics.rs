@@ -235,7 +235,11 @@ fn racks(counts: &rack_meters::Counts, text: &mut Exposition) {
         self::histogram(name, &[("type", kind)], bounds, histogram, text);
     }
     let name = "basalt_rack_concern_bytes_total";
-    text.family(name, "counter", "Bytes of the documents that racks were sent, by concern.");
+    text.family(
+        name,
+        "counter",
+        "Bytes of the concerns that racks were sent, whole or as deltas, by concern.",
+    );
     for (concern, bytes) in &counts.concern_bytes {
         text.sample(name, &[("concern", concern)], bytes);
     }

@@ -173,7 +173,7 @@ async fn status(
             status.vlans.insert(subnet.vlan);
         }
     }
-    let stored = driver.store.concerns(uid).await?;
+    let stored = driver.store.concern_heads(uid).await?;
     let mut refused = Vec::new();
     for ack in driver.store.concern_acks(uid).await? {
         let mut state = ConcernState::default();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use basalt_api::values::RackId;
 use basalt_proto::rack_v1::{ConcernReply, ConcernVersion, PowerCommand, PowerResult, fact};
 use basalt_proto::rack_v1::{from_rack, from_region};
+use prost::Message as _;
 use tonic::Status;
 
 use crate::driver::meters::{Bounds, Histogram};
@@ -38,7 +39,7 @@ pub struct Counts {
     pub messages: BTreeMap<(&'static str, &'static str), u64>,
     /// The time to handle messages of racks, by type.
     pub handling: BTreeMap<&'static str, Histogram>,
-    /// Bytes of the documents that racks were sent, by concern.
+    /// Bytes of the concerns that racks were sent, whole or as deltas, by concern.
     pub concern_bytes: BTreeMap<String, u64>,
     /// Answers to concerns, by outcome.
     pub answers: BTreeMap<&'static str, u64>,
@@ -158,10 +159,13 @@ impl Meters {
         let kind = match message {
             from_region::Message::Welcome(_) => "welcome",
             from_region::Message::Concern(version) => {
-                self.ask(rack, concern_key(&version.concern, version.generation), concern(version));
-                let bytes = u64::try_from(version.body.len()).unwrap_or(u64::MAX);
-                *locked(&self.counts).concern_bytes.entry(version.concern.clone()).or_default() += bytes;
+                self.concern(rack, version, version.body.len());
                 "concern"
+            }
+            from_region::Message::ConcernDelta(delta) => {
+                let version = delta.version.clone().unwrap_or_default();
+                self.concern(rack, &version, delta.parts.iter().map(|part| part.encoded_len()).sum());
+                "concern_delta"
             }
             from_region::Message::FactAck(_) => "fact_ack",
             from_region::Message::Power(command) => {
@@ -173,6 +177,13 @@ impl Meters {
             from_region::Message::Forget(_) => "forget",
         };
         self.message("to_rack", kind);
+    }
+
+    /// Counts a concern of this length, in bytes, whole or as a delta.
+    fn concern(&self, rack: RackId, version: &ConcernVersion, length: usize) {
+        self.ask(rack, concern_key(&version.concern, version.generation), concern(version));
+        let bytes = u64::try_from(length).unwrap_or(u64::MAX);
+        *locked(&self.counts).concern_bytes.entry(version.concern.clone()).or_default() += bytes;
     }
 
     fn ask(&self, rack: RackId, key: String, mut asked: Asked) {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`authority`] | the certificate authority with which racks are enrolled |
 //! | [`join_token`] | the token with which a person enrols a new rack |
+//! | [`concerns`] | the concerns that a rack was sent: whole, or as deltas |
 //! | [`sessions`] | the racks' streams to this process |
 //! | [`own_address`] | the address at which racks reach this process |
 //! | [`regions`] | the addresses of the other processes, which this one sends to racks |
@@ -16,6 +17,7 @@
 
 pub mod authority;
 mod call;
+pub mod concerns;
 mod doors;
 mod enrolment;
 mod failures;

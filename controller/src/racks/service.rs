@@ -14,8 +14,8 @@ use basalt_proto::rack_v1::from_region::Message;
 use basalt_proto::rack_v1::rack_lease::Grantor;
 use basalt_proto::rack_v1::rack_link_server::RackLink;
 use basalt_proto::rack_v1::{
-    BlobChunk, ConcernReply, ConcernVersion, FactAck, FactBatch, FetchBlobRequest, Forget, FromRack,
-    FromRegion, Hello, Leases, LogAck, LogBatch, RackLease, RenewReply, RenewRequest, Welcome,
+    BlobChunk, ConcernReply, FactAck, FactBatch, FetchBlobRequest, Forget, FromRack, FromRegion, Hello,
+    Leases, LogAck, LogBatch, RackLease, RenewReply, RenewRequest, Welcome,
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
@@ -24,12 +24,12 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::authority::Authority;
+use super::concerns::Sent;
 use super::listener::{Enrolled, Peer, Retired};
 use super::observed::{self, Observed};
 use super::sessions::{BACKLOG, Known, Sessions};
 use crate::blobs::Blobs;
 use crate::logs::{LogError, Logs};
-use crate::telemetry::Context;
 
 /// How often facts are stored again if their transaction meets another one.
 const STORE_TRIES: usize = 5;
@@ -250,8 +250,8 @@ impl Session {
         store.enqueue(self.rack.into(), Duration::ZERO).await?;
         store.enqueue_kind("Machine").await?;
 
-        let mut sent =
-            hello.held.into_iter().map(|h| (h.concern, (h.sha256, h.incarnation))).collect::<Vec<_>>();
+        let (incarnation, bodies) = (store.incarnation().to_string(), self.racks.sessions.bodies());
+        let mut sent = Sent::new(incarnation, bodies, hello.held);
         self.note_held(&sent).await?;
         let mut woken = store.woken();
         let mut closed = std::pin::pin!(self.racks.sessions.closed());
@@ -269,7 +269,7 @@ impl Session {
             }
             tokio::select! {
                 message = said.next() => match message {
-                    Some(Ok(FromRack { message: Some(message) })) => self.heard(message).await?,
+                    Some(Ok(FromRack { message: Some(message) })) => self.heard(message, &mut sent).await?,
                     Some(Ok(FromRack { message: None })) => {}
                     Some(Err(_)) | None => return Ok(()),
                 },
@@ -324,29 +324,15 @@ impl Session {
     }
 
     /// Sends every concern whose bytes differ from those last sent. `false`: this rack has no concern.
-    async fn push(&self, sent: &mut Vec<(String, (Vec<u8>, String))>) -> Result<bool, StoreError> {
-        let incarnation = self.racks.store.incarnation().to_string();
-        let concerns = self.racks.store.concerns(self.rack).await?;
-        let has_some = !concerns.is_empty();
-        for concern in concerns {
-            let now = (concern.sha256.to_vec(), incarnation.clone());
-            if sent.iter().any(|(name, was)| *name == concern.name && *was == now) {
-                continue;
-            }
-            sent.retain(|(name, _)| *name != concern.name);
-            sent.push((concern.name.clone(), now));
-            let parent = concern.trace.as_deref().and_then(Context::parse);
-            let version = ConcernVersion {
-                concern: concern.name,
-                generation: concern.generation.get(),
-                sha256: concern.sha256.to_vec(),
-                incarnation: incarnation.clone(),
-                body: concern.body,
-                traceparent: parent.map(|parent| parent.child().to_string()).unwrap_or_default(),
-            };
-            trace::within(concern.trace, self.send(Message::Concern(version))).await;
+    async fn push(&self, sent: &mut Sent) -> Result<bool, StoreError> {
+        let heads = self.racks.store.concern_heads(self.rack).await?;
+        for head in heads.iter().filter(|head| !sent.has(head)).collect::<Vec<_>>() {
+            // Opens only the changed concerns. This one may have changed again, and is then sent once.
+            let Some(concern) = self.racks.store.concern(self.rack, &head.name).await? else { continue };
+            let trace = concern.trace.clone();
+            trace::within(trace, self.send(sent.next(concern))).await;
         }
-        Ok(has_some)
+        Ok(!heads.is_empty())
     }
 
     /// Sends leases in the subnets where the rack grants addresses: all leases, or those that other racks granted since.
@@ -365,21 +351,18 @@ impl Session {
     }
 
     /// Notes that a rack reconnected with the present bytes: it has applied them, and will not answer again.
-    async fn note_held(&self, held: &[(String, (Vec<u8>, String))]) -> Result<(), StoreError> {
+    async fn note_held(&self, held: &Sent) -> Result<(), StoreError> {
         let store = &self.racks.store;
-        let incarnation = store.incarnation().to_string();
         let known = store.concern_acks(self.rack).await?;
-        for concern in store.concerns(self.rack).await? {
-            let now = (concern.sha256.to_vec(), incarnation.clone());
-            let is_same =
-                |ack: &&ConcernAck| ack.concern == concern.name && ack.generation == concern.generation;
+        for head in store.concern_heads(self.rack).await? {
+            let is_same = |ack: &&ConcernAck| ack.concern == head.name && ack.generation == head.generation;
             // Keep the stored answer: its message lists the parts that the rack left out.
             if known.iter().find(is_same).is_some_and(ConcernAck::is_applied) {
                 continue;
             }
-            if held.iter().any(|(name, was)| *name == concern.name && *was == now) {
+            if held.has(&head) {
                 let outcome = "already_there".to_owned();
-                let (concern, generation) = (concern.name, concern.generation);
+                let (concern, generation) = (head.name, head.generation);
                 let ack = ConcernAck { concern, generation, outcome, message: String::new() };
                 store.put_concern_ack(self.rack, &ack).await?;
             }
@@ -387,11 +370,11 @@ impl Session {
         Ok(())
     }
 
-    async fn heard(&self, message: Said) -> Result<(), StoreError> {
+    async fn heard(&self, message: Said, sent: &mut Sent) -> Result<(), StoreError> {
         let (meters, began) = (self.racks.sessions.meters(), Instant::now());
         let kind = meters.heard(self.rack, &self.name, &message);
         let handled = match message {
-            Said::ConcernReply(reply) => self.answered(reply).await,
+            Said::ConcernReply(reply) => self.answered(reply, sent).await,
             Said::Facts(batch) => self.observed(batch).await,
             Said::Hello(hello) => self.moved(&hello).await,
             Said::Pong(_) => Ok(()),
@@ -419,7 +402,7 @@ impl Session {
         Ok(())
     }
 
-    async fn answered(&self, reply: ConcernReply) -> Result<(), StoreError> {
+    async fn answered(&self, reply: ConcernReply, sent: &mut Sent) -> Result<(), StoreError> {
         // The rack's texts are shown on terminals, and racks are not trusted.
         let name = UntrustedName::new(&reply.concern);
         let message = UntrustedMessage::new(&reply.message);
@@ -428,9 +411,24 @@ impl Session {
             Outcome::AlreadyThere => "already_there",
             Outcome::RefusedOlder => "refused_older",
             Outcome::RefusedConflict => "refused_conflict",
+            Outcome::NeedsWhole => "needs_whole",
             Outcome::Failed | Outcome::Unspecified => "failed",
         };
+        self.racks.sessions.meters().answered(self.rack, &reply, outcome);
+        if reply.outcome() == Outcome::NeedsWhole {
+            // Not an answer to the version: that follows, once the rack has it whole.
+            tracing::warn!(
+                rack = self.name,
+                concern = %name,
+                generation = reply.generation,
+                %message,
+                "the rack cannot apply a delta; the concern is sent whole"
+            );
+            sent.needs_whole(&reply.concern, reply.generation);
+            return Ok(());
+        }
         if !matches!(reply.outcome(), Outcome::Applied | Outcome::AlreadyThere) {
+            sent.refused(&reply.concern, reply.generation);
             tracing::error!(
                 rack = self.name,
                 concern = %name,
@@ -441,7 +439,6 @@ impl Session {
                 "the rack does not apply a concern"
             );
         }
-        self.racks.sessions.meters().answered(self.rack, &reply, outcome);
         let ack = ConcernAck {
             concern: name.into(),
             generation: Generation::new(reply.generation),

@@ -12,6 +12,7 @@ use basalt_proto::rack_v1::from_region::Message;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
+use super::concerns::Bodies;
 use super::meters::Meters;
 
 /// The number of messages that may wait for a slow rack. If more wait, the rack is cut off, and dials again.
@@ -56,6 +57,7 @@ pub struct Sessions(Arc<Shared>);
 struct Shared {
     inner: Mutex<Inner>,
     meters: Meters,
+    bodies: Arc<Bodies>,
     regions: watch::Sender<Known>,
     /// True once this process ends.
     closing: watch::Sender<bool>,
@@ -76,7 +78,8 @@ impl Sessions {
         let (sessions, ended) = (HashMap::new(), HashMap::new());
         let inner = Mutex::new(Inner { sessions, ended, started: now, next: 0 });
         let (regions, closing) = (watch::Sender::new(Known::default()), watch::Sender::new(false));
-        Self(Arc::new(Shared { inner, meters: Meters::default(), regions, closing }))
+        let (meters, bodies) = (Meters::default(), Arc::default());
+        Self(Arc::new(Shared { inner, meters, bodies, regions, closing }))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -87,6 +90,12 @@ impl Sessions {
     #[must_use]
     pub fn meters(&self) -> &Meters {
         &self.0.meters
+    }
+
+    /// The bodies of concerns that racks were sent last.
+    #[must_use]
+    pub fn bodies(&self) -> Arc<Bodies> {
+        Arc::clone(&self.0.bodies)
     }
 
     /// The regions of this database; empty until this process has looked for the others.

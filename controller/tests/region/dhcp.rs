@@ -81,8 +81,7 @@ impl Played {
         let (mut woken, mut last) = (store.woken(), None);
         let look = async {
             loop {
-                let concerns = store.concerns(self.uid).await.expect("concerns");
-                let found = concerns.iter().find(|concern| concern.name == name);
+                let found = store.concern(self.uid, name).await.expect("a concern");
                 last = found.map(|concern| C::decode(concern.body.as_slice()).expect("a concern"));
                 if let Some(concern) = last.clone().filter(&holds) {
                     return concern;
@@ -432,8 +431,7 @@ async fn a_rack_shows_what_it_said_of_itself_and_what_it_holds() {
     let told = rack.told(&lab, has(&["10.77.0.100-10.77.0.199"])).await;
     assert!(!told.subnets.is_empty());
     let store = lab.region.store();
-    let concerns = store.concerns(rack.uid).await.expect("concerns");
-    let dhcp = concerns.iter().find(|it| it.name == "dhcp").expect("it was told");
+    let dhcp = store.concern(rack.uid, "dhcp").await.expect("a concern").expect("it was told");
     let ack = |concern: &str, outcome: &str, message: &str| ConcernAck {
         concern: concern.to_owned(),
         generation: dhcp.generation,

@@ -107,6 +107,11 @@ impl NewRack {
         (self, enrolled)
     }
 
+    /// The same rack, which dials another region.
+    pub(crate) fn dials(self, rpc: SocketAddr) -> Self {
+        Self { rpc, ..self }
+    }
+
     /// A connection with this certificate.
     pub(crate) async fn link(&self, certificate: &[u8]) -> RackLinkClient<Channel> {
         RackLinkClient::new(self.dial(Some(certificate)).await)

@@ -3,11 +3,13 @@
 
 use crate::enrolment::NewRack;
 use crate::support::Lab;
+use basalt_proto::delta;
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{
-    ConcernReply, ConcernVersion, Fact, FactBatch, FromRack, Hello, Interface, Leases, PowerCommand,
-    PowerResult, Serves, fact, from_rack, from_region,
+    ConcernDelta, ConcernReply, ConcernVersion, Fact, FactBatch, FromRack, HeldConcern, Hello, Interface,
+    Leases, PowerCommand, PowerResult, Serves, fact, from_rack, from_region,
 };
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,26 +19,68 @@ use tokio_stream::wrappers::ReceiverStream;
 /// The messages from the region to a rack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
+    /// The versions, each with its whole body.
     pub(crate) concerns: Vec<ConcernVersion>,
+    /// Those of the versions that came as deltas.
+    pub(crate) deltas: Vec<ConcernDelta>,
     pub(crate) commands: Vec<PowerCommand>,
     pub(crate) leases: Vec<Leases>,
     /// True if the rack received the message that it is deleted.
     pub(crate) forget: bool,
 }
 
+impl Told {
+    /// The latest version of each concern, for a Hello.
+    fn held(&self) -> Vec<HeldConcern> {
+        let held = |it: &ConcernVersion| HeldConcern {
+            concern: it.concern.clone(),
+            generation: it.generation,
+            sha256: it.sha256.clone(),
+            incarnation: it.incarnation.clone(),
+        };
+        let latest: BTreeMap<_, _> = self.concerns.iter().map(|it| (it.concern.clone(), held(it))).collect();
+        latest.into_values().collect()
+    }
+
+    /// Applies a delta, if it changes the version that came last.
+    fn change(&mut self, delta: ConcernDelta) -> ConcernReply {
+        let mut version = delta.version.clone().expect("a delta has a version");
+        let held = self.concerns.iter().rfind(|held| held.concern == version.concern);
+        let held = held.filter(|held| held.sha256 == delta.base_sha256);
+        let Some(held) = held else { return reply(&version, Outcome::NeedsWhole) };
+        version.body = delta::apply(&held.body, &delta.parts, usize::MAX).expect("a delta of that body");
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &version.body);
+        assert_eq!(version.sha256, digest.as_ref(), "the delta makes the body");
+        let reply = reply(&version, Outcome::Applied);
+        self.concerns.push(version);
+        self.deltas.push(delta);
+        reply
+    }
+}
+
+fn reply(version: &ConcernVersion, outcome: Outcome) -> ConcernReply {
+    let (concern, generation) = (version.concern.clone(), version.generation);
+    ConcernReply { concern, generation, outcome: outcome.into(), ..ConcernReply::default() }
+}
+
 /// A rack with its link, until it is dropped.
 pub(crate) struct Linked {
+    rack: NewRack,
+    own_certificate: Vec<u8>,
     told: Arc<Mutex<Told>>,
-    task: tokio::task::JoinHandle<()>,
+    task: Task,
     refuses: Arc<AtomicBool>,
     certificate: Arc<Mutex<String>>,
     outbox: mpsc::Sender<FromRack>,
     hello: Hello,
 }
 
-impl Drop for Linked {
+/// The end of the stream, until it is dropped.
+struct Task(tokio::task::JoinHandle<()>);
+
+impl Drop for Task {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
@@ -53,8 +97,6 @@ impl Linked {
 
     async fn link(lab: &Lab, rpc: SocketAddr, (name, address): (&str, &str), answers: bool) -> Self {
         let (rack, enrolled) = NewRack::new(lab, rpc, name).await.enrol().await;
-        let mut client = rack.link(&enrolled.certificate_der).await;
-        let (outbox, messages) = mpsc::channel(16);
         let interface = Interface {
             name: "eth0".to_owned(),
             addresses: vec![address.to_owned()],
@@ -66,10 +108,26 @@ impl Linked {
             interfaces: vec![interface],
             ..Hello::default()
         };
+        Self::open(rack, enrolled.certificate_der, hello, Told::default(), answers).await
+    }
+
+    /// The same rack, after its link broke and it dialled another region. It holds what it was told.
+    pub(crate) async fn moves_to(self, rpc: SocketAddr) -> Self {
+        let Self { mut rack, own_certificate, hello, told, task, .. } = self;
+        drop(task);
+        rack = rack.dials(rpc);
+        let told = told.lock().expect("told").clone();
+        let held = told.held();
+        Self::open(rack, own_certificate, Hello { held, ..hello }, told, true).await
+    }
+
+    async fn open(rack: NewRack, own_certificate: Vec<u8>, hello: Hello, told: Told, answers: bool) -> Self {
+        let mut client = rack.link(&own_certificate).await;
+        let (outbox, messages) = mpsc::channel(16);
         say(&outbox, from_rack::Message::Hello(hello.clone())).await;
         let own = outbox.clone();
         let mut inbox = client.link(ReceiverStream::new(messages)).await.expect("a link").into_inner();
-        let told = Arc::new(Mutex::new(Told::default()));
+        let told = Arc::new(Mutex::new(told));
         let heard = Arc::clone(&told);
         let refuses = Arc::new(AtomicBool::new(false));
         let refused = Arc::clone(&refuses);
@@ -80,13 +138,14 @@ impl Linked {
             while let Ok(Some(message)) = inbox.message().await {
                 match message.message {
                     Some(from_region::Message::Concern(version)) => {
-                        let reply = ConcernReply {
-                            concern: version.concern.clone(),
-                            generation: version.generation,
-                            outcome: Outcome::Applied.into(),
-                            ..ConcernReply::default()
-                        };
+                        let reply = reply(&version, Outcome::Applied);
                         heard.lock().expect("told").concerns.push(version);
+                        if answers {
+                            say(&outbox, from_rack::Message::ConcernReply(reply)).await;
+                        }
+                    }
+                    Some(from_region::Message::ConcernDelta(delta)) => {
+                        let reply = heard.lock().expect("told").change(delta);
                         if answers {
                             say(&outbox, from_rack::Message::ConcernReply(reply)).await;
                         }
@@ -117,7 +176,7 @@ impl Linked {
                 }
             }
         });
-        Self { told, refuses, certificate, task, outbox: own, hello }
+        Self { rack, own_certificate, told, refuses, certificate, task: Task(task), outbox: own, hello }
     }
 
     /// Sends another Hello, as a rack that answers clients at these addresses.
@@ -149,7 +208,12 @@ impl Linked {
 
     /// Waits until the region ends the link.
     pub(crate) async fn ended(&mut self) {
-        (&mut self.task).await.expect("it was not cut short");
+        (&mut self.task.0).await.expect("it was not cut short");
+    }
+
+    /// Loses its concerns, and does not notice.
+    pub(crate) fn forgets_concerns(&self) {
+        self.told.lock().expect("told").concerns.clear();
     }
 
     /// All messages so far.

@@ -7,10 +7,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use basalt_proto::delta;
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{
-    BootConcern, ConcernVersion, DhcpConcern, DnsConcern, ImagesConcern, KnownConcern, PowerConcern,
-    ProxyConcern, TimeConcern,
+    BootConcern, ConcernDelta, ConcernVersion, DhcpConcern, DnsConcern, ImagesConcern, KnownConcern,
+    PowerConcern, ProxyConcern, TimeConcern,
 };
 use prost::Message;
 
@@ -19,6 +20,9 @@ use crate::hash::sha256;
 
 mod sound;
 pub mod store;
+
+/// The most bytes of a body: a boot concern of a thousand machines with tasks has some megabytes.
+pub const MOST_BYTES: usize = 64 << 20;
 
 /// The concerns this rack knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -212,6 +216,39 @@ pub fn accept(
         std::cmp::Ordering::Equal if held.sha256 == offered.sha256 => Decision::AlreadyThere,
         std::cmp::Ordering::Equal => Decision::RefusedConflict { mine },
     }
+}
+
+/// The version that a delta makes of the one that the rack holds.
+///
+/// # Errors
+/// The rack holds another body than the delta changes, or the result has another hash. It needs the whole body then. The
+/// text says why.
+pub fn changed(current: Option<&ConcernVersion>, delta: ConcernDelta) -> Result<ConcernVersion, String> {
+    let ConcernDelta { version, base_sha256, parts } = delta;
+    let mut version = version.unwrap_or_default();
+    let held = current.filter(|held| held.incarnation == version.incarnation);
+    let held = held.ok_or_else(|| "this rack holds no version of this incarnation".to_owned())?;
+    if held.sha256 == version.sha256 {
+        // Another region was faster.
+        version.body = held.body.clone();
+    } else if held.sha256 == base_sha256 {
+        version.body = delta::apply(&held.body, &parts, MOST_BYTES).map_err(|error| error.to_string())?;
+    } else {
+        return Err(format!(
+            "this rack holds SHA-256 {}, and the delta changes {}",
+            hex::encode(&held.sha256),
+            hex::encode(&base_sha256)
+        ));
+    }
+    let actual = sha256(&version.body);
+    if version.sha256 != actual {
+        return Err(format!(
+            "the changed body has SHA-256 {}, not {} as announced",
+            hex::encode(actual),
+            hex::encode(&version.sha256)
+        ));
+    }
+    Ok(version)
 }
 
 /// A decoded version.

@@ -5,14 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{
-    BootConcern, ConcernReply, ConcernVersion, DhcpConcern, DnsConcern, HeldConcern, ImagesConcern,
-    KnownConcern, PowerConcern, ProxyConcern, TimeConcern,
+    BootConcern, ConcernDelta, ConcernReply, ConcernVersion, DhcpConcern, DnsConcern, HeldConcern,
+    ImagesConcern, KnownConcern, PowerConcern, ProxyConcern, TimeConcern,
 };
 use prost::Message;
 use tokio::sync::watch;
 
-use super::{Concern, Content, Decision, Understood, accept, verify};
+use super::{Concern, Content, Decision, Understood, accept, changed, verify};
 use crate::boot::BootTable;
 use crate::durable;
 use crate::epochs::Epochs;
@@ -127,7 +128,28 @@ impl ConcernStore {
 
     /// Applies a version, or replies why not. An accepted version is durable when this returns. Blocks on the disk.
     pub fn apply(&self, offered: &ConcernVersion) -> ConcernReply {
+        self.decide(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner), offered)
+    }
+
+    /// Applies the version that a delta makes of the present one, or replies that the whole one is needed. Blocks on the
+    /// disk.
+    pub fn apply_delta(&self, delta: ConcernDelta) -> ConcernReply {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = delta.version.as_ref();
+        let (name, generation) = version.map(|it| (it.concern.clone(), it.generation)).unwrap_or_default();
+        let current = held.iter().find(|it| it.concern == name);
+        let mine = current.map_or(0, |it| it.generation);
+        match changed(current, delta) {
+            Ok(version) => self.decide(&mut held, &version),
+            Err(message) => {
+                tracing::warn!(concern = %name, generation, mine, %message, "delta not applied; the whole concern is asked for");
+                let (concern, outcome) = (name, Outcome::NeedsWhole.into());
+                ConcernReply { concern, generation, outcome, mine, message }
+            }
+        }
+    }
+
+    fn decide(&self, held: &mut Vec<ConcernVersion>, offered: &ConcernVersion) -> ConcernReply {
         let current = held.iter().find(|it| it.concern == offered.concern);
         let decision = match accept(current, offered, &self.epochs.retired()) {
             Decision::Applied => match self.take(offered) {
@@ -311,8 +333,8 @@ pub fn read_concern(data_dir: &Path, concern: Concern) -> Result<Option<(Concern
 mod tests {
     use super::super::version;
     use super::*;
-    use basalt_proto::rack_v1::concern_reply::Outcome;
-    use basalt_proto::rack_v1::{Bmc, DhcpSubnet};
+    use basalt_proto::delta;
+    use basalt_proto::rack_v1::{Blob, Bmc, DhcpSubnet};
 
     fn open(dir: &Path) -> (ConcernStore, Vec<Damaged>) {
         ConcernStore::open(dir, Arc::new(Epochs::open(dir).unwrap())).unwrap()
@@ -370,6 +392,74 @@ mod tests {
         assert_eq!(store.held()[0].generation, 2);
         let reply = store.apply(&dhcp(1, "a"));
         assert_eq!((reply.outcome(), reply.mine), (Outcome::RefusedOlder, 2));
+    }
+
+    /// A version of [`Concern::Images`] with this many blobs.
+    fn images(generation: u64, incarnation: &str, blobs: usize) -> ConcernVersion {
+        let blob = |number| Blob { sha256: format!("{number:064}"), size: 1, prefetch: false };
+        let blobs = (0..blobs).map(blob).collect();
+        version(Concern::Images, generation, incarnation, &ImagesConcern { blobs })
+    }
+
+    fn between(old: &ConcernVersion, new: &ConcernVersion) -> ConcernDelta {
+        let version = ConcernVersion { body: Vec::new(), ..new.clone() };
+        let parts = delta::between(&old.body, &new.body);
+        ConcernDelta { version: Some(version), base_sha256: old.sha256.clone(), parts }
+    }
+
+    #[test]
+    fn a_delta_makes_the_next_version_and_is_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        let [one, two] = [images(1, "a", 3), images(2, "a", 4)];
+        assert_eq!(store.apply(&one).outcome(), Outcome::Applied);
+        let reply = store.apply_delta(between(&one, &two));
+        assert_eq!((reply.outcome(), reply.generation, reply.mine), (Outcome::Applied, 2, 2));
+        assert_eq!(store.views.images.borrow().as_ref().unwrap().blobs.len(), 4);
+        // The same delta from another region.
+        assert_eq!(store.apply_delta(between(&one, &two)).outcome(), Outcome::AlreadyThere);
+        let (store, damaged) = open(dir.path());
+        assert!(damaged.is_empty());
+        assert_eq!(store.held.lock().unwrap()[..], [two]);
+    }
+
+    #[test]
+    fn a_delta_of_another_body_or_another_incarnation_changes_nothing_and_the_whole_heals() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        let [one, two, three] = [images(1, "a", 3), images(2, "a", 4), images(3, "a", 5)];
+        let next = images(1, "b", 5);
+        assert_eq!(store.apply_delta(between(&one, &two)).outcome(), Outcome::NeedsWhole, "it holds none");
+        store.apply(&one);
+        for (delta, words) in
+            [(between(&two, &three), "and the delta changes"), (between(&one, &next), "incarnation")]
+        {
+            let reply = store.apply_delta(delta);
+            assert_eq!((reply.outcome(), reply.mine), (Outcome::NeedsWhole, 1));
+            assert!(reply.message.contains(words), "{reply:?}");
+        }
+        assert_eq!(store.held.lock().unwrap()[..], [one]);
+        assert_eq!(store.apply(&three).outcome(), Outcome::Applied);
+    }
+
+    #[test]
+    fn a_damaged_entry_is_noticed_by_the_hash_of_the_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        let [one, two] = [images(1, "a", 3), images(2, "a", 4)];
+        store.apply(&one);
+        // In memory, or on the way.
+        store.held.lock().unwrap()[0].body[10] ^= 1;
+        let mut on_the_way = between(&one, &two);
+        let part = on_the_way.parts.iter_mut().find(|part| !part.insert.is_empty()).unwrap();
+        part.insert[0] ^= 1;
+        for damaged in [between(&one, &two), on_the_way] {
+            let reply = store.apply_delta(damaged);
+            assert_eq!(reply.outcome(), Outcome::NeedsWhole);
+            assert!(reply.message.contains("as announced"), "{reply:?}");
+            store.held.lock().unwrap()[0] = one.clone();
+        }
+        assert_eq!(store.apply(&two).outcome(), Outcome::Applied);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
 use basalt_proto::rack_v1::{
-    Fact, FactAck, FactBatch, FromRack, Pong, Welcome, fact, from_rack, from_region,
+    ConcernReply, ConcernVersion, Fact, FactAck, FactBatch, FromRack, Pong, Welcome, fact, from_rack,
+    from_region,
 };
 use basalt_proto::{LINK, trace_id};
 use tokio::sync::{mpsc, watch};
@@ -17,6 +18,7 @@ use tonic::Streaming;
 use tracing::Instrument;
 
 use super::{Context, hello, join, renew, tls};
+use crate::concern::{self, store::ConcernStore};
 use crate::facts::health;
 use crate::identity::IdentityError;
 use crate::logs::deliver;
@@ -25,8 +27,8 @@ use crate::logs::deliver;
 const WELCOME: Duration = Duration::from_secs(10);
 /// The longest wait until a batch of facts is stored.
 const STORE: Duration = Duration::from_secs(60);
-/// The largest message accepted, in bytes: a boot concern of a thousand machines with tasks has some megabytes.
-const MAX_MESSAGE: usize = 64 << 20;
+/// The largest message accepted, in bytes.
+const MAX_MESSAGE: usize = concern::MOST_BYTES;
 /// The most messages that wait to be sent.
 const OUTBOX: usize = 64;
 
@@ -154,15 +156,14 @@ async fn listen(
         let message = inbox.message().await.map_err(Box::new)?.ok_or(LinkError::Closed)?;
         match message.message {
             Some(from_region::Message::Concern(version)) => {
-                let concerns = Arc::clone(&context.concerns);
-                let span = tracing::info_span!(
-                    "concern",
-                    trace_id = trace_id(&version.traceparent),
-                    concern = version.concern
-                );
-                let reply = tokio::task::spawn_blocking(move || span.in_scope(|| concerns.apply(&version)))
-                    .await
-                    .map_err(std::io::Error::other)?;
+                let span = concern_span(&version);
+                let reply = applied(context, span, move |concerns| concerns.apply(&version)).await?;
+                send(outbox, from_rack::Message::ConcernReply(reply)).await?;
+            }
+            Some(from_region::Message::ConcernDelta(delta)) => {
+                let span = delta.version.as_ref().map_or(tracing::Span::none(), concern_span);
+                let reply = applied(context, span, move |concerns| concerns.apply_delta(delta)).await?;
+                context.facts.meters().changed(reply.outcome());
                 send(outbox, from_rack::Message::ConcernReply(reply)).await?;
             }
             Some(from_region::Message::Power(command)) => {
@@ -188,6 +189,22 @@ async fn listen(
             None => {}
         }
     }
+}
+
+fn concern_span(version: &ConcernVersion) -> tracing::Span {
+    let trace_id = trace_id(&version.traceparent);
+    tracing::info_span!("concern", trace_id, concern = version.concern)
+}
+
+/// Applies a concern, on a thread that may block.
+async fn applied(
+    context: &Context,
+    span: tracing::Span,
+    apply: impl FnOnce(&ConcernStore) -> ConcernReply + Send + 'static,
+) -> Result<ConcernReply, LinkError> {
+    let concerns = Arc::clone(&context.concerns);
+    let applied = tokio::task::spawn_blocking(move || span.in_scope(|| apply(&concerns))).await;
+    Ok(applied.map_err(std::io::Error::other)?)
 }
 
 /// Sends facts, one batch at a time, once it is this link's turn. Traces of boots are left out if the region's version

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use basalt_proto::REGION_SERVER_NAME;
+use basalt_proto::delta;
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::enrolment_server::{Enrolment, EnrolmentServer};
 use basalt_proto::rack_v1::fact::Body;
 use basalt_proto::rack_v1::rack_link_server::{RackLink, RackLinkServer};
 use basalt_proto::rack_v1::{
-    BlobChunk, DhcpConcern, DhcpInForceFact, EnrolReply, EnrolRequest, Fact, FactAck, FetchBlobRequest,
-    FromRack, FromRegion, ImagesConcern, LogAck, LogBatch, LogLine, PowerCommand, RenewReply, RenewRequest,
-    Welcome, from_rack, from_region,
+    Blob, BlobChunk, ConcernDelta, ConcernVersion, DhcpConcern, DhcpInForceFact, EnrolReply, EnrolRequest,
+    Fact, FactAck, FetchBlobRequest, FromRack, FromRegion, ImagesConcern, LogAck, LogBatch, LogLine,
+    PowerCommand, RenewReply, RenewRequest, Welcome, from_rack, from_region,
 };
 use basalt_rack::clock::{Clock, wall_ms};
 use basalt_rack::concern::store::write_concern;
@@ -410,6 +411,21 @@ async fn enrols_once_then_takes_concerns_delivers_facts_in_order_and_fetches_blo
             }
         };
         assert_eq!((reply.outcome(), reply.mine), (expected, 3));
+    }
+    // A delta of this version is taken; one of another body is answered with a request for the whole.
+    let blob = Blob { sha256: "11".repeat(32), size: 1, prefetch: false };
+    let next = version(Concern::Images, 4, "inc-1", &ImagesConcern { blobs: vec![blob] });
+    for (base, expected) in [(vec![7; 32], Outcome::NeedsWhole), (images.sha256.clone(), Outcome::Applied)] {
+        let parts = delta::between(&images.body, &next.body);
+        let version = ConcernVersion { body: Vec::new(), ..next.clone() };
+        let delta = ConcernDelta { version: Some(version), base_sha256: base, parts };
+        link.send(from_region::Message::ConcernDelta(delta)).await;
+        let reply = loop {
+            if let from_rack::Message::ConcernReply(reply) = link.next().await {
+                break reply;
+            }
+        };
+        assert_eq!((reply.outcome(), reply.generation), (expected, 4));
     }
     let command =
         PowerCommand { machine_uid: "nobody".into(), command_id: "c1".into(), ..PowerCommand::default() };

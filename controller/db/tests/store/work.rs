@@ -6,8 +6,8 @@ use basalt_api::values::{
 };
 use basalt_db::testing::clock::Hand;
 use basalt_db::{
-    AddressWish, Addressed, Allocation, Announced, Announcement, ConcernWrite, EventQuery, Given, Joined,
-    Key, NewFact, Precondition, StatusWrite, StepEnd, StoreError, Then,
+    AddressWish, Addressed, Allocation, Announced, Announcement, ConcernHead, ConcernWrite, EventQuery,
+    Given, Joined, Key, NewFact, Precondition, StatusWrite, StepEnd, StoreError, Then,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -350,8 +350,10 @@ async fn a_concern_is_written_by_compare_and_swap() {
         store.put_concern(rack, "dhcp", at(1), b"b", None).await.unwrap(),
         ConcernWrite::Written(at(2))
     );
-    let [concern] = store.concerns(rack).await.unwrap().try_into().unwrap();
+    let [head] = store.concern_heads(rack).await.unwrap().try_into().unwrap();
+    let concern = store.concern(rack, "dhcp").await.unwrap().unwrap();
     assert_eq!((concern.generation, concern.body.as_slice()), (at(2), b"b".as_slice()));
+    assert_eq!(head, ConcernHead { name: concern.name, generation: at(2), sha256: concern.sha256 });
     assert_eq!(store.concern_generation(rack, "boot").await.unwrap(), at(0));
 }
 

@@ -306,8 +306,7 @@ impl World {
         let store = seat.store.clone();
         let incarnation = store.incarnation().to_string();
         let rack = &mut self.racks[rack];
-        let concerns = store.concerns(rack.uid).await.expect("concerns");
-        let Some(concern) = concerns.into_iter().find(|c| c.name == "boot") else { return };
+        let Some(concern) = store.concern(rack.uid, "boot").await.expect("a concern") else { return };
         if incarnation == rack.holds.0 && concern.generation.get() <= rack.holds.1 {
             return;
         }
