@@ -1,6 +1,6 @@
 //! The difference between two versions of a concern's body.
 //!
-//! A body lists its entries in a fixed order, and one change leaves most of them as they were. A delta copies the
+//! A body lists its entries in a fixed order, and one change leaves most entries unchanged. A delta copies the
 //! unchanged ranges of the old body and contains the other bytes. So it is as long as the change. It needs no knowledge
 //! of the message: the entries of all concerns, and entries inside others, are served alike.
 //!

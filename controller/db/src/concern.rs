@@ -29,7 +29,7 @@ pub struct Concern {
 /// The version of a concern, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConcernHead {
-    /// Its name.
+    /// The concern's name, `boot` for example.
     pub name: String,
     /// The generation; it rises with each change.
     pub generation: Generation,

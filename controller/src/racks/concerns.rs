@@ -1,7 +1,7 @@
 //! The concerns that a rack was sent on one link, and the next message for each.
 //!
-//! The first version of a link is sent whole, unless the rack said in its Hello that it holds it. Later ones are sent as
-//! deltas of the version that was sent last. A version is sent whole again in these cases:
+//! The first version of a link is sent whole, unless the rack's Hello names it. Later versions are sent as deltas of the
+//! version before. A version is sent whole again in these cases:
 //!
 //! | case | reason |
 //! | --- | --- |

@@ -131,8 +131,7 @@ impl ConcernStore {
         self.decide(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner), offered)
     }
 
-    /// Applies the version that a delta makes of the present one, or replies that the whole one is needed. Blocks on the
-    /// disk.
+    /// Applies a delta to the present version, or replies that the rack needs the whole concern. Blocks on the disk.
     pub fn apply_delta(&self, delta: ConcernDelta) -> ConcernReply {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let version = delta.version.as_ref();
