@@ -29,6 +29,8 @@ pub const BLOB: Duration = Duration::from_secs(3600);
 pub const BLOB_STALLED: Duration = Duration::from_secs(300);
 /// Shortest and longest pause before a blob is requested again from a rack that serves other machines first.
 pub const TURN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// The rack stores a checkpoint. The rack may be restarting; without its answer the machine must not be restarted.
+pub const CHECKPOINT: Duration = Duration::from_secs(300);
 /// The claim, and the request for the task. The rack may be restarting.
 pub const CLAIM: Duration = Duration::from_secs(300);
 /// Delivery of the result. Longer than the restart of a rack, since otherwise a whole install would be lost.

@@ -40,6 +40,7 @@ pub mod network;
 pub mod rack;
 pub mod report;
 pub mod resolv;
+pub mod restarts;
 pub mod results;
 pub mod root;
 pub mod runs;

@@ -16,7 +16,8 @@ const USAGE: &str = "usage: basalt-agent ephemeral | work | test
   work        claim this boot's task from the rack named on the kernel command line, run it, report it, and power off or reboot
   test        test a part of the hardware; without arguments it lists the tests
 
-As /init of an initrd it takes no arguments; as modprobe and dhcp-event it is called by the kernel and by udhcpc.";
+As /init of an initrd it takes no arguments; as modprobe and dhcp-event it is called by the kernel and by udhcpc; as reboot it restarts \
+                     the machine.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ("init", _) if std::process::id() == 1 => initrd::run(),
         ("modprobe", _) => modules::modprobe(args.get(1..).unwrap_or_default()),
         ("dhcp-event", Some(event)) => dhcp_event::apply(event),
+        ("reboot", _) => work::restart_now(),
         (_, Some("ephemeral")) => supervise::run(),
         (_, Some("work")) => work::run(),
         (_, Some("test")) => test::run(args.get(2..).unwrap_or_default()),

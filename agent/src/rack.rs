@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use basalt_api::agent::{BmcAccount, ClaimReply, ClaimRequest, Progress, Task, TaskResult};
+use basalt_api::agent::{BmcAccount, Checkpoint, ClaimReply, ClaimRequest, Progress, Task, TaskResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -91,6 +91,17 @@ impl Session {
         let body = encode("bmc", account)?;
         let request = Request::post("/agent/v1/bmc", JSON, &body).bearer(&self.key);
         send(&self.client, request, deadlines::BMC_PROMISE)?;
+        Ok(())
+    }
+
+    /// Makes the rack store a checkpoint on its disk, for the next boot of the attempt.
+    ///
+    /// # Errors
+    /// A refusal, or no answer within [`deadlines::CHECKPOINT`].
+    pub fn checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), RackError> {
+        let body = encode("checkpoint", checkpoint)?;
+        let request = Request::post("/agent/v1/checkpoint", JSON, &body).bearer(&self.key);
+        send(&self.client, request, deadlines::CHECKPOINT)?;
         Ok(())
     }
 

@@ -21,6 +21,8 @@ pub struct Run<'a> {
     pub device: Option<String>,
     /// The reason why it is skipped on this machine.
     pub skipped: Option<String>,
+    /// The number of the boot in which it is begun, from 1.
+    pub boot: u32,
     /// Number of runs that share the limits of the script's results.
     pub shared_by: usize,
 }
@@ -29,7 +31,7 @@ impl<'a> Run<'a> {
     /// The only run of a script.
     #[must_use]
     pub fn of(script: &'a Script) -> Self {
-        Self { script, device: script.device.clone(), skipped: None, shared_by: 1 }
+        Self { script, device: script.device.clone(), skipped: None, boot: 1, shared_by: 1 }
     }
 
     /// Names of script and device, for people.
@@ -102,7 +104,7 @@ fn for_each(script: &Script, devices: Vec<String>) -> impl Iterator<Item = Run<'
     let shared_by = devices.len().min(DEVICES);
     devices.into_iter().enumerate().map(move |(index, device)| {
         let skipped = (index >= DEVICES).then(|| format!("a script is run for {DEVICES} devices at most"));
-        Run { script, device: Some(device), skipped, shared_by }
+        Run { script, device: Some(device), skipped, boot: 1, shared_by }
     })
 }
 

@@ -15,12 +15,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
-    FailureCode, OUTPUT_BYTES, RESULTS_VARIABLE, Script, TEST_ROWS, TEST_STAGE, Task, TestRow,
+    BOOT_VARIABLE, FailureCode, OUTPUT_BYTES, REBOOT_VARIABLE, RESULTS_VARIABLE, Script, TEST_ROWS,
+    TEST_STAGE, Task, TestRow,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::Failure;
 use crate::report::{Reporter, Shared};
+use crate::restarts::Asks;
 use crate::runs::Run;
 use crate::tool::{LEFT_BEHIND, reap};
 use crate::{results, say};
@@ -42,6 +44,10 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 const SCRIPT: &str = "script";
 /// The file for the rows of a test, beside the script.
 const RESULTS: &str = "results";
+/// The file by which a script asks for a restart of the machine, beside the script.
+const REBOOT: &str = "reboot";
+/// Most bytes of that file that are read.
+const REBOOT_BYTES: u64 = 64;
 /// Rows that a run may write at least, even if many runs share [`TEST_ROWS`].
 const LEAST_ROWS: usize = 4;
 /// Most bytes of a line. A longer line is split.
@@ -66,6 +72,8 @@ pub struct Ended {
     pub rows: Vec<TestRow>,
     /// Run time in seconds.
     pub seconds: f64,
+    /// The restart that the script asked for.
+    pub asks: Option<Asks>,
 }
 
 /// The system in which runs are executed.
@@ -146,15 +154,32 @@ fn labels(runs: &[Run<'_>]) -> String {
 fn run_in(place: &Place, directory: &Path, task: &Task, run: &Run<'_>, shared: &Shared<'_>) -> Ended {
     let began = Instant::now();
     let mut said = Said::with_limit((LOG_BYTES / run.shared_by).max(LEAST_LOG_BYTES));
-    let done = attend(place, directory, task, run, &mut said, shared);
+    let mut done = attend(place, directory, task, run, &mut said, shared);
+    let mut asks = None;
+    if let Some(word) = asked(&directory.join(REBOOT)).filter(|_| run.script.may_reboot && done.is_ok()) {
+        match Asks::parse(&word) {
+            Ok(asked) => asks = Some(asked),
+            Err(why) => {
+                let message = format!("script {} failed: {why}", run.label());
+                done = Err(Failure::new(FailureCode::ScriptFailed, message));
+            }
+        }
+    }
     let limit = (TEST_ROWS / run.shared_by).max(LEAST_ROWS);
     let rows = if run.script.test { results::read(&directory.join(RESULTS), limit) } else { Vec::new() };
     // Only these files are removed: a script may have mounted a disk in the directory.
-    for file in [SCRIPT, RESULTS] {
+    for file in [SCRIPT, RESULTS, REBOOT] {
         let _ = fs::remove_file(directory.join(file));
     }
     let _ = fs::remove_dir(directory);
-    Ended { done, output: said.into_text(), rows, seconds: began.elapsed().as_secs_f64() }
+    Ended { done, output: said.into_text(), rows, seconds: began.elapsed().as_secs_f64(), asks }
+}
+
+/// The content of the file by which a script asks for a restart. `None` if there is none.
+fn asked(path: &Path) -> Option<String> {
+    let mut content = Vec::new();
+    fs::File::open(path).ok()?.take(REBOOT_BYTES).read_to_end(&mut content).ok()?;
+    Some(String::from_utf8_lossy(&content).into_owned())
 }
 
 /// Starts a script, logs its output, and waits for its end.
@@ -189,6 +214,9 @@ fn attend(
         .process_group(0);
     if script.test {
         command.env(RESULTS_VARIABLE, directory.join(RESULTS));
+    }
+    if script.may_reboot {
+        command.env(BOOT_VARIABLE, run.boot.to_string()).env(REBOOT_VARIABLE, directory.join(REBOOT));
     }
     let mut child = command.spawn().map_err(|error| {
         let first = script.content.lines().next().unwrap_or_default();
@@ -250,6 +278,7 @@ fn write(directory: &Path, script: &Script) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let results = directory.join(RESULTS);
     let _ = fs::remove_file(&results);
+    let _ = fs::remove_file(directory.join(REBOOT));
     if script.test {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&results)?;
     }
@@ -507,6 +536,28 @@ mod tests {
             alone(directory.path(), &run).rows
         };
         assert_eq!((rows(1).len(), rows(TEST_ROWS / 9).len(), rows(64).len(), rows(256).len()), (9, 9, 4, 4));
+    }
+
+    #[test]
+    fn a_script_that_may_restart_the_machine_asks_by_a_file_and_knows_its_boot() {
+        let run = |content: &str, may_reboot: bool| {
+            let script = Script { may_reboot, ..script(content, &[], 60) };
+            let directory = tempfile::tempdir().unwrap();
+            let ended = alone(directory.path(), &Run { boot: 3, ..Run::of(&script) });
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+            (ended.done.map_err(|failure| failure.message), ended.asks, ended.output)
+        };
+        let asks = |what: &str| format!("#!/bin/sh\necho $BASALT_BOOT\n{what}\n");
+        let said = || "3\n".to_owned();
+        assert_eq!(run(&asks(": >$BASALT_REBOOT"), true), (Ok(()), Some(Asks::Next), said()));
+        assert_eq!(run(&asks("echo again >$BASALT_REBOOT"), true), (Ok(()), Some(Asks::Again), said()));
+        assert_eq!(run(&asks(""), true), (Ok(()), None, said()));
+        let (done, asked, _) = run(&asks("echo now >$BASALT_REBOOT"), true);
+        assert!(done.unwrap_err().starts_with("script probe failed: it wrote \"now\"") && asked.is_none());
+        let (done, asked, _) = run(&asks(": >$BASALT_REBOOT; exit 4"), true);
+        assert!(done.unwrap_err().contains("exit status: 4") && asked.is_none());
+        let without = run("#!/bin/sh\necho \"$BASALT_BOOT$BASALT_REBOOT.\"; : >reboot\n", false);
+        assert_eq!(without, (Ok(()), None, ".\n".to_owned()));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::disk::{Disks, rules};
 use crate::failure::Failure;
 use crate::install::not_expired;
 use crate::report::Reporter;
+use crate::restarts::{Asks, Restart, Restarts};
 use crate::root::Root;
 use crate::runs::{self, Run};
 use crate::script::Place;
@@ -19,18 +20,40 @@ const LEAST_BYTES: usize = 512;
 /// Most failures that a message names.
 const NAMED: usize = 10;
 
+/// The reason why the scripts of a task did not run to their end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The task failed.
+    Failed(Failure),
+    /// The machine has to be restarted.
+    Restart(Restart),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Restart> for Stop {
+    fn from(restart: Restart) -> Self {
+        Self::Restart(restart)
+    }
+}
+
 /// Runs the scripts of a task that touches no disk itself. No script runs if the task has expired, or if a later task has written to a
 /// disk: a rack without a connection to its region may still deliver an old task.
 ///
 /// # Errors
-/// A script failed, the task has expired, or a disk cannot be read.
+/// A script failed or asked for a restart, the task has expired, or a disk cannot be read.
 pub fn run_alone(
     context: &Context<'_>,
     root: &Root,
     disks: &Disks,
     reporter: &mut Reporter,
+    restarts: &mut Restarts<'_>,
     ends: &mut Vec<ScriptEnd>,
-) -> Result<Option<u64>, Failure> {
+) -> Result<Option<u64>, Stop> {
     if context.task.scripts.is_empty() {
         return Ok(None);
     }
@@ -38,10 +61,54 @@ pub fn run_alone(
     if let Some(found) = rules::outranked(context.task, &disks.observe_all()?) {
         return Ok(Some(found));
     }
-    run(context, root, &Place::here(), reporter, ends).map(|()| None)
+    restarts.arrive().map_err(|why| Failure::new(FailureCode::Other, why))?;
+    for group in runs::groups(runs::of(&context.task.scripts, root)) {
+        let carry_out = |runs: &[Run<'_>]| script::run_all(&Place::here(), context.task, runs, reporter);
+        carry_on(restarts, group, carry_out, ends)?;
+    }
+    Ok(judge(ends).map(|()| None)?)
 }
 
-/// Runs the scripts, and adds their ends to `ends`.
+/// Carries out a group, except for runs that ended in an earlier boot.
+fn carry_on(
+    restarts: &mut Restarts<'_>,
+    group: Vec<Run<'_>>,
+    carry_out: impl FnOnce(&[Run<'_>]) -> Vec<script::Ended>,
+    ends: &mut Vec<ScriptEnd>,
+) -> Result<(), Restart> {
+    let (known, group): (Vec<_>, Vec<_>) =
+        group.into_iter().map(|run| (restarts.end_of(&run), run)).partition(|(end, _)| end.is_some());
+    ends.extend(known.into_iter().filter_map(|(end, _)| end));
+    let group: Vec<Run<'_>> = group.into_iter().map(|(_, run)| run).collect();
+    match group.as_slice() {
+        [] => {}
+        // Validation refuses other runs beside such a script.
+        [run] if run.script.may_reboot && run.skipped.is_none() => {
+            ends.push(restarts.carry_out(run, |run| one(run, carry_out))?);
+        }
+        _ => {
+            let new = ends_of(group, restarts.is_unannounced(), carry_out);
+            restarts.add(&new);
+            ends.extend(new);
+        }
+    }
+    Ok(())
+}
+
+/// Carries out one run.
+fn one(run: &Run<'_>, carry_out: impl FnOnce(&[Run<'_>]) -> Vec<script::Ended>) -> (ScriptEnd, Option<Asks>) {
+    match carry_out(std::slice::from_ref(run)).pop() {
+        Some(ended) => {
+            let asks = ended.asks;
+            (end(run, ended), asks)
+        }
+        None => {
+            (ScriptEnd { failure: Some(format!("script {} was not run", run.label())), ..named(run) }, None)
+        }
+    }
+}
+
+/// Runs the scripts of a task that writes to disks, and adds their ends to `ends`. They have no restart.
 ///
 /// # Errors
 /// A script failed; the message names it and its error.
@@ -99,13 +166,17 @@ pub fn run_asked(
     root: &Root,
     script: &Script,
     reporter: &mut Reporter,
-) -> (Option<String>, Result<(), Failure>) {
-    if let Err(failure) = not_again(script, context.again) {
-        return (None, Err(failure));
+    restarts: &mut Restarts<'_>,
+) -> (Option<String>, Result<(), Stop>) {
+    if let Err(failure) = not_again(script, restarts.is_unannounced()) {
+        return (None, Err(failure.into()));
     }
     let runs = runs::of(std::slice::from_ref(script), root);
     if let Some(failure) = not_run(&runs) {
-        return (None, Err(failure));
+        return (None, Err(failure.into()));
+    }
+    if script.may_reboot {
+        return run_asked_across_restarts(context, runs, reporter, restarts);
     }
     let count = runs.len();
     let (mut outputs, mut failures) = (Vec::new(), Vec::new());
@@ -120,7 +191,51 @@ pub fn run_asked(
         }
     }
     let failures: Vec<&str> = failures.iter().map(String::as_str).collect();
-    (Some(joined(&outputs)), told(&failures, count))
+    (Some(joined(&outputs)), told(&failures, count).map_err(Stop::from))
+}
+
+/// Runs a requested script that may restart the machine. Its runs follow each other. The output is that of the last boot of each.
+fn run_asked_across_restarts(
+    context: &Context<'_>,
+    runs: Vec<Run<'_>>,
+    reporter: &mut Reporter,
+    restarts: &mut Restarts<'_>,
+) -> (Option<String>, Result<(), Stop>) {
+    let (mut outputs, mut ends) = (Vec::new(), Vec::new());
+    if let Err(why) = restarts.arrive() {
+        return (None, Err(Failure::new(FailureCode::Other, why).into()));
+    }
+    for run in runs {
+        if let Some(reason) = &run.skipped {
+            ends.push(ScriptEnd { failure: Some(refused(&run, reason)), ..named(&run) });
+            continue;
+        }
+        let known = restarts.end_of(&run);
+        let done = known.map_or_else(
+            || {
+                restarts.carry_out(&run, |run| {
+                    let mut said = String::new();
+                    let (mut end, asks) = one(run, |runs| {
+                        let ended = script::run_all(&Place::here(), context.task, runs, reporter);
+                        said = ended.iter().map(|it| it.output.as_str()).collect();
+                        ended
+                    });
+                    end.output = last(&said, (OUTPUT_BYTES / run.shared_by).max(LEAST_BYTES));
+                    (end, asks)
+                })
+            },
+            Ok,
+        );
+        match done {
+            Ok(end) => {
+                outputs.push((run, end.output.clone()));
+                ends.push(end);
+            }
+            Err(restart) => return (None, Err(restart.into())),
+        }
+    }
+    let failures: Vec<&str> = ends.iter().filter_map(|end| end.failure.as_deref()).collect();
+    (Some(joined(&outputs)), told(&failures, ends.len()).map_err(Stop::from))
 }
 
 fn refused(run: &Run<'_>, reason: &str) -> String {
@@ -264,6 +379,48 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_ended_before_a_restart_are_not_carried_out_again() {
+        use basalt_api::agent::Checkpoint;
+        let script =
+            |name: &str, may_reboot| Script { name: name.to_owned(), may_reboot, ..Script::default() };
+        let scripts = [script("first", false), script("flash", true), script("last", false)];
+        let mut earlier: Option<Checkpoint> = None;
+        let mut ran = Vec::new();
+        for (boot, asks) in [(1, Some(Asks::Again)), (2, Some(Asks::Next)), (3, None)] {
+            let mut written = None;
+            let mut ledger = |it: &Checkpoint| {
+                written = Some(it.clone());
+                Ok(())
+            };
+            let (left, mut ends) = (|| i64::MAX, Vec::new());
+            let mut restarts = Restarts::new(earlier.as_ref(), boot > 1, &left, &mut ledger);
+            let mut done = Ok(());
+            for group in runs::groups(scripts.iter().map(Run::of).collect()) {
+                let carry_out = |runs: &[Run<'_>]| {
+                    ran.extend(runs.iter().map(|run| (boot, run.script.name.clone(), run.boot)));
+                    let asks = asks.filter(|_| runs[0].script.may_reboot);
+                    vec![script::Ended {
+                        done: Ok(()),
+                        output: String::new(),
+                        rows: Vec::new(),
+                        seconds: 1.0,
+                        asks,
+                    }]
+                };
+                done = done.and_then(|()| carry_on(&mut restarts, group, carry_out, &mut ends));
+            }
+            assert_eq!(done.is_err(), asks.is_some());
+            if done.is_ok() {
+                let names: Vec<&str> = ends.iter().map(|end| end.name.as_str()).collect();
+                assert_eq!(names, ["first", "flash", "last"], "the result has the ends of all boots");
+            }
+            earlier = written;
+        }
+        let ran: Vec<_> = ran.iter().map(|(boot, name, number)| (*boot, name.as_str(), *number)).collect();
+        assert_eq!(ran, [(1, "first", 1), (1, "flash", 1), (2, "flash", 2), (3, "last", 1)]);
+    }
+
+    #[test]
     fn each_run_of_a_group_has_an_end() {
         let script = |name: &str, repeats| Script { name: name.to_owned(), repeats, ..Script::default() };
         let (once, other, good) = (script("once", false), script("other", true), script("good", true));
@@ -271,7 +428,13 @@ mod tests {
         let group = vec![Run::of(&once), skipped, Run::of(&good)];
         let ends = ends_of(group, true, |runs| {
             assert_eq!(runs, [Run::of(&good)], "what is left out does not run");
-            vec![script::Ended { done: Ok(()), output: String::new(), rows: Vec::new(), seconds: 2.5 }]
+            vec![script::Ended {
+                done: Ok(()),
+                output: String::new(),
+                rows: Vec::new(),
+                seconds: 2.5,
+                asks: None,
+            }]
         });
         let shown =
             |end: &ScriptEnd| (end.name.clone(), end.failure.is_some(), end.skipped.is_some(), end.seconds);
@@ -323,7 +486,7 @@ mod tests {
             let output = format!("\u{fc}{}", "x".repeat(TEST_OUTPUT_BYTES - 1));
             end(
                 &Run { shared_by, ..Run::of(&script) },
-                script::Ended { done, output, rows: Vec::new(), seconds: 1.5 },
+                script::Ended { done, output, rows: Vec::new(), seconds: 1.5, asks: None },
             )
         };
         let test = run(true, 1);

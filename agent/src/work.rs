@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
-    Bmc, BmcAccount, BmcEnd, BmcSetup, ClaimReply, ClaimRequest, Outcome, Task, TaskAction, TaskResult, Then,
-    bmc_purpose,
+    Bmc, BmcAccount, BmcEnd, BmcSetup, Checkpoint, ClaimReply, ClaimRequest, Outcome, REBOOT_STAGE, Task,
+    TaskAction, TaskResult, Then, bmc_purpose,
 };
 use rustix::system::{RebootCommand, reboot};
 
@@ -18,7 +18,9 @@ use crate::modules::{Coldplug, Index};
 use crate::neighbours::Listener;
 use crate::rack::{self, Session};
 use crate::report::Reporter;
+use crate::restarts::{Restart, Restarts};
 use crate::root::Root;
+use crate::task_scripts::Stop;
 use crate::{
     bmc, console, deadlines, efi, erase, initrd, install, inventory, ipv6, neighbours, network, say,
     task_scripts, tls,
@@ -58,6 +60,8 @@ pub struct Context<'a> {
     pub clock: Clock,
     /// True if an earlier boot of this machine had claimed the task.
     pub again: bool,
+    /// The latest checkpoint of an earlier boot.
+    pub checkpoint: Option<&'a Checkpoint>,
 }
 
 /// Only returns after a failure.
@@ -71,6 +75,11 @@ pub fn run() -> ExitCode {
         }
     };
     leave(then)
+}
+
+/// Restarts the machine, for a script. Its init has no services to end.
+pub fn restart_now() -> ! {
+    leave(Then::Reboot)
 }
 
 fn leave(then: Then) -> ! {
@@ -117,15 +126,26 @@ fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     }
     let listener = listen(&system);
     bring_up_other_interfaces(&system, interface.as_deref());
-    let context = Context { task: &task, session: &session, boot: &boot, clock, again: reply.again };
-    let result = perform(&context, listener);
+    let checkpoint = reply.checkpoint.as_deref();
+    let context =
+        Context { task: &task, session: &session, boot: &boot, clock, again: reply.again, checkpoint };
+    let result = match perform(&context, listener) {
+        Ok(result) => result,
+        Err(Restart { by }) => {
+            say!("attempt {}: script {by} has the machine restarted", task.attempt);
+            return Ok(Then::Reboot);
+        }
+    };
     say!("attempt {}: {:?}", task.attempt, result.outcome);
     session.result(&result)?;
     Ok(task.then)
 }
 
 /// Runs the task and returns its result.
-fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
+///
+/// # Errors
+/// A script has the machine restarted, and the task continues afterwards.
+fn perform(context: &Context<'_>, listener: Option<Listener>) -> Result<TaskResult, Restart> {
     let task = context.task;
     let system = Root::system();
     let mut reporter = Reporter::new(context.session.clone());
@@ -145,7 +165,8 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
     }
     let mut disks = Disks::new(system.clone());
     let (mut output, mut scripts, mut logs) = (None, Vec::new(), None);
-    let account = task.bmc.as_ref().map(|wanted| {
+    let earlier = context.checkpoint.and_then(|it| it.bmc.clone());
+    let account = task.bmc.as_ref().filter(|_| earlier.is_none()).map(|wanted| {
         reporter.stage("bmc", 1, "making an account on the BMC");
         if let Some(kernel) = kernel.as_mut() {
             kernel.begin();
@@ -153,27 +174,54 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
         let ways = Ways { kernel: kernel.as_mut(), redfish: redfish.as_mut(), uuid: &inventory.dmi.uuid };
         set_up_bmc(context, ways, wanted, &mut inventory.bmc)
     });
+    let account = earlier.or(account);
+    let may_reboot = task.may_reboot();
+    if may_reboot {
+        restart_from_network(&system, kernel.as_mut());
+    }
+    let left_ms = || task.not_after_unix_ms.saturating_sub(context.clock.now_unix_ms());
+    let mut ledger =
+        |checkpoint: &Checkpoint| context.session.checkpoint(checkpoint).map_err(|error| error.to_string());
+    let mut restarts = Restarts::new(context.checkpoint, context.again, &left_ms, &mut ledger);
+    restarts.keep_bmc(account.clone());
     let done = match &task.action {
         TaskAction::Inventory => {
-            let found = task_scripts::run_alone(context, &system, &disks, &mut reporter, &mut scripts);
+            let found =
+                task_scripts::run_alone(context, &system, &disks, &mut reporter, &mut restarts, &mut scripts);
             found.map(|later| {
                 later.map_or(Outcome::Succeeded, |found_attempt| Outcome::Superseded { found_attempt })
             })
         }
         TaskAction::Install(install) => {
             install::run(context, install, &mut disks, &mut reporter, &mut logs, &mut scripts)
+                .map_err(Stop::from)
         }
-        TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter, &mut scripts),
+        TaskAction::Erase(erase) => {
+            erase::run(context, erase, &mut disks, &mut reporter, &mut scripts).map_err(Stop::from)
+        }
         TaskAction::Script(script) => {
-            let (said, done) = task_scripts::run_asked(context, &system, script, &mut reporter);
+            let (said, done) =
+                task_scripts::run_asked(context, &system, script, &mut reporter, &mut restarts);
             output = said;
             done.map(|()| Outcome::Succeeded)
         }
     };
-    let outcome = done.unwrap_or_else(|Failure { code, message }| {
-        say!("failed: {message}");
-        Outcome::Failed { code, message, wrote: disks.wrote() }
-    });
+    let outcome = match done {
+        Ok(outcome) => outcome,
+        Err(Stop::Restart(restart)) => {
+            reporter.stage(REBOOT_STAGE, 50, &format!("script {} has the machine restarted", restart.by));
+            restart_from_network(&system, kernel.as_mut());
+            reporter.finish();
+            return Err(restart);
+        }
+        Err(Stop::Failed(Failure { code, message })) => {
+            say!("failed: {message}");
+            Outcome::Failed { code, message, wrote: disks.wrote() }
+        }
+    };
+    if may_reboot {
+        efi::boot_by_order(&system);
+    }
     // Neighbours are only needed in the inventory of a task that succeeded.
     if let (Outcome::Succeeded, Some(listener)) = (&outcome, listener) {
         let silent = listener.silent(&system).join(", ");
@@ -182,7 +230,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
         }
         neighbours::fill(&mut inventory.nics, listener.collect(&system));
     }
-    TaskResult {
+    Ok(TaskResult {
         attempt: task.attempt,
         outcome,
         inventory: Some(inventory),
@@ -192,6 +240,20 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> TaskResult {
         scripts,
         bmc: account,
         logs,
+    })
+}
+
+/// Has the next boot come from the network, as this one did. A region sets the boot device only when it powers the machine on. Without it the
+/// firmware's own boot order decides.
+fn restart_from_network(system: &Root, kernel: Option<&mut bmc::Kernel>) {
+    let done = match (efi::boot_again(system), kernel) {
+        (Ok(true), _) => return,
+        (Ok(false), Some(kernel)) => bmc::boot_from_network(kernel).map_err(|refusal| refusal.to_string()),
+        (Ok(false), None) => Err("it has neither UEFI nor a BMC to tell".to_owned()),
+        (Err(error), _) => Err(error.to_string()),
+    };
+    if let Err(why) = done {
+        say!("after a restart the firmware's boot order decides: {why}");
     }
 }
 

@@ -116,7 +116,14 @@ fn claim_request() -> ClaimRequest {
 }
 
 fn claim_reply() -> ClaimReply {
-    ClaimReply { session: "s".to_owned(), attempt: 7, machine_uid: None, now_unix_ms: 0, again: false }
+    ClaimReply {
+        session: "s".to_owned(),
+        attempt: 7,
+        machine_uid: None,
+        now_unix_ms: 0,
+        again: false,
+        checkpoint: None,
+    }
 }
 
 #[test]

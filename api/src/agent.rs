@@ -18,8 +18,9 @@ mod script;
 use std::collections::BTreeMap;
 
 pub use self::script::{
-    DeviceKind, OUTPUT_BYTES, PerDevice, RESULTS_VARIABLE, Script, ScriptEnd, TEST_OUTPUT_BYTES, TEST_ROWS,
-    TEST_STAGE, TestRow, Verdict,
+    BOOT_VARIABLE, CHECKPOINT_BYTES, Checkpoint, DeviceKind, OUTPUT_BYTES, PerDevice, REBOOT_STAGE,
+    REBOOT_VARIABLE, RESULTS_VARIABLE, RUN_BOOTS, RunInProgress, Script, ScriptEnd, TASK_RESTARTS,
+    TEST_OUTPUT_BYTES, TEST_ROWS, TEST_STAGE, TestRow, Verdict,
 };
 use crate::kinds::StorageConfig;
 use crate::values::untrusted_json;
@@ -40,7 +41,7 @@ pub struct ClaimRequest {
 }
 
 /// The session that a claim opens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimReply {
     /// Bearer key for every further call of this boot.
     pub session: String,
@@ -53,6 +54,9 @@ pub struct ClaimReply {
     /// True if an earlier boot of the machine had claimed the attempt. Work that may be done only once may already be done.
     #[serde(default)]
     pub again: bool,
+    /// The latest checkpoint of the attempt, from an earlier boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Box<Checkpoint>>,
 }
 
 /// The work of one attempt in the ephemeral environment.
@@ -82,6 +86,18 @@ impl Task {
     #[must_use]
     pub const fn changes_machine(&self) -> bool {
         !self.scripts.is_empty() || self.action.changes_machine()
+    }
+}
+
+impl Task {
+    /// True if a script of the task may restart the machine.
+    #[must_use]
+    pub fn may_reboot(&self) -> bool {
+        let alone = match &self.action {
+            TaskAction::Script(script) => Some(script),
+            TaskAction::Inventory | TaskAction::Install(_) | TaskAction::Erase(_) => None,
+        };
+        self.scripts.iter().chain(alone).any(|script| script.may_reboot)
     }
 }
 
@@ -367,6 +383,16 @@ impl std::fmt::Display for LogSetup {
             Self::Rsyslog { to } => write!(f, "rsyslog sends it to {to}"),
             Self::NoRsyslog => write!(f, "it is not sent: the image has no rsyslog"),
         }
+    }
+}
+
+impl Checkpoint {
+    /// Parses a checkpoint as the agent sent it, and makes every text printable, as [`TaskResult::from_outside`] does.
+    ///
+    /// # Errors
+    /// The text is not JSON.
+    pub fn from_outside(json: &[u8]) -> serde_json::Result<Value> {
+        TaskResult::from_outside(json)
     }
 }
 

@@ -35,6 +35,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use basalt_api::agent::Checkpoint;
 use basalt_dhcp::Mac;
 use serde::{Deserialize, Serialize};
 
@@ -177,6 +178,10 @@ pub struct Entry {
     /// The number of passwords for its BMC that were stored.
     accounts: u32,
     log_end: u64,
+    /// The latest checkpoint of its agent.
+    checkpoint: Option<Box<Checkpoint>>,
+    /// Bytes of all its checkpoints.
+    checkpoint_bytes: usize,
 }
 
 /// Decides about a claim, by the table in the module's documentation.
@@ -205,7 +210,7 @@ pub fn decide(entry: &Entry, claimant: &Claimant) -> ClaimDecision {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Record {
     Claimed {
@@ -214,6 +219,11 @@ enum Record {
     },
     Fenced {
         id: AttemptId,
+    },
+    /// A checkpoint of the agent.
+    Checkpoint {
+        id: AttemptId,
+        checkpoint: Box<Checkpoint>,
     },
     /// The attempt starts over for the same subject: an unknown machine is inspected again.
     Renewed {
@@ -457,6 +467,37 @@ impl Attempts {
         })
     }
 
+    /// The latest checkpoint of an attempt that runs.
+    pub fn checkpoint(&self, id: &AttemptId) -> Option<Box<Checkpoint>> {
+        self.with(|_, entries| entries.get(id)?.checkpoint.clone())
+    }
+
+    /// Counts the bytes of a checkpoint. False: the attempt has had `most`.
+    pub fn may_write_checkpoint(&self, id: &AttemptId, bytes: usize, most: usize) -> bool {
+        self.with(|_, entries| {
+            let entry = entries.entry(id.clone()).or_default();
+            entry.checkpoint_bytes = entry.checkpoint_bytes.saturating_add(bytes);
+            entry.checkpoint_bytes <= most
+        })
+    }
+
+    /// Stores a checkpoint, unless a later one is stored.
+    ///
+    /// # Errors
+    /// `io::Error`: the file cannot be written; the checkpoint must not be acknowledged.
+    pub fn write_checkpoint(&self, id: &AttemptId, checkpoint: Box<Checkpoint>) -> io::Result<()> {
+        self.with(|journal, entries| {
+            let known = entries.get(id).and_then(|entry| entry.checkpoint.as_ref());
+            if known.is_some_and(|known| known.seq >= checkpoint.seq) {
+                return Ok(());
+            }
+            let record = Record::Checkpoint { id: id.clone(), checkpoint };
+            journal.append(std::slice::from_ref(&record))?;
+            apply(entries, record);
+            Ok(())
+        })
+    }
+
     /// True if an earlier boot had claimed the attempt before the boot that holds the claim now.
     pub fn is_claimed_again(&self, id: &AttemptId) -> bool {
         self.with(|_, entries| {
@@ -495,8 +536,12 @@ fn apply(entries: &mut BTreeMap<AttemptId, Entry>, record: Record) {
             entry.claim = Some(claim);
         }
         Record::Fenced { id } => entries.entry(id).or_default().fenced = true,
+        Record::Checkpoint { id, checkpoint } => {
+            entries.entry(id).or_default().checkpoint = Some(checkpoint);
+        }
         Record::Renewed { id } => {
             let entry = entries.entry(id).or_default();
+            entry.checkpoint = None;
             (entry.fenced, entry.finished, entry.report) = (false, None, None);
             // A boot id that no machine has: sessions of earlier boots are outdated.
             if let Some(claim) = &mut entry.claim {
@@ -508,6 +553,7 @@ fn apply(entries: &mut BTreeMap<AttemptId, Entry>, record: Record) {
             let entry = entries.entry(id).or_default();
             entry.finished = Some(session);
             entry.report = Some(report);
+            entry.checkpoint = None;
         }
     }
 }
@@ -517,6 +563,8 @@ fn records(entries: &BTreeMap<AttemptId, Entry>) -> Vec<Record> {
     for (id, entry) in entries {
         let id = || id.clone();
         records.extend(entry.claim.iter().map(|claim| Record::Claimed { id: id(), claim: claim.clone() }));
+        let checkpoint = entry.checkpoint.iter();
+        records.extend(checkpoint.map(|it| Record::Checkpoint { id: id(), checkpoint: it.clone() }));
         records.extend(entry.fenced.then(|| Record::Fenced { id: id() }));
         match (&entry.finished, &entry.report) {
             (Some(session), Some(report)) => {
@@ -710,6 +758,29 @@ mod tests {
         attempts.claim(&id(), &claimant(first + 1, "a", "10.0.0.5")).unwrap();
         let attempts = Attempts::open(dir.path()).unwrap();
         assert_eq!(attempts.next_boot(&id(), 1, 0), first + 2, "even if the clock was reset");
+    }
+
+    #[test]
+    fn the_latest_checkpoint_is_kept_over_a_restart_and_until_the_end() {
+        let (dir, attempts) = open();
+        let checkpoint = |seq| Box::new(Checkpoint { seq, leaves: true, ..Checkpoint::default() });
+        let seq = |attempts: &Attempts| attempts.checkpoint(&id()).map(|it| it.seq);
+        assert_eq!(seq(&attempts), None);
+        for (written, latest) in [(1, 1), (3, 3), (2, 3)] {
+            attempts.write_checkpoint(&id(), checkpoint(written)).unwrap();
+            assert_eq!(seq(&attempts), Some(latest));
+        }
+        // Two rounds: the first start reads the records as written, the second as compacted.
+        for _ in 0..2 {
+            assert_eq!(seq(&Attempts::open(dir.path()).unwrap()), Some(3));
+        }
+        assert_eq!(
+            [6, 3, 1].map(|bytes| attempts.may_write_checkpoint(&id(), bytes, 9)),
+            [true, true, false]
+        );
+        attempts.finish(&id(), "session", "report").unwrap();
+        assert_eq!(seq(&attempts), None);
+        assert_eq!(seq(&Attempts::open(dir.path()).unwrap()), None);
     }
 
     #[test]

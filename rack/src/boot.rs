@@ -318,6 +318,7 @@ pub(crate) mod fixtures {
             task_json: br#"{"attempt":17}"#.to_vec(),
             step_key: "step-1".into(),
             claimed_by: String::new(),
+            checkpoint: Vec::new(),
         }
     }
 

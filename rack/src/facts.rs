@@ -1,12 +1,12 @@
 //! Facts that the rack reports: their subject, their observation, and the check that every fact passes ([`printable`]).
 
-use basalt_api::agent::TaskResult;
+use basalt_api::agent::{Checkpoint, TaskResult};
 use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::{
-    AgentBmcAccount, AgentClaim, AgentProgress, AgentResult, BootAlarm, BootMachine, BootRequestFact,
-    BootTraceEntry, BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact, PowerReading,
-    PowerResult, ReadinessFact, ServiceHealth, fact::Body,
+    AgentBmcAccount, AgentCheckpoint, AgentClaim, AgentProgress, AgentResult, BootAlarm, BootMachine,
+    BootRequestFact, BootTraceEntry, BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact,
+    PowerReading, PowerResult, ReadinessFact, ServiceHealth, fact::Body,
 };
 
 use crate::boot::{Armed, BootTable};
@@ -140,6 +140,10 @@ pub fn printable(fact: Fact) -> Fact {
                 message(said);
             }
             Body::BmcAccount(AgentBmcAccount { user, driver, sealed: _ }) => names([user, driver]),
+            Body::Checkpoint(AgentCheckpoint { json }) => {
+                *json =
+                    Checkpoint::from_outside(json).map(|it| it.to_string().into_bytes()).unwrap_or_default();
+            }
             Body::Result(AgentResult { json, address }) => {
                 names([address]);
                 // The region raises an alarm if a result is not JSON.

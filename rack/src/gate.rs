@@ -60,6 +60,7 @@ impl Class {
             | Body::Reading(_)
             | Body::Result(_)
             | Body::BmcAccount(_)
+            | Body::Checkpoint(_)
             | Body::Health(_)
             | Body::DhcpInForce(_)
             | Body::BootTrace(_) => return None,

@@ -48,6 +48,7 @@ const GET_USER_ACCESS: Command = app(0x44, "Get User Access");
 const SET_USER_NAME: Command = app(0x45, "Set User Name");
 const GET_USER_NAME: Command = app(0x46, "Get User Name");
 const SET_USER_PASSWORD: Command = app(0x47, "Set User Password");
+const SET_BOOT_OPTIONS: Command = Command { net_fn: 0x00, code: 0x08, name: "Set System Boot Options" };
 const GET_LAN_PARAMETER: Command =
     Command { net_fn: 0x0c, code: 0x02, name: "Get LAN Configuration Parameters" };
 
@@ -98,6 +99,14 @@ pub trait Interface {
     /// # Errors
     /// A completion code other than 0, or silence.
     fn ask(&mut self, command: Command, data: &[u8]) -> Result<Vec<u8>, Refusal>;
+}
+
+/// Has a machine without UEFI boot from the network once (IPMI 2.0 §28.12, parameter 5: the flags are valid, PXE).
+///
+/// # Errors
+/// The BMC refuses, or is silent.
+pub fn boot_from_network(bmc: &mut impl Interface) -> Result<(), Refusal> {
+    bmc.ask(SET_BOOT_OPTIONS, &[0x05, 0x80, 0x04, 0x00, 0x00, 0x00]).map(drop)
 }
 
 /// Makes the account by the best available protocol: Redfish with a bootstrap account, then IPMI. `promise` stores each password before the

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::BmcEnd;
 use crate::kinds::ScriptParallel;
 use basalt_api_derive::Shape;
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,70 @@ pub struct Script {
     /// Other runs that may go on beside a run of it.
     #[serde(default)]
     pub parallel: ScriptParallel,
+    /// True: a restart of the machine during a run is no failure. The run is begun again afterwards.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_reboot: bool,
 }
+
+/// The work that a task's scripts had done when it was written down. The next boot of the attempt continues from there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Counts from 1 within an attempt, across its boots. The highest number counts.
+    pub seq: u64,
+    /// The number of restarts so far.
+    #[serde(default)]
+    pub restarts: u32,
+    /// True: the agent restarts the machine now.
+    #[serde(default)]
+    pub leaves: bool,
+    /// The run that is in progress, and may restart the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunInProgress>,
+    /// The runs that have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scripts: Vec<ScriptEnd>,
+    /// The result of the account on the BMC. Later boots do not make another account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc: Option<BmcEnd>,
+}
+
+impl Checkpoint {
+    /// True if the machine may be restarting: an agent may be silent for the time of a boot.
+    #[must_use]
+    pub const fn is_away(&self) -> bool {
+        self.leaves || self.run.is_some()
+    }
+}
+
+/// A run in progress, of a script that may restart the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunInProgress {
+    /// Name of the Script.
+    pub name: String,
+    /// The device that it is run for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The boot of the run, from 1. A script reads it from [`BOOT_VARIABLE`].
+    pub boot: u32,
+}
+
+/// Environment variable with the number of the boot in which a script that may restart the machine runs, from 1.
+pub const BOOT_VARIABLE: &str = "BASALT_BOOT";
+
+/// Environment variable that names a file. A script that creates it has the machine restarted when the script ends.
+pub const REBOOT_VARIABLE: &str = "BASALT_REBOOT";
+
+/// [`Progress::stage`](super::Progress::stage) while the agent restarts the machine.
+pub const REBOOT_STAGE: &str = "reboot";
+
+/// Most boots in which one run of a script may be begun.
+pub const RUN_BOOTS: u32 = 5;
+
+/// Most restarts within one attempt.
+pub const TASK_RESTARTS: u32 = 16;
+
+/// Most bytes of a checkpoint.
+pub const CHECKPOINT_BYTES: usize = 512 * 1024;
 
 /// The devices that a script is run for, one run each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,6 +29,10 @@ pub struct ScriptSpec {
     /// The scripts that may run at the same time as this one.
     #[field(default = ScriptParallel::Disabled)]
     pub parallel: ScriptParallel,
+    /// True: the script may restart the machine. Its run begins again after the restart. A script of type `commissioning` or `testing` that
+    /// runs alone may have it.
+    #[field(default = false)]
+    pub may_reboot: bool,
     /// Filters for the hardware that the script is for: `modalias:`, `pci:`, `usb:`, `system_vendor:`, `system_product:`,
     /// `system_version:`, `mainboard_vendor:` or `mainboard_product:`, and a pattern. A single match is enough; on other hardware
     /// the script is skipped. Empty: any hardware.
@@ -92,6 +96,7 @@ impl ScriptSpec {
             device: if per_device.is_none() { self.named_device(given) } else { None },
             per_device,
             parallel: self.parallel,
+            may_reboot: self.may_reboot,
         })
     }
 
@@ -275,6 +280,14 @@ fn script_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {
         let message = format!("{} hardware filters are declared", spec.hardware.len());
         rule.broken("/hardware", message, format!("at most {MAX_FILTERS}"));
     }
+    if spec.may_reboot && !matches!(spec.when, ScriptType::Commissioning | ScriptType::Testing) {
+        let message = format!("a script of type {} may not restart the machine", spec.when);
+        rule.broken("/may_reboot", message, "leave it out, or say type = \"commissioning\" or \"testing\"");
+    }
+    if spec.may_reboot && spec.parallel != ScriptParallel::Disabled {
+        let message = "a script that may restart the machine runs alone";
+        rule.broken("/may_reboot", message, "leave it out, or say parallel = \"disabled\"");
+    }
     let for_each = spec.parameters.iter().filter(|(_, parameter)| parameter.devices().is_some());
     let for_each: Vec<&str> = for_each.map(|(name, _)| name.as_str()).collect();
     if let [first, second, ..] = for_each[..] {
@@ -357,6 +370,26 @@ mod tests {
         assert_eq!(parallel(json!({})), ScriptParallel::Disabled);
         assert_eq!(parallel(json!({"parallel": "instance"})), ScriptParallel::Instance);
         assert_eq!(parallel(json!({"parallel": "any"})), ScriptParallel::Any);
+    }
+
+    #[test]
+    fn a_script_that_may_restart_the_machine_runs_alone_and_before_a_system_is_there() {
+        let with = |when: &str, parallel: &str| {
+            errors(&json!({"type": when, "parallel": parallel, "may_reboot": true}))
+        };
+        for when in ["commissioning", "testing"] {
+            assert_eq!(with(when, "disabled"), [""; 0]);
+            assert_eq!(
+                with(when, "instance"),
+                ["/may_reboot a script that may restart the machine runs alone"]
+            );
+        }
+        for when in ["release", "deployment"] {
+            let refused = format!("/may_reboot a script of type {when} may not restart the machine");
+            assert_eq!(with(when, "disabled"), [refused]);
+        }
+        let run_of = |more| run(&more, &[]).unwrap().may_reboot;
+        assert_eq!((run_of(json!({"may_reboot": true})), run_of(json!({}))), (true, false));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! | key of the comment | here |
 //! | --- | --- |
-//! | `script_type`, `timeout`, `parallel`, `for_hardware`, `parameters` | compared with the spec |
+//! | `script_type`, `timeout`, `parallel`, `may_reboot`, `for_hardware`, `parameters` | compared with the spec |
 //! | `name`, `title`, `description`, `comment`, `hardware_type`, `destructive`, `results` | for people, or true of every Script |
 //! | others | reported |
 
@@ -27,10 +27,9 @@ const QUOTED: usize = 80;
 const FOR_PEOPLE: [&str; 7] =
     ["name", "title", "description", "comment", "hardware_type", "destructive", "results"];
 /// Keys without a counterpart here, and the way to get the same effect.
-const WITHOUT_COUNTERPART: [(&str, &str); 5] = [
+const WITHOUT_COUNTERPART: [(&str, &str); 4] = [
     ("tags", "name the script in commissioning.scripts, commissioning.testing or release.scripts"),
     ("packages", "the ephemeral environment has bash, awk, curl and the tools of its tests"),
-    ("may_reboot", "a script that restarts the machine runs again from its beginning"),
     ("recommission", "`basalt recommission` reads the hardware again"),
     ("apply_configured_networking", "the ephemeral environment has its address by DHCP"),
 ];
@@ -83,6 +82,9 @@ impl ScriptComment {
             "script_type" => script_type(value).map(|it| ("type", it.as_str().into())),
             "timeout" => timeout(value).map(|it| ("timeout", it.to_string().into())),
             "parallel" => parallel(value).map(|it| ("parallel", it.as_str().into())),
+            // The default needs no declaration.
+            "may_reboot" if *value == Value::Bool(false) => return,
+            "may_reboot" => value.as_bool().map(|it| ("may_reboot", it.into())),
             "for_hardware" => texts(value).map(|it| ("hardware", json!(it))),
             "parameters" => value.as_object().map(|all| ("parameters", self.parameters(all))),
             _ if FOR_PEOPLE.contains(&key) => return,
@@ -235,6 +237,7 @@ fn differences(declared: &ScriptSpec, commented: &ScriptSpec) -> Vec<(String, St
         ("type", declared.when.to_string(), commented.when.to_string()),
         ("timeout", declared.timeout.to_string(), commented.timeout.to_string()),
         ("parallel", declared.parallel.to_string(), commented.parallel.to_string()),
+        ("may_reboot", declared.may_reboot.to_string(), commented.may_reboot.to_string()),
         ("hardware", words(&declared.hardware), words(&commented.hardware)),
     ];
     let fields = pairs.into_iter().map(|(field, is, would_be)| (field.to_owned(), is, would_be));
@@ -385,13 +388,17 @@ exit 0
     fn each_setting_that_the_spec_does_not_have_is_named() {
         let says = |what: &str| format!("the script's comment says {what}, and the spec alone counts");
         let content = with(
-            "timeout: 1200\nparallel: 2\nfor_hardware: usb:0bda:8153\nparameters: {mode: {type: string}}",
+            "timeout: 1200\nparallel: 2\nmay_reboot: true\nfor_hardware: usb:0bda:8153\nparameters: {mode: {type: string}}",
         );
-        let all =
-            ["timeout 20m: it is 10m", "parallel any: it is disabled", "hardware usb:0bda:8153: it is empty"];
+        let all = [
+            "timeout 20m: it is 10m",
+            "parallel any: it is disabled",
+            "may_reboot true: it is false",
+            "hardware usb:0bda:8153: it is empty",
+        ];
         let mode = "parameters.mode string, required: it is not declared";
         assert_eq!(told(&content, &json!({})), all.into_iter().chain([mode]).map(says).collect::<Vec<_>>());
-        let same = json!({"timeout": "1200s", "parallel": "any", "hardware": ["usb:0bda:8153"],
+        let same = json!({"timeout": "1200s", "parallel": "any", "may_reboot": true, "hardware": ["usb:0bda:8153"],
             "parameters": {"mode": {"required": true, "description": "a word"}}});
         assert_eq!(told(&content, &same), [""; 0]);
         assert_eq!(told("#!/bin/sh\n", &json!({})), [""; 0], "no comment");
@@ -400,11 +407,11 @@ exit 0
     #[test]
     fn keys_without_a_counterpart_and_unknown_ones_are_told() {
         let content =
-            with("tags: [noauto]\nmay_reboot: true\nrecommission: false\nspeed: 9\ntimeout: [1]\nname: x");
+            with("tags: [noauto]\nmay_reboot: maybe\nrecommission: false\nspeed: 9\ntimeout: [1]\nname: x");
         assert_eq!(
             told(&content, &json!({})),
             [
-                "in the script's comment, may_reboot has no counterpart: a script that restarts the machine runs again from its beginning",
+                "in the script's comment, may_reboot cannot be read: \"maybe\"",
                 "in the script's comment, speed is no known key",
                 "in the script's comment, tags has no counterpart: name the script in commissioning.scripts, commissioning.testing or release.scripts",
                 "in the script's comment, timeout cannot be read: [1]",

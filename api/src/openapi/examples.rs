@@ -145,6 +145,7 @@ pub fn examples() -> Vec<Example> {
                     "choices": ["a", "b"], "description": "how"}}}),
         ),
         ("Script", "seed", json!({"type": "deployment", "content": "#!/bin/sh\n"})),
+        ("Script", "flash", json!({"type": "commissioning", "content": "#!/bin/sh\n", "may_reboot": true})),
         (
             "PackageRepository",
             "extra",

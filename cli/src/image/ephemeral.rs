@@ -224,6 +224,11 @@ fn finish_root(root: &Path) -> std::io::Result<()> {
     }
     let _ = fs::remove_file(root.join("bin/dhcp-event"));
     symlink(AGENT, root.join("bin/dhcp-event"))?;
+    // busybox signals init, and the agent as init has nothing to end.
+    for path in ["sbin/reboot", "bin/reboot", "usr/sbin/reboot", "usr/bin/reboot"] {
+        let _ = fs::remove_file(root.join(path));
+    }
+    symlink(AGENT, root.join("bin/reboot"))?;
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
     fs::write(root.join("etc/group"), "root:x:0:\n")?;
     fs::write(

@@ -40,6 +40,9 @@ pub struct Facts {
     pub claims: BTreeMap<Attempt, Claimed>,
     /// The latest progress of each attempt.
     pub progress: BTreeMap<Attempt, Progressed>,
+    /// The latest checkpoint of each attempt with one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub checkpoints: BTreeMap<Attempt, Checkpointed>,
     /// The results of tasks, by attempt.
     pub results: BTreeMap<Attempt, Ended>,
     /// The hardware, from the latest successful inventory task.
@@ -157,6 +160,17 @@ pub struct Progressed {
     pub percent: u8,
     /// A sentence for people.
     pub message: String,
+}
+
+/// A task has written down its progress, so that the machine can restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpointed {
+    /// When the checkpoint was stored.
+    pub at: Timestamp,
+    /// The number of the checkpoint.
+    pub seq: u64,
+    /// True if the machine may be restarting: then an agent is silent for the time of a boot.
+    pub away: bool,
 }
 
 /// A task has ended.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use basalt_api::agent::{BlobRef, Outcome, Script};
+use basalt_api::agent::{BlobRef, Outcome, RUN_BOOTS, Script};
 use basalt_api::kinds::{DeploymentSpec, MachineSpec, NetworkConfig, Redeploy, StorageConfig};
 use basalt_api::values::{
     Attempt, DeploymentId, Generation, ImageId, MachineId, OperationId, Sha256, Timestamp,
@@ -207,6 +207,29 @@ pub struct TaskScripts {
     /// The reason why the task cannot run with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<String>,
+    /// Time that is added to the attempt's life, since the machine may restart during its scripts. In seconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restart_seconds: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde wants")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Most seconds by which scripts make an attempt's life longer: an old instruction must not be carried out days later.
+const MAX_RESTART_SECONDS: u64 = 24 * 3600;
+
+/// Time by which an attempt with these scripts lives longer than usual, in seconds: each of its boots must be served. It is 0 if none of the
+/// scripts may restart the machine.
+#[must_use]
+pub fn restart_seconds<'a>(scripts: impl Iterator<Item = &'a Script> + Clone) -> u64 {
+    if !scripts.clone().any(|script| script.may_reboot) {
+        return 0;
+    }
+    let boots = |script: &Script| if script.may_reboot { u64::from(RUN_BOOTS) } else { 1 };
+    let all = scripts.map(|script| script.timeout_seconds.saturating_mul(boots(script)));
+    all.fold(0, u64::saturating_add).min(MAX_RESTART_SECONDS)
 }
 
 impl TaskScripts {

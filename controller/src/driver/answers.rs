@@ -360,6 +360,14 @@ fn in_words(fact: &Fact) -> String {
         Some(Observed::Claim(it)) => format!("the agent took its task, from {}", it.address),
         Some(Observed::Progress(it)) => format!("{} % {}: {}", it.percent, it.stage, it.message),
         Some(Observed::BmcAccount(it)) => format!("the agent sets user {:?} on the BMC", &*it.user),
+        Some(Observed::Checkpoint(it)) => match it.run {
+            Some(run) => {
+                let device = run.device.map(|device| format!(" on {device}")).unwrap_or_default();
+                format!("script {}{device} may restart the machine, boot {}", run.name, run.boot)
+            }
+            None if it.leaves => "a script has the machine restarted".to_owned(),
+            None => "no script restarts the machine".to_owned(),
+        },
         Some(Observed::Result(it)) => match it.outcome {
             basalt_api::agent::Outcome::Succeeded => "the task succeeded".to_owned(),
             basalt_api::agent::Outcome::Superseded { found_attempt } => {

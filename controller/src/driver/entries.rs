@@ -154,6 +154,10 @@ async fn boot(
     if let Some(claim) = &claim {
         says.insert("claim".to_owned(), to_json(claim)?);
     }
+    let checkpoint = checkpoint_to_tell(loaded, planned.boot);
+    if let Some((seq, _)) = checkpoint {
+        says.insert("checkpoint".to_owned(), seq.into());
+    }
     let says = Value::from(says);
     if !differs(loaded, BOOT, &says, &racks) {
         return Ok(None);
@@ -163,7 +167,11 @@ async fn boot(
         BootAction::PowerOff => boot_machine::Action::PowerOff(PowerOffBoot {}),
         BootAction::Ephemeral(attempt) => {
             match ephemeral(store, uid, loaded.input.spec.architecture, attempt, claim.as_ref()).await? {
-                Some(boot) => boot_machine::Action::Ephemeral(boot),
+                Some(boot) => {
+                    let checkpoint = checkpoint.map(|(_, content)| content.to_string().into_bytes());
+                    let boot = EphemeralBoot { checkpoint: checkpoint.unwrap_or_default(), ..boot };
+                    boot_machine::Action::Ephemeral(boot)
+                }
                 None => return Ok(Some(Wanted { concern: BOOT, says, body: None, racks })),
             }
         }
@@ -180,6 +188,15 @@ fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
     scripts
         .any(|record| record.attempt == Some(attempt))
         .then(|| BootClaim { attempt, boot_id: claimed.boot_id.clone() })
+}
+
+/// The latest checkpoint of the attempt that is booted, with its number. Without it, a rack that did not store it would let the task begin from
+/// its start.
+fn checkpoint_to_tell(loaded: &Loaded, boot: BootAction) -> Option<(u64, &Value)> {
+    let BootAction::Ephemeral(attempt) = boot else { return None };
+    let seq = loaded.input.facts.checkpoints.get(&attempt)?.seq;
+    let fact = loaded.facts.iter().find(|fact| fact.kind == "checkpoint" && fact.attempt == Some(attempt))?;
+    Some((seq, &fact.body))
 }
 
 /// An attempt as it was armed, with its claim. `None` if the machine's declared architecture has changed since: no rack sends the armed
@@ -214,6 +231,7 @@ async fn ephemeral(
         task_json: task.to_string().into_bytes(),
         step_key: row.step_key,
         claimed_by: claim.map(|claim| claim.boot_id.clone()).unwrap_or_default(),
+        checkpoint: Vec::new(),
     }))
 }
 

@@ -7,8 +7,8 @@ use basalt_api::kinds::PowerState;
 use basalt_api::values::{Attempt, Timestamp};
 use basalt_db::Fact;
 use basalt_engine::facts::{
-    Alarm, BootRequest, Claimed, Ended, Facts, InventorySeen, Leased, Level, PowerOutcome, PowerReading,
-    PowerUnread, Progressed, Reported, StepKey, StepRecord,
+    Alarm, BootRequest, Checkpointed, Claimed, Ended, Facts, InventorySeen, Leased, Level, PowerOutcome,
+    PowerReading, PowerUnread, Progressed, Reported, StepKey, StepRecord,
 };
 use basalt_engine::failures::PowerFailure;
 use serde_json::Value;
@@ -89,6 +89,9 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
             let seen =
                 Progressed { at, stage: it.stage.into(), percent: it.percent, message: it.message.into() };
             out.progress.insert(attempt, seen);
+        }
+        (Observed::Checkpoint(it), Some(attempt)) => {
+            out.checkpoints.insert(attempt, Checkpointed { at, seq: it.seq, away: it.is_away() });
         }
         (Observed::Result(result), _) => {
             let attempt = Attempt::new(result.attempt);
@@ -226,6 +229,17 @@ mod tests {
         assert_eq!(facts.power, None);
         let answer = &facts.power_results[&StepKey::from("k".to_owned())];
         assert!(matches!(answer.result, Err((PowerFailure::BadPassword, _))));
+    }
+
+    #[test]
+    fn the_planner_knows_if_the_machine_may_be_restarting() {
+        let of = |leaves: bool| {
+            let checkpoint = basalt_api::agent::Checkpoint { seq: 3, leaves, ..Default::default() };
+            let facts = vec![fact(4, 7, &Observed::Checkpoint(Box::new(checkpoint)))];
+            let seen = fold(facts, &[], &BTreeMap::new()).checkpoints.remove(&Attempt::new(7)).unwrap();
+            (seen.seq, seen.away)
+        };
+        assert_eq!((of(true), of(false)), ((3, true), (3, false)));
     }
 
     #[test]

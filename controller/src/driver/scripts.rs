@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use basalt_api::kinds::{DeploymentSpec, MachineSpec, Script, ScriptSpec, ScriptType};
 use basalt_api::{KindOf, Ref, agent};
 use basalt_db::{Key, Store, StoreError};
-use basalt_engine::input::TaskScripts;
+use basalt_engine::input::{TaskScripts, restart_seconds};
 use basalt_engine::plan::TaskKind;
 
 /// Scripts, ready to be run, by the task that they belong to.
@@ -68,7 +68,7 @@ impl Runs {
     pub fn planned(&self) -> TaskScripts {
         let names = self.scripts.iter().map(|script| script.name.clone()).collect();
         let unusable = (!self.unusable.is_empty()).then(|| self.unusable.join("; "));
-        TaskScripts { names, unusable }
+        TaskScripts { names, unusable, restart_seconds: restart_seconds(self.scripts.iter()) }
     }
 
     async fn add(

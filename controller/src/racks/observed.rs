@@ -8,7 +8,7 @@
 
 use std::net::IpAddr;
 
-use basalt_api::agent::{BmcDriver, TaskResult};
+use basalt_api::agent::{BmcDriver, Checkpoint, TaskResult};
 use basalt_api::values::{Attempt, Mac, Timestamp, Uid, UntrustedMessage, UntrustedName};
 use basalt_db::{NewFact, StrangerSeen};
 use basalt_proto::rack_v1 as wire;
@@ -39,6 +39,8 @@ pub enum Observed {
     Progress(Progress),
     /// An account that an agent is about to set on its BMC.
     BmcAccount(BmcAccount),
+    /// The work that a task has done before its machine restarts.
+    Checkpoint(Box<Checkpoint>),
     /// The end of a task.
     Result(Box<TaskResult>),
     /// The state of a rack's service.
@@ -360,6 +362,9 @@ impl Observed {
                 driver: serde_json::from_value(Value::String(it.driver)).ok()?,
                 sealed: hex::encode(it.sealed).into(),
             }),
+            Body::Checkpoint(it) => {
+                Self::Checkpoint(serde_json::from_value(Checkpoint::from_outside(&it.json).ok()?).ok()?)
+            }
             Body::Result(it) => {
                 Self::Result(serde_json::from_value(TaskResult::from_outside(&it.json).ok()?).ok()?)
             }

@@ -50,6 +50,7 @@ mod process;
 mod receiver;
 mod redfish;
 mod remote_syslog;
+mod restarts;
 mod rotate;
 mod runs;
 mod scopes;

@@ -268,6 +268,9 @@ pub struct EphemeralBoot {
     /// of a task that is not begun twice: the boot id of the first claim, wherever it was
     #[prost(string, tag = "10")]
     pub claimed_by: ::prost::alloc::string::String,
+    /// basalt_api::agent::Checkpoint, the latest that a region has; empty: none
+    #[prost(bytes = "vec", tag = "11")]
+    pub checkpoint: ::prost::alloc::vec::Vec<u8>,
 }
 /// Concern "images": the blobs that the rack serves. It may fetch them before they are requested.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -634,7 +637,7 @@ pub struct Fact {
     pub attempt: u64,
     #[prost(
         oneof = "fact::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 25"
     )]
     pub body: ::core::option::Option<fact::Body>,
 }
@@ -671,6 +674,8 @@ pub mod fact {
         Reading(super::PowerReading),
         #[prost(message, tag = "24")]
         BmcAccount(super::AgentBmcAccount),
+        #[prost(message, tag = "25")]
+        Checkpoint(super::AgentCheckpoint),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -852,6 +857,13 @@ pub struct AgentResult {
     /// the machine's
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
+}
+/// The work that a task has done before the machine restarts. The next boot of the attempt continues from there.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgentCheckpoint {
+    /// basalt_api::agent::Checkpoint
+    #[prost(bytes = "vec", tag = "1")]
+    pub json: ::prost::alloc::vec::Vec<u8>,
 }
 /// An account that the agent is about to set on its BMC. Only the region can read the password.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -6,6 +6,7 @@
 //! | `GET task` | a session | |
 //! | `POST progress`, `log` | a session | |
 //! | `POST bmc` | a session | an account's sealed password |
+//! | `POST checkpoint` | a session | the checkpoint, and its fact |
 //! | `POST result` | a session | the result's fact, then the end of the attempt |
 //!
 //! The table in [`attempts`](crate::attempts) decides which claims and sessions are accepted. After an attempt has
@@ -19,16 +20,20 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use basalt_api::agent::{BmcAccount, BmcDriver, ClaimReply, ClaimRequest, Progress, TaskResult};
+use basalt_api::agent::{
+    BmcAccount, BmcDriver, CHECKPOINT_BYTES, Checkpoint, ClaimReply, ClaimRequest, Progress, TaskResult,
+};
 use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
-use basalt_proto::rack_v1::{AgentBmcAccount, AgentClaim, AgentProgress, AgentResult, fact::Body};
+use basalt_proto::rack_v1::{
+    AgentBmcAccount, AgentCheckpoint, AgentClaim, AgentProgress, AgentResult, fact::Body,
+};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 
 use super::{Ends, Problem, Web};
 use crate::attempts::{AttemptId, ClaimDecision, Claimant, Over, Refusal};
-use crate::boot::BootTable;
+use crate::boot::{Armed, BootTable};
 use crate::facts::About;
 use crate::token::{BootToken, Session, boot_id_digest, report};
 
@@ -40,6 +45,8 @@ const LOG: usize = 256 << 10;
 const SEALED: usize = 128;
 /// The most passwords that a task may store. An agent tries four forms of passwords by each of two protocols.
 const ACCOUNTS: u32 = 16;
+/// The most bytes of all checkpoints of an attempt.
+const CHECKPOINTS: usize = 16 << 20;
 /// A result with its inventory.
 const RESULT: usize = 2 << 20;
 /// The most bytes of a result of an undeclared machine: any host on a machine network can send one.
@@ -54,6 +61,7 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/task", get(task))
         .route("/progress", post(progress).layer(DefaultBodyLimit::max(SMALL)))
         .route("/bmc", post(bmc).layer(DefaultBodyLimit::max(SMALL)))
+        .route("/checkpoint", post(checkpoint).layer(DefaultBodyLimit::max(CHECKPOINT_BYTES)))
         .route("/log", post(log).layer(DefaultBodyLimit::max(LOG)))
         .route("/result", post(result).layer(DefaultBodyLimit::max(RESULT)))
         .layer(axum::middleware::from_fn(tls_only))
@@ -130,6 +138,7 @@ async fn claim(
                 machine_uid: armed.machine.map(|machine| machine.machine_uid.clone()),
                 now_unix_ms: now,
                 again: elsewhere || web.attempts.is_claimed_again(&armed.id),
+                checkpoint: latest_checkpoint(&web, &armed),
             };
             Ok(Json(reply).into_response())
         }
@@ -152,6 +161,39 @@ async fn claim(
             Err(refused(Refusal::Fenced))
         }
     }
+}
+
+/// The latest checkpoint: of this rack's register, or from a region, which has those of all racks.
+fn latest_checkpoint(web: &Web, armed: &Armed<'_>) -> Option<Box<Checkpoint>> {
+    let own = web.attempts.checkpoint(&armed.id);
+    let told = serde_json::from_slice::<Box<Checkpoint>>(&armed.boot.checkpoint).ok();
+    own.into_iter().chain(told).max_by_key(|checkpoint| checkpoint.seq)
+}
+
+/// Stores a checkpoint for the next boot, which another rack may serve: so the regions get it too.
+async fn checkpoint(
+    State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, Problem> {
+    let invalid = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "invalid", detail);
+    let checkpoint = serde_json::from_slice::<Box<Checkpoint>>(&body);
+    let checkpoint = checkpoint.map_err(|error| invalid(error.to_string()))?;
+    let caller = Caller::identify(&web, &ends, &headers).await?;
+    let Caller::Live { id, about, .. } = &caller else { return Err(refused(Refusal::Finished)) };
+    if web.attempts.over(id) == Some(Over::Finished) {
+        return Err(refused(Refusal::Finished));
+    }
+    if !web.attempts.may_write_checkpoint(id, body.len(), CHECKPOINTS) {
+        let detail = format!("the checkpoints of the task have more than {CHECKPOINTS} bytes");
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many", detail));
+    }
+    let fact = about.saw(Body::Checkpoint(AgentCheckpoint { json: body.to_vec() }));
+    web.facts.record(fact).await.map_err(|error| Problem::disk(&error))?;
+    let (attempts, id) = (Arc::clone(&web.attempts), id.clone());
+    blocking(move || attempts.write_checkpoint(&id, checkpoint)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn task(

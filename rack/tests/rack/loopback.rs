@@ -344,6 +344,24 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     }
     assert_eq!(agent.post("/agent/v1/bmc", session, account("0a1b")).await.code(), "too_many");
 
+    // A checkpoint is stored, and told to the regions, before the agent has its answer. The same machine gets it with its next boot.
+    let checkpoint =
+        |seq: u64| format!(r#"{{"seq":{seq},"leaves":true,"scripts":[{{"name":"flash\u001b"}}]}}"#);
+    assert_eq!(agent.post("/agent/v1/checkpoint", None, checkpoint(1)).await.code(), "bad_session");
+    assert_eq!(agent.post("/agent/v1/checkpoint", session, "{}").await.code(), "invalid");
+    let long = "x".repeat(basalt_api::agent::CHECKPOINT_BYTES + 1);
+    assert_eq!(agent.post("/agent/v1/checkpoint", session, long).await.status, 413);
+    for seq in [2, 1] {
+        assert_eq!(agent.post("/agent/v1/checkpoint", session, checkpoint(seq)).await.status, 204);
+    }
+    let is_checkpoint =
+        |fact: &Fact| matches!(&fact.body, Some(Body::Checkpoint(it)) if it.json.starts_with(b"{"));
+    let told = rack.facts.read(1).await.unwrap().into_iter().find(is_checkpoint).expect("it is written down");
+    assert_eq!((told.attempt, told.machine_uid.as_str()), (17, "uid-1"));
+    let Some(Body::Checkpoint(told)) = told.body else { panic!("no checkpoint") };
+    let told = String::from_utf8(told.json).unwrap();
+    assert!(told.contains("flash<U+001B>"), "made printable: {told}");
+
     // After the result the machine boots its disk, though the concern has not changed.
     let result = TaskResult {
         attempt: 17,
@@ -365,6 +383,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert!(plain.get(&script_path).await.text().contains("has finished its task and boots its disk"));
     assert_eq!(task(reply.session.clone()).await.code(), "finished");
     assert_eq!(agent.post("/agent/v1/bmc", session, account("0a1b")).await.code(), "finished");
+    assert_eq!(agent.post("/agent/v1/checkpoint", session, checkpoint(3)).await.code(), "finished");
 
     // All of it was counted, and machines cannot read the metrics.
     let metrics = Client { from: Ipv4Addr::LOCALHOST.into(), rack: settings.metrics.unwrap(), spki: None };
@@ -457,6 +476,37 @@ async fn a_boot_is_told_that_another_one_has_claimed_its_attempt_elsewhere() {
         }
         rack.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_boot_continues_from_the_latest_checkpoint_of_its_attempt() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    // Another rack served an earlier boot: a region tells its checkpoint.
+    let mut concern = boot_concern(17);
+    if let Some(Action::Ephemeral(boot)) = &mut concern.machines[0].action {
+        boot.checkpoint = br#"{"seq":4,"leaves":true}"#.to_vec();
+    }
+    write_concern(&settings.data_dir, &version(Concern::Boot, 2, "local", &concern)).unwrap();
+    let mut rack = Daemon::start(settings.clone()).await.unwrap();
+    let plain =
+        Client { from: MACHINE.into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    let agent = Client { spki: Some(rack.spki_sha256.clone()), ..plain.clone() };
+    for (boot, known, writes) in [("first", 4, 5), ("second", 5, 6)] {
+        boot_exchange(&settings).await;
+        let token = token_of(plain.get(&format!("/ipxe?mac={MAC}")).await.text());
+        let answer = agent.post("/agent/v1/claim", None, claim(&token, boot)).await;
+        let reply: ClaimReply = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(reply.checkpoint.map(|it| it.seq), Some(known), "{boot}");
+        let checkpoint = format!(r#"{{"seq":{writes}}}"#);
+        let session = Some(reply.session.as_str());
+        assert_eq!(agent.post("/agent/v1/checkpoint", session, checkpoint).await.status, 204);
+        // The register is on the disk.
+        rack.stop().await;
+        rack = Daemon::start(settings.clone()).await.unwrap();
+    }
+    rack.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,6 +69,7 @@ pub(crate) fn boot_concern(attempt: u64) -> BootConcern {
         task_json: br#"{"the":"task"}"#.to_vec(),
         step_key: "step-1".into(),
         claimed_by: String::new(),
+        checkpoint: Vec::new(),
     };
     let machine = BootMachine {
         machine_uid: "uid-1".into(),

@@ -68,6 +68,7 @@ fn environment(life: &Life, cmdline: &str) -> Result<Stop, Stop> {
         boot: &boot,
         clock: Clock::set(reply.now_unix_ms),
         again: reply.again,
+        checkpoint: reply.checkpoint.as_deref(),
     };
     let result = task::perform(life, &context)?;
     life.stage(attempt, Stage::Result)?;

@@ -1,5 +1,7 @@
 //! The state of an attempt to run a task on a machine. It is computed from facts and never stored.
 
+use std::time::Duration;
+
 use basalt_api::agent::Outcome;
 use basalt_api::kinds::PowerState;
 use basalt_api::values::{Attempt, Timestamp};
@@ -149,8 +151,12 @@ impl<'a> Walk<'a> {
         // A progress report shows that the claim was lost on its way.
         let claimed = facts.claims.get(&attempt).map(|c| c.at);
         let reported = facts.progress.get(&attempt).map(|p| p.at);
-        if let Some(heard) = claimed.max(reported) {
-            let quiet_at = later(self.listening_since(heard), self.policy.deadline(task.quiet));
+        let checkpoint = facts.checkpoints.get(&attempt);
+        if let Some(heard) = claimed.max(reported).max(checkpoint.map(|it| it.at)) {
+            let boot =
+                self.policy.deadline(DeadlineId::BootRequest) + self.policy.deadline(DeadlineId::Claim);
+            let away = if checkpoint.is_some_and(|it| it.away) { boot } else { Duration::ZERO };
+            let quiet_at = later(self.listening_since(heard), self.policy.deadline(task.quiet) + away);
             let deaf = !matches!(facts.boot_racks, Link::Connected { .. });
             return if deaf || self.now < quiet_at {
                 State::Running { since: claimed.unwrap_or(heard), quiet_at }
@@ -203,7 +209,7 @@ impl<'a> Walk<'a> {
         let answered = self.input.facts.power_results.get(&last.key)?.at;
         let asked =
             self.input.facts.boot_requests.get(&attempt).is_some_and(|r| r.last_at >= last.started_at);
-        let more = if asked { self.policy.deadline(DeadlineId::Claim) } else { std::time::Duration::ZERO };
+        let more = if asked { self.policy.deadline(DeadlineId::Claim) } else { Duration::ZERO };
         let patience = self.policy.deadline(DeadlineId::BootRequest) + more;
         Some((
             u32::try_from(all.len()).unwrap_or(u32::MAX),

@@ -10,7 +10,7 @@
 
 use super::attempt::TaskSteps;
 use super::walk::Walk;
-use crate::input::TaskScripts;
+use crate::input::{self, TaskScripts};
 use crate::plan::TaskKind;
 use crate::steps::StepId;
 
@@ -23,6 +23,15 @@ impl Walk<'_> {
             StepId::ArmErase => Some(&self.input.release),
             _ => None,
         }
+    }
+
+    /// Time by which the attempt of a step lives longer than usual, in seconds.
+    pub(super) fn restart_seconds(&self, arm: StepId) -> u64 {
+        if arm == StepId::ArmScript {
+            let scripts = self.input.operations.iter().flat_map(|it| it.script.iter().chain(&it.tests));
+            return input::restart_seconds(scripts);
+        }
+        self.scripts_armed_by(arm).map_or(0, |scripts| scripts.restart_seconds)
     }
 
     fn runs_scripts(&self, task: TaskSteps) -> bool {

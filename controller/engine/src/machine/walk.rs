@@ -1,6 +1,8 @@
 //! The walk along a machine's steps: finished steps are skipped, the first unfinished one begins or is waited for, and the rest is
 //! announced.
 
+use std::time::Duration;
+
 use basalt_api::kinds::{Bmc, OwnershipMode, PowerDriver, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
 
@@ -99,8 +101,13 @@ impl<'a> Walk<'a> {
             cause: self.cause(scope),
             fingerprint: claim.map(crate::input::Claim::fingerprint),
             network: self.input.spec.network.clone().filter(|_| from_machine),
-            not_after: later(self.now, self.policy.deadline(life)),
+            not_after: later(self.now, self.policy.deadline(life) + self.restarts(step)),
         });
+    }
+
+    /// Time that scripts of a task need to restart the machine.
+    fn restarts(&self, arm: StepId) -> Duration {
+        self.policy.scaled(Duration::from_secs(self.restart_seconds(arm)))
     }
 
     /// Repeats the effect of a step whose record was written by a process that died before the effect.

@@ -38,6 +38,47 @@ fn a_machine_is_ready_when_its_scripts_went_well_and_not_before() {
 }
 
 #[test]
+fn a_machine_that_a_script_may_restart_is_silent_for_the_time_of_a_boot() {
+    let at = |away: bool, minutes: i64| {
+        let mut world = World::new().with_scripts();
+        assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+        let attempt = *world.input.facts.claims.keys().next_back().expect("an agent has claimed");
+        // Nothing is heard of it from now on.
+        world.input.facts.progress.clear();
+        let checkpoint = basalt_engine::facts::Checkpointed { at: world.now, seq: 1, away };
+        world.input.facts.checkpoints.insert(attempt, checkpoint);
+        world.now =
+            world.now.checked_add(std::time::Duration::from_secs(60 * minutes.unsigned_abs())).unwrap();
+        waits_for(&world.plan(), "TaskRuns").is_some()
+    };
+    // 5 minutes of silence, and with a restart 10 minutes to the boot request and 5 to the claim.
+    assert_eq!((at(false, 4), at(false, 6)), (true, false));
+    assert_eq!((at(true, 6), at(true, 19), at(true, 21)), (true, true, false));
+}
+
+#[test]
+fn an_attempt_with_restarts_lives_longer() {
+    let life = |restart_seconds: u64| {
+        let mut world = World::new().with_scripts();
+        world.input.inspection.restart_seconds = restart_seconds;
+        assert!(world.run(1, |world, _| armed(world, StepId::ArmInventory) > 0));
+        let record = world.input.records.iter().find(|it| it.step == StepId::ArmInventory).unwrap();
+        record.not_after.duration_since(record.started_at).as_secs()
+    };
+    assert_eq!((life(0), life(600)), (7200, 7800));
+    let script = |may_reboot, timeout_seconds| basalt_api::agent::Script {
+        may_reboot,
+        timeout_seconds,
+        ..Default::default()
+    };
+    let seconds =
+        |scripts: &[basalt_api::agent::Script]| basalt_engine::input::restart_seconds(scripts.iter());
+    assert_eq!(seconds(&[script(false, 60)]), 0);
+    assert_eq!(seconds(&[script(false, 60), script(true, 100)]), 560);
+    assert_eq!(seconds(&[script(true, u64::MAX)]), 86_400);
+}
+
+#[test]
 fn a_deployment_does_not_begin_on_a_machine_whose_test_fails() {
     let mut world = World::new().with_scripts();
     world.hardware.faults.insert(Fault::ScriptFails);
@@ -74,7 +115,7 @@ fn commissioning_with_scripts_takes_its_part_in_the_fleets_budget() {
 fn a_script_that_cannot_be_run_is_told_before_the_machine_is_booted() {
     let mut world = World::new();
     let why = "script burn-in cannot be run without minutes: give it a default".to_owned();
-    world.input.inspection = TaskScripts { names: Vec::new(), unusable: Some(why) };
+    world.input.inspection = TaskScripts { names: Vec::new(), unusable: Some(why), ..TaskScripts::default() };
     assert!(world.run(2, stalled), "{:?}", world.plan());
     let plan = world.plan();
     let wait = waits_for(&plan, "ScriptUnusable").expect("it says why");
@@ -108,7 +149,8 @@ fn a_script_of_a_deployment_that_cannot_be_run_is_told_before_anything_is_writte
     let mut world = World::new();
     assert!(world.run(2, ready), "{:?}", world.plan());
     let why = "script seed is of type testing, and scripts of a deployment takes those of type deployment";
-    world.input.install = TaskScripts { names: Vec::new(), unusable: Some(why.to_owned()) };
+    world.input.install =
+        TaskScripts { names: Vec::new(), unusable: Some(why.to_owned()), ..TaskScripts::default() };
     world.deploy(|_| {});
     assert!(world.run(2, stalled), "{:?}", world.plan());
     let plan = world.plan();
@@ -119,7 +161,7 @@ fn a_script_of_a_deployment_that_cannot_be_run_is_told_before_anything_is_writte
     assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
     // The scripts of a running system's deployment may be any: nothing runs them.
     let why = Some("there is no Script \"seed\"".to_owned());
-    world.input.install = TaskScripts { names: Vec::new(), unusable: why };
+    world.input.install = TaskScripts { names: Vec::new(), unusable: why, ..TaskScripts::default() };
     assert!(!world.run(48, |_, plan| !plan.report.deployed), "{:?}", world.plan());
     assert_eq!(armed(&world, StepId::ArmInstall), 1);
 }

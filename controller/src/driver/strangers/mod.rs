@@ -78,6 +78,7 @@ pub async fn concern(store: &Store, estate: &Estate, rack: &RackSeen) -> Result<
                     task_json: to_json(&task(attempt, mode))?.to_string().into_bytes(),
                     step_key: String::new(),
                     claimed_by: String::new(),
+                    checkpoint: Vec::new(),
                 }),
             });
         }

@@ -143,6 +143,7 @@ impl Rack {
                 task_json: serde_json::to_vec(task).unwrap(),
                 step_key: format!("step-{}", task.attempt),
                 claimed_by: String::new(),
+                checkpoint: Vec::new(),
             })
         });
         let machine = BootMachine {

@@ -167,7 +167,8 @@ impl World {
 
     /// Gives commissioning, installs and releases scripts from now on.
     pub(crate) fn with_scripts(mut self) -> Self {
-        let scripts = TaskScripts { names: vec!["burn-in".to_owned()], unusable: None };
+        let scripts =
+            TaskScripts { names: vec!["burn-in".to_owned()], unusable: None, ..TaskScripts::default() };
         (self.input.inspection, self.input.release) = (scripts.clone(), scripts.clone());
         self.input.install = scripts;
         self.hardware.scripted = true;
