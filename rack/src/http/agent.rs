@@ -185,6 +185,11 @@ async fn checkpoint(
     if web.attempts.over(id) == Some(Over::Finished) {
         return Err(refused(Refusal::Finished));
     }
+    // The task of an undeclared machine has no scripts, and any host on a machine network could send some.
+    if about.machine_uid.is_empty() {
+        let detail = "the task of an undeclared machine has no checkpoints";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "undeclared", detail));
+    }
     if !web.attempts.may_write_checkpoint(id, body.len(), CHECKPOINTS) {
         let detail = format!("the checkpoints of the task have more than {CHECKPOINTS} bytes");
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many", detail));

@@ -8,7 +8,9 @@ use basalt_api::agent::{ClaimReply, ClaimRequest, Outcome, TaskResult};
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::{Mac, ingress};
 use basalt_proto::rack_v1::boot_machine::Action;
-use basalt_proto::rack_v1::{AddressRange, DhcpConcern, DhcpSubnet, Fact, Reservation, fact::Body};
+use basalt_proto::rack_v1::{
+    AddressRange, DhcpConcern, DhcpSubnet, Enlist, EnlistTask, Fact, Reservation, fact::Body,
+};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -506,6 +508,34 @@ async fn a_boot_continues_from_the_latest_checkpoint_of_its_attempt() {
         rack.stop().await;
         rack = Daemon::start(settings.clone()).await.unwrap();
     }
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_task_of_an_undeclared_machine_has_no_checkpoints() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let plain =
+        Client { from: MACHINE.into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    boot_exchange(&settings).await;
+    let token = token_of(plain.get(&format!("/ipxe?mac={MAC}")).await.text());
+    rack.stop().await;
+    // The same attempt is now one of enlistment.
+    let mut concern = boot_concern(17);
+    let Some(Action::Ephemeral(boot)) = concern.machines.remove(0).action else { panic!("it is armed") };
+    let networks = vec!["127.0.0.0/24".to_owned()];
+    let task = EnlistTask { networks, architecture: "amd64".to_owned(), boot: Some(boot) };
+    concern.enlist = Some(Enlist { tasks: vec![task], at_once: 1, ..Enlist::default() });
+    write_concern(&settings.data_dir, &version(Concern::Boot, 2, "local", &concern)).unwrap();
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let agent = Client { spki: Some(rack.spki_sha256.clone()), ..plain };
+    let claimed = agent.post("/agent/v1/claim", None, claim(&token, "a")).await;
+    assert_eq!(claimed.status, 200, "{}", claimed.text());
+    let reply: ClaimReply = serde_json::from_slice(&claimed.body).unwrap();
+    let session = Some(reply.session.as_str());
+    assert_eq!(agent.post("/agent/v1/checkpoint", session, r#"{"seq":1}"#).await.code(), "undeclared");
     rack.stop().await;
 }
 
