@@ -771,9 +771,12 @@ mod tests {
             assert_eq!(seq(&attempts), Some(latest));
         }
         // Two rounds: the first start reads the records as written, the second as compacted.
-        for _ in 0..2 {
-            assert_eq!(seq(&Attempts::open(dir.path()).unwrap()), Some(3));
-        }
+        let attempts = [(); 2].map(|()| {
+            let attempts = Attempts::open(dir.path()).unwrap();
+            assert_eq!(seq(&attempts), Some(3));
+            attempts
+        });
+        let [_, attempts] = attempts;
         assert_eq!(
             [6, 3, 1].map(|bytes| attempts.may_write_checkpoint(&id(), bytes, 9)),
             [true, true, false]
