@@ -10,11 +10,12 @@ use basalt_agent::disk::rules::{self, Observed, Permit, Verdict};
 use basalt_agent::disk::{Disks, WritableDisk, select};
 use basalt_agent::failure::Failure;
 use basalt_agent::install::not_expired;
+use basalt_agent::restarts::{Asks, Restarts};
 use basalt_agent::work::Context;
 use basalt_agent::{inventory, runs, storage, task_scripts};
 use basalt_api::agent::{
-    Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, Script, ScriptEnd, TaskAction,
-    TaskResult,
+    Checkpoint, Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, Script, ScriptEnd,
+    TaskAction, TaskResult,
 };
 use sha2::{Digest, Sha256};
 
@@ -279,8 +280,41 @@ impl Work<'_> {
         let observed = names.iter().map(|name| self.observe(name)).collect::<Result<Vec<_>, _>>()?;
         match rules::outranked(self.context.task, &observed) {
             Some(found_attempt) => Ok(Outcome::Superseded { found_attempt }),
-            None => self.task_scripts().map(|()| Outcome::Succeeded),
+            None => self.scripts_of_inventory().map(|()| Outcome::Succeeded),
         }
+    }
+
+    /// As [`Self::task_scripts`], with restarts: a script that may restart the machine has it restarted for itself, and then for the next one.
+    fn scripts_of_inventory(&mut self) -> Result<(), Halt> {
+        let Context { task, session, checkpoint, again, .. } = *self.context;
+        if !task.may_reboot() {
+            return self.task_scripts();
+        }
+        // A simulated attempt has a shorter life than a boot of real firmware.
+        let left_ms = || i64::MAX;
+        let mut ledger = |it: &Checkpoint| session.checkpoint(it).map_err(|error| error.to_string());
+        let mut restarts = Restarts::new(checkpoint, again, &left_ms, &mut ledger);
+        restarts.arrive().map_err(|why| Failure::new(FailureCode::Other, why))?;
+        for run in runs::of(&task.scripts, &self.life.chassis().hardware.root()) {
+            if let Some(end) = restarts.end_of(&run) {
+                self.scripts.push(end);
+                continue;
+            }
+            self.stage(Stage::Check, 2, &format!("running script {}", run.label()))?;
+            self.life.event(Event::RanScript { attempt: task.attempt })?;
+            let end = task_scripts::named(&run);
+            if !run.script.may_reboot {
+                restarts.add(std::slice::from_ref(&end));
+                self.scripts.push(end);
+                continue;
+            }
+            let asks = |run: &runs::Run<'_>| if run.boot == 1 { Asks::Again } else { Asks::Next };
+            match restarts.carry_out(&run, |run| (end, Some(asks(run)))) {
+                Ok(end) => self.scripts.push(end),
+                Err(_) => return Err(Stop::Reset.into()),
+            }
+        }
+        Ok(task_scripts::judge(&self.scripts)?)
     }
 
     /// Records each script of the task. A script called `fails` fails.

@@ -38,6 +38,30 @@ async fn a_machine_is_taken_in_deployed_and_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_may_restart_the_machine_is_followed_by_the_next_one() {
+    let mut fleet = Fleet::start("restarts", &[]).await;
+    // A simulated script that may restart the machine has itself run again, and then the next one.
+    for (name, may_reboot) in [("a-look", false), ("flash", true), ("set-bios", false)] {
+        let script = json!({ "type": "commissioning", "content": "#!/bin/sh\n", "may_reboot": may_reboot });
+        fleet.declare("scripts", name, script).await;
+    }
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    let mut spec = machine_spec(&machine);
+    spec["commissioning"] = json!({ "scripts": ["a-look", "flash", "set-bios"] });
+    fleet.declare("machines", "sim1", spec).await;
+    fleet.ready("machines", "sim1").await;
+    let count = |what: fn(&Event) -> bool| machine.count(what);
+    let ran = count(|it| matches!(it, Event::RanScript { .. }));
+    let powered = count(|it| matches!(it, Event::PoweredOn));
+    let claimed = count(|it| matches!(it, Event::Claimed { .. }));
+    assert_eq!((ran, powered, claimed), (4, 1, 3), "one attempt, three boots: {}", machine.log());
+    let history = fleet.story("machines", "sim1").await;
+    for says in ["script flash may restart the machine, boot 2", "a script has the machine restarted"] {
+        assert!(history.contains(says), "{says}: {history}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it_is_erased() {
     let mut fleet = Fleet::start("scripts", &[]).await;
     // A simulated machine does not run scripts; one called `fails` fails.
