@@ -50,11 +50,8 @@ mod tests {
             "ff02::1",
             "::ffff:0.0.0.0",
         ];
-        let servers = |first: &str| {
-            let mut all = vec![first];
-            all.extend(bad);
-            all
-        };
+        let servers =
+            |first: &'static str| -> Vec<&'static str> { std::iter::once(first).chain(bad).collect() };
         let fields: [(&str, &str, Spec); 7] = [
             (
                 "Subnet",
