@@ -103,7 +103,9 @@ impl Controller {
         let closing = sessions.clone();
         let blobs = region.blobs().clone();
         let logs = region.logs().clone();
-        let racks = Racks { store, process: region.id(), sessions, authority, blobs, logs };
+        let proxy = Arc::clone(region.proxy());
+        let proxying = Arc::clone(&proxy).run(store.clone(), driver.topology.clone(), region.stopping());
+        let racks = Racks { store, process: region.id(), sessions, authority, blobs, logs, proxy };
         let mut stop = region.stopping();
         let api = region.forwarded();
         let serving = async move {
@@ -119,6 +121,7 @@ impl Controller {
         let tasks = vec![
             tokio::spawn(serving),
             tokio::spawn(regions.follow(region.stopping())),
+            tokio::spawn(proxying),
             tokio::spawn(driver.run(region.follower().clone(), region.stopping())),
         ];
         Ok(Self { rpc_address, tasks })

@@ -14,6 +14,7 @@
 //! | [`logs`] | the logs of machines, and their receivers |
 //! | `openid` | logins by OpenID Connect |
 //! | [`built_in`], [`admin_token`] | the Scripts that come with Basalt; the first admin's token |
+//! | [`proxy`] | the caching proxy of this process, for its racks |
 //! | [`racks`] | enrolment of racks and the link with them |
 //! | [`registry`] | the Terraform provider, for Terraform to install |
 //! | [`telemetry`] | traces, from the request to the rack |
@@ -33,6 +34,7 @@ pub mod data_dir;
 pub mod driver;
 pub mod logs;
 mod openid;
+pub mod proxy;
 pub mod racks;
 pub mod region;
 pub mod registry;

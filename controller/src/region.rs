@@ -8,6 +8,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{ALSO_WORKED_ON, Machinery, RECONCILED};
 use crate::logs::Logs;
 use crate::logs::forward::Forwarder;
+use crate::proxy::RegionProxy;
 use crate::racks::join_token::Joiner;
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -190,6 +191,7 @@ impl Region {
             follower: follower.clone(),
             blobs: blobs.clone(),
             logs: logs.clone(),
+            proxy: Arc::new(RegionProxy::new(&settings)),
             registry,
             allow_plaintext: settings.allow_plaintext,
             bookmark_every: settings.watch_bookmark,
@@ -288,6 +290,12 @@ impl Region {
     #[must_use]
     pub fn logs(&self) -> &Logs {
         &self.logs
+    }
+
+    /// The caching proxy for racks.
+    #[must_use]
+    pub fn proxy(&self) -> &Arc<RegionProxy> {
+        self.app.proxy()
     }
 
     /// The id of this process among the regions.

@@ -68,6 +68,13 @@ pub struct Settings {
     pub webhook_patience: Duration,
     /// The directory of the Terraform provider that this region serves. `None`: the directory of its own program.
     pub provider_dir: Option<PathBuf>,
+    /// The program of the proxy for racks, Squid. `None`: where packages install it.
+    pub proxy_program: Option<PathBuf>,
+    /// The directory of the proxy with its cache and logs. `None`: `proxy` in the data directory, or
+    /// /var/cache/basalt-region-proxy for a region that runs as root.
+    pub proxy_dir: Option<PathBuf>,
+    /// The size of the proxy's cache, in bytes. `None`: 10 GiB, or a tenth of the free disk if that is less.
+    pub proxy_bytes: Option<u64>,
     /// The collector of traces. `None`: no spans are made.
     pub otlp_endpoint: Option<String>,
     /// The filter of the log, like `info,basalt_region=debug`.
@@ -233,6 +240,15 @@ struct Flags {
     /// Directory with terraform-provider-basalt, and its packages for other platforms (…_VERSION_OS_ARCH.zip), for Terraform to install [default: where basalt-region is]
     #[arg(long, global = true, value_name = "DIR", env = "BASALT_PROVIDER_DIR")]
     provider_dir: Option<PathBuf>,
+    /// Squid, which serves the proxy that racks ask [default: /usr/sbin/squid or /usr/bin/squid]
+    #[arg(long, global = true, value_name = "FILE", env = "BASALT_PROXY_PROGRAM")]
+    proxy_program: Option<PathBuf>,
+    /// Directory of the proxy with its cache and logs [default: `proxy` in DIR; /var/cache/basalt-region-proxy of a region that runs as root]
+    #[arg(long, global = true, value_name = "DIR", env = "BASALT_PROXY_DIR")]
+    proxy_dir: Option<PathBuf>,
+    /// The most that the proxy's cache may take on disk, like 50GiB [default: 10GiB, or a tenth of the free disk where that is less]
+    #[arg(long, global = true, value_name = "SIZE", env = "BASALT_PROXY_SIZE")]
+    proxy_size: Option<ByteSize>,
     /// Collector of traces (OTLP over HTTP), like http://127.0.0.1:4318 [default: OTEL_EXPORTER_OTLP_ENDPOINT, or none]
     #[arg(long, global = true, value_name = "URL", env = "BASALT_OTLP_ENDPOINT")]
     otlp_endpoint: Option<String>,
@@ -277,6 +293,9 @@ struct File {
     webhook_timeout: Option<Span>,
     webhook_patience: Option<Span>,
     provider_dir: Option<PathBuf>,
+    proxy_program: Option<PathBuf>,
+    proxy_dir: Option<PathBuf>,
+    proxy_size: Option<ByteSize>,
     otlp_endpoint: Option<String>,
     log: Option<String>,
     log_json: Option<bool>,
@@ -322,6 +341,9 @@ impl Settings {
             webhook_timeout: Duration::from_secs(15),
             webhook_patience: Duration::from_secs(24 * 3600),
             provider_dir: None,
+            proxy_program: None,
+            proxy_dir: None,
+            proxy_bytes: None,
             otlp_endpoint: None,
             log: "info".to_owned(),
             log_json: None,
@@ -393,6 +415,9 @@ impl Settings {
             webhook_timeout: span(flags.webhook_timeout.or(file.webhook_timeout), usual.webhook_timeout),
             webhook_patience: span(flags.webhook_patience.or(file.webhook_patience), usual.webhook_patience),
             provider_dir: flags.provider_dir.or(file.provider_dir),
+            proxy_program: flags.proxy_program.or(file.proxy_program),
+            proxy_dir: flags.proxy_dir.or(file.proxy_dir),
+            proxy_bytes: flags.proxy_size.or(file.proxy_size).map(ByteSize::bytes),
             otlp_endpoint: flags
                 .otlp_endpoint
                 .or(file.otlp_endpoint)

@@ -32,6 +32,11 @@ pub const SYSLOG: &str = "syslog ";
 pub const SECONDARY: &str = "secondary ";
 /// The name of the rack's caching proxy. An empty message: it is switched off in the Settings.
 pub const PROXY: &str = "proxy";
+/// The authority that a rack gives to CONNECT on the racks' port (RFC 9113 §8.5) for a connection to the region's caching
+/// proxy. A region refuses with a status of its own, and the reason as text.
+pub const PROXY_AUTHORITY: &str = "proxy.basalt.internal:8000";
+/// The most connections of one rack to the proxy of a region.
+pub const TUNNELS: usize = 128;
 /// Prefix of the name under which the state of an NTP server is reported. The server's name follows. An empty message:
 /// the server is no longer asked.
 pub const TIME: &str = "time ";

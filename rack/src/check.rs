@@ -11,6 +11,7 @@ use std::time::Duration;
 use basalt_dhcp::BOOT_SERVER_PORT;
 use basalt_dhcp::v6::SERVER_PORT as DHCP6_PORT;
 use basalt_proto::rack_v1::{BootAnswers, DhcpConcern};
+use basalt_proxy::squid;
 use ipnet::Ipv4Net;
 
 use crate::concern::{Concern, Content, store};
@@ -18,7 +19,6 @@ use crate::dhcp::others::{self, Ask};
 use crate::holder::{self, Holder, Protocol};
 use crate::interfaces::{self, Served};
 use crate::loaders::Loaders;
-use crate::proxy::squid;
 use crate::settings::Settings;
 
 /// Capabilities that the rack needs, by their bit in `/proc/self/status` (capabilities(7)).

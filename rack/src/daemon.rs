@@ -213,6 +213,9 @@ impl Daemon {
         let log_health = Health::new("logs".to_owned(), facts.clone());
         let (logs, log_thread) =
             Logs::start(&dir, log_limits, senders, facts.clock().clone(), log_health).map_err(files)?;
+        let regions = membership.as_ref().map(|membership| {
+            Arc::new(Regions::new(Arc::clone(&identity), Arc::clone(membership), Arc::clone(&region)))
+        });
         let web = Arc::new(Web {
             boot: boot.clone(),
             attempts: Arc::clone(&attempts),
@@ -225,9 +228,7 @@ impl Daemon {
             logs: logs.clone(),
             reports: http::report::Reports::default(),
             spki_sha256: identity.spki_sha256.clone(),
-            regions: membership
-                .as_ref()
-                .map(|it| Regions::new(Arc::clone(&identity), Arc::clone(it), Arc::clone(&region))),
+            regions: regions.clone(),
         });
         let dns = Arc::new(Dns::new(facts.clone()).map_err(files)?);
         let (stop, deleted) = (CancellationToken::new(), CancellationToken::new());
@@ -240,7 +241,7 @@ impl Daemon {
             site: Site::new(Arc::clone(&web), tls.clone()),
             web,
             ntp: Arc::new(Ntp::new(facts.clone())),
-            proxy: Arc::new(Proxy::new(settings.proxy.clone(), facts.clone())),
+            proxy: Arc::new(Proxy::new(settings.proxy.clone(), facts.clone(), regions)),
             logs: logs.clone(),
             tls,
             facts: facts.clone(),

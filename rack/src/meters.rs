@@ -27,7 +27,7 @@ use crate::dns::{self, Dns};
 use crate::http::{Web, admission};
 use crate::logs::{self, Logs};
 use crate::ntp::{self, Ntp};
-use crate::proxy::{self, Proxy};
+use crate::proxy::Proxy;
 
 /// The counters of a rack since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -181,7 +181,7 @@ async fn metrics(State(measured): State<Arc<Measured>>) -> impl IntoResponse {
     time(&mut text, &ntp.counts(), &ntp.report());
     names(&mut text, &dns.counts());
     lines(&mut text, &logs.counts());
-    caching(&mut text, proxy.counts());
+    caching(&mut text, proxy);
     let counts = connections.counts();
     let name = "basalt_rack_http_connections";
     single(&mut text, name, "gauge", "Connections over HTTP.", counts.taken);
@@ -363,8 +363,9 @@ fn lines(text: &mut String, counts: &logs::Counts) {
     labelled(text, name, "counter", help, "reason", counts.dropped.into_iter());
 }
 
-fn caching(text: &mut String, counts: proxy::Counts) {
-    let states = proxy::STATES.map(|state| (state, u64::from(state == counts.state)));
+fn caching(text: &mut String, proxy: &Proxy) {
+    let counts = proxy.counts();
+    let states = basalt_proxy::STATES.map(|state| (state, u64::from(state == counts.state)));
     let help = "1 for the state of the caching proxy: off, serves or lacks.";
     labelled(text, "basalt_rack_proxy_state", "gauge", help, "state", states.into_iter());
     let name = "basalt_rack_proxy_starts_total";
@@ -372,6 +373,9 @@ fn caching(text: &mut String, counts: proxy::Counts) {
     let name = "basalt_rack_proxy_failures_total";
     let help = "Squids that ended by themselves, or could not be started.";
     single(text, name, "counter", help, counts.failures);
+    let name = "basalt_rack_proxy_region_connections_total";
+    let help = "Connections to the proxies of regions: made, and refused by all regions.";
+    labelled(text, name, "counter", help, "outcome", proxy.region_counts().into_iter());
 }
 
 fn cache(text: &mut String, counts: &blobs::Counts) {

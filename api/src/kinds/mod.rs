@@ -93,8 +93,9 @@ pub use script::{
 pub use script_comment::ScriptComment;
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{
-    DEADLINES, FleetBudget, Loader, LogSettings, OpenIdGroup, OpenIdSettings, ProxySettings, RemoteSyslog,
-    RemoteSyslogProtocol, RemoteSyslogStatus, Settings, SettingsSpec, SettingsStatus, Weekday, Window,
+    DEADLINES, FleetBudget, Loader, LogSettings, OpenIdGroup, OpenIdSettings, ProxySettings, ProxyVia,
+    RemoteSyslog, RemoteSyslogProtocol, RemoteSyslogStatus, Settings, SettingsSpec, SettingsStatus, Weekday,
+    Window,
 };
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,

@@ -199,8 +199,23 @@ pub struct ProxySettings {
     /// other work.
     #[field(default = true)]
     pub enabled: bool,
-    /// The proxy that the racks' proxies ask, as `http://HOST:PORT`. Absent: they ask the servers directly.
+    /// The proxy on the way out, as `http://HOST:PORT`. The proxies of regions ask it, and those of racks that do not go through a
+    /// region. Absent: they ask the servers directly.
     pub upstream: Option<Url>,
+    /// The way of the racks' proxies to servers.
+    #[field(default = ProxyVia::PreferRegion)]
+    pub via: ProxyVia,
+}
+
+/// The way of the racks' proxies to servers. Regions serve a proxy to their racks alone, and need Squid installed for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum ProxyVia {
+    /// Through a region. If no region has a proxy, or none is reached, by the rack's own way out.
+    PreferRegion,
+    /// Through a region alone. Without one, a rack serves its cache.
+    Region,
+    /// By the rack's own way out, without a region.
+    Direct,
 }
 
 /// Limits for work on many machines at the same time. Work that exceeds a limit waits, and reports it.

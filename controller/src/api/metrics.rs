@@ -147,6 +147,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Answer<impl IntoResponse>
     watches(&app, &mut text);
     connections(&app, &mut text);
     spans(&app, &mut text);
+    proxy(&app, &mut text);
     deliveries(&app, &mut text).await?;
     receivers(&app, &mut text).await?;
     store(&app, &mut text).await?;
@@ -284,6 +285,24 @@ fn spans(app: &App, text: &mut Exposition) {
     text.family(name, "counter", "Spans that the collector took, and that it did not.");
     text.sample(name, &[("result", "exported")], exported);
     text.sample(name, &[("result", "dropped")], dropped);
+}
+
+fn proxy(app: &App, text: &mut Exposition) {
+    let counts = app.proxy().counts();
+    let name = "basalt_proxy_state";
+    text.family(name, "gauge", "1 for the state of the caching proxy for racks: off, serves or lacks.");
+    for state in basalt_proxy::STATES {
+        text.sample(name, &[("state", state)], u8::from(state == counts.state));
+    }
+    let name = "basalt_proxy_starts_total";
+    text.family(name, "counter", "Squids that were started.");
+    text.sample(name, &[], counts.starts);
+    let name = "basalt_proxy_failures_total";
+    text.family(name, "counter", "Squids that ended by themselves, or could not be started.");
+    text.sample(name, &[], counts.failures);
+    let name = "basalt_proxy_connections_total";
+    text.family(name, "counter", "Connections of racks to the proxy.");
+    text.sample(name, &[], app.proxy().tunnels());
 }
 
 async fn deliveries(app: &App, text: &mut Exposition) -> Answer<()> {

@@ -107,6 +107,7 @@ use crate::blobs::Blobs;
 use crate::driver::Machinery;
 use crate::logs::Logs;
 use crate::openid::issuer::Issuers;
+use crate::proxy::RegionProxy;
 use crate::racks::join_token::Joiner;
 use crate::registry::Registry;
 use crate::telemetry::Telemetry;
@@ -130,6 +131,8 @@ pub struct Parts {
     pub blobs: Blobs,
     /// The logs of machines.
     pub logs: Logs,
+    /// The caching proxy for racks.
+    pub proxy: Arc<RegionProxy>,
     /// The registry with the Terraform provider.
     pub registry: Registry,
     /// True to answer plain HTTP to other hosts.
@@ -246,6 +249,10 @@ impl App {
 
     fn logs(&self) -> &Logs {
         &self.0.parts.logs
+    }
+
+    pub(crate) fn proxy(&self) -> &Arc<RegionProxy> {
+        &self.0.parts.proxy
     }
 
     fn registry(&self) -> &Registry {

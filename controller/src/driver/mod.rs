@@ -62,7 +62,7 @@ mod ntp;
 mod operation;
 mod packages;
 pub mod poison;
-mod proxy;
+pub(crate) mod proxy;
 pub mod rack;
 pub mod report_token;
 pub mod scripts;

@@ -4,10 +4,11 @@
 //! | --- | --- | --- | --- |
 //! | in its TLS handshake | 10 seconds | 1,024 | its address or /64: 256 |
 //! | without a certificate | 30 seconds | 128 | its address or /64: 16 |
-//! | with a certificate of this region's authority | any time | 4,096 | its key: 320 |
+//! | with a certificate of this region's authority | any time | 4,096 | its key: 448 |
 //!
 //! A process that may open fewer files has fewer places. A rack opens a connection for each request that it forwards, up to 256 at a
-//! time, and several racks may share an address: so a rack is counted by its key.
+//! time, and one for each connection to this region's proxy, up to 128. Several racks may share an address: so a rack is counted by its
+//! key.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,6 +16,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use basalt_proto::TUNNELS;
 use basalt_proto::open_files;
 use basalt_proto::places::{Full, Limits, Place, Places, counted};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -31,8 +33,8 @@ pub(super) type Tls = TlsStream<TcpStream>;
 
 /// The lifetime of a connection without a certificate. An enrolment takes a second, and racks wait 20 s for its answer.
 const STRANGER: Duration = Duration::from_secs(30);
-/// The share of one rack: 256 forwarded requests, and links and enrolments that begin or end.
-const OF_RACK: usize = 320;
+/// The share of one rack: 256 forwarded requests, connections to the proxy, and links and enrolments that begin or end.
+const OF_RACK: usize = 320 + TUNNELS;
 
 /// The client to which a connection is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

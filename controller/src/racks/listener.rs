@@ -14,6 +14,7 @@ use basalt_proto::MAX_FROM_RACK;
 use basalt_proto::places::Full;
 use basalt_proto::rack_v1::enrolment_server::EnrolmentServer;
 use basalt_proto::rack_v1::rack_link_server::RackLinkServer;
+use hyper::Method;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -29,6 +30,7 @@ use super::call::{self, Call};
 use super::doors::{Doors, Stream, Tls};
 use super::failures::Failures;
 use super::service::Racks;
+use super::tunnel;
 use crate::api::Forwarded;
 
 /// How long a client's handshake may take.
@@ -135,8 +137,11 @@ pub async fn serve(
     served.map_err(|error| ListenError::Tls(error.to_string()))
 }
 
-/// Separates calls of the racks' protocol from requests that racks forward. Only requests of racks are read, and enrolments.
+/// Separates calls of the racks' protocol, requests that racks forward, and connections to the proxy. Only requests of racks are read, and enrolments.
 async fn sort(State((racks, api)): State<(Racks, Forwarded)>, mut request: Request, next: Next) -> Response {
+    if request.method() == Method::CONNECT {
+        return tunnel::open(&racks, request).await;
+    }
     let call = Call::of(request.uri().path());
     if let Some(call) = call.filter(|call| call.is_open) {
         return next.run(call.bounded(request)).await;

@@ -30,3 +30,4 @@ pub mod regions;
 pub mod service;
 pub mod sessions;
 pub mod stranger;
+mod tunnel;

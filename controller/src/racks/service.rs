@@ -30,6 +30,7 @@ use super::observed::{self, Observed};
 use super::sessions::{BACKLOG, Known, Sessions};
 use crate::blobs::Blobs;
 use crate::logs::{LogError, Logs};
+use crate::proxy::RegionProxy;
 
 /// How often facts are stored again if their transaction meets another one.
 const STORE_TRIES: usize = 5;
@@ -63,6 +64,8 @@ pub struct Racks {
     pub blobs: Blobs,
     /// The logs of machines.
     pub logs: Logs,
+    /// The caching proxy of this process.
+    pub proxy: Arc<RegionProxy>,
 }
 
 impl std::fmt::Debug for Racks {

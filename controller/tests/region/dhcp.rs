@@ -7,7 +7,7 @@ use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{ConcernAck, Key, NewFact};
 use basalt_proto::rack_v1::{
     BootAnswers, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet,
-    KnownConcern, ProxyConcern, RawOption, Reservation, Route, TimeConcern,
+    KnownConcern, ProxyConcern, ProxyVia, RawOption, Reservation, Route, TimeConcern,
 };
 use basalt_region::racks::observed::{Claim, DhcpInForce, DhcpServer, Health, Hello, Leftover, Observed};
 use prost::Message;
@@ -643,6 +643,16 @@ async fn racks_are_told_who_may_use_their_proxy_and_what_it_asks() {
     lab.api.declare("/api/v1/settings/default", &settings).await;
     let told = r1.told_of::<ProxyConcern>("proxy", &lab, |it| it.upstream == upstream).await;
     assert!(told.denied.contains(&"10.9.0.0/24".to_owned()), "{told:?}");
+    assert_eq!(told.via(), ProxyVia::PreferRegion, "nothing is declared");
+    for (word, via) in [
+        ("region", ProxyVia::Region),
+        ("direct", ProxyVia::Unspecified),
+        ("prefer_region", ProxyVia::PreferRegion),
+    ] {
+        let settings = format!(r#"{{"proxy":{{"via":"{word}"}}}}"#);
+        lab.api.declare("/api/v1/settings/default", &settings).await;
+        r1.told_of::<ProxyConcern>("proxy", &lab, |it| it.via() == via).await;
+    }
     let closed = r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1","allow_proxy":false}"#;
     lab.api.declare("/api/v1/subnets/lab", closed).await;
     r1.told_of::<ProxyConcern>("proxy", &lab, |it| it.clients.is_empty()).await;

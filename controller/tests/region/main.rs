@@ -40,13 +40,20 @@ mod leaving;
 mod linked;
 mod logs;
 mod metrics;
+#[allow(dead_code, clippy::print_stdout, reason = "the racks' tests use all of it, and show what was said")]
+#[path = "../../../rack/tests/rack/namespace.rs"]
+mod namespace;
 mod objects;
 mod openid;
 mod operations;
+#[allow(dead_code, clippy::print_stdout, reason = "the racks' tests use all of it, and show what was said")]
+#[path = "../../../rack/tests/rack/packages.rs"]
+mod packages;
 mod patch;
 mod played;
 mod power;
 mod process;
+mod proxy;
 mod receiver;
 mod redfish;
 mod remote_syslog;

@@ -311,9 +311,11 @@ pub struct ProxyConcern {
     /// networks that it connects to for nobody, beside the rack's own addresses
     #[prost(string, repeated, tag = "3")]
     pub denied: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// the proxy that it asks: "<http://HOST:PORT";> empty: it asks the servers themselves
+    /// the proxy on the way out: "<http://HOST:PORT";> empty: the servers are asked
     #[prost(string, tag = "4")]
     pub upstream: ::prost::alloc::string::String,
+    #[prost(enumeration = "ProxyVia", tag = "5")]
+    pub via: i32,
 }
 /// Concern "power": the BMCs that this rack is the arbiter of.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -598,6 +600,39 @@ impl BootLoader {
         match value {
             "BOOT_LOADER_UNSPECIFIED" => Some(Self::Unspecified),
             "BOOT_LOADER_SHIM_GRUB" => Some(Self::ShimGrub),
+            _ => None,
+        }
+    }
+}
+/// How the proxy of a rack reaches servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ProxyVia {
+    /// by the rack's own way out
+    Unspecified = 0,
+    /// through the proxy of a region; if no region has one, by the rack's own way out
+    PreferRegion = 1,
+    /// through the proxy of a region alone
+    Region = 2,
+}
+impl ProxyVia {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PROXY_VIA_UNSPECIFIED",
+            Self::PreferRegion => "PROXY_VIA_PREFER_REGION",
+            Self::Region => "PROXY_VIA_REGION",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PROXY_VIA_UNSPECIFIED" => Some(Self::Unspecified),
+            "PROXY_VIA_PREFER_REGION" => Some(Self::PreferRegion),
+            "PROXY_VIA_REGION" => Some(Self::Region),
             _ => None,
         }
     }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{BootConcern, BootMachine, DhcpConcern, KnownConcern, LocalBoot, ProxyConcern};
+use basalt_proxy::Parent;
 use ipnet::IpNet;
 
-use crate::proxy::squid_conf::Upstream;
 use crate::{boot, dhcp, dhcp6};
 
 /// A concern without its unusable parts, and the reason for each part that was left out.
@@ -88,7 +88,7 @@ pub(super) fn proxy(mut whole: ProxyConcern) -> Sound<ProxyConcern> {
     let denied = whole.denied.iter().find(|net| net.parse::<IpNet>().is_err());
     let problem = match (denied, whole.upstream.as_str()) {
         (Some(net), _) => Some(format!("{net:?} is no network to keep clients from")),
-        (None, url) if !url.is_empty() && Upstream::parse(url).is_none() => {
+        (None, url) if !url.is_empty() && Parent::parse(url).is_none() => {
             Some(format!("{url:?} is no proxy; http://HOST:PORT is"))
         }
         _ => None,
@@ -180,6 +180,7 @@ mod tests {
             clients: vec!["10.77.0.0/24".into(), "lab".into()],
             denied: vec!["10.9.0.0/24".into()],
             upstream: "http://proxy.example.com:3128".into(),
+            ..ProxyConcern::default()
         };
         let (sound, left_out) = proxy(whole.clone());
         assert_eq!((sound.enabled, &sound.clients[..]), (true, &["10.77.0.0/24".to_owned()][..]));

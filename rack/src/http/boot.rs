@@ -17,7 +17,6 @@ use basalt_dhcp::Mac;
 use http::{StatusCode, header};
 use serde::Deserialize;
 
-use super::forward::Regions;
 use super::{Ends, Problem, Web};
 use crate::attempts::Over;
 use crate::boot::{Armed, BootTable, Decision, Stranger, Why};
@@ -176,7 +175,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
 fn turn<'a>(web: &Web, mac: Mac, stranger: Stranger<'a>) -> Decision<'a> {
     let Stranger { armed, vlan, at_once } = stranger;
     // Without a region, a result could not be delivered.
-    if !web.regions.as_ref().is_some_and(Regions::is_any_linked) {
+    if !web.regions.as_ref().is_some_and(|it| it.is_any_linked()) {
         return Decision::Local(Why::NoRegion);
     }
     match web.strangers.ask(mac, vlan, at_once, web.facts.clock().now()) {

@@ -5,6 +5,7 @@
 //! its own connection with the rack's certificate. The certificate gives no rights: the caller's token decides. Bodies
 //! are streamed in both directions; the region limits their size and speed.
 
+use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,10 +23,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
 use tokio::sync::Mutex;
 
 use super::{Ends, Problem, Web};
-use crate::identity::{Identity, Membership};
+use crate::identity::{Identity, IdentityError, Membership};
 use crate::link::origin::RegionOrigin;
 use crate::link::tls;
 
@@ -95,29 +97,31 @@ impl Regions {
         self.links.is_any_linked()
     }
 
+    /// All regions, linked ones first. Of linked ones the order is the same at each rack.
+    async fn ordered(&self) -> Vec<String> {
+        let mut regions = self.membership.lock().await.regions.clone();
+        regions.sort_by_key(|region| (!self.links.is_linked(region), region.clone()));
+        regions
+    }
+
+    /// The linked regions, in the same order at each rack.
+    pub(crate) async fn linked(&self) -> Vec<String> {
+        let regions = self.ordered().await;
+        regions.into_iter().filter(|region| self.links.is_linked(region)).collect()
+    }
+
+    /// The TLS settings towards regions.
+    pub(crate) fn tls(&self) -> Result<Arc<ClientConfig>, IdentityError> {
+        self.identity.region_tls().map(Arc::new)
+    }
+
     /// Connects to the first region that accepts.
     async fn dial(&self) -> Result<(String, SendRequest<Body>), Problem> {
-        let config = self.identity.region_tls().map_err(|error| unavailable(error.to_string()))?;
-        let config = Arc::new(config);
-        let mut regions = self.membership.lock().await.regions.clone();
-        regions.sort_by_key(|region| !self.links.is_linked(region));
+        let config = self.tls().map_err(|error| unavailable(error.to_string()))?;
         let mut tried = Vec::new();
-        for region in regions {
-            let dialled = tokio::time::timeout(DIAL, async {
-                let stream = tls::open_one(&region, Arc::clone(&config)).await?;
-                let mut http = http2::Builder::new(TokioExecutor::new());
-                http.timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).keep_alive_timeout(KEEP_ALIVE);
-                http.handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)
-            });
-            match dialled.await.unwrap_or_else(|late| Err(late.into())) {
-                Ok((sender, connection)) => {
-                    tokio::spawn(async move {
-                        if let Err(error) = connection.await {
-                            tracing::debug!(%error, "a connection to a region for a client ended early");
-                        }
-                    });
-                    return Ok((region, sender));
-                }
+        for region in self.ordered().await {
+            match open(&region, Arc::clone(&config)).await {
+                Ok(sender) => return Ok((region, sender)),
                 Err(error) => tried.push(match self.links.unlinked_for(&region) {
                     Some(time) => format!("{region} ({error}; without a link for {} s)", time.as_secs()),
                     None => format!("{region} ({error})"),
@@ -126,6 +130,23 @@ impl Regions {
         }
         Err(unavailable(format!("no region can be reached; tried: {}", tried.join(", "))))
     }
+}
+
+/// An HTTP/2 connection to a region, for one request.
+pub(crate) async fn open(region: &str, config: Arc<ClientConfig>) -> io::Result<SendRequest<Body>> {
+    let dialled = tokio::time::timeout(DIAL, async {
+        let stream = tls::open_one(region, config).await?;
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).keep_alive_timeout(KEEP_ALIVE);
+        http.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)
+    });
+    let (sender, connection) = dialled.await??;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to a region for a client ended early");
+        }
+    });
+    Ok(sender)
 }
 
 /// The routes for the forwarded paths.

@@ -95,7 +95,7 @@ pub struct Web {
     /// The value of `basalt.spki`: the SHA-256 of this server's public key.
     pub spki_sha256: String,
     /// The regions that requests are forwarded to; `None`: this rack has joined no region.
-    pub regions: Option<forward::Regions>,
+    pub regions: Option<Arc<forward::Regions>>,
 }
 
 /// The two ends of a connection.

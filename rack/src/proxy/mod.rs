@@ -1,48 +1,38 @@
-//! The caching HTTP proxy: concern `proxy`, served by Squid as a child of the rack.
+//! The caching HTTP proxy: concern `proxy`, served by Squid as a child of the rack ([`basalt_proxy`]).
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`squid_conf`] | the configuration for a concern |
-//! | [`squid`] | the child process |
+//! | [`region`] | the way to the proxy of a region |
 //!
 //! The concern does not depend on Squid. If the package of Squid is missing, the rack reports that, and all other
 //! services run.
 
-pub mod squid;
-pub mod squid_conf;
+pub mod region;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_proto::PROXY;
-use basalt_proto::rack_v1::{PowerConcern, ProxyConcern};
+use basalt_proto::rack_v1::{PowerConcern, ProxyConcern, ProxyVia};
+use basalt_proxy::{Counts, Keeper, Parent, State, Wanted};
 use ipnet::IpNet;
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::facts::{health, remark};
 use crate::holder::{self, Protocol};
-use crate::interfaces;
+use crate::http::forward::Regions;
 use crate::spool::writer::Facts;
-use squid::{Running, Squid};
-use squid_conf::{Upstream, Wanted};
+use region::{Reach, RegionProxy};
 
-/// How often to check the host's addresses, the program and the logs.
+/// How often to check the host's addresses.
 const LOOK: Duration = Duration::from_secs(30);
 /// How long changes are gathered: the region may send several concerns at once.
 const GATHER: Duration = Duration::from_millis(200);
-/// The longest wait until Squid listens. It reads the index of its cache later.
-const LISTEN: Duration = Duration::from_secs(20);
-/// The wait before Squid is started again: the first and the longest.
-const RESTART: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// After this many failed starts the cache may be the cause; it is emptied.
-const IN_VAIN: u32 = 3;
 /// Another remedy, besides ending the program that holds the port.
 const ADVICE: &str = "or turn the proxy off (proxy.enabled of Settings)";
 
@@ -67,67 +57,30 @@ pub struct Proxy {
     options: Options,
     served: watch::Sender<BTreeSet<IpAddr>>,
     facts: Facts,
-    told: Mutex<State>,
-    starts: AtomicU64,
-    failures: AtomicU64,
-}
-
-/// Figures of the proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
-    /// `off`, `serves` or `lacks`: the proxy should be served and cannot be.
-    pub state: &'static str,
-    /// Squids that were started, since the start of this rack.
-    pub starts: u64,
-    /// Squids that ended by themselves, or could not be started.
-    pub failures: u64,
-}
-
-/// The states of [`Counts`].
-pub const STATES: [&str; 3] = ["off", "serves", "lacks"];
-
-/// How the proxy is, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
-    Off,
-    Serves(String),
-    Lacks(String),
-}
-
-/// A running Squid, and its configuration.
-#[derive(Debug)]
-struct Served {
-    running: Running,
-    squid: Squid,
-    wanted: Wanted,
-    since: Instant,
+    keeper: Keeper,
+    region: Arc<RegionProxy>,
 }
 
 impl Proxy {
-    /// A proxy that serves nothing yet.
+    /// A proxy that serves nothing yet. `regions`: `None` if this rack has joined no region.
     #[must_use]
-    pub fn new(options: Options, facts: Facts) -> Self {
-        Self {
-            options,
-            served: watch::Sender::default(),
-            facts,
-            told: Mutex::new(State::Off),
-            starts: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-        }
+    pub fn new(options: Options, facts: Facts, regions: Option<Arc<Regions>>) -> Self {
+        let Options { program, dir, cache_bytes, .. } = options.clone();
+        let keeper = Keeper::new(basalt_proxy::Options { program, dir, cache_bytes, taken });
+        let region = Arc::new(RegionProxy::new(regions));
+        Self { options, served: watch::Sender::default(), facts, keeper, region }
     }
 
     /// Figures since the start, and the state now.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let [off, serves, lacks] = STATES;
-        let state = match &*self.told.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Off => off,
-            State::Serves(_) => serves,
-            State::Lacks(_) => lacks,
-        };
-        let [starts, failures] = [&self.starts, &self.failures].map(|it| it.load(Ordering::Relaxed));
-        Counts { state, starts, failures }
+        self.keeper.counts()
+    }
+
+    /// Connections to the proxies of regions, since the start: made, and refused by all regions.
+    #[must_use]
+    pub fn region_counts(&self) -> [(&'static str, u64); 2] {
+        self.region.counts()
     }
 
     /// Sets the addresses that this rack serves.
@@ -139,199 +92,146 @@ impl Proxy {
         });
     }
 
-    /// Reports the state if it has changed.
-    fn tell(&self, state: State) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if *told == state {
-            return;
-        }
-        self.facts.tell(match &state {
-            State::Off => remark(PROXY, ""),
-            State::Serves(words) => remark(PROXY, words),
-            State::Lacks(problem) => {
-                tracing::warn!(problem, "no proxy is served; it is tried again until it works");
-                health(PROXY, Some(problem))
-            }
-        });
-        *told = state;
-    }
-
     /// Follows concern `proxy` until cancelled. `power` names the BMCs, which the proxy must not connect to.
     pub async fn follow(
         self: Arc<Self>,
+        view: watch::Receiver<Option<Arc<ProxyConcern>>>,
+        power: watch::Receiver<Option<Arc<PowerConcern>>>,
+        stop: CancellationToken,
+    ) {
+        let (tell, wanted) = watch::channel(None);
+        let via = watch::Sender::new(ProxyVia::Unspecified);
+        tokio::join!(
+            self.keeper.keep(wanted, stop.clone()),
+            self.configure(view, power, tell, &via, &stop),
+            self.report(via.subscribe(), &stop),
+        );
+    }
+
+    /// Computes the configuration, again whenever something that it depends on has changed.
+    async fn configure(
+        &self,
         mut view: watch::Receiver<Option<Arc<ProxyConcern>>>,
         mut power: watch::Receiver<Option<Arc<PowerConcern>>>,
-        stop: CancellationToken,
+        tell: watch::Sender<Option<Wanted>>,
+        via: &watch::Sender<ProxyVia>,
+        stop: &CancellationToken,
     ) {
         let mut own = self.served.subscribe();
         let mut timer = tokio::time::interval(LOOK);
-        let mut served: Option<Served> = None;
-        let (mut in_vain, mut not_before) = (0, Instant::now());
+        let mut door: Option<region::Door> = None;
         loop {
             tokio::select! {
-                () = stop.cancelled() => break,
+                () = stop.cancelled() => return,
                 Ok(()) = view.changed() => tokio::time::sleep(GATHER).await,
                 Ok(()) = power.changed() => tokio::time::sleep(GATHER).await,
                 Ok(()) = own.changed() => {}
                 _ = timer.tick() => {}
-                () = tokio::time::sleep_until(not_before), if served.is_none() && in_vain > 0 => {}
-                status = ended(&mut served) => {
-                    let lived = served.take().map(|it| it.since.elapsed()).unwrap_or_default();
-                    in_vain = if lived > LOOK { 1 } else { in_vain + 1 };
-                    not_before = Instant::now() + backoff(in_vain);
-                    self.failures.fetch_add(1, Ordering::Relaxed);
-                    self.tell(State::Lacks(format!("Squid ended with {status}; it is started again")));
-                    continue;
+            }
+            let concern = view.borrow_and_update().clone();
+            let bmcs = bmcs(power.borrow_and_update().as_deref());
+            let at = own.borrow_and_update().iter().map(|&it| (it, self.options.port).into()).collect();
+            let way = concern.as_ref().filter(|it| it.enabled).map_or(ProxyVia::Unspecified, |it| it.via());
+            if way == ProxyVia::Unspecified {
+                door = None;
+            } else if door.is_none() {
+                match Arc::clone(&self.region).open().await {
+                    Ok(opened) => door = Some(opened),
+                    Err(error) => {
+                        tracing::warn!(%error, "no port of 127.0.0.1 is free for the way to regions")
+                    }
                 }
             }
-            let (concern, bmcs) =
-                (view.borrow_and_update().clone(), bmcs(power.borrow_and_update().as_deref()));
-            let listen: Vec<SocketAddr> =
-                own.borrow_and_update().iter().map(|&it| (it, self.options.port).into()).collect();
-            let wanted = self.wanted(concern.as_deref(), listen, &bmcs);
-            let Some(wanted) = wanted else {
-                if let Some(Served { running, .. }) = served.take() {
-                    running.stop().await;
-                }
-                in_vain = 0;
-                self.tell(State::Off);
-                continue;
-            };
-            if served.is_none() && (in_vain > 0 && Instant::now() < not_before) {
-                continue;
-            }
-            let result = match served.as_mut() {
-                Some(served) => self.adapt(served, wanted).await,
-                None => match self.start(wanted, in_vain).await {
-                    Ok(started) => {
-                        self.starts.fetch_add(1, Ordering::Relaxed);
-                        served = Some(started);
-                        Ok(())
-                    }
-                    Err(problem) => {
-                        self.failures.fetch_add(1, Ordering::Relaxed);
-                        in_vain += 1;
-                        not_before = Instant::now() + backoff(in_vain);
-                        Err(problem)
-                    }
-                },
-            };
-            match (result, &served) {
-                (Ok(()), Some(served)) => self.tell(State::Serves(serves(&served.wanted))),
-                (Err(problem), _) => self.tell(State::Lacks(problem)),
-                (Ok(()), None) => {}
-            }
-        }
-        if let Some(Served { running, .. }) = served {
-            running.stop().await;
+            let through = door.as_ref().map(region::Door::address);
+            let wanted = self.wanted(concern.as_deref(), at, &bmcs, through);
+            via.send_if_modified(|told| std::mem::replace(told, way) != way);
+            tell.send_if_modified(|told| {
+                let is_news = *told != wanted;
+                *told = wanted;
+                is_news
+            });
         }
     }
 
-    /// The configuration that should be in force.
+    /// The configuration that should be in force. `door` leads to the proxies of regions.
     fn wanted(
         &self,
         concern: Option<&ProxyConcern>,
         listen: Vec<SocketAddr>,
         bmcs: &[IpNet],
+        door: Option<SocketAddr>,
     ) -> Option<Wanted> {
-        let concern = concern.filter(|_| !listen.is_empty())?;
-        let (clients, denied) = Wanted::of(concern, &own_addresses(), bmcs)?;
-        let upstream = match concern.upstream.as_str() {
-            "" => None,
-            url => Some(Upstream::parse(url)?),
-        };
-        Some(Wanted {
+        let concern = concern.filter(|it| it.enabled && !listen.is_empty())?;
+        let clients: Vec<IpNet> = concern.clients.iter().filter_map(|it| it.parse().ok()).collect();
+        let denied = concern.denied.iter().filter_map(|it| it.parse().ok()).chain(bmcs.iter().copied());
+        let (parents, direct) = way_out(concern, door)?;
+        (!clients.is_empty()).then(|| Wanted {
             name: self.options.name.clone(),
             listen,
-            clients,
-            denied,
-            upstream,
+            clients: IpNet::aggregate(&clients),
+            denied: Wanted::denied(denied),
+            parents,
+            direct,
             dir: self.options.dir.clone(),
             cache_mib: 0,
         })
     }
 
-    /// Starts Squid with this configuration, and waits until it listens.
-    async fn start(&self, wanted: Wanted, in_vain: u32) -> Result<Served, String> {
-        let Options { program, dir, cache_bytes, .. } = self.options.clone();
-        let prepare = move || {
-            let squid = Squid::prepare(squid::program(program.as_deref())?, &dir).map_err(said(&dir))?;
-            for at in &wanted.listen {
-                let taken = |error| holder::refused("proxy", Protocol::Tcp, *at, &error, ADVICE).to_string();
-                TcpListener::bind(at).map_err(taken)?;
+    /// Reports the state whenever it has changed.
+    async fn report(&self, mut via: watch::Receiver<ProxyVia>, stop: &CancellationToken) {
+        let (mut state, mut reach) = (self.keeper.state(), self.region.reach());
+        let mut told = None;
+        while !stop.is_cancelled() {
+            let via_now = *via.borrow_and_update();
+            let now = match &*state.borrow_and_update() {
+                State::Off => (true, String::new()),
+                State::Serves(at) => (true, serves(at, via_now, &reach.borrow_and_update())),
+                State::Lacks(problem) => (false, problem.clone()),
+            };
+            if told.as_ref().unwrap_or(&(true, String::new())) != &now {
+                self.facts.tell(match &now {
+                    (true, words) => remark(PROXY, words),
+                    (false, problem) => health(PROXY, Some(problem)),
+                });
             }
-            let cache_mib = cache_bytes.unwrap_or_else(|| by_disk(&dir)) >> 20;
-            let wanted = Wanted { cache_mib, ..wanted };
-            squid.configure(&wanted.render()).map_err(said(&dir))?;
-            squid.make_cache(in_vain > 0 && in_vain.is_multiple_of(IN_VAIN)).map_err(said(&dir))?;
-            let running = squid.start().map_err(|error| error.to_string())?;
-            Ok::<_, String>(Served { running, squid, wanted, since: Instant::now() })
-        };
-        let mut served = tokio::task::spawn_blocking(prepare).await.map_err(|error| error.to_string())??;
-        self.listening(&mut served).await?;
-        Ok(served)
-    }
-
-    /// Makes a running Squid follow another configuration, and rotates its logs.
-    async fn adapt(&self, served: &mut Served, wanted: Wanted) -> Result<(), String> {
-        if served.squid.put_logs_aside() {
-            served.running.reopen_logs();
-        }
-        let wanted = Wanted { cache_mib: served.wanted.cache_mib, ..wanted };
-        if wanted == served.wanted {
-            return Ok(());
-        }
-        let (squid, text) = (served.squid.clone(), wanted.render());
-        let configured = tokio::task::spawn_blocking(move || squid.configure(&text)).await;
-        configured.map_err(|error| error.to_string())?.map_err(said(&self.options.dir))?;
-        served.running.reconfigure();
-        served.wanted = wanted;
-        self.listening(served).await
-    }
-
-    async fn listening(&self, served: &mut Served) -> Result<(), String> {
-        match tokio::time::timeout(LISTEN, served.running.listens(&served.wanted.listen)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(status)) => Err(format!("Squid ended with {status}: {}", served.squid.complaint())),
-            Err(_) => Err(format!(
-                "Squid does not listen on {}: {}",
-                addresses(&served.wanted),
-                served.squid.complaint()
-            )),
+            told = Some(now);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Ok(()) = state.changed() => {}
+                Ok(()) = reach.changed() => {}
+                Ok(()) = via.changed() => {}
+            }
         }
     }
 }
 
-/// Waits until the running Squid ends. Without one, waits for ever.
-async fn ended(served: &mut Option<Served>) -> String {
-    match served {
-        Some(served) => served.running.ended().await,
-        None => std::future::pending().await,
-    }
+/// The proxies to ask, in order, and if servers are asked without them. `None`: the concern is not usable.
+fn way_out(concern: &ProxyConcern, door: Option<SocketAddr>) -> Option<(Vec<Parent>, bool)> {
+    let upstream = match concern.upstream.as_str() {
+        "" => None,
+        url => Some(Parent::parse(url)?),
+    };
+    let door = door.map(|at| Parent { host: at.ip().to_string(), port: at.port() });
+    Some(match concern.via() {
+        ProxyVia::Unspecified => (upstream.iter().cloned().collect(), upstream.is_none()),
+        ProxyVia::PreferRegion => (door.into_iter().chain(upstream.clone()).collect(), upstream.is_none()),
+        ProxyVia::Region => (door.into_iter().collect(), false),
+    })
 }
 
-fn backoff(in_vain: u32) -> Duration {
-    let [first, most] = RESTART;
-    first.saturating_mul(1 << in_vain.saturating_sub(1).min(6)).min(most)
+fn taken(at: SocketAddr, error: &io::Error) -> String {
+    holder::refused("proxy", Protocol::Tcp, at, error, ADVICE).to_string()
 }
 
-fn said(dir: &std::path::Path) -> impl Fn(io::Error) -> String {
-    move |error| format!("{}: {error}", dir.display())
-}
-
-fn serves(wanted: &Wanted) -> String {
-    format!("Squid serves {}", addresses(wanted))
-}
-
-fn addresses(wanted: &Wanted) -> String {
-    wanted.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Every address of this host.
-fn own_addresses() -> Vec<IpAddr> {
-    let found = interfaces::describe().unwrap_or_default();
-    let nets = found.iter().flat_map(|interface| &interface.addresses);
-    nets.filter_map(|net| net.parse::<IpNet>().ok()).map(|net| net.addr()).collect()
+fn serves(at: &[SocketAddr], via: ProxyVia, reach: &Reach) -> String {
+    let at = at.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let way = match (via, reach) {
+        (ProxyVia::Unspecified, _) | (_, Reach::Unknown) => String::new(),
+        (_, Reach::Through(region)) => format!(" through region {region}"),
+        (ProxyVia::PreferRegion, Reach::Refused(why)) => format!(" by its own way out: {why}"),
+        (ProxyVia::Region, Reach::Refused(why)) => format!(" from its cache alone: {why}"),
+    };
+    format!("Squid serves {at}{way}")
 }
 
 /// The networks and addresses of BMCs that this rack knows.
@@ -341,21 +241,9 @@ fn bmcs(power: Option<&PowerConcern>) -> Vec<IpNet> {
     networks.chain(addresses.map(IpNet::from)).collect()
 }
 
-/// A tenth of the free disk, at most 10 GiB.
-fn by_disk(dir: &std::path::Path) -> u64 {
-    let free = rustix::fs::statvfs(dir).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    (free / 10).clamp(64 << 20, 10 << 30)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn squid_is_started_again_at_once_and_later_seldom() {
-        let waits: Vec<u64> = (1..=8).map(|in_vain| backoff(in_vain).as_secs()).collect();
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-    }
 
     #[test]
     fn bmcs_are_those_that_the_rack_is_told() {
@@ -364,5 +252,28 @@ mod tests {
         let nets: Vec<String> = bmcs(Some(&power)).iter().map(ToString::to_string).collect();
         assert_eq!(nets, ["10.8.0.0/24", "10.9.0.7/32"]);
         assert!(bmcs(None).is_empty());
+    }
+
+    #[test]
+    fn the_way_out_is_the_declared_one_and_leads_past_regions_only_if_that_is_declared() {
+        let door = Some(SocketAddr::from(([127, 0, 0, 1], 4000)));
+        let way = |via: ProxyVia, upstream: &str, door| {
+            let concern = ProxyConcern { via: via.into(), upstream: upstream.into(), ..Default::default() };
+            let (parents, direct) = way_out(&concern, door).unwrap();
+            (parents.iter().map(|it| format!("{}:{}", it.host, it.port)).collect::<Vec<_>>(), direct)
+        };
+        let (region, other) = ("127.0.0.1:4000".to_owned(), "proxy:3128".to_owned());
+        for (via, upstream, parents, direct) in [
+            (ProxyVia::Unspecified, "", vec![], true),
+            (ProxyVia::Unspecified, "http://proxy:3128", vec![other.clone()], false),
+            (ProxyVia::PreferRegion, "", vec![region.clone()], true),
+            (ProxyVia::PreferRegion, "http://proxy:3128", vec![region.clone(), other], false),
+            (ProxyVia::Region, "", vec![region.clone()], false),
+            (ProxyVia::Region, "http://proxy:3128", vec![region], false),
+        ] {
+            let door = door.filter(|_| via != ProxyVia::Unspecified);
+            assert_eq!(way(via, upstream, door), (parents, direct), "{via:?} {upstream}");
+        }
+        assert_eq!(way(ProxyVia::Region, "", None), (vec![], false), "without a door nothing is asked");
     }
 }

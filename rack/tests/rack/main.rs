@@ -23,6 +23,7 @@ mod names;
 mod namespace;
 mod netem;
 mod ntp;
+mod packages;
 mod peers;
 mod peers6;
 mod perfdhcp;

@@ -12,6 +12,11 @@ pub(super) const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
 
 /// Runs the test with this name again in a new namespace; true if it already runs there.
 pub(crate) fn is_inside(name: &str) -> bool {
+    is_inside_with(name, &[])
+}
+
+/// As [`is_inside`], with these environment variables inside.
+pub(crate) fn is_inside_with(name: &str, variables: &[(&str, &str)]) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
@@ -21,6 +26,7 @@ pub(crate) fn is_inside(name: &str) -> bool {
         .arg(again)
         .args(["--exact", name, "--show-output"])
         .env(INSIDE, "1")
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&inside.stdout) + String::from_utf8_lossy(&inside.stderr);

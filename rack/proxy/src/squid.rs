@@ -1,7 +1,7 @@
 //! Squid as a child process: finding the program, its account, start, reconfiguration, end.
 //!
-//! Squid refuses to run as root. If the rack is root, the child gets the account that Squid's package created.
-//! `setpriv` (util-linux) drops the rack's capabilities for it, and makes the kernel kill it when the rack is killed.
+//! Squid refuses to run as root. If Basalt's program is root, the child gets the account that Squid's package created.
+//! `setpriv` (util-linux) drops the program's capabilities for it, and makes the kernel kill it when the program is killed.
 //! The kernel also kills a child when the thread that started it ends. So each child has its own thread, which waits
 //! for it.
 
@@ -14,17 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use tokio::sync::watch;
-
-use crate::hash::sha256;
 
 /// The paths where packages install the program. An account has no `sbin` in its PATH.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/squid", "/usr/bin/squid"];
 /// The accounts that packages of Squid create: Debian's, Fedora's.
 const ACCOUNTS: [&str; 2] = ["proxy", "squid"];
 /// Advice for a host without Squid.
-pub const INSTALL: &str = "Squid is not installed: install the package `squid`, and disable its own service, which a rack does not use";
+pub const INSTALL: &str = "Squid is not installed: install the package `squid`, and disable its own service, which Basalt does not use";
 /// AppArmor's list of profiles and their modes.
 const PROFILES: &str = "/sys/kernel/security/apparmor/profiles";
 /// How long Squid may take to end.
@@ -53,7 +52,7 @@ pub fn program(given: Option<&Path>) -> Result<PathBuf, String> {
 pub struct Squid {
     program: PathBuf,
     dir: PathBuf,
-    /// The account of the child; `None`: the rack's.
+    /// The account of the child; `None`: this program's.
     account: Option<(u32, u32)>,
     service: String,
 }
@@ -62,7 +61,7 @@ impl Squid {
     /// Makes the directory for the account that Squid will run as.
     ///
     /// # Errors
-    /// `io::Error`: the directory cannot be made; or the rack is root, and there is no account for Squid.
+    /// `io::Error`: the directory cannot be made; or this program is root, and there is no account for Squid.
     pub fn prepare(program: PathBuf, dir: &Path) -> io::Result<Self> {
         let account = match geteuid().is_root() {
             true => other_than_root(account()?),
@@ -185,7 +184,8 @@ fn process_of(child: &Child) -> io::Result<OwnedFd> {
 /// The name that distinguishes this Squid from others on the host: letters and digits, at most 32. Its shared memory
 /// segments have this name. A killed Squid leaves them, and only its account can remove them.
 fn service(dir: &Path, uid: u32) -> String {
-    let hash = hex::encode(sha256(format!("{uid} {}", dir.display()).as_bytes()));
+    let named = format!("{uid} {}", dir.display());
+    let hash = hex::encode(digest::digest(&digest::SHA256, named.as_bytes()));
     format!("basalt{}", hash.get(..16).unwrap_or_default())
 }
 
@@ -199,13 +199,13 @@ fn account() -> io::Result<(u32, u32)> {
     };
     ACCOUNTS.iter().find_map(find).ok_or_else(|| {
         io::Error::other(format!(
-            "Squid does not run as root, and this host has no account {}; run the rack as an account of its own",
+            "Squid does not run as root, and this host has no account {}; run Basalt as an account of its own",
             ACCOUNTS.join(" or ")
         ))
     })
 }
 
-/// In a container, Squid's account may be the one that the rack runs as.
+/// In a container, Squid's account may be the one that this program runs as.
 fn other_than_root(account: (u32, u32)) -> Option<(u32, u32)> {
     (account.0 != 0).then_some(account)
 }

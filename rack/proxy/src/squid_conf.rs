@@ -1,10 +1,10 @@
-//! The configuration of Squid for a rack's proxy. It is a pure function, so equal settings give equal text.
+//! The configuration of Squid for the proxy of a rack or a region. It is a pure function, so equal settings give equal
+//! text.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use basalt_proto::rack_v1::ProxyConcern;
 use ipnet::IpNet;
 
 /// Networks that the proxy never connects to: this host, its links, and multicast groups.
@@ -36,14 +36,16 @@ const FRESHNESS: [&str; 4] = [
 /// Ports of destinations. TLS tunnels may only go to the first one.
 const PORTS: &str = "443 80 1024-65535";
 
-/// The proxy that this proxy forwards to.
+/// A proxy that this proxy asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Upstream {
-    host: String,
-    port: u16,
+pub struct Parent {
+    /// Its name or address, without brackets.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
 }
 
-impl Upstream {
+impl Parent {
     /// Parses `http://HOST:PORT`. `None`: the text is no such URL.
     #[must_use]
     pub fn parse(url: &str) -> Option<Self> {
@@ -73,8 +75,10 @@ pub struct Wanted {
     pub clients: Vec<IpNet>,
     /// Networks that are forbidden as destinations.
     pub denied: Vec<IpNet>,
-    /// The proxy that is asked instead of the servers.
-    pub upstream: Option<Upstream>,
+    /// The proxies that are asked instead of the servers, in this order.
+    pub parents: Vec<Parent>,
+    /// True: if no parent answers, or there is none, ask the servers.
+    pub direct: bool,
     /// The directory for cache and logs.
     pub dir: PathBuf,
     /// The size of the cache on disk, in MiB.
@@ -82,24 +86,21 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The clients and forbidden destinations. `None`: no proxy should run. `own` are this host's addresses, `bmcs`
-    /// those of BMCs.
+    /// All networks that are forbidden as destinations: this host's, and these.
     #[must_use]
-    pub fn of(concern: &ProxyConcern, own: &[IpAddr], bmcs: &[IpNet]) -> Option<(Vec<IpNet>, Vec<IpNet>)> {
-        let clients: Vec<IpNet> = concern.clients.iter().filter_map(|it| it.parse().ok()).collect();
-        let own = own.iter().copied().map(IpNet::from);
-        let denied = NEVER.iter().copied().chain(concern.denied.iter().map(String::as_str));
-        let denied = denied.filter_map(|it| it.parse().ok()).chain(own).chain(bmcs.iter().copied());
-        let whole = |nets: Vec<IpNet>| IpNet::aggregate(&nets);
-        (concern.enabled && !clients.is_empty()).then(|| (whole(clients), whole(denied.collect())))
+    pub fn denied(further: impl IntoIterator<Item = IpNet>) -> Vec<IpNet> {
+        let never = NEVER.iter().filter_map(|it| it.parse().ok());
+        let all: Vec<IpNet> =
+            never.chain(own_addresses().into_iter().map(IpNet::from)).chain(further).collect();
+        IpNet::aggregate(&all)
     }
 
     /// The text of `squid.conf`.
     #[must_use]
     pub fn render(&self) -> String {
-        let Self { name, listen, clients, denied, upstream, dir, cache_mib } = self;
+        let Self { name, listen, clients, denied, parents, direct, dir, cache_mib } = self;
         let dir = dir.display();
-        let mut text = String::from("# Written by basalt-rack, which replaces it.\n");
+        let mut text = String::from("# Written by Basalt, which replaces it.\n");
         let mut line = |words: &dyn std::fmt::Display| {
             // Writing into a String cannot fail.
             let _ = writeln!(text, "{words}");
@@ -122,10 +123,19 @@ impl Wanted {
             line(&format_args!("http_access {rule}"));
         }
         line(&"http_access deny all");
-        if let Some(Upstream { host, port }) = upstream {
+        for (place, Parent { host, port }) in parents.iter().enumerate() {
             line(&format_args!(
-                "cache_peer {host} parent {port} 0 no-query no-digest default connect-timeout=3 connect-fail-limit=3\nnever_direct allow all"
+                "cache_peer {host} parent {port} 0 name=parent{place} no-query no-digest default connect-timeout=3 connect-fail-limit=3"
             ));
+        }
+        match (parents.is_empty(), direct) {
+            (_, false) => line(&"never_direct allow all"),
+            (false, true) => line(&"prefer_direct off\nnonhierarchical_direct off"),
+            (true, true) => {}
+        }
+        if !parents.is_empty() {
+            // Each idle connection to a region has one of the places that the region has for racks.
+            line(&"server_idle_pconn_timeout 5 seconds");
         }
         // The largest object size only applies to cache_dir lines below it.
         line(&format_args!(
@@ -149,6 +159,16 @@ impl Wanted {
     }
 }
 
+/// Every address of this host.
+fn own_addresses() -> Vec<IpAddr> {
+    let found = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|it| it.address);
+    let address = |it: nix::sys::socket::SockaddrStorage| {
+        let four = it.as_sockaddr_in().map(|it| IpAddr::from(it.ip()));
+        four.or_else(|| it.as_sockaddr_in6().map(|it| it.ip().into()))
+    };
+    found.filter_map(address).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,37 +178,18 @@ mod tests {
     }
 
     #[test]
-    fn clients_and_forbidden_destinations_are_those_of_the_concern_the_host_and_its_bmcs() {
-        let concern = ProxyConcern {
-            enabled: true,
-            clients: vec!["10.77.0.0/25".into(), "10.77.0.128/25".into(), "2001:db8::/64".into()],
-            denied: vec!["10.9.0.0/24".into()],
-            upstream: String::new(),
-        };
-        let own = ["192.0.2.1".parse().unwrap()];
-        let (clients, denied) = Wanted::of(&concern, &own, &nets(&["10.8.0.9/32"])).unwrap();
-        assert_eq!(clients, nets(&["10.77.0.0/24", "2001:db8::/64"]));
-        for address in [
-            "10.9.0.7",
-            "192.0.2.1",
-            "10.8.0.9",
-            "127.0.0.53",
-            "169.254.169.254",
-            "::1",
-            "fe80::1",
-            "0.0.0.0",
-        ] {
+    fn this_host_its_links_and_the_given_networks_are_forbidden_destinations() {
+        let denied = Wanted::denied(nets(&["10.9.0.0/24", "10.8.0.9/32"]));
+        for address in ["10.9.0.7", "10.8.0.9", "127.0.0.53", "169.254.169.254", "::1", "fe80::1", "0.0.0.0"]
+        {
             let address: IpAddr = address.parse().unwrap();
             assert!(denied.iter().any(|net| net.contains(&address)), "{address}");
         }
-        let off = ProxyConcern { enabled: false, ..concern.clone() };
-        let nobody = ProxyConcern { clients: Vec::new(), ..concern };
-        assert_eq!([Wanted::of(&off, &[], &[]), Wanted::of(&nobody, &[], &[])], [None, None]);
     }
 
     #[test]
-    fn an_upstream_is_a_host_and_a_port() {
-        let parsed = |url: &str| Upstream::parse(url).map(|it| (it.host, it.port));
+    fn a_parent_is_a_host_and_a_port() {
+        let parsed = |url: &str| Parent::parse(url).map(|it| (it.host, it.port));
         let some = |host: &str, port| Some((host.to_owned(), port));
         assert_eq!(parsed("http://proxy.example.com:3128"), some("proxy.example.com", 3128));
         assert_eq!(parsed("http://192.0.2.1/"), some("192.0.2.1", 80));
@@ -207,12 +208,16 @@ mod tests {
             listen: vec!["10.77.0.2:8000".parse().unwrap(), "[2001:db8::2]:8000".parse().unwrap()],
             clients: nets(&["10.77.0.0/24"]),
             denied: nets(&["127.0.0.0/8"]),
-            upstream: Upstream::parse("http://proxy.example.com:3128"),
+            parents: vec![Parent::parse("http://proxy.example.com:3128").unwrap()],
+            direct: false,
             dir: "/var/lib/basalt-rack/proxy".into(),
             cache_mib: 512,
         };
         insta::assert_snapshot!(wanted.render());
-        let direct = Wanted { upstream: None, ..wanted }.render();
-        assert!(!direct.contains("cache_peer") && !direct.contains("never_direct"), "{direct}");
+        let both = Wanted { direct: true, ..wanted.clone() }.render();
+        assert!(both.contains("cache_peer") && both.contains("\nprefer_direct off\n"), "{both}");
+        assert!(!both.contains("never_direct"), "{both}");
+        let alone = Wanted { parents: Vec::new(), direct: true, ..wanted }.render();
+        assert!(!alone.contains("cache_peer") && !alone.contains("direct"), "{alone}");
     }
 }

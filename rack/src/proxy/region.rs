@@ -1,0 +1,228 @@
+//! The way from this rack's Squid to the Squid of a region.
+//!
+//! ```text
+//! Squid ── 127.0.0.1 ── the rack ── CONNECT over TLS, with the rack's certificate ── the region ── 127.0.0.1 ── Squid
+//! ```
+//! Squid asks a port of 127.0.0.1 as its parent. The rack carries each connection to the first linked region that has a
+//! proxy. All racks try regions in the same order, so that one region's cache has the files of all. Without such a
+//! region, Squid gets the answer 502 with the reason.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use basalt_proto::{PROXY_AUTHORITY, TUNNELS};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::client::conn::http2::SendRequest;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::http::forward::{self, Regions};
+
+/// The longest wait for the answer of a region, which connects to its Squid first.
+const ANSWER: Duration = Duration::from_secs(5);
+/// A connection without a byte for this long ends. Squid ends its own idle connections earlier.
+const IDLE: Duration = Duration::from_secs(15 * 60);
+/// How often to look for a region while Squid asks for nothing.
+const LOOK: Duration = Duration::from_secs(60);
+/// How often to look for a link while there is none.
+const UNLINKED: Duration = Duration::from_secs(1);
+/// How long Squid may take to read the answer of this rack.
+const READ: Duration = Duration::from_secs(2);
+/// The largest reason of a region, in bytes.
+const REASON: usize = 4 << 10;
+
+/// The result of the last attempt to reach the proxy of a region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// No attempt was made yet.
+    Unknown,
+    /// The address of the region.
+    Through(String),
+    /// No region has a proxy for this rack: the reasons.
+    Refused(String),
+}
+
+/// The proxies of the regions.
+#[derive(Debug)]
+pub struct RegionProxy {
+    regions: Option<Arc<Regions>>,
+    reach: watch::Sender<Reach>,
+    places: Arc<Semaphore>,
+    made: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// A port for Squid. Dropping it closes the port and all connections.
+#[derive(Debug)]
+pub struct Door {
+    address: SocketAddr,
+    _open: DropGuard,
+}
+
+impl Door {
+    /// The address that Squid asks.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A connection to the Squid of a region. The sender keeps the HTTP/2 connection open.
+type Tunnel = (TokioIo<Upgraded>, SendRequest<Body>);
+
+impl RegionProxy {
+    /// The proxies of these regions. `None`: this rack has joined no region.
+    #[must_use]
+    pub fn new(regions: Option<Arc<Regions>>) -> Self {
+        let (reach, places) = (watch::Sender::new(Reach::Unknown), Arc::new(Semaphore::new(TUNNELS)));
+        Self { regions, reach, places, made: AtomicU64::new(0), refused: AtomicU64::new(0) }
+    }
+
+    /// The result of the last attempt, and its changes.
+    #[must_use]
+    pub fn reach(&self) -> watch::Receiver<Reach> {
+        self.reach.subscribe()
+    }
+
+    /// Connections since the start, by outcome.
+    #[must_use]
+    pub fn counts(&self) -> [(&'static str, u64); 2] {
+        [("made", &self.made), ("refused", &self.refused)]
+            .map(|(name, it)| (name, it.load(Ordering::Relaxed)))
+    }
+
+    /// Opens a port for Squid.
+    ///
+    /// # Errors
+    /// `io::Error`: no port is free.
+    pub async fn open(self: Arc<Self>) -> io::Result<Door> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let (address, stop) = (listener.local_addr()?, CancellationToken::new());
+        tokio::spawn(Arc::clone(&self).look(stop.clone()));
+        tokio::spawn(self.accept(listener, stop.clone()));
+        Ok(Door { address, _open: stop.drop_guard() })
+    }
+
+    /// Looks for a region now and then, so that the state is right before a machine asks.
+    async fn look(self: Arc<Self>, stop: CancellationToken) {
+        let all = async {
+            loop {
+                drop(self.dial().await);
+                let is_any_linked = self.regions.as_ref().is_some_and(|it| it.is_any_linked());
+                tokio::time::sleep(if is_any_linked { LOOK } else { UNLINKED }).await;
+            }
+        };
+        stop.run_until_cancelled(all).await;
+    }
+
+    async fn accept(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((squid, _)) = accepted else {
+                // There are no file descriptors left: wait for other connections to close.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let (this, stop) = (Arc::clone(&self), stop.clone());
+            tokio::spawn(async move { stop.run_until_cancelled(this.carry(squid)).await });
+        }
+    }
+
+    /// Carries one connection of Squid to a region.
+    async fn carry(&self, mut squid: TcpStream) {
+        let place = tokio::time::timeout(ANSWER, self.places.acquire()).await;
+        let reached = match place {
+            Ok(Ok(_)) => self.dial().await,
+            _ => Err(format!("{TUNNELS} connections to regions are open already")),
+        };
+        let count = if reached.is_ok() { &self.made } else { &self.refused };
+        count.fetch_add(1, Ordering::Relaxed);
+        let ended = match reached {
+            Ok((region, _connection)) => basalt_proxy::relay(squid, region, IDLE).await,
+            Err(reason) => refuse(&mut squid, &reason).await,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection to the proxy of a region ended early");
+        }
+        drop(place);
+    }
+
+    /// Connects to the first linked region that has a proxy.
+    async fn dial(&self) -> Result<Tunnel, String> {
+        let result = self.first().await;
+        let reach = match &result {
+            Ok((region, _)) => Reach::Through(region.clone()),
+            Err(reason) => Reach::Refused(reason.clone()),
+        };
+        self.reach.send_if_modified(|told| {
+            let is_news = *told != reach;
+            *told = reach;
+            is_news
+        });
+        result.map(|(_, tunnel)| tunnel)
+    }
+
+    async fn first(&self) -> Result<(String, Tunnel), String> {
+        let regions = self.regions.as_ref().ok_or("this rack has joined no region")?;
+        let config = regions.tls().map_err(|error| error.to_string())?;
+        let mut refused = Vec::new();
+        for region in regions.linked().await {
+            let connected = async {
+                let mut sender =
+                    forward::open(&region, Arc::clone(&config)).await.map_err(|it| it.to_string())?;
+                let answered = tokio::time::timeout(ANSWER, connect(&mut sender)).await;
+                let stream = answered.map_err(|_| format!("no answer within {} s", ANSWER.as_secs()))??;
+                Ok::<_, String>((TokioIo::new(stream), sender))
+            };
+            match connected.await {
+                Ok(tunnel) => return Ok((region, tunnel)),
+                Err(reason) => refused.push(format!("region {region}: {reason}")),
+            }
+        }
+        Err(if refused.is_empty() { "no region is linked".to_owned() } else { refused.join("; ") })
+    }
+}
+
+/// Asks a region for a connection to its Squid (RFC 9113 §8.5).
+async fn connect(sender: &mut SendRequest<Body>) -> Result<Upgraded, String> {
+    let request = Request::builder().method(Method::CONNECT).uri(PROXY_AUTHORITY).body(Body::empty());
+    let request = request.map_err(|error| error.to_string())?;
+    let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    if answer.status() == StatusCode::OK {
+        return hyper::upgrade::on(answer).await.map_err(|error| error.to_string());
+    }
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), REASON).collect().await.map(|it| it.to_bytes());
+    let reason = body.map(|it| String::from_utf8_lossy(&it).into_owned()).unwrap_or_default();
+    Err(if reason.is_empty() { format!("it answered {status}") } else { reason })
+}
+
+/// Answers Squid, and reads its request meanwhile: a connection with unread bytes would be reset, and the answer lost.
+async fn refuse(squid: &mut TcpStream, reason: &str) -> io::Result<()> {
+    let (mut from, mut to) = squid.split();
+    to.write_all(answer(reason).as_bytes()).await?;
+    to.shutdown().await?;
+    tokio::time::timeout(READ, tokio::io::copy(&mut from, &mut tokio::io::sink())).await??;
+    Ok(())
+}
+
+/// The answer for Squid. Squid asks its next parent, or the server, if it may, and passes the answer on otherwise.
+fn answer(reason: &str) -> String {
+    let body = format!("no region has a proxy for this rack: {reason}\n");
+    let length = body.len();
+    format!(
+        "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
