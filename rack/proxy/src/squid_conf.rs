@@ -147,8 +147,9 @@ impl Wanted {
         for pattern in FRESHNESS {
             line(&format_args!("refresh_pattern {pattern}"));
         }
+        // Without on-error, Squid ends when its disk is full.
         line(&format_args!(
-            "access_log stdio:{dir}/access.log\ncache_log {dir}/cache.log\ncache_store_log none\nlogfile_rotate 0\npid_filename none\n\
+            "access_log stdio:{dir}/access.log on-error=drop\ncache_log {dir}/cache.log\ncache_store_log none\nlogfile_rotate 0\npid_filename none\n\
              coredump_dir {dir}"
         ));
         line(
