@@ -335,8 +335,10 @@ impl Turn<'_> {
             "squashfs": image.squashfs.to_string(),
             "kernel_options": kernel_options(options),
         });
-        if task.bmc.is_some() {
-            detail[BMC_DESTINATION] = to_json(&loaded.declared.destination)?;
+        if task.bmc.is_some()
+            && let Some(detail) = detail.as_object_mut()
+        {
+            detail.insert(BMC_DESTINATION.to_owned(), to_json(&loaded.declared.destination)?);
         }
         let limits = estate.limits();
         let disks = Take::Disks { zone: &loaded.input.budget.zone, until: step.not_after, limits };
