@@ -304,6 +304,7 @@ async fn operations(region: &Region, machine: &str) {
         arguments: Vec::new(),
         timeout_seconds: 60,
         repeats: false,
+        may_reboot: false,
         test: false,
         hardware: Vec::new(),
         per_device: None,
