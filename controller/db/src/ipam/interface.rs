@@ -126,6 +126,14 @@ impl Found {
     }
 }
 
+impl Interface {
+    /// True if a Deployment may have the address too. It has this machine, or the interface is of a Machine that the Deployment may yet
+    /// choose.
+    fn may_share_with(&self, machine: Option<Uuid>) -> bool {
+        !self.owns && (machine == self.machine || (machine.is_none() && self.machine == Some(self.owner)))
+    }
+}
+
 /// True if the subject is a Deployment or Machine whose network or machine changes.
 fn is_changed(subject: &Subject<'_>) -> bool {
     let kinds = [kinds::Deployment::NAME, kinds::Machine::NAME];
@@ -303,7 +311,7 @@ pub(crate) async fn taken(
                 // A Machine declares the addresses of its Deployment: no conflict. An address that is about to be released is waited for.
                 Some(holder)
                     if holder.kind == kinds::Deployment::NAME
-                        && (holder.leaves || (!interface.owns && holder.machine == interface.machine)) => {}
+                        && (holder.leaves || interface.may_share_with(holder.machine)) => {}
                 Some(holder) if holder.mac.is_some() => reserved.push((interface, holder)),
                 Some(holder) => errors.push(somebody_s(&interface, &holder)),
                 None => {}

@@ -107,12 +107,16 @@ async fn one_address_of_an_interface_changes_and_the_others_stay() {
 async fn a_further_address_that_another_deployment_has_is_waited_for() {
     let mut world = world(2).await;
     let named = json!({"named": {"addressing": "static", "subnet": "lab6", "address": "2001:db8:77::9"}});
-    world.declare("Deployment", "a", &with("m0", &named), true).await;
-    world.settle(4).await.expect("it is deployed");
     let mut other = machine(1);
     other["network"] = with("m1", &named)["network"].clone();
     world.declare("Machine", "m1", &other, true).await;
-    world.declare("Deployment", "b", &deployment("m1"), true).await;
+    world.declare("Deployment", "a", &with("m0", &named), true).await;
+    world.settle(4).await.expect("it is deployed");
+    // A deployment that names the machine would be refused. This one learns of the machine after its write.
+    let mut any = deployment("m1");
+    any.as_object_mut().expect("an object").remove("machine");
+    any["selector"] = json!({});
+    world.declare("Deployment", "b", &any, true).await;
     let waits = world.settle(1).await.expect_err("both want the address");
     let why = "interface enp1s0/named has no address yet: 2001:db8:77::9 is the address of another Deployment already";
     assert!(waits.contains(why), "{waits}");

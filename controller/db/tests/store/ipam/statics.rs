@@ -197,6 +197,8 @@ async fn a_machine_s_address_is_compared_with_those_of_deployments_on_other_mach
     put(&store, "Deployment", "any", deployment(at("10.77.0.41"))).await.unwrap();
     let theirs = "/machine: 10.77.0.41 is the address of Deployment \"any\" already";
     assert_eq!(refused(&store, "Deployment", "second", on("m2")).await, [theirs]);
+    let again = with("52:54:00:00:00:03", "10.77.0.41");
+    put(&store, "Machine", "m3", again).await.expect("that Deployment may choose the machine");
     let mut own = on("m2");
     own["network"] = at("10.77.0.42");
     put(&store, "Deployment", "second", own).await.expect("it has a network of its own");
