@@ -193,7 +193,12 @@ pub fn examples() -> Vec<Example> {
             json!({"macs": ["52:54:00:00:00:02"], "addresses": ["10.77.0.4"], "parent": "m1", "zone": "row-1",
                 "domain": "lab.example.com", "description": "the switch on top"}),
         ),
-        ("Deployment", "one", json!({"image": "debian", "machine": "m1"})),
+        // Without a network, it would have the addresses of the machine's, which the next one has.
+        (
+            "Deployment",
+            "one",
+            json!({"image": "debian", "machine": "m1", "network": {"interfaces": {"eth0": {"subnet": "lab"}}}}),
+        ),
         (
             "Deployment",
             "any",
