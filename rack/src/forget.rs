@@ -21,11 +21,9 @@ const ERASED: [&str; 8] =
 /// # Errors
 /// `io::Error` with the path; files that are not erased yet stay for another try.
 pub fn erase(data_dir: &Path, proxy_dir: &Path) -> io::Result<()> {
-    // The directory itself may be a mount, or belong to a service manager: only its content goes.
-    match fs::read_dir(proxy_dir) {
-        Ok(entries) => entries.into_iter().try_for_each(|entry| remove(&entry?.path()))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(named(proxy_dir, &error)),
+    // `--proxy-dir` may name a directory that has other files too.
+    for name in basalt_proxy::FILES {
+        remove(&proxy_dir.join(name))?;
     }
     for name in ERASED {
         let path = data_dir.join(name);
@@ -36,10 +34,6 @@ pub fn erase(data_dir: &Path, proxy_dir: &Path) -> io::Result<()> {
     fs::File::open(data_dir)?.sync_all()
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
 fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(it) if it.is_dir() => fs::remove_dir_all(path),
@@ -48,7 +42,7 @@ fn remove(path: &Path) -> io::Result<()> {
     };
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(named(path, &error)),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
         Ok(()) => Ok(()),
     }
 }
@@ -82,10 +76,14 @@ mod tests {
         let cached = elsewhere.path().join("cache/00/swap.state");
         fs::create_dir_all(cached.parent().unwrap()).unwrap();
         fs::write(&cached, "packages").unwrap();
+        let logged = elsewhere.path().join("access.log.old");
+        fs::write(&logged, "requests").unwrap();
+        let foreign = elsewhere.path().join("of-another-program");
+        fs::write(&foreign, "kept").unwrap();
         erase(dir.path(), elsewhere.path()).unwrap();
         assert!(gone.iter().all(|path| !path.exists()), "{gone:?}");
         assert!(kept.iter().all(|path| path.exists()), "{kept:?}");
-        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+        assert_eq!((cached.exists(), logged.exists(), foreign.exists()), (false, false, true));
         erase(dir.path(), &dir.path().join("proxy")).unwrap();
     }
 }

@@ -21,3 +21,7 @@ pub mod squid_conf;
 pub use keeper::{Counts, Keeper, Options, STATES, State};
 pub use relay::relay;
 pub use squid_conf::{Parent, Wanted};
+
+/// The files and directories that Squid and its keeper make in the proxy's directory.
+pub const FILES: [&str; 7] =
+    ["cache", "access.log", "access.log.old", "cache.log", "cache.log.old", "squid.conf", "squid.conf.new"];
