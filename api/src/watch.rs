@@ -92,7 +92,7 @@ pub enum CutReason {
 }
 
 impl CutReason {
-    /// All reasons.
+    /// Every reason, once.
     pub const ALL: &'static [Self] =
         &[Self::Slow, Self::Compacted, Self::Unavailable, Self::Stopping, Self::Renew, Self::Rights];
 

@@ -72,7 +72,7 @@ pub enum AddressSource {
 }
 
 impl AddressSource {
-    /// All sources.
+    /// Every source, in the order of the enum.
     pub const ALL: [Self; 6] =
         [Self::Gateway, Self::IpAddress, Self::Device, Self::Deployment, Self::Rack, Self::Lease];
 

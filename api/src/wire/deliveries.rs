@@ -16,7 +16,7 @@ pub enum DeliveryState {
 }
 
 impl DeliveryState {
-    /// All states.
+    /// Every state of a delivery, in the order of the enum.
     pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Dead];
 
     /// The word on the wire.

@@ -23,7 +23,7 @@ pub enum EventSort {
 }
 
 impl EventSort {
-    /// All sorts.
+    /// Every sort of event, once.
     pub const ALL: [Self; 6] =
         [Self::Written, Self::Began, Self::Ended, Self::Phase, Self::Stalled, Self::Left];
 

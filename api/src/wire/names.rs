@@ -47,7 +47,7 @@ pub enum NameOutcome {
 }
 
 impl NameOutcome {
-    /// All sorts.
+    /// Every sort of answer, once.
     pub const ALL: [Self; 7] = [
         Self::Answered,
         Self::NoData,

@@ -137,7 +137,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// All verbs.
+    /// Every verb of an operation, once.
     pub const ALL: [Self; 9] = [
         Self::PowerOn,
         Self::PowerOff,
@@ -195,7 +195,7 @@ impl OperationState {
     /// The reason word of a running rescue once people can log in. The message names the address.
     pub const OPEN: &'static str = "Open";
 
-    /// All states.
+    /// Every state of an operation, once.
     pub const ALL: [Self; 6] =
         [Self::Requested, Self::Running, Self::Done, Self::Failed, Self::Superseded, Self::Expired];
 

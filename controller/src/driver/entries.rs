@@ -190,8 +190,8 @@ fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
         .then(|| BootClaim { attempt, boot_id: claimed.boot_id.clone() })
 }
 
-/// The latest checkpoint of the attempt that is booted, with its number. Without it, a rack that did not store it would let the task begin from
-/// its start.
+/// The latest checkpoint of the attempt that is booted, with its number. A rack that has not stored the
+/// checkpoint itself needs it: otherwise the task would begin from its start.
 fn checkpoint_to_tell(loaded: &Loaded, boot: BootAction) -> Option<(u64, &Value)> {
     let BootAction::Ephemeral(attempt) = boot else { return None };
     let seq = loaded.input.facts.checkpoints.get(&attempt)?.seq;

@@ -97,7 +97,7 @@ impl Regions {
         self.links.is_any_linked()
     }
 
-    /// All regions, linked ones first. Of linked ones the order is the same at each rack.
+    /// All regions, linked ones first. Each rack has the linked regions in the same order.
     async fn ordered(&self) -> Vec<String> {
         let mut regions = self.membership.lock().await.regions.clone();
         regions.sort_by_key(|region| (!self.links.is_linked(region), region.clone()));
