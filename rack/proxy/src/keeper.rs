@@ -10,17 +10,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::restarts::{Obstacle, Restarts};
 use crate::squid::{self, Running, Squid};
 use crate::squid_conf::Wanted;
 
-/// How often to look for the program, and at the logs.
+/// How often to look at the logs.
 const LOOK: Duration = Duration::from_secs(30);
 /// The longest wait until Squid listens. It reads the index of its cache later.
 const LISTEN: Duration = Duration::from_secs(20);
-/// The wait before Squid is started again: the first and the longest.
-const RESTART: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// After this many failed starts the cache may be the cause; it is emptied.
-const IN_VAIN: u32 = 3;
 
 /// The settings of a proxy.
 #[derive(Debug, Clone)]
@@ -128,17 +125,16 @@ impl Keeper {
     pub async fn keep(&self, mut wanted: watch::Receiver<Option<Wanted>>, stop: CancellationToken) {
         let mut timer = tokio::time::interval(LOOK);
         let mut served: Option<Served> = None;
-        let (mut in_vain, mut not_before) = (0, Instant::now());
+        let mut restarts = Restarts::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Ok(()) = wanted.changed() => {}
                 _ = timer.tick() => {}
-                () = tokio::time::sleep_until(not_before), if served.is_none() && in_vain > 0 => {}
+                () = restarts.due() => {}
                 status = ended(&mut served) => {
                     let lived = served.take().map(|it| it.since.elapsed()).unwrap_or_default();
-                    in_vain = if lived > LOOK { 1 } else { in_vain + 1 };
-                    not_before = Instant::now() + backoff(in_vain);
+                    restarts.ended(lived, Instant::now());
                     self.failures.fetch_add(1, Ordering::Relaxed);
                     self.tell(State::Lacks(format!("Squid ended with {status}; it is started again")));
                     continue;
@@ -148,26 +144,25 @@ impl Keeper {
                 if let Some(Served { running, .. }) = served.take() {
                     running.stop().await;
                 }
-                in_vain = 0;
+                restarts = Restarts::default();
                 self.tell(State::Off);
                 continue;
             };
-            if served.is_none() && (in_vain > 0 && Instant::now() < not_before) {
+            if served.is_none() && !restarts.are_due(Instant::now()) {
                 continue;
             }
             let result = match served.as_mut() {
                 Some(served) => self.adapt(served, wanted).await,
-                None => match self.start(wanted, in_vain).await {
+                None => match self.start(wanted, restarts.suspect_cache()).await {
                     Ok(started) => {
                         self.starts.fetch_add(1, Ordering::Relaxed);
+                        restarts.started();
                         served = Some(started);
                         Ok(())
                     }
-                    Err(problem) => {
+                    Err(obstacle) => {
                         self.failures.fetch_add(1, Ordering::Relaxed);
-                        in_vain += 1;
-                        not_before = Instant::now() + backoff(in_vain);
-                        Err(problem)
+                        Err(restarts.failed(obstacle, Instant::now()))
                     }
                 },
             };
@@ -183,10 +178,10 @@ impl Keeper {
         self.state.send_replace(State::Off);
     }
 
-    /// Starts Squid with this configuration, and waits until it listens.
-    async fn start(&self, wanted: Wanted, in_vain: u32) -> Result<Served, String> {
+    /// Starts Squid with this configuration, and waits until it listens. `anew`: empties its cache first.
+    async fn start(&self, wanted: Wanted, anew: bool) -> Result<Served, Obstacle> {
         let Options { program, dir, cache_bytes, taken } = self.options.clone();
-        let prepare = move || {
+        let configure = move || {
             let squid = Squid::prepare(squid::program(program.as_deref())?, &dir).map_err(said(&dir))?;
             for at in &wanted.listen {
                 TcpListener::bind(at).map_err(|error| taken(*at, &error))?;
@@ -194,12 +189,17 @@ impl Keeper {
             let cache_mib = cache_bytes.unwrap_or_else(|| by_disk(&dir)) >> 20;
             let wanted = Wanted { cache_mib, ..wanted };
             squid.configure(&wanted.render()).map_err(said(&dir))?;
-            squid.make_cache(in_vain > 0 && in_vain.is_multiple_of(IN_VAIN)).map_err(said(&dir))?;
-            let running = squid.start().map_err(|error| error.to_string())?;
-            Ok::<_, String>(Served { running, squid, wanted, since: Instant::now() })
+            Ok::<_, String>((squid, wanted, dir))
         };
-        let mut served = tokio::task::spawn_blocking(prepare).await.map_err(|error| error.to_string())??;
-        self.listening(&mut served).await?;
+        let start = move || {
+            let (squid, wanted, dir) = configure().map_err(Obstacle::Host)?;
+            squid.make_cache(anew).map_err(said(&dir)).map_err(Obstacle::Squid)?;
+            let running = squid.start().map_err(|error| Obstacle::Host(error.to_string()))?;
+            Ok(Served { running, squid, wanted, since: Instant::now() })
+        };
+        let started = tokio::task::spawn_blocking(start).await;
+        let mut served = started.map_err(|error| Obstacle::Host(error.to_string()))??;
+        self.listening(&mut served).await.map_err(Obstacle::Squid)?;
         Ok(served)
     }
 
@@ -240,11 +240,6 @@ async fn ended(served: &mut Option<Served>) -> String {
     }
 }
 
-fn backoff(in_vain: u32) -> Duration {
-    let [first, most] = RESTART;
-    first.saturating_mul(1 << in_vain.saturating_sub(1).min(6)).min(most)
-}
-
 fn said(dir: &Path) -> impl Fn(io::Error) -> String {
     move |error| format!("{}: {error}", dir.display())
 }
@@ -253,15 +248,4 @@ fn said(dir: &Path) -> impl Fn(io::Error) -> String {
 fn by_disk(dir: &Path) -> u64 {
     let free = rustix::fs::statvfs(dir).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     (free / 10).clamp(64 << 20, 10 << 30)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn squid_is_started_again_at_once_and_later_seldom() {
-        let waits: Vec<u64> = (1..=8).map(|in_vain| backoff(in_vain).as_secs()).collect();
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-    }
 }

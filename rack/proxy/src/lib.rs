@@ -15,6 +15,7 @@
 
 pub mod keeper;
 pub mod relay;
+mod restarts;
 pub mod squid;
 pub mod squid_conf;
 
