@@ -33,6 +33,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(15 * 60);
 /// How often to look for a region while Squid asks for nothing.
 const LOOK: Duration = Duration::from_secs(60);
+/// How often to look while no region has a proxy for this rack.
+const REFUSED: Duration = Duration::from_secs(10);
 /// How often to look for a link while there is none.
 const UNLINKED: Duration = Duration::from_secs(1);
 /// How long Squid may take to read the answer of this rack.
@@ -116,9 +118,14 @@ impl RegionProxy {
     async fn look(self: Arc<Self>, stop: CancellationToken) {
         let all = async {
             loop {
-                drop(self.dial().await);
+                let is_reached = self.dial().await.is_ok();
                 let is_any_linked = self.regions.as_ref().is_some_and(|it| it.is_any_linked());
-                tokio::time::sleep(if is_any_linked { LOOK } else { UNLINKED }).await;
+                let pause = match is_reached {
+                    true => LOOK,
+                    false if is_any_linked => REFUSED,
+                    false => UNLINKED,
+                };
+                tokio::time::sleep(pause).await;
             }
         };
         stop.run_until_cancelled(all).await;
