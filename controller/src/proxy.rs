@@ -64,7 +64,7 @@ impl RegionProxy {
     /// The reason why there is no proxy, for people.
     pub(crate) async fn connect(&self) -> Result<TcpStream, String> {
         let at = match &*self.keeper.state().borrow() {
-            State::Serves(at) => at.first().copied(),
+            State::Serves { at, .. } => at.first().copied(),
             State::Lacks(problem) => return Err(problem.clone()),
             State::Off => None,
         };

@@ -16,6 +16,8 @@ use crate::squid_conf::Wanted;
 
 /// How often to look at the logs.
 const LOOK: Duration = Duration::from_secs(30);
+/// The least free disk, in bytes. With less, the cache gives way: Squid ends if it cannot write.
+const ROOM: u64 = 128 << 20;
 /// The longest wait until Squid listens. It reads the index of its cache later.
 const LISTEN: Duration = Duration::from_secs(20);
 
@@ -60,8 +62,13 @@ pub const STATES: [&str; 3] = ["off", "serves", "lacks"];
 pub enum State {
     /// No proxy is wanted.
     Off,
-    /// Squid serves these addresses.
-    Serves(Vec<SocketAddr>),
+    /// Squid serves.
+    Serves {
+        /// Its addresses.
+        at: Vec<SocketAddr>,
+        /// What is lost while the disk is full, for people.
+        lost: Option<String>,
+    },
     /// Squid does not run, or does not follow a change: the reason, for people.
     Lacks(String),
 }
@@ -73,6 +80,25 @@ struct Served {
     squid: Squid,
     wanted: Wanted,
     since: Instant,
+}
+
+impl Served {
+    /// True if the disk has become full, or has room again. The margin is a whole [`ROOM`], so that one change is one start.
+    fn has_another_disk(&self) -> bool {
+        let free = free(&self.wanted.dir);
+        match self.wanted.cache_mib {
+            0 => free >= 2 * ROOM,
+            _ => free < ROOM / 2,
+        }
+    }
+
+    fn state(&self) -> State {
+        let lost = (self.wanted.cache_mib == 0).then(|| {
+            let (dir, least) = (self.wanted.dir.display(), ROOM >> 20);
+            format!("it keeps nothing on disk, since {dir} has less than {least} MiB free: make room there")
+        });
+        State::Serves { at: self.wanted.listen.clone(), lost }
+    }
 }
 
 impl Keeper {
@@ -101,7 +127,7 @@ impl Keeper {
         let [off, serves, lacks] = STATES;
         let state = match &*self.state.borrow() {
             State::Off => off,
-            State::Serves(_) => serves,
+            State::Serves { .. } => serves,
             State::Lacks(_) => lacks,
         };
         let [starts, failures] = [&self.starts, &self.failures].map(|it| it.load(Ordering::Relaxed));
@@ -111,10 +137,12 @@ impl Keeper {
     fn tell(&self, state: State) {
         self.state.send_if_modified(|told| {
             let is_news = *told != state;
-            if let State::Lacks(problem) = &state
-                && is_news
-            {
-                tracing::warn!(problem, "no proxy is served; it is tried again until it works");
+            match &state {
+                State::Lacks(problem) if is_news => {
+                    tracing::warn!(problem, "no proxy is served; it is tried again until it works");
+                }
+                State::Serves { lost: Some(lost), .. } if is_news => tracing::warn!(lost, "a disk is full"),
+                _ => {}
             }
             *told = state;
             is_news
@@ -151,6 +179,9 @@ impl Keeper {
             if served.is_none() && !restarts.are_due(Instant::now()) {
                 continue;
             }
+            if let Some(Served { running, .. }) = served.take_if(|it| it.has_another_disk()) {
+                running.stop().await;
+            }
             let result = match served.as_mut() {
                 Some(served) => self.adapt(served, wanted).await,
                 None => match self.start(wanted, restarts.suspect_cache()).await {
@@ -167,7 +198,7 @@ impl Keeper {
                 },
             };
             match (result, &served) {
-                (Ok(()), Some(served)) => self.tell(State::Serves(served.wanted.listen.clone())),
+                (Ok(()), Some(served)) => self.tell(served.state()),
                 (Err(problem), _) => self.tell(State::Lacks(problem)),
                 (Ok(()), None) => {}
             }
@@ -186,14 +217,20 @@ impl Keeper {
             for at in &wanted.listen {
                 TcpListener::bind(at).map_err(|error| taken(*at, &error))?;
             }
-            let cache_mib = cache_bytes.unwrap_or_else(|| by_disk(&dir)) >> 20;
+            if free(&dir) < ROOM {
+                squid.drop_cache().map_err(said(&dir))?;
+            }
+            let cache_mib = size(free(&dir), cache_bytes) >> 20;
             let wanted = Wanted { cache_mib, ..wanted };
             squid.configure(&wanted.render()).map_err(said(&dir))?;
             Ok::<_, String>((squid, wanted, dir))
         };
         let start = move || {
             let (squid, wanted, dir) = configure().map_err(Obstacle::Host)?;
-            squid.make_cache(anew).map_err(said(&dir)).map_err(Obstacle::Squid)?;
+            if anew {
+                squid.drop_cache().map_err(said(&dir)).map_err(Obstacle::Host)?;
+            }
+            squid.make_cache().map_err(said(&dir)).map_err(Obstacle::Squid)?;
             let running = squid.start().map_err(|error| Obstacle::Host(error.to_string()))?;
             Ok(Served { running, squid, wanted, since: Instant::now() })
         };
@@ -244,8 +281,27 @@ fn said(dir: &Path) -> impl Fn(io::Error) -> String {
     move |error| format!("{}: {error}", dir.display())
 }
 
-/// A tenth of the free disk, at most 10 GiB.
-fn by_disk(dir: &Path) -> u64 {
-    let free = rustix::fs::statvfs(dir).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    (free / 10).clamp(64 << 20, 10 << 30)
+/// The free bytes of the disk with this directory.
+fn free(dir: &Path) -> u64 {
+    rustix::fs::statvfs(dir).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// The size of a cache on a disk with so many free bytes: as given, or a tenth of them, at most 10 GiB. 0: no cache.
+fn size(free: u64, given: Option<u64>) -> u64 {
+    match free < ROOM {
+        true => 0,
+        false => given.unwrap_or_else(|| (free / 10).clamp(64 << 20, 10 << 30)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_takes_a_tenth_of_the_free_disk_and_nothing_of_a_full_one() {
+        let mib = |free: u64, given: Option<u64>| size(free << 20, given.map(|it| it << 20)) >> 20;
+        assert_eq!([127, 128, 2_000, 1 << 20].map(|free| mib(free, None)), [0, 64, 200, 10 << 10]);
+        assert_eq!([mib(2_000, Some(500)), mib(127, Some(500))], [500, 0]);
+    }
 }

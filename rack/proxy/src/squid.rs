@@ -109,17 +109,22 @@ impl Squid {
         fs::rename(new, self.file())
     }
 
-    /// Makes the missing directories of the cache. `anew`: empties it first.
+    /// Erases the cache. No Squid may run.
     ///
     /// # Errors
-    /// `io::Error`: Squid's message, or a directory cannot be made or removed.
-    pub fn make_cache(&self, anew: bool) -> io::Result<()> {
-        if anew {
-            match fs::remove_dir_all(self.dir.join("cache")) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+    /// `io::Error`: a directory cannot be removed.
+    pub fn drop_cache(&self) -> io::Result<()> {
+        match fs::remove_dir_all(self.dir.join("cache")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
+    }
+
+    /// Makes the missing directories of the cache.
+    ///
+    /// # Errors
+    /// `io::Error`: Squid's message, or a directory cannot be made.
+    pub fn make_cache(&self) -> io::Result<()> {
         run(&mut self.command(&self.file(), &["-z"]))
     }
 

@@ -81,7 +81,7 @@ pub struct Wanted {
     pub direct: bool,
     /// The directory for cache and logs.
     pub dir: PathBuf,
-    /// The size of the cache on disk, in MiB.
+    /// The size of the cache on disk, in MiB; 0: nothing is kept on disk.
     pub cache_mib: u64,
 }
 
@@ -100,6 +100,10 @@ impl Wanted {
     pub fn render(&self) -> String {
         let Self { name, listen, clients, denied, parents, direct, dir, cache_mib } = self;
         let dir = dir.display();
+        let on_disk = match cache_mib {
+            0 => String::new(),
+            size => format!("cache_dir aufs {dir}/cache {size} 16 256\n"),
+        };
         let mut text = String::from("# Written by Basalt, which replaces it.\n");
         let mut line = |words: &dyn std::fmt::Display| {
             // Writing into a String cannot fail.
@@ -139,7 +143,7 @@ impl Wanted {
         }
         // The largest object size only applies to cache_dir lines below it.
         line(&format_args!(
-            "maximum_object_size 8 GB\ncache_dir aufs {dir}/cache {cache_mib} 16 256\ncache_mem 64 MB\nmaximum_object_size_in_memory 1 MB"
+            "maximum_object_size 8 GB\n{on_disk}cache_mem 64 MB\nmaximum_object_size_in_memory 1 MB"
         ));
         line(
             &"collapsed_forwarding on\nrange_offset_limit none\nquick_abort_min 64 MB\nquick_abort_max 512 MB\nquick_abort_pct 50",

@@ -185,7 +185,10 @@ impl Proxy {
             let via_now = *via.borrow_and_update();
             let now = match &*state.borrow_and_update() {
                 State::Off => (true, String::new()),
-                State::Serves(at) => (true, serves(at, via_now, &reach.borrow_and_update())),
+                State::Serves { at, lost } => {
+                    let words = serves(at, via_now, &reach.borrow_and_update());
+                    (true, [Some(words), lost.clone()].into_iter().flatten().collect::<Vec<_>>().join("; "))
+                }
                 State::Lacks(problem) => (false, problem.clone()),
             };
             if told.as_ref().unwrap_or(&(true, String::new())) != &now {

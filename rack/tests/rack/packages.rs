@@ -15,7 +15,8 @@ use basalt_rack::hash::sha256;
 
 use super::namespace::{Host, hide, mount, peer};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Squid is looked after every 30 seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 const PACKAGE: &str = "basalt-hello_1.0_all.deb";
 /// The path of the package in the repository.
 pub(crate) const POOL: &str = "/pool/basalt-hello_1.0_all.deb";
@@ -139,6 +140,20 @@ pub(crate) fn ask(host: &Host, proxy: &str, request: &str) -> Option<u16> {
         Some(())
     })?;
     answer.split(' ').nth(1)?.parse().ok()
+}
+
+/// The body that the proxy sends for a URL; `None` if it sends no complete answer with status 200.
+pub(crate) fn download(host: &Host, proxy: &str, url: &str) -> Option<Vec<u8>> {
+    host.within(|| {
+        let mut stream = TcpStream::connect(proxy).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(format!("GET {url} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok()?;
+        let head = answer.windows(4).position(|it| it == b"\r\n\r\n")? + 4;
+        let is_ok = answer.starts_with(b"HTTP/1.1 200 ") || answer.starts_with(b"HTTP/1.0 200 ");
+        is_ok.then(|| answer.split_off(head))
+    })
 }
 
 /// Runs a command that must succeed. Returns its output.

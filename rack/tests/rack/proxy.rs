@@ -1,5 +1,7 @@
 //! A rack's caching proxy: Debian's Squid between apt-get and a signed package repository, in namespaces.
 
+use std::fs;
+use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
@@ -11,8 +13,8 @@ use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 use basalt_rack::settings::Settings;
 
-use super::namespace::{Host, Running, is_inside, make_switch, peer};
-use super::packages::{Origin, POOL, fetch, install_squid, make_repository, processes, run, until};
+use super::namespace::{Host, Running, is_inside, make_switch, mount, peer};
+use super::packages::{Origin, POOL, download, fetch, install_squid, make_repository, processes, run, until};
 use super::peers::on_switch;
 use super::support::{Client, fact, settings};
 
@@ -164,4 +166,91 @@ async fn packages_are_fetched_once_and_served_while_squid_or_the_origin_fails() 
     assert_eq!(processes(&configuration).len(), 1);
     rack.signal("KILL");
     until("Squid is gone", || processes(&configuration).is_empty()).await;
+}
+
+/// Overwrites the beginning of each file below the directory.
+fn damage(dir: &Path) -> usize {
+    let entries = fs::read_dir(dir).unwrap().flatten().map(|it| it.path());
+    entries
+        .map(|path| match path.is_dir() {
+            true => damage(&path),
+            false => {
+                fs::OpenOptions::new().write(true).open(path).unwrap().write_all(&[7; 4096]).unwrap();
+                1
+            }
+        })
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_or_a_damaged_cache_costs_the_cache_alone() {
+    peer("squid");
+    if !is_inside("proxy::a_full_disk_or_a_damaged_cache_costs_the_cache_alone") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = install_squid(dir.path());
+    make_switch(&["10.9.0.1/24"]);
+    let plug = |name: &str, last: u8, address: &str| {
+        let host = Host::plug(name, &format!("52:54:00:00:00:{last:02x}"));
+        host.run(&["ip", "address", "add", address, "dev", "eth0"]);
+        host
+    };
+    let (origin_host, one) = (plug("origin", 9, "10.9.0.9/24"), plug("one", 1, "10.9.0.5/24"));
+    let repository = dir.path().join("repository");
+    fs::create_dir_all(repository.join("pool")).unwrap();
+    let body = |number: u8| vec![number; 4 << 20];
+    for number in 1..=8 {
+        fs::write(repository.join(format!("pool/{number}.deb")), body(number)).unwrap();
+    }
+    let origin = Origin::start(&origin_host, repository);
+    let whole = |number: u8| {
+        let url = format!("http://10.9.0.9/pool/{number}.deb");
+        download(&one, PROXY, &url) == Some(body(number))
+    };
+
+    let on_switch = on_switch(dir.path());
+    let mut proxy = on_switch.proxy.clone();
+    proxy.port = PORT;
+    proxy.program = Some(program);
+    fs::create_dir_all(&proxy.dir).unwrap();
+    let at = proxy.dir.clone();
+    mount(&["-t", "tmpfs", "-o", "size=400m", "none", at.to_str().unwrap()]);
+    tell(&on_switch.data_dir, 1, &concern(&["10.9.0.0/24"]));
+    let rack = Daemon::start(Settings { proxy, ..on_switch }).await.unwrap();
+    let keeps_nothing = |words: &str| words.contains("it keeps nothing on disk, since");
+    told(&rack, |ok, words| ok && !words.is_empty() && !keeps_nothing(words)).await;
+    for number in 1..=3 {
+        assert!(whole(number), "package {number}");
+    }
+
+    // The disk becomes full while Squid writes: it ends. The next one does not write.
+    let mut filler = fs::File::create(at.join("filler")).unwrap();
+    while filler.write_all(&[0; 1 << 20]).is_ok() {}
+    filler.set_len(filler.metadata().unwrap().len() - (2 << 20)).unwrap();
+    until("a full disk is seen", || whole(4) && !at.join("cache").exists()).await;
+    told(&rack, |ok, words| ok && keeps_nothing(words)).await;
+    for number in 1..=8 {
+        assert!(whole(number), "package {number} on a full disk");
+    }
+
+    // There is room again.
+    drop(filler);
+    fs::remove_file(at.join("filler")).unwrap();
+    let squids = || processes(&at.join("squid.conf"));
+    let kill = |squids: &[u32]| run(Command::new("kill").args(["-KILL", &squids[0].to_string()]));
+    kill(&squids());
+    until("a cache on disk again", || at.join("cache").exists() && whole(1)).await;
+    for number in 1..=8 {
+        assert!(whole(number), "package {number}");
+    }
+    let (squid, asked) = (squids(), origin.asked("/pool/1.deb"));
+    kill(&squid);
+    assert!(damage(&at.join("cache")) > 1, "there were files");
+    until("another Squid serves", || squids() != squid && whole(1)).await;
+    for number in 1..=8 {
+        assert!(whole(number), "package {number} from a damaged cache");
+    }
+    assert!(origin.asked("/pool/1.deb") > asked, "a damaged file is fetched again");
+    rack.stop().await;
 }
