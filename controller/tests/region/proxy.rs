@@ -1,19 +1,27 @@
 //! The proxy of racks through their region: two racks, a region and their Squids, between apt-get and a signed repository.
 
+use crate::enrolment::NewRack;
 use crate::namespace::{Host, is_inside_with, make_switch, peer};
 use crate::packages::{Origin, POOL, ask, fetch, install_squid, make_repository, processes, run, until};
-use crate::support::{Client, Lab, admin_token};
+use crate::support::{Client, Lab, admin_token, lab_with};
+use basalt_db::testing::clock::Hand;
 use basalt_engine::Policy;
+use basalt_proto::PROXY_AUTHORITY;
 use basalt_rack::daemon::Daemon;
 use basalt_rack::settings::Given;
 use basalt_region::controller::Controller;
 use basalt_region::region::Region;
 use basalt_region::settings::Settings;
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 
 const DATABASE: &str = "BASALT_TEST_DATABASE";
 const RACKS: [&str; 2] = ["10.9.0.1:8000", "10.9.0.2:8000"];
@@ -196,4 +204,52 @@ async fn two_racks_fetch_a_package_once_through_their_region_and_serve_it_withou
     for rack in racks {
         rack.stop().await;
     }
+}
+
+/// Status and text of the answer to CONNECT on the racks' port.
+async fn connect(
+    rack: &NewRack,
+    at: SocketAddr,
+    certificate: Option<&[u8]>,
+    authority: &str,
+) -> (u16, String) {
+    let tcp = TcpStream::connect(at).await.expect("it listens");
+    let tls = rack.shake_hands(tcp, certificate).await;
+    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(tls)).await;
+    let (mut sender, connection) = shaken.expect("HTTP/2");
+    tokio::spawn(connection);
+    let request = Request::connect(authority).body(Empty::<Bytes>::new()).expect("a request");
+    let answer = sender.send_request(request).await.expect("an answer");
+    let status = answer.status().as_u16();
+    let text = answer.into_body().collect().await.expect("a text").to_bytes();
+    (status, String::from_utf8_lossy(&text).into_owned())
+}
+
+#[tokio::test]
+async fn only_enrolled_racks_reach_the_proxy_of_a_region_and_are_told_what_it_lacks() {
+    let lab = lab_with(|settings| {
+        settings.proxy_program = Some("/nowhere/squid".into());
+        settings.proxy_dir = Some(settings.data_dir.join("proxy"));
+    })
+    .await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    let at = controller.rpc_address();
+    let (rack, enrolled) = NewRack::new(&lab, at, "r1").await.enrol().await;
+    let own = Some(&*enrolled.certificate_der);
+    assert_eq!(connect(&rack, at, None, PROXY_AUTHORITY).await.0, 403, "a stranger");
+    assert_eq!(connect(&rack, at, own, "10.9.0.9:443").await.0, 404, "Squid alone is reached");
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let (status, reason) = connect(&rack, at, own, PROXY_AUTHORITY).await;
+        assert_eq!(status, 503, "{reason}");
+        if reason.contains("/nowhere/squid is not there: install Squid") {
+            break;
+        }
+        assert!(Instant::now() < end, "{reason}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(lab.api.get("/readyz").await.status.as_u16(), 200, "nothing else suffers");
+    Hand::on(&lab.url).await.run("update rack_enrolment set revoked_at = now()").await;
+    assert_eq!(connect(&rack, at, own, PROXY_AUTHORITY).await.0, 403, "a rack that was removed");
 }
