@@ -122,8 +122,8 @@ pub struct Bmc {
     /// The protocol by which Basalt reaches the BMC.
     pub driver: PowerDriver,
     /// The address or host name of the BMC. No other machine may have the same one with the same driver and port. Machines of one
-    /// Redfish service may, if their `options.system` differ. Machines of one `webhook` service may, if their paths `on` differ.
-    /// The BMCs of different drivers are not compared: two machines at one address by `ipmi` and by `redfish` may switch each
+    /// Redfish service may, if each has its own `options.system`. Machines of one `webhook` service may, if their paths `on`
+    /// differ. One host by `ipmi` and by `redfish` is accepted with an advisory, since two machines with one BMC switch each
     /// other. Required by `webhook`; also by `ipmi` and `redfish`, unless commissioning sets the BMC up. Absent: the address
     /// that was found from inside the machine. If DHCP gave that address, Basalt finds later addresses by the BMC's MAC address.
     pub address: Option<Host>,

@@ -43,6 +43,8 @@ const ORDER: &[&str] = &["Vlan", "Subnet", "IpRange", "StaticRoute", "DnsRecord"
 pub(crate) struct Found {
     /// The errors, by subject. The rows with errors were not written.
     pub(crate) errors: Vec<(Uid, FieldError)>,
+    /// Advice that refuses nothing, by subject.
+    pub(crate) notes: Vec<(Uid, FieldError)>,
     /// The address that each IpAddress got.
     pub(crate) assigned: BTreeMap<Uid, IpAddr>,
 }
@@ -51,6 +53,9 @@ pub(crate) struct Found {
 pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found, StoreError> {
     let mut found = Found { errors: mac::write(tx, subjects).await?, ..Found::default() };
     found.errors.extend(bmc::taken(tx, subjects).await?);
+    let shared = bmc::shared(tx, subjects).await?;
+    found.errors.extend(shared.errors);
+    found.notes = shared.notes;
     found.errors.extend(bmc::outside(tx, subjects).await?);
     found.errors.extend(bmc::left_out(tx, subjects).await?);
     found.errors.extend(disks::misnamed(tx, subjects).await?);

@@ -11,6 +11,9 @@ use std::net::IpAddr;
 use uuid::Uuid;
 
 const FIELD: &str = "/bmc";
+const ADDRESS: &str = "/bmc/address";
+/// The fields that decide about a machine's part in a BMC.
+const PLACE: [&str; 4] = ["/bmc/driver", ADDRESS, "/bmc/port", "/bmc/options/system"];
 /// The networks that Settings allow.
 const NETWORKS: &str = "/bmc_networks";
 /// The largest number of machines that an error names.
@@ -38,9 +41,65 @@ pub(super) async fn taken(
             format!("{} port {} is the BMC of Machine {:?} already", other.host, other.port, other.name);
         let hint =
             "a BMC is one machine's, and switches that one: correct the address, options.system or webhook.on, or remove it there first";
-        (Uid::from(other.machine), FieldError::new("/bmc/address", FieldCode::Overlap, message, hint))
+        (Uid::from(other.machine), FieldError::new(ADDRESS, FieldCode::Overlap, message, hint))
     });
     Ok(taken.collect())
+}
+
+/// Machines that describe a host which another machine describes in another way.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// One machine is the only system of a Redfish service, and the other a named system of it.
+    pub(super) errors: Vec<(Uid, FieldError)>,
+    /// One is reached by IPMI, and the other by Redfish: most such hosts are one BMC, but not all.
+    pub(super) notes: Vec<(Uid, FieldError)>,
+}
+
+/// Compares subjects whose BMC is at another place than before with the machines at the same host.
+pub(super) async fn shared(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Shared, StoreError> {
+    let at = |spec: &Value| PLACE.map(|pointer| spec.pointer(pointer).cloned());
+    let moved = changed(subjects).filter(|it| it.before.is_none_or(|before| at(before) != at(it.spec)));
+    let moved: Vec<Uuid> = moved.map(|subject| subject.uid.get()).collect();
+    let mut shared = Shared::default();
+    if moved.is_empty() {
+        return Ok(shared);
+    }
+    // A machine without `system` locks this place by a trigger. So of two writers, the later one sees the row of the earlier one.
+    let lock = sqlx::query!(
+        "insert into bmc_place (family, host, port)
+         select distinct 'redfish', host, port from machine_bmc where machine = any($1) and family like 'redfish/%' order by 2, 3
+         on conflict (family, host, port) do update set port = excluded.port",
+        &moved
+    );
+    lock.execute(&mut **tx).await?;
+    let others = sqlx::query!(
+        r#"select distinct on (own.machine, s.is_system) own.machine, own.host, other.port, o.name,
+             split_part(other.family, '/', 1) as "driver!", s.is_system as "is_system!"
+           from machine_bmc own join machine_bmc other on other.host = own.host and other.machine <> own.machine
+           join object o on o.uid = other.machine
+           cross join lateral (select own.family like 'redfish%' and other.family like 'redfish%' as is_system) s
+           where own.machine = any($1) and own.family not like 'webhook%' and other.family not like 'webhook%'
+             and case when s.is_system
+               then own.port = other.port and own.family <> other.family and 'redfish' in (own.family, other.family)
+               else split_part(own.family, '/', 1) <> split_part(other.family, '/', 1) end
+           order by own.machine, s.is_system, o.name"#,
+        &moved
+    );
+    for other in others.fetch_all(&mut **tx).await? {
+        let uid = Uid::from(other.machine);
+        let place = format!("{} port {} is the BMC of Machine {:?}", other.host, other.port, other.name);
+        if other.is_system {
+            let message = format!("{place} already, and one of the two machines names no system of it");
+            let hint =
+                "options.system for each machine of this BMC; without it, the machine is the only system";
+            shared.errors.push((uid, FieldError::new(ADDRESS, FieldCode::Overlap, message, hint)));
+        } else {
+            let message = format!("{place}, by driver {:?}", other.driver);
+            let hint = "if both are one BMC, each of the two machines switches the other: correct the address of one";
+            shared.notes.push((uid, FieldError::new(ADDRESS, FieldCode::Overlap, message, hint)));
+        }
+    }
+    Ok(shared)
 }
 
 /// The machines whose description of the BMC is new or changed.
@@ -79,7 +138,7 @@ pub(super) async fn outside(
         .map(|(uid, address)| {
             let message = format!("{address} is outside of the networks of BMCs: {allowed}");
             let hint = "an address there; an admin adds networks to bmc_networks of Settings";
-            (uid, FieldError::new("/bmc/address", FieldCode::Rule, message, hint))
+            (uid, FieldError::new(ADDRESS, FieldCode::Rule, message, hint))
         })
         .collect())
 }

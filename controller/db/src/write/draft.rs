@@ -71,8 +71,8 @@ pub struct Stored {
     /// A keyed digest of the declaration: the exact text of the spec, secrets included, and the labels. Without the seal key, the
     /// digest tells nothing about them.
     pub mark: [u8; 32],
-    /// Notes for the caller: fields without effect yet, and in a dry run the errors that would refuse the write. Pointers are
-    /// into the request.
+    /// Notes for the caller: fields without effect yet, a host with the BMC of another machine, and in a dry run the errors
+    /// that would refuse the write. Pointers are into the request.
     pub advisories: Vec<FieldError>,
     /// The generation before the write; `None` for a new object.
     pub generation_before: Option<Generation>,
@@ -105,6 +105,8 @@ pub(super) struct Draft<'a> {
     pub(super) references: BTreeMap<String, Uid>,
     /// The errors of the spec; pointers are into the spec.
     pub(super) errors: Vec<FieldError>,
+    /// Advice that refuses nothing; pointers are into the spec.
+    pub(super) notes: Vec<FieldError>,
     /// The row that was written.
     pub(super) row: Option<Row>,
 }
@@ -205,6 +207,7 @@ impl<'a> Draft<'a> {
             before,
             references,
             errors,
+            notes: Vec::new(),
             row: None,
         }))
     }
@@ -254,7 +257,7 @@ impl<'a> Draft<'a> {
         let row =
             self.row.or(self.old).ok_or_else(|| StoreError::Corrupt("a draft was not written".to_owned()))?;
         let at = self.put.at;
-        let dormant = basalt_api::dormant(self.put.kind, &self.sealed.value);
+        let notes = self.notes.into_iter().chain(basalt_api::dormant(self.put.kind, &self.sealed.value));
         Ok(Stored {
             object: row.object()?,
             created: generation_before.is_none(),
@@ -263,7 +266,7 @@ impl<'a> Draft<'a> {
             taken_from: self.taken_from,
             changes: self.changes,
             mark: mark(store, self.put)?,
-            advisories: self.errors.into_iter().chain(dormant).map(|error| error.below(at)).collect(),
+            advisories: self.errors.into_iter().chain(notes).map(|error| error.below(at)).collect(),
             generation_before,
         })
     }

@@ -224,6 +224,11 @@ impl Store {
                 draft.errors.push(error);
             }
         }
+        for (uid, note) in found.notes {
+            if let Some(draft) = drafts.iter_mut().find(|draft| draft.uid == uid) {
+                draft.notes.push(note);
+            }
+        }
         stop_at_errors(batch, &drafts)?;
 
         for draft in &drafts {

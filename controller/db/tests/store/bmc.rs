@@ -101,11 +101,65 @@ async fn each_system_of_a_bmc_that_speaks_redfish_is_one_machine_s() {
     declare(&store, 1, redfish(Some("1"), None)).await.unwrap();
     declare(&store, 2, redfish(Some("2"), Some(443))).await.expect("it is another system");
     declare(&store, 3, redfish(None, Some(8443))).await.expect("it is another BMC");
-    declare(&store, 4, ipmi("10.0.0.1")).await.expect("who is spoken to otherwise is not compared");
+    declare(&store, 4, ipmi("10.0.0.1")).await.expect("an advisory refuses nothing");
     let taken = "10.0.0.1 port 443 is the BMC of Machine \"m2\" already".to_owned();
     assert_eq!(declare(&store, 5, redfish(Some("2"), None)).await, Err(taken));
     declare(&store, 2, redfish(Some("3"), None)).await.unwrap();
     declare(&store, 5, redfish(Some("2"), None)).await.expect("what a machine gave up is another's to have");
+}
+
+#[tokio::test]
+async fn the_only_system_of_a_bmc_is_not_beside_a_named_one() {
+    let store = store().await;
+    let redfish = |address: &str, system: Option<&str>| {
+        let mut bmc = json!({"driver": "redfish", "address": address, "username": "admin", "options": {}});
+        if let Some(system) = system {
+            bmc["options"]["system"] = json!(system);
+        }
+        bmc
+    };
+    for (n, address, systems) in [(1, "10.0.0.1", [None, Some("x")]), (3, "10.0.0.2", [Some("x"), None])] {
+        declare(&store, n, redfish(address, systems[0])).await.unwrap();
+        let refused = declare(&store, n + 1, redfish(address, systems[1])).await;
+        let message = format!(
+            "{address} port 443 is the BMC of Machine \"m{n}\" already, and one of the two machines names no system of it"
+        );
+        assert_eq!(refused, Err(message));
+        let mut other_port = redfish(address, systems[1]);
+        other_port["port"] = json!(8443);
+        declare(&store, n + 1, other_port).await.expect("it is another BMC");
+    }
+    let tries: Vec<_> = (10..18)
+        .map(|n| {
+            let (store, bmc) = (store.clone(), redfish("10.0.0.3", (n % 2 == 0).then_some("x")));
+            tokio::spawn(async move { declare(&store, n, bmc).await })
+        })
+        .collect();
+    let mut stored = 0;
+    for attempt in tries {
+        stored += usize::from(attempt.await.unwrap().is_ok());
+    }
+    assert_eq!(stored, 1, "one at a time");
+}
+
+#[tokio::test]
+async fn a_host_of_another_machine_by_the_other_driver_is_an_advisory() {
+    let store = store().await;
+    let advised = async |n: u8, bmc: Value| {
+        let stored = put(&store, "Machine", &format!("m{n}"), machine(n, bmc)).await.unwrap();
+        stored.advisories.into_iter().map(|it| format!("{}: {}", it.pointer, it.message)).collect::<Vec<_>>()
+    };
+    let redfish = json!({"driver": "redfish", "address": "10.0.0.70", "username": "admin"});
+    assert_eq!(advised(1, redfish.clone()).await, Vec::<String>::new());
+    let words = "/bmc/address: 10.0.0.70 port 443 is the BMC of Machine \"m1\", by driver \"redfish\"";
+    assert_eq!(advised(2, ipmi("10.0.0.70")).await, [words]);
+    assert_eq!(advised(3, ipmi("10.0.0.71")).await, Vec::<String>::new());
+    let mut renamed = redfish;
+    renamed["username"] = json!("other");
+    assert_eq!(advised(1, renamed).await, Vec::<String>::new(), "the host is as before");
+    let webhook = json!({"driver": "webhook", "address": "10.0.0.70",
+        "webhook": {"on": "/on", "off": "/off", "status": "/", "plain": false}});
+    assert_eq!(advised(4, webhook).await, Vec::<String>::new(), "a service may switch many machines");
 }
 
 #[tokio::test]
