@@ -52,7 +52,9 @@ const ENDING: Duration = Duration::from_secs(5);
 /// Waits for tasks until the deadline. Later tasks are abandoned: they end with the process.
 async fn ended(tasks: Vec<JoinHandle<()>>, deadline: Instant) {
     for task in tasks {
-        let _ = timeout_at(deadline, task).await;
+        if timeout_at(deadline, task).await.is_err() {
+            tracing::warn!("a task did not end within {} s, and is abandoned", ENDING.as_secs());
+        }
     }
 }
 

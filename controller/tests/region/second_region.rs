@@ -96,6 +96,7 @@ impl Hosts {
         let rpc = format!("{}:5250", self.addresses[host]);
         command.arg("--config").arg(config).args(["--listen", "127.0.0.1:0", "--rpc-listen", &rpc]);
         command.args(["--connections", "6", "--log", "warn"]).args(further).stdin(Stdio::null());
+        command.env("BASALT_PROXY_PROGRAM", "/nowhere/squid");
         let log = self.dir.path().join(format!("log-{host}"));
         command.stderr(std::fs::File::options().create(true).append(true).open(log).expect("a log"));
         crate::process::start_with(command, &self.data(host))
@@ -221,11 +222,9 @@ async fn either_of_two_regions_is_enough_and_a_rack_says_which_one_is_away() {
 
     // Stop the region as a service manager does, while a rack is linked.
     let warned = hosts.log(0);
-    let began = Instant::now();
     signal(id(&first.child), "TERM");
     assert_eq!(wait(&mut first.child), 0);
-    // Links that do not end by themselves are cut off after five seconds.
-    assert!(began.elapsed() < Duration::from_secs(4), "it took {:?} to stop", began.elapsed());
+    // A link that does not end by itself is abandoned after five seconds, with a warning.
     assert_eq!(hosts.log(0).strip_prefix(&warned), Some(""), "nothing to warn of");
     rack.stop().await;
 }

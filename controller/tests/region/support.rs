@@ -50,6 +50,8 @@ pub(crate) async fn lab_with(change: impl FnOnce(&mut Settings)) -> Lab {
         database_url: Some(url.clone()),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         rpc_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        // Regions of many tests do not share the Squid of the host.
+        proxy_program: Some("/nowhere/squid".into()),
         ..Settings::new(dir.path())
     };
     change(&mut settings);

@@ -291,7 +291,7 @@ async fn a_connection_of_http2_of_which_an_answer_is_not_read_ends() {
 async fn a_client_of_http2_that_reads_slowly_gets_its_whole_answer() {
     let dir = tempfile::tempdir().unwrap();
     let files = certificate(dir.path());
-    let patience = Duration::from_millis(1500);
+    let patience = Duration::from_secs(3);
     let lab = lab_with(|settings| {
         settings.tls = Some(files.clone());
         settings.client_timeout = patience;
@@ -302,7 +302,7 @@ async fn a_client_of_http2_that_reads_slowly_gets_its_whole_answer() {
     let length: usize = answer.headers()["content-length"].to_str().unwrap().parse().unwrap();
     let began = std::time::Instant::now();
     assert_eq!(read_slowly(answer.into_body(), Duration::from_millis(240)).await, length);
-    assert!(began.elapsed() > patience * 4, "it was read too fast to show anything");
+    assert!(began.elapsed() > patience * 2, "it was read too fast to show anything");
 }
 
 #[tokio::test]

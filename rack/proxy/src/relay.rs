@@ -79,9 +79,9 @@ mod tests {
     async fn silence_ends_it_and_a_byte_now_and_then_does_not() {
         let (mut client, near) = tokio::io::duplex(64);
         let (far, mut server) = tokio::io::duplex(64);
-        let relaying = tokio::spawn(relay(near, far, Duration::from_secs(1)));
-        for _ in 0..6 {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+        let relaying = tokio::spawn(relay(near, far, Duration::from_secs(3)));
+        for _ in 0..40 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
             client.write_all(b"x").await.unwrap();
             server.read_exact(&mut [0]).await.unwrap();
         }

@@ -15,8 +15,10 @@ use basalt_rack::hash::sha256;
 
 use super::namespace::{Host, hide, mount, peer};
 
-/// Squid is looked after every 30 seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Squid may take 20 seconds to start, and the next start waits for as long.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// The time limit for one answer.
+const ANSWER: Duration = Duration::from_secs(20);
 const PACKAGE: &str = "basalt-hello_1.0_all.deb";
 /// The path of the package in the repository.
 pub(crate) const POOL: &str = "/pool/basalt-hello_1.0_all.deb";
@@ -126,7 +128,7 @@ pub(crate) fn ask(host: &Host, proxy: &str, request: &str) -> Option<u16> {
     let mut answer = String::new();
     host.within(|| {
         let mut stream = TcpStream::connect(proxy).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(ANSWER)).unwrap();
         stream
             .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
             .ok()?;
@@ -146,7 +148,7 @@ pub(crate) fn ask(host: &Host, proxy: &str, request: &str) -> Option<u16> {
 pub(crate) fn download(host: &Host, proxy: &str, url: &str) -> Option<Vec<u8>> {
     host.within(|| {
         let mut stream = TcpStream::connect(proxy).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(ANSWER)).unwrap();
         stream.write_all(format!("GET {url} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).ok()?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).ok()?;

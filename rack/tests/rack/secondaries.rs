@@ -317,6 +317,7 @@ fn bind_knot_and_nsd_hold_the_zone_by_key_and_follow_its_changes_without_waiting
         let ours = ["@127.0.0.1", "-p", &own_port, "-b", PEERS[0], "-y", &own_key];
         // The zone is read by another task than the one that binds the port.
         let soa = || dig(&["@127.0.0.1", "-p", &own_port, "lab.example", "SOA"]);
+        let began = Instant::now();
         while !soa().contains(&format!(" {serial} 600")) {
             assert!(began.elapsed() < PATIENCE, "serial {serial}");
         }

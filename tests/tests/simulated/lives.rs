@@ -39,7 +39,7 @@ async fn a_machine_is_taken_in_deployed_and_given_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_may_restart_the_machine_is_followed_by_the_next_one() {
-    let fleet = Fleet::start("restarts", &[]).await;
+    let fleet = Fleet::start("restarts", &[("BASALT_DEADLINE_DIVISOR", "5")]).await;
     // A simulated script that may restart the machine has itself run again, and then the next one.
     for (name, may_reboot) in [("a-look", false), ("flash", true), ("set-bios", false)] {
         let script = json!({ "type": "commissioning", "content": "#!/bin/sh\n", "may_reboot": may_reboot });
