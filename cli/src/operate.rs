@@ -333,8 +333,13 @@ async fn ask(
 /// True for verbs that may cut off a running system. For other verbs, the machine is not checked first.
 const fn cuts_off(verb: Verb) -> bool {
     match verb {
-        Verb::PowerOff | Verb::PowerCycle | Verb::Rescue | Verb::RunScript | Verb::Test => true,
-        Verb::PowerOn | Verb::Recommission | Verb::Abort | Verb::OverrideTests => false,
+        Verb::PowerOff
+        | Verb::PowerCycle
+        | Verb::Rescue
+        | Verb::RunScript
+        | Verb::Test
+        | Verb::Recommission => true,
+        Verb::PowerOn | Verb::Abort | Verb::OverrideTests => false,
     }
 }
 
@@ -518,11 +523,12 @@ mod tests {
         let key = directory.path().join("key.pub");
         std::fs::write(&key, basalt_api::Semantic::SshPublicKey.example()).unwrap();
         let key = key.to_str().unwrap();
-        let verbs: [&[&str]; 4] = [
+        let verbs: [&[&str]; 5] = [
             &["power", "off", "web1"],
             &["power", "cycle", "web1"],
             &["rescue", "web1", "--ssh-key", key],
             &["run-script", "web1", "flash"],
+            &["recommission", "web1"],
         ];
         for words in verbs {
             let refused = stand_in::run(words, runs).await.unwrap_err().to_string();

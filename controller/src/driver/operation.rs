@@ -83,6 +83,8 @@ pub(super) fn interrupts(
         Verb::Rescue => "and comes back when the rescue ends",
         Verb::RunScript => "before the script is booted",
         Verb::Test => "before the tests are booted",
+        // A machine with a deployment is read after the deployment has ended.
+        Verb::Recommission if input.claim.is_none() => "before its hardware is read",
         Verb::PowerOn | Verb::Recommission | Verb::Abort | Verb::OverrideTests => return None,
     };
     let name = &input.name;

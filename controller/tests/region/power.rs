@@ -96,6 +96,12 @@ async fn a_machine_says_what_was_read_and_what_it_ought_to_be() {
     brings(&lab, &rack, PowerReading { certificate: "0a".repeat(32), ..read("on") }).await;
     let status = until(&lab, reads("on", "r1")).await;
     assert_eq!((&status["power"]["certificate"], differs(&status)), (&json!("0a".repeat(32)), None));
+    for (verb, then) in [("power_off", "and stays off."), ("recommission", "before its hardware is read.")] {
+        let path = "/api/v1/machines/m/operations?dry_run=true";
+        let tried = lab.api.send("POST", path, &[], json!({ "verb": verb }).to_string()).await;
+        let said = format!("m is on: whatever runs there is cut off without being shut down, {then}");
+        assert_eq!(tried.json()["plan"]["interrupts"], said, "{}", tried.text());
+    }
 
     let failed = PowerReading {
         error_code: "unreachable".to_owned(),
