@@ -7,7 +7,7 @@
 //!
 //! The installer's lease is not the installed system's, and the address of a lease that has ended may belong to another host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use basalt_api::agent::Inventory;
@@ -21,7 +21,11 @@ use basalt_engine::render::Network;
 use super::deployment;
 use super::load::Loaded;
 
-/// Keys are interface names. Further addresses that an interface owns have the key `INTERFACE/NAME`.
+/// The name of an IPv6 lease beside an IPv4 one.
+const DHCP6: &str = "dhcp6";
+
+/// Keys are interface names. Further addresses that an interface owns have the key `INTERFACE/NAME`. An interface with leases of both
+/// families has the IPv6 one at `INTERFACE/dhcp6`.
 pub(super) fn of(loaded: &Loaded, planned: &Plan) -> BTreeMap<String, IpAddr> {
     let facts = &loaded.input.facts;
     let Some(inventory) = facts.inventory.as_ref().map(|seen| &seen.inventory) else {
@@ -46,8 +50,16 @@ fn of_system(loaded: &Loaded, inventory: &Inventory, attempt: Attempt) -> BTreeM
     let seen = boots.and_then(|nic| leased.get(nic)).copied().or(reported);
     let network = (loaded.input.network(), loaded.input.claim.as_ref());
     let mut addresses = deployment::addresses(network, inventory, seen).all();
-    for (nic, address) in leased {
-        addresses.entry(nic).or_insert(address);
+    let owned: BTreeSet<String> = addresses
+        .iter()
+        .filter(|(nic, it)| leased.get(*nic) != Some(it))
+        .map(|(nic, _)| nic.clone())
+        .collect();
+    for (key, address) in leased {
+        let nic = key.split_once('/').map_or(key.as_str(), |(nic, _)| nic);
+        if !owned.contains(nic) {
+            addresses.entry(key).or_insert(address);
+        }
     }
     addresses
 }
@@ -63,14 +75,17 @@ fn leases(loaded: &Loaded, inventory: &Inventory) -> bool {
     })
 }
 
-/// The leases reported since then, by interface. The first lease of an interface counts.
+/// The leases reported since then, by interface. The first lease of a family counts.
 fn leased(inventory: &Inventory, leases: &[CurrentLease], since: Timestamp) -> BTreeMap<String, IpAddr> {
-    let each = inventory.nics.iter().filter_map(|nic| {
-        let mac: Mac = nic.mac.parse().ok()?;
-        let lease = leases.iter().find(|lease| lease.mac == mac && lease.told_at >= since)?;
-        Some((nic.name.clone(), lease.address))
-    });
-    each.collect()
+    let mut found = BTreeMap::new();
+    for nic in &inventory.nics {
+        let Ok(mac) = nic.mac.parse::<Mac>() else { continue };
+        let of_nic = || leases.iter().filter(|it| it.mac == mac && it.told_at >= since).map(|it| it.address);
+        let keys = [nic.name.clone(), format!("{}/{DHCP6}", nic.name)];
+        let families = [of_nic().find(IpAddr::is_ipv4), of_nic().find(IpAddr::is_ipv6)];
+        found.extend(keys.into_iter().zip(families.into_iter().flatten()));
+    }
+    found
 }
 
 /// The address from which the system reported. `None` if the address is a lease, or if a rack has granted another lease since: the
@@ -115,8 +130,13 @@ mod tests {
             let leased = leased(&inventory, &leases, at(since));
             leased.into_iter().map(|(nic, address)| format!("{nic} {address}")).collect::<Vec<_>>()
         };
-        assert_eq!(words(0), ["enp1s0 10.77.0.9", "enp2s0 10.88.0.5"]);
-        assert_eq!(words(10), ["enp1s0 10.77.0.9"], "the installer had the other one");
+        assert_eq!(words(0), ["enp1s0 10.77.0.9", "enp1s0/dhcp6 2001:db8::9", "enp2s0 10.88.0.5"]);
+        assert_eq!(
+            words(15),
+            ["enp1s0 10.77.0.9", "enp1s0/dhcp6 2001:db8::9"],
+            "the installer had the other one"
+        );
+        assert_eq!(words(25), ["enp1s0 2001:db8::9"], "the only lease is the interface's");
     }
 
     #[test]
