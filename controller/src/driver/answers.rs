@@ -198,7 +198,7 @@ impl Driver {
                         Some(Choice::Chosen { why, .. }) => format!(" ({why})"),
                         _ => String::new(),
                     };
-                    report.summary = format!("{}: claim {}{why}, then install it", object.name, machine.name);
+                    report.summary = format!("{}: take {}{why}, then install it", object.name, machine.name);
                 }
                 Ok(report)
             }

@@ -141,7 +141,7 @@ async fn a_dry_run_of_several_deployments_gives_each_machine_once_and_tells_who_
     let plan = tried(&body).await;
     let of = |at: usize| plan["results"][at]["plan"].clone();
     assert_eq!((of(1)["machine"].as_str(), of(2)["machine"].as_str()), (Some("m0"), Some("m1")), "{plan}");
-    assert_eq!(of(2)["summary"], "second: claim m1 (the best of 2 that match), then install it");
+    assert_eq!(of(2)["summary"], "second: take m1 (the best of 2 that match), then install it");
     assert_eq!(of(0)["machine"], Value::Null);
     let why = "waiting for a machine that matches the selector: none of 2 does (not free: 2); \
         nearest: m0: deployment first has it; m1: deployment second has it";
@@ -193,7 +193,7 @@ async fn what_is_declared_together_is_spread_together_and_the_rest_is_told_why()
     assert_eq!(plan["machine"], "a0");
     assert_eq!(
         plan["summary"],
-        "web-0: claim a0 (the best of 9 that match; zone a holds 0 of its group), then install it"
+        "web-0: take a0 (the best of 9 that match; zone a holds 0 of its group), then install it"
     );
     apply(&lab.api, (0..6).map(|n| deployment(&format!("web-{n}"), &spread)).collect()).await;
     let zones = placed(&lab.api, 6).await;
@@ -286,7 +286,7 @@ async fn a_dry_run_sees_the_rest_of_the_batch_as_it_would_be() {
     let plan = lab.api.send("POST", "/api/v1/apply?dry_run=true", &[], body.to_string()).await.json();
     let of = plan["results"][0]["plan"].clone();
     assert_eq!(of["machine"], "m1", "{plan}");
-    assert_eq!(of["summary"], "d: claim m1 (the one that matches), then install it");
+    assert_eq!(of["summary"], "d: take m1 (the one that matches), then install it");
     body["digest"] = plan["digest"].clone();
     let done = lab.api.send("POST", "/api/v1/apply", &[], body.to_string()).await;
     assert_eq!(done.status, 200, "{}", done.text());
