@@ -140,12 +140,15 @@ pub async fn read(body: Incoming, most: usize) -> Result<Bytes, AnswerError> {
     Ok(body.to_bytes())
 }
 
-/// An error and its causes in one line.
+/// An error and its causes in one line, each text once.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text = format!("{text}: {cause}");
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
         source = cause.source();
     }
     text
