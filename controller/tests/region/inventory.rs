@@ -156,3 +156,21 @@ async fn the_recipes_for_juju_chef_and_puppet_name_each_deployed_machine_of_the_
         ]
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ansible_connects_to_the_first_address_of_the_running_system() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/zones/row-1", "{}").await;
+    let addresses = json!({"enp1s0": "10.77.0.11", "enp1s0/dhcp6": "2001:db8::11"});
+    seen(&lab, "m1", "row-1", json!({"deployment": "web", "addresses": addresses})).await;
+    let (url, home) = (format!("http://{}", lab.region.address()), lab.dir.path().to_owned());
+    let listed = tokio::task::spawn_blocking(move || {
+        let mut script = Command::new(format!("{ROOT}/examples/ansible/basalt_inventory.py"));
+        script.args(["--host", "m1"]);
+        script.env("BASALT_ENDPOINT", &url).env("BASALT_TOKEN_FILE", home.join("admin-token"));
+        serde_json::from_str::<Value>(&output(&mut script)).expect("JSON")
+    });
+    let host = listed.await.expect("it runs");
+    assert_eq!(host["ansible_host"], "10.77.0.11");
+    assert_eq!(host["basalt_addresses"], addresses);
+}
