@@ -144,6 +144,8 @@ fn uuid(mac: [u8; 6]) -> [u8; 16] {
 fn socket() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_broadcast(true)?;
+    // A child between fork and exec may still hold the socket of the stage before.
+    socket.set_reuse_address(true)?;
     socket.bind_device(Some(INTERFACE.as_bytes()))?;
     socket.bind(&SockAddr::from(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, CLIENT_PORT)))?;
     socket.set_read_timeout(Some(BLINK.max(Duration::from_millis(1))))?;
