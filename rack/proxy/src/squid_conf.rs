@@ -24,11 +24,11 @@ const NEVER: [&str; 9] = [
 /// most minutes.
 ///
 /// A path by hash, or a package, never changes its content. The lists of a repository change together, so each use asks
-/// the server if they have changed; otherwise a new list of files could name old packages. Archives that are not
-/// packages may change under the same name.
+/// the server if they have changed; otherwise a new list of files could name old packages, and an old signature (`.asc`,
+/// `.key`) would not fit new metadata. Archives that are not packages may change under the same name.
 const FRESHNESS: [&str; 4] = [
-    r"-i /by-hash/ 129600 100% 129600",
-    r"/(InRelease|Release(\.gpg)?|repomd\.xml|(Packages|Sources|Contents-[^/]*|Translation-[^/]*)(\.(gz|xz|bz2|zst))?)$ 0 0% 0 refresh-ims",
+    r"-i /(by-hash/|repodata/[0-9a-f]{32,128}-) 129600 100% 129600",
+    r"/(InRelease|Release(\.gpg)?|repomd\.xml(\.asc|\.key)?|(Packages|Sources|Contents-[^/]*|Translation-[^/]*)(\.(gz|xz|bz2|zst))?)$ 0 0% 0 refresh-ims",
     r"-i (\.(deb|udeb|rpm|drpm)|/pool/.*\.(tar|xz|zst|gz|bz2))$ 129600 100% 129600",
     r". 0 20% 4320",
 ];
