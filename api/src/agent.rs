@@ -219,7 +219,7 @@ pub struct Install {
     /// NTP servers, names or addresses, for the NTP daemon of the system. Empty: the servers from DHCP and from the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ntp_servers: Vec<String>,
-    /// Repositories and proxy for Debian packages, in addition to the configuration of the image.
+    /// Package repositories and their proxy, in addition to the configuration of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Box<Packages>>,
     /// Name or address of the racks that receive the system's log by syslog over TCP: `HOST:PORT`, an IPv6 address in brackets. Absent: the
@@ -236,8 +236,28 @@ pub struct Install {
 pub struct Packages {
     /// The HTTP proxy for downloads of packages: `http://HOST:PORT`.
     pub proxy: Option<String>,
-    /// Repositories of Debian packages.
+    /// Repositories for apt.
     pub repositories: Vec<Repository>,
+    /// Repositories for dnf.
+    pub dnf: Vec<DnfRepository>,
+}
+
+/// A repository of rpm packages, as in dnf.conf(5).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DnfRepository {
+    /// A DNS label. The files of this repository are named after it.
+    pub name: String,
+    /// The URL of the folder that has `repodata`.
+    pub url: String,
+    /// OpenPGP public key, ASCII-armoured. Absent: the image already trusts the repository's key.
+    pub key: Option<String>,
+    /// True: the repository is only used on request.
+    pub disabled: bool,
+    /// True: the packages carry no signatures, and the signed metadata has their hashes.
+    pub unsigned_packages: bool,
+    /// True: the metadata is signed.
+    pub signed_metadata: bool,
 }
 
 /// A repository of Debian packages, as in sources.list(5).
@@ -256,6 +276,8 @@ pub struct Repository {
     pub components: Vec<String>,
     /// Architectures by Debian's names. Empty: all.
     pub architectures: Vec<String>,
+    /// True: the repository is only used on request.
+    pub disabled: bool,
 }
 
 /// A disk name for agents too old for the field `storage`. They print it in their error about a missing disk, so its text names the remedy.

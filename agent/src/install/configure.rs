@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use basalt_api::agent::{Install, LogSetup};
+use basalt_api::agent::{Install, LogSetup, Packages};
 
 use super::menu::Menu;
+use super::packages::{Image, TextFile};
 use super::target::TARGET;
 use super::{logs, packages};
 use crate::failure::Failure;
+use crate::say;
 use crate::storage::Plan;
 
 /// One file of the new system.
@@ -28,8 +30,10 @@ struct NewFile {
 /// The file system cannot be written.
 pub(super) fn write(install: &Install, menu: &Menu, plan: &Plan) -> Result<Option<LogSetup>, Failure> {
     let target = Path::new(TARGET);
-    let packages = install.packages.as_deref().map(|it| packages::files(it, &packages::Image::of(target)));
-    let packages = packages.transpose()?.unwrap_or_default();
+    let packages = match install.packages.as_deref() {
+        Some(packages) => package_files(packages, target, &mut |line| say!("{line}"))?,
+        None => Vec::new(),
+    };
     let mut files = files(install, menu, plan);
     files.extend(packages.into_iter().map(|(path, text)| NewFile { path, mode: 0o644, text }));
     let setup = install.log_to.as_deref().map(|to| logs::setup(target, to));
@@ -40,6 +44,17 @@ pub(super) fn write(install: &Install, menu: &Menu, plan: &Plan) -> Result<Optio
     }
     write_below(target, &files).map_err(Failure::disk("configuring the new system"))?;
     Ok(setup)
+}
+
+/// Returns the files of [`packages`] for this image, and logs the repositories that it cannot use.
+fn package_files(
+    packages: &Packages,
+    target: &Path,
+    log: &mut dyn FnMut(&str),
+) -> Result<Vec<TextFile>, Failure> {
+    let image = Image::of(target);
+    packages::left_out(packages, &image).iter().for_each(|line| log(line));
+    packages::files(packages, &image)
 }
 
 fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
@@ -119,7 +134,7 @@ fn files(install: &Install, menu: &Menu, plan: &Plan) -> Vec<NewFile> {
 
 #[cfg(test)]
 mod tests {
-    use basalt_api::agent::{BlobRef, DiskSelector, NoCloudSeed, Wipe};
+    use basalt_api::agent::{BlobRef, DiskSelector, DnfRepository, NoCloudSeed, Repository, Wipe};
 
     use super::*;
 
@@ -183,6 +198,23 @@ mod tests {
         let without = files(&Install { netplan: String::new(), ..install() }, &menu(), &plan);
         assert!(!text(&without, "etc/cloud/cloud.cfg.d/90-basalt.cfg").unwrap().contains(disabled));
         assert_eq!(text(&without, "etc/netplan/50-basalt.yaml"), None);
+    }
+
+    #[test]
+    fn an_image_gets_the_repositories_of_its_package_manager_and_the_log_names_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("etc/dnf")).unwrap();
+        fs::write(dir.path().join("etc/dnf/dnf.conf"), "[main]\n").unwrap();
+        let packages = Packages {
+            repositories: vec![Repository { name: "debs".to_owned(), ..Repository::default() }],
+            dnf: vec![DnfRepository { name: "rpms".to_owned(), ..DnfRepository::default() }],
+            ..Packages::default()
+        };
+        let mut lines = Vec::new();
+        let files = package_files(&packages, dir.path(), &mut |line| lines.push(line.to_owned())).unwrap();
+        let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["etc/yum.repos.d/basalt-rpms.repo"]);
+        assert!(matches!(&lines[..], [line] if line.ends_with("PackageRepositories: debs")), "{lines:?}");
     }
 
     #[test]

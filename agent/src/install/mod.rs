@@ -7,7 +7,7 @@ mod bootloader;
 mod configure;
 mod logs;
 mod menu;
-mod packages;
+pub mod packages;
 mod scripts;
 mod system;
 mod target;

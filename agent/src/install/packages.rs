@@ -3,30 +3,31 @@
 use std::fs;
 use std::path::Path;
 
-use basalt_api::agent::{FailureCode, Packages, Repository};
+use basalt_api::agent::{DnfRepository, FailureCode, Packages, Repository};
 
 use crate::failure::Failure;
 
 /// A file of the new system: its path below the root, and its text.
-pub(super) type TextFile = (String, String);
+pub type TextFile = (String, String);
 
 /// The configuration of dnf. Before version 5, dnf reads no drop-ins.
 const DNF: &str = "etc/dnf/dnf.conf";
 
 /// Package managers of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Image {
+pub struct Image {
     /// It has apt.
-    pub(super) apt: bool,
+    pub apt: bool,
     /// `VERSION_CODENAME` of os-release(5).
-    pub(super) codename: Option<String>,
+    pub codename: Option<String>,
     /// The text of [`DNF`].
-    pub(super) dnf: Option<String>,
+    pub dnf: Option<String>,
 }
 
 impl Image {
     /// Reads the unpacked image. A link may lead out of the image, so links to files are not followed.
-    pub(super) fn of(target: &Path) -> Self {
+    #[must_use]
+    pub fn of(target: &Path) -> Self {
         let text = |path: &str| {
             let path = target.join(path);
             let is_file = fs::symlink_metadata(&path).is_ok_and(|it| it.is_file());
@@ -51,7 +52,7 @@ fn codename(release: &str) -> Option<String> {
 ///
 /// # Errors
 /// A repository names no suite, and neither does the image.
-pub(super) fn files(packages: &Packages, image: &Image) -> Result<Vec<TextFile>, Failure> {
+pub fn files(packages: &Packages, image: &Image) -> Result<Vec<TextFile>, Failure> {
     let mut files = Vec::new();
     if let Some(proxy) = &packages.proxy {
         if image.apt {
@@ -67,9 +68,35 @@ pub(super) fn files(packages: &Packages, image: &Image) -> Result<Vec<TextFile>,
         let key = format!("etc/apt/keyrings/basalt-{}.asc", repository.name);
         let sources = sources(repository, image.codename.as_deref(), &key)?;
         files.push((format!("etc/apt/sources.list.d/basalt-{}.sources", repository.name), sources));
-        files.extend(repository.key.as_ref().map(|text| (key, format!("{}\n", text.trim_end()))));
+        files.extend(repository.key.as_deref().map(|text| key_file(key, text)));
+    }
+    for repository in packages.dnf.iter().filter(|_| image.dnf.is_some()) {
+        let key = format!("etc/pki/rpm-gpg/RPM-GPG-KEY-basalt-{}", repository.name);
+        files.push((format!("etc/yum.repos.d/basalt-{}.repo", repository.name), section(repository, &key)));
+        files.extend(repository.key.as_deref().map(|text| key_file(key, text)));
     }
     Ok(files)
+}
+
+fn key_file(path: String, text: &str) -> TextFile {
+    (path, format!("{}\n", text.trim_end()))
+}
+
+/// Names the repositories that the image cannot use: one sentence for each package manager that is absent.
+#[must_use]
+pub fn left_out(packages: &Packages, image: &Image) -> Vec<String> {
+    let apt: Vec<&str> = packages.repositories.iter().map(|it| it.name.as_str()).collect();
+    let dnf: Vec<&str> = packages.dnf.iter().map(|it| it.name.as_str()).collect();
+    [("apt", image.apt, "etc/apt", apt), ("dnf", image.dnf.is_some(), DNF, dnf)]
+        .into_iter()
+        .filter(|(_, has, _, names)| !has && !names.is_empty())
+        .map(|(manager, _, path, names)| {
+            let names = names.join(", ");
+            format!(
+                "the image has no {manager} (no /{path}); it does not get these PackageRepositories: {names}"
+            )
+        })
+        .collect()
 }
 
 /// The stanza of a repository (sources.list(5), deb822).
@@ -95,7 +122,25 @@ fn sources(repository: &Repository, codename: Option<&str>, key: &str) -> Result
     if repository.key.is_some() {
         text.push_str(&format!("Signed-By: /{key}\n"));
     }
+    if repository.disabled {
+        text.push_str("Enabled: no\n");
+    }
     Ok(text)
+}
+
+/// The section of a repository (dnf.conf(5)). Both checks are written, since their defaults differ between distributions.
+fn section(repository: &DnfRepository, key: &str) -> String {
+    let DnfRepository { name, url, disabled, unsigned_packages, signed_metadata, .. } = repository;
+    let mut text = format!(
+        "[basalt-{name}]\nname={name}\nbaseurl={url}\nenabled={}\ngpgcheck={}\nrepo_gpgcheck={}\n",
+        u8::from(!disabled),
+        u8::from(!unsigned_packages),
+        u8::from(*signed_metadata),
+    );
+    if repository.key.is_some() {
+        text.push_str(&format!("gpgkey=file:///{key}\n"));
+    }
+    text
 }
 
 /// dnf.conf(5) with this proxy in its section `main` and without other proxies.
@@ -179,6 +224,59 @@ mod tests {
         assert!(
             files[0].1.contains("Suites: lab lab-updates\n") && files[0].1.contains("Architectures: amd64\n")
         );
+    }
+
+    #[test]
+    fn a_repository_for_dnf_has_a_section_and_a_key_of_its_own() {
+        let fedora = Image { dnf: Some("[main]\n".to_owned()), ..Image::default() };
+        let key = Some("-----BEGIN PGP PUBLIC KEY BLOCK-----\n".to_owned());
+        let url = "http://rpm.example.com/$releasever".to_owned();
+        let plain = DnfRepository { name: "lab".to_owned(), url, ..DnfRepository::default() };
+        let told = |repository: &DnfRepository, image| {
+            let packages = Packages { dnf: vec![repository.clone()], ..Packages::default() };
+            files(&packages, image).unwrap()
+        };
+        let section = "[basalt-lab]\nname=lab\nbaseurl=http://rpm.example.com/$releasever\nenabled=1\n\
+                       gpgcheck=1\nrepo_gpgcheck=0\n";
+        assert_eq!(told(&plain, &fedora), [one("etc/yum.repos.d/basalt-lab.repo", section)]);
+        let signed = DnfRepository {
+            key,
+            disabled: true,
+            unsigned_packages: true,
+            signed_metadata: true,
+            ..plain.clone()
+        };
+        let section = "[basalt-lab]\nname=lab\nbaseurl=http://rpm.example.com/$releasever\nenabled=0\n\
+                       gpgcheck=0\nrepo_gpgcheck=1\n\
+                       gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-basalt-lab\n";
+        let wanted = [
+            one("etc/yum.repos.d/basalt-lab.repo", section),
+            one("etc/pki/rpm-gpg/RPM-GPG-KEY-basalt-lab", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"),
+        ];
+        assert_eq!(told(&signed, &fedora), wanted);
+        assert_eq!(told(&plain, &debian()), [], "it has no dnf");
+    }
+
+    #[test]
+    fn a_disabled_repository_for_apt_says_so_in_its_stanza() {
+        let text = |repository| files(&of(repository), &debian()).unwrap().remove(0).1;
+        assert!(!text(repository()).contains("Enabled"));
+        assert!(text(Repository { disabled: true, ..repository() }).ends_with("\nEnabled: no\n"));
+    }
+
+    #[test]
+    fn repositories_of_a_package_manager_that_the_image_lacks_are_named() {
+        let dnf = ["rpms", "tools"]
+            .map(|name| DnfRepository { name: name.to_owned(), ..DnfRepository::default() })
+            .to_vec();
+        let packages = Packages { dnf, ..of(repository()) };
+        let fedora = Image { dnf: Some("[main]\n".to_owned()), ..Image::default() };
+        let no_dnf = "the image has no dnf (no /etc/dnf/dnf.conf); it does not get these PackageRepositories: rpms, tools";
+        let no_apt = "the image has no apt (no /etc/apt); it does not get these PackageRepositories: lab";
+        assert_eq!(left_out(&packages, &debian()), [no_dnf]);
+        assert_eq!(left_out(&packages, &fedora), [no_apt]);
+        assert_eq!(left_out(&packages, &Image::default()), [no_apt, no_dnf]);
+        assert_eq!(left_out(&packages, &Image { apt: true, ..fedora }), [""; 0]);
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub use settings::{
 };
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,
-    PackageRepositorySpec, PackageRepositoryStatus,
+    PackageRepositorySpec, PackageRepositoryStatus, RepositorySignatures, RepositoryType,
 };
 pub use space::{Space, SpaceSpec, SpaceStatus};
 pub use ssh_key::{SshKey, SshKeySpec, SshKeyStatus};

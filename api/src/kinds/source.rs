@@ -73,29 +73,60 @@ fn image_source_rules(spec: &ImageSourceSpec, rule: &mut Rule<'_>) {
 }
 
 kind! {
-    /// A repository of Debian packages for installed systems. A system gets it when it is installed: a change reaches only
-    /// systems that are installed later.
+    /// A repository of packages for installed systems. A system gets it when it is installed: a change reaches only systems that are
+    /// installed later.
     PackageRepository, "package_repositories", "basalt_package_repository", Label, declarable: true,
     PackageRepositorySpec, PackageRepositoryStatus, package_repository_rules
 }
 
-/// A repository of Debian packages, as in sources.list(5). Images without apt are installed without the repository.
+/// A repository of packages. An image that lacks its package manager is installed without the repository, and the log of the install names
+/// it.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct PackageRepositorySpec {
-    /// The URL of the repository.
+    /// The package manager that reads the repository.
+    #[field(name = "type", default = RepositoryType::Apt)]
+    pub manager: RepositoryType,
+    /// The URL of the repository. For dnf it is the folder that has `repodata`, and may have the variables of dnf: `$releasever`, `$basearch`.
     pub url: Url,
-    /// OpenPGP public key for the signature of the repository, ASCII-armoured. Absent: a key that the image trusts.
+    /// OpenPGP public key for the signatures of the repository, ASCII-armoured. Absent: a key that the image trusts.
     #[field(text)]
     pub key: Option<String>,
-    /// Suites, like `bookworm`. Empty: the suite of the installed system.
+    /// False: systems have the repository, and do not use it until a person enables it there.
+    #[field(default = true)]
+    pub enabled: bool,
+    /// Suites of a repository for apt, like `bookworm`. Empty: the suite of the installed system.
     pub suites: BTreeSet<String>,
-    /// Components, like `main`. Empty: `main`.
+    /// Components of a repository for apt, like `main`. Empty: `main`.
     pub components: BTreeSet<String>,
+    /// The signatures of a repository for dnf. Absent: `packages`. For apt, the lists of a repository are always signed.
+    pub signed: Option<RepositorySignatures>,
     /// Processor architectures of the systems that use the repository. Empty: all.
     pub architectures: BTreeSet<Architecture>,
     /// A description for people. It has no effect.
     #[field(none)]
     pub description: Option<String>,
+}
+
+/// A package manager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum RepositoryType {
+    /// apt, for Debian and its relatives: a repository as in sources.list(5).
+    #[default]
+    Apt,
+    /// dnf, for Fedora and its relatives: a repository as in dnf.conf(5).
+    Dnf,
+}
+
+/// The parts of a repository for dnf that are signed. Systems refuse a part without its signature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum RepositorySignatures {
+    /// Every package, as `gpgcheck` of dnf.conf(5).
+    #[default]
+    Packages,
+    /// The metadata, as `repo_gpgcheck` of dnf.conf(5). It has the hashes of the packages.
+    Metadata,
+    /// Every package and the metadata.
+    Both,
 }
 
 /// The state of the repository.
@@ -111,10 +142,38 @@ fn package_repository_rules(spec: &PackageRepositorySpec, rule: &mut Rule<'_>) {
     for (pointer, what, words) in
         [("/suites", "suite", &spec.suites), ("/components", "component", &spec.components)]
     {
+        if spec.manager == RepositoryType::Dnf && !words.is_empty() {
+            let message = format!("a repository for dnf has no {what}s");
+            rule.broken(pointer, message, "leave it out, or say type = \"apt\"");
+            continue;
+        }
         let fits = |c: char| c.is_ascii_alphanumeric() || "-._/+~".contains(c);
         for word in words.iter().filter(|word| word.is_empty() || !word.chars().all(fits)) {
             rule.broken(pointer, format!("{word:?} is not a {what}"), "letters, digits and - . _ / + ~");
         }
+    }
+    match spec.manager {
+        RepositoryType::Apt if spec.signed.is_some() => {
+            let message = "signed is for dnf; apt always checks the lists of a repository, which have the hashes of its packages";
+            rule.broken("/signed", message, "leave it out, or say type = \"dnf\"");
+        }
+        RepositoryType::Dnf => dnf_rules(spec, rule),
+        RepositoryType::Apt => {}
+    }
+}
+
+fn dnf_rules(spec: &PackageRepositorySpec, rule: &mut Rule<'_>) {
+    // dnf.conf(5): commas separate the URLs of a repository.
+    if spec.url.as_str().contains(',') {
+        rule.broken("/url", "for dnf, a comma begins another URL", "write the comma as %2C");
+    }
+    if let Some(signed @ (RepositorySignatures::Metadata | RepositorySignatures::Both)) = spec.signed
+        && spec.key.is_none()
+    {
+        let message = format!(
+            "dnf checks metadata by the repository's own key alone, and signed = \"{signed}\" has none"
+        );
+        rule.broken("/key", message, "give the public key, or say signed = \"packages\"");
     }
 }
 

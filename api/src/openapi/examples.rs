@@ -152,6 +152,12 @@ pub fn examples() -> Vec<Example> {
             json!({"url": "http://deb.example.com/debian", "key": key, "suites": ["bookworm"],
                 "components": ["main"], "architectures": ["amd64"], "description": "our own packages"}),
         ),
+        (
+            "PackageRepository",
+            "rpms",
+            json!({"type": "dnf", "url": "http://rpm.example.com/el/$releasever/$basearch", "key": key,
+                "enabled": true, "signed": "both"}),
+        ),
         ("SshKey", "me", json!({"public_key": Semantic::SshPublicKey.example(), "description": "mine"})),
         (
             "Machine",

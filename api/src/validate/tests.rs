@@ -110,6 +110,38 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
 }
 
 #[test]
+fn a_repository_has_only_the_fields_of_its_package_manager() {
+    let key = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQ==\n-----END PGP PUBLIC KEY BLOCK-----";
+    let url = "http://rpm.example.com/$releasever";
+    for good in [
+        json!({"type": "apt", "url": url, "suites": ["lab"], "components": ["main"], "enabled": false}),
+        json!({"type": "dnf", "url": url, "enabled": false}),
+        json!({"type": "dnf", "url": url, "signed": "packages"}),
+        json!({"type": "dnf", "url": url, "signed": "metadata", "key": key}),
+        json!({"type": "dnf", "url": url, "signed": "both", "key": key}),
+    ] {
+        assert_eq!(errors("PackageRepository", &good), [""; 0], "{good}");
+    }
+    for (bad, wanted) in [
+        (json!({"url": url, "signed": "packages"}), "/signed: signed is for dnf"),
+        (
+            json!({"type": "dnf", "url": url, "suites": ["lab"]}),
+            "/suites: a repository for dnf has no suites",
+        ),
+        (
+            json!({"type": "dnf", "url": url, "components": ["main"]}),
+            "/components: a repository for dnf has no components",
+        ),
+        (json!({"type": "dnf", "url": "http://a.example.com/x,y"}), "/url: for dnf, a comma"),
+        (json!({"type": "dnf", "url": url, "signed": "metadata"}), "/key: dnf checks metadata"),
+        (json!({"type": "dnf", "url": url, "signed": "both"}), "/key: dnf checks metadata"),
+    ] {
+        let errors = errors("PackageRepository", &bad);
+        assert!(matches!(&errors[..], [one] if one.starts_with(wanted)), "{bad}: {errors:?}");
+    }
+}
+
+#[test]
 fn the_description_of_deadlines_names_all_of_them() {
     let fields = Kind::find("Settings").expect("a kind").spec.fields;
     let doc = fields.iter().find(|field| field.name == "deadlines").expect("the field").doc;

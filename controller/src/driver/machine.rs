@@ -304,11 +304,11 @@ impl Turn<'_> {
                 let assigned = loaded.input.claim.iter().flat_map(|claim| claim.assigned.values());
                 let addresses: Vec<IpAddr> =
                     assigned.map(|assigned| assigned.address).chain(loaded.stands_at.clone()).collect();
-                let repositories =
-                    packages::repositories(&driver.store, loaded.input.spec.architecture).await?;
+                let packages = packages::repositories(&driver.store, loaded.input.spec.architecture).await?;
                 let asks_others = loaded.input.network().is_some_and(|it| it.dns_servers.is_some());
                 let log_to = syslog::of_system(estate, &addresses, asks_others);
-                (Packages { proxy: proxy::of_system(estate, &addresses, asks_others), repositories }, log_to)
+                let proxy = proxy::of_system(estate, &addresses, asks_others);
+                (Packages { proxy, ..packages }, log_to)
             }
             _ => (Packages::default(), None),
         };

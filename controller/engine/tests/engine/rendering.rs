@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use basalt_api::agent::{
-    Disk, Erase, EraseLevel, Install, Inventory, NEEDS_STORAGE, Nic, Packages, Repository, TaskAction, Then,
-    Wipe,
+    Disk, DnfRepository, Erase, EraseLevel, Install, Inventory, NEEDS_STORAGE, Nic, Packages, Repository,
+    TaskAction, Then, Wipe,
 };
 use basalt_api::kinds::{
     self, Addressing, InterfaceConfig, NetworkConfig, RouteConfig, StorageConfig, StorageLayout,
@@ -608,7 +608,8 @@ fn an_installed_system_is_told_its_proxy_its_repositories_and_where_its_log_goes
     assert_eq!((composed(&world).packages, composed(&world).log_to), (None, None));
     let log_to = Some("10.77.0.2:5247".to_owned());
     let repositories = vec![Repository { name: "lab".to_owned(), ..Repository::default() }];
-    let packages = Packages { proxy: Some("http://10.77.0.2:8000".to_owned()), repositories };
+    let dnf = vec![DnfRepository { name: "rpms".to_owned(), ..DnfRepository::default() }];
+    let packages = Packages { proxy: Some("http://10.77.0.2:8000".to_owned()), repositories, dnf };
     let context = Context { packages: packages.clone(), log_to: log_to.clone(), ..context() };
     let TaskAction::Install(install) = compose(&world.input, TaskKind::Install, &context).unwrap().action
     else {
