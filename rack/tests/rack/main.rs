@@ -10,6 +10,7 @@ mod cache;
 mod clocks;
 mod deleted;
 mod disk;
+mod dnf;
 mod dnsmasq;
 mod firmware;
 mod firmware6;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use basalt_rack::hash::sha256;
 
@@ -110,9 +110,13 @@ fn answer(mut stream: TcpStream, root: &Path, counts: &Mutex<BTreeMap<String, u3
     let head = String::from_utf8_lossy(&head).into_owned();
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
     *counts.lock().unwrap().entry(path.clone()).or_default() += 1;
-    let modified = "Last-Modified: Thu, 26 Nov 2026 20:00:00 GMT\r\nConnection: close\r\n";
-    let (status, body) = match fs::read(root.join(path.trim_start_matches('/'))) {
-        Ok(_) if head.contains("If-Modified-Since") => ("304 Not Modified", Vec::new()),
+    let file = root.join(path.trim_start_matches('/'));
+    let written = file.metadata().and_then(|it| it.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let tag = format!("\"{}\"", written.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos());
+    let modified =
+        format!("Last-Modified: Thu, 26 Nov 2026 20:00:00 GMT\r\nETag: {tag}\r\nConnection: close\r\n");
+    let (status, body) = match fs::read(file) {
+        Ok(_) if head.contains(&tag) => ("304 Not Modified", Vec::new()),
         Ok(body) => ("200 OK", body),
         Err(_) => ("404 Not Found", Vec::new()),
     };
@@ -192,19 +196,43 @@ pub(crate) fn make_repository(root: &Path, home: &Path) -> PathBuf {
         packages.len()
     );
     fs::write(root.join("dists/lab/Release"), release).unwrap();
-    let keys = home.join("keys");
-    fs::create_dir(&keys).unwrap();
-    fs::set_permissions(&keys, fs::Permissions::from_mode(0o700)).unwrap();
-    let gpg = |arguments: &[&str]| {
-        run(Command::new("gpg").args(["--batch", "--passphrase", ""]).args(arguments).env("GNUPGHOME", &keys))
-    };
-    gpg(&["--quick-generate-key", "lab@example.com", "ed25519", "sign", "never"]);
+    let signer = Signer::new(home.join("keys"));
     let [release, signed] =
         ["Release", "InRelease"].map(|name| root.join("dists/lab").join(name).display().to_string());
-    gpg(&["--output", &signed, "--clearsign", &release]);
+    signer.gpg(&["--output", &signed, "--clearsign", &release]);
     let key = home.join("lab.asc");
-    fs::write(&key, gpg(&["--armor", "--export", "lab@example.com"])).unwrap();
+    fs::write(&key, signer.public_key()).unwrap();
     key
+}
+
+/// An OpenPGP key in a directory of its own.
+pub(crate) struct Signer(pub(crate) PathBuf);
+
+impl Signer {
+    /// The user id of the key.
+    pub(crate) const NAME: &str = "lab@example.com";
+
+    /// Makes the directory and the key.
+    pub(crate) fn new(keys: PathBuf) -> Self {
+        fs::create_dir(&keys).unwrap();
+        fs::set_permissions(&keys, fs::Permissions::from_mode(0o700)).unwrap();
+        let signer = Self(keys);
+        signer.gpg(&["--quick-generate-key", Self::NAME, "ed25519", "sign", "never"]);
+        signer
+    }
+
+    /// Runs gpg with this key. Returns its output.
+    pub(crate) fn gpg(&self, arguments: &[&str]) -> Vec<u8> {
+        run(Command::new("gpg")
+            .args(["--batch", "--passphrase", ""])
+            .args(arguments)
+            .env("GNUPGHOME", &self.0))
+    }
+
+    /// The public key, ASCII-armoured.
+    pub(crate) fn public_key(&self) -> String {
+        String::from_utf8(self.gpg(&["--armor", "--export", Self::NAME])).unwrap()
+    }
 }
 
 /// Fetches the lists and the package through the proxy, as a separate system with this directory.

@@ -19,13 +19,13 @@ use super::peers::on_switch;
 use super::support::{Client, fact, settings};
 
 const PROXY: &str = "10.9.0.1:8000";
-const PORT: u16 = 8000;
+pub(crate) const PORT: u16 = 8000;
 
 fn ask(host: &Host, request: &str) -> Option<u16> {
     super::packages::ask(host, PROXY, request)
 }
 
-fn concern(clients: &[&str]) -> ProxyConcern {
+pub(crate) fn concern(clients: &[&str]) -> ProxyConcern {
     ProxyConcern {
         enabled: true,
         clients: clients.iter().map(|&it| it.to_owned()).collect(),
@@ -34,11 +34,11 @@ fn concern(clients: &[&str]) -> ProxyConcern {
     }
 }
 
-fn tell(data_dir: &Path, generation: u64, concern: &ProxyConcern) {
+pub(crate) fn tell(data_dir: &Path, generation: u64, concern: &ProxyConcern) {
     write_concern(data_dir, &version(Concern::Proxy, generation, "local", concern)).unwrap();
 }
 
-async fn told(rack: &Daemon, wanted: impl Fn(bool, &str) -> bool) -> String {
+pub(crate) async fn told(rack: &Daemon, wanted: impl Fn(bool, &str) -> bool) -> String {
     let is_told = |fact: &Fact| match &fact.body {
         Some(Body::Health(it)) => it.service == "proxy" && wanted(it.ok, &it.message),
         _ => false,
