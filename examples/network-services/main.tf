@@ -1,5 +1,5 @@
 # Names, time and packages for the machines of a network: a domain with records, names of addresses, a domain of other servers, NTP servers,
-# the proxy of racks, and a repository of packages.
+# the proxy of racks, and repositories of packages.
 
 variable "tsig_secret" {
   description = "The secret of the key basalt.example.com, in base64."
@@ -98,4 +98,11 @@ resource "basalt_package_repository" "tools" {
   name       = "tools"
   url        = "http://packages.corp.example.com/debian"
   components = ["main"]
+}
+
+# For systems with dnf, which fill in $releasever and $basearch. Without a key, they trust the keys of their image.
+resource "basalt_package_repository" "tools_el" {
+  name = "tools-el"
+  type = "dnf"
+  url  = "http://packages.corp.example.com/el/$releasever/$basearch"
 }
