@@ -62,11 +62,11 @@ pub const STATES: [&str; 3] = ["off", "serves", "lacks"];
 pub enum State {
     /// No proxy is wanted.
     Off,
-    /// Squid serves.
+    /// Squid answers clients.
     Serves {
-        /// Its addresses.
+        /// The addresses that clients connect to.
         at: Vec<SocketAddr>,
-        /// What is lost while the disk is full, for people.
+        /// A sentence about the missing cache, while the disk is full.
         lost: Option<String>,
     },
     /// Squid does not run, or does not follow a change: the reason, for people.

@@ -24,7 +24,7 @@ const NEVER: [&str; 9] = [
 /// most minutes.
 ///
 /// A path by hash, or a package, never changes its content. The lists of a repository change together, so each use asks
-/// the server if they have changed; otherwise a new list of files could name old packages, and an old signature (`.asc`,
+/// the server if they have changed. Otherwise a new list of files could name old packages, and an old signature (`.asc`,
 /// `.key`) would not fit new metadata. Archives that are not packages may change under the same name.
 const FRESHNESS: [&str; 4] = [
     r"-i /(by-hash/|repodata/[0-9a-f]{32,128}-) 129600 100% 129600",
