@@ -79,7 +79,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     }
     declared::release_gateways(tx, &networks).await?;
     let devices_had = device::release(tx, &moved, &networks).await?;
-    interface::release(tx, &readdressed).await?;
+    let machines_had = interface::release(tx, &readdressed).await?;
     let had = declared::release(tx, &uids("IpAddress", subjects)).await?;
     dns::clear(tx, subjects).await?;
     route::clear(tx, subjects).await?;
@@ -103,7 +103,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
             found.errors.extend(errors.into_iter().map(|error| (subject.uid, error)));
         }
     }
-    let (interfaces, misfits) = interface::write(tx, interfaces, subjects).await?;
+    let (interfaces, misfits) = interface::write(tx, interfaces, subjects, &machines_had).await?;
     found.errors.extend(misfits);
     let addresses = of_kind("IpAddress", subjects).filter(|subject| !outside.contains(&subject.uid));
     let addresses: Vec<&Subject<'_>> = addresses.collect();

@@ -2,13 +2,14 @@
 //!
 //! The addresses of a batch's objects are released first and then given again, so that two objects may exchange addresses.
 
-use super::fit::{self, Place};
-use super::{GATEWAY, STATIC, parse};
+use super::fit::{self, Holder, Place};
+use super::{GATEWAY, STATIC, machine, parse};
 use crate::StoreError;
 use crate::invariant::Subject;
 use crate::store::Tx;
 use basalt_api::values::{Duid, Uid};
 use basalt_api::{FieldCode, FieldError};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use uuid::Uuid;
@@ -74,7 +75,9 @@ pub(crate) async fn gateway(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fi
         return Ok(vec![error]);
     }
     let place = [Place { owner: subnet, subnet, address: gateway.to_owned() }];
-    if let Some(holder) = fit::holders(tx, &place).await?.values().next() {
+    let mut holders = fit::holders(tx, &place).await?;
+    holders.extend(machine::holders(tx, &place).await?);
+    if let Some(holder) = holders.values().next() {
         return Ok(vec![fit::taken("/gateway", gateway, holder)]);
     }
     let insert = sqlx::query!(
@@ -121,6 +124,12 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
             None => anywhere.entry(wish.subnet).or_default().push(wish),
         }
     }
+    let clients: BTreeMap<Uuid, Option<String>> = subjects
+        .iter()
+        .filter_map(|it| {
+            Some((it.uid.get(), it.before?.get("mac").and_then(Value::as_str).map(str::to_owned)))
+        })
+        .collect();
     let strangers = without_duids(tx, placed.iter().chain(anywhere.values().flatten())).await?;
     placed.retain(|wish| !strangers.contains_key(&wish.owner));
     for wishes in anywhere.values_mut() {
@@ -140,6 +149,17 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
         }
         keeps
     });
+    let machines = of_others(tx, &placed).await?;
+    placed.retain(|wish| {
+        let (Some(machine), Some(address)) = (machines.get(&wish.owner), &wish.address) else { return true };
+        // An IpAddress from before the Machine keeps its address for the same client.
+        let keeps = had.get(&wish.owner).is_some_and(|had| is_same(had, address))
+            && clients.get(&wish.owner) == Some(&wish.mac);
+        if !keeps {
+            given.errors.push((Uid::from(wish.owner), fit::taken("/address", address, machine)));
+        }
+        keeps
+    });
     insert(tx, placed, &mut given).await?;
     for (subnet, mut wishes) in anywhere {
         let free = super::next_free(tx, subnet, wishes.len()).await?;
@@ -154,6 +174,21 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
         insert(tx, wishes, &mut given).await?;
     }
     Ok(given)
+}
+
+/// The Machines that refuse an address to an IpAddress, by its owner. An IpAddress may keep it for a MAC of the Machine.
+async fn of_others(tx: &mut Tx, wishes: &[Wish]) -> Result<BTreeMap<Uuid, Holder>, StoreError> {
+    let mut holders = machine::holders(tx, &places(wishes)).await?;
+    let machines: Vec<Uuid> = holders.values().filter_map(|holder| holder.machine).collect();
+    let macs = machine::macs(tx, &machines).await?;
+    for wish in wishes {
+        let Some(mac) = &wish.mac else { continue };
+        let machine = holders.get(&wish.owner).and_then(|holder| holder.machine);
+        if machine.is_some_and(|machine| macs.get(&machine).is_none_or(|macs| macs.contains(mac))) {
+            holders.remove(&wish.owner);
+        }
+    }
+    Ok(holders)
 }
 
 fn is_same(one: &str, other: &str) -> bool {

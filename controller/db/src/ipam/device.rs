@@ -4,13 +4,14 @@
 //! subnet; two fabrics may have subnets with the same addresses. The rules:
 //!
 //! - In a subnet where the address has another owner, that owner keeps it.
+//! - An address that a Machine declares is no Device's.
 //! - A rack's own address is no Device's, unless the Device had it before the rack.
 //! - A Device that would get an address in no subnet is refused.
 //! - A Device may have the address of a gateway: then the Subnet owns the address.
 //! - A Device never prevents a change of a subnet: the addresses of Devices in that subnet are computed again.
 
-use super::STATIC;
 use super::fit::{self, Place};
+use super::{STATIC, machine};
 use crate::StoreError;
 use crate::invariant::Subject;
 use crate::store::Tx;
@@ -119,6 +120,10 @@ pub(crate) async fn write(
             Some(misfit) => Some(misfit),
             None => {
                 let holder = fit::holders(tx, &place).await?.into_values().next();
+                let holder = match holder {
+                    None => machine::holders(tx, &place).await?.into_values().next(),
+                    holder => holder,
+                };
                 let holder = match holder {
                     None => fit::racks(tx, &place).await?.into_values().next(),
                     holder => holder,

@@ -2,11 +2,12 @@
 
 use crate::StoreError;
 use crate::store::Tx;
-use basalt_api::{FieldCode, FieldError};
+use basalt_api::{FieldCode, FieldError, KindOf, kinds};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// An address and the object that is to get it, or that had it.
+#[derive(PartialEq)]
 pub(crate) struct Place {
     pub(super) owner: Uuid,
     pub(super) subnet: Uuid,
@@ -70,7 +71,7 @@ pub(super) async fn misfits(
     Ok(errors.collect())
 }
 
-/// The owner of an address.
+/// The owner of an address, or a Machine that declares it.
 pub(super) struct Holder {
     pub(super) kind: String,
     /// True if it is being deleted.
@@ -81,6 +82,28 @@ pub(super) struct Holder {
     pub(super) mac: Option<String>,
     /// The owner in words: `the gateway of Subnet "lab"`, `the address of IpAddress "x"`.
     words: String,
+}
+
+impl Holder {
+    /// An object, by its kind, its name and the class of the address.
+    pub(super) fn of(kind: String, class: &str, name: &str) -> Self {
+        let what = if class == super::GATEWAY { "gateway" } else { "address" };
+        let words = format!("the {what} of {kind} {name:?}");
+        Self { kind, leaves: false, machine: None, mac: None, words }
+    }
+
+    /// A Machine that declares the address.
+    pub(super) fn machine(uid: Uuid, name: &str) -> Self {
+        Self { machine: Some(uid), ..Self::of(kinds::Machine::NAME.to_owned(), "", name) }
+    }
+
+    /// The sentence for the owner of a deployment. People who may not see the other Deployment or Machine can read it.
+    pub(super) fn refusal(&self, address: &str) -> String {
+        match [kinds::Deployment::NAME, kinds::Machine::NAME].contains(&self.kind.as_str()) {
+            true => format!("{address} is the address of another {} already", self.kind),
+            false => taken("", address, self).message,
+        }
+    }
 }
 
 /// The other holder of each address, by the owner that wants it.
@@ -100,9 +123,8 @@ pub(super) async fn holders(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uu
         &addresses
     );
     let holders = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
-        let what = if row.class == super::GATEWAY { "gateway" } else { "address" };
-        let words = format!("the {what} of {} {:?}", row.kind, row.name);
-        (row.owner, Holder { kind: row.kind, leaves: row.leaves, machine: row.machine, mac: row.mac, words })
+        let holder = Holder::of(row.kind, &row.class, &row.name);
+        (row.owner, Holder { leaves: row.leaves, machine: row.machine, mac: row.mac, ..holder })
     });
     Ok(holders.collect())
 }
@@ -120,10 +142,11 @@ pub(super) async fn racks(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uuid
         &subnets,
         &addresses
     );
-    let racks = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
-        let words = format!("the address of Rack {:?}", row.name);
-        (row.owner, Holder { kind: "Rack".to_owned(), leaves: false, machine: None, mac: None, words })
-    });
+    let racks = rows
+        .fetch_all(&mut **tx)
+        .await?
+        .into_iter()
+        .map(|row| (row.owner, Holder::of(kinds::Rack::NAME.to_owned(), "", &row.name)));
     Ok(racks.collect())
 }
 

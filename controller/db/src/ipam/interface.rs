@@ -2,10 +2,11 @@
 //!
 //! If a Deployment names an address and its subnet, it owns the address from the write on. So nobody else gets the address while the
 //! Deployment waits for a machine. Once the Deployment has a machine, the driver decides when its addresses are released: the machine may
-//! still use the former ones. A Machine's network applies to Deployments that declare none. Its addresses are only checked: when the
-//! Machine is written, and when a Deployment without a network names the Machine.
+//! still use the former ones. A Machine's network applies to Deployments that declare none. The Machine keeps its addresses from other
+//! objects ([`machine`]), and the Deployment owns them once it has the Machine.
 
 use super::fit::{self, Holder, Place};
+use super::machine;
 use crate::StoreError;
 use crate::invariant::Subject;
 use crate::store::Tx;
@@ -191,28 +192,46 @@ async fn located(tx: &mut Tx, interfaces: Vec<Interface>) -> Result<Vec<Interfac
     Ok(interfaces.into_iter().filter_map(at).collect())
 }
 
-/// The Deployments whose network changes.
-pub(crate) fn moved(subjects: &[Subject<'_>]) -> Vec<Uuid> {
-    let deployments = subjects.iter().filter(|subject| subject.kind == kinds::Deployment::NAME);
-    let moved = deployments.filter(|subject| {
-        subject.before.is_some_and(|before| before.get("network") != subject.spec.get("network"))
-    });
-    moved.map(|subject| subject.uid.get()).collect()
+/// The objects whose network changes.
+pub(crate) struct Moved {
+    deployments: Vec<Uuid>,
+    machines: Vec<Uuid>,
 }
 
-/// The subnets in which these Deployments have addresses.
-pub(crate) async fn subnets(tx: &mut Tx, deployments: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
-    if deployments.is_empty() {
-        return Ok(Vec::new());
+/// The Deployments and Machines whose network changes.
+pub(crate) fn moved(subjects: &[Subject<'_>]) -> Moved {
+    let of = |kind: &str| {
+        let moved = subjects.iter().filter(|subject| {
+            subject.kind == kind
+                && subject.before.is_some_and(|before| before.get("network") != subject.spec.get("network"))
+        });
+        moved.map(|subject| subject.uid.get()).collect()
+    };
+    Moved { deployments: of(kinds::Deployment::NAME), machines: of(kinds::Machine::NAME) }
+}
+
+/// The subnets in which these objects have addresses.
+pub(crate) async fn subnets(tx: &mut Tx, moved: &Moved) -> Result<Vec<Uuid>, StoreError> {
+    let mut subnets = machine::subnets(tx, &moved.machines).await?;
+    if !moved.deployments.is_empty() {
+        let query = sqlx::query_scalar!(
+            "select distinct subnet from address where owner = any($1)",
+            &moved.deployments
+        );
+        subnets.extend(query.fetch_all(&mut **tx).await?);
     }
-    let query = sqlx::query_scalar!("select distinct subnet from address where owner = any($1)", deployments);
-    Ok(query.fetch_all(&mut **tx).await?)
+    Ok(subnets)
 }
 
-/// Releases the addresses of Deployments that have no machine yet. [`write`] gives the newly declared ones.
-pub(crate) async fn release(tx: &mut Tx, deployments: &[Uuid]) -> Result<(), StoreError> {
+/// The addresses that Machines had before a batch.
+pub(crate) type Had = Vec<Place>;
+
+/// Releases the addresses of Machines, and of Deployments that have no machine yet. [`write`] gives the newly declared ones.
+pub(crate) async fn release(tx: &mut Tx, moved: &Moved) -> Result<Had, StoreError> {
+    let had = machine::release(tx, &moved.machines).await?;
+    let deployments = &moved.deployments;
     if deployments.is_empty() {
-        return Ok(());
+        return Ok(had);
     }
     let delete = sqlx::query!(
         "delete from address where owner = any($1) and class = 'deployment'
@@ -220,16 +239,17 @@ pub(crate) async fn release(tx: &mut Tx, deployments: &[Uuid]) -> Result<(), Sto
         deployments
     );
     delete.execute(&mut **tx).await?;
-    Ok(())
+    Ok(had)
 }
 
-/// Makes Deployments own their static addresses, except those that IpAddresses of the batch name. Reports addresses that do not fit
+/// Gives Machines and Deployments their static addresses, except those of Deployments that IpAddresses of the batch name. Reports addresses that do not fit
 /// their subnets or that racks have; [`taken`] reports the other conflicts, once the batch's addresses are written. The caller has
 /// locked the subnets.
 pub(crate) async fn write(
     tx: &mut Tx,
     interfaces: Vec<Interface>,
     subjects: &[Subject<'_>],
+    had: &[Place],
 ) -> Result<(Vec<Interface>, Vec<(Uid, FieldError)>), StoreError> {
     let (mut errors, mut fit) = (Vec::new(), Vec::new());
     for round in rounds(interfaces) {
@@ -238,7 +258,7 @@ pub(crate) async fn write(
         let racks = fit::racks(tx, &places).await?;
         for interface in round {
             let error = misfits.remove(&interface.owner);
-            let rack = racks.get(&interface.owner);
+            let rack = racks.get(&interface.owner).filter(|_| !had.contains(&interface.place()));
             match error.or_else(|| rack.map(|rack| fit::taken("", &interface.address.to_string(), rack))) {
                 Some(error) => errors.push(at(&interface, error)),
                 None => fit.push(interface),
@@ -250,6 +270,8 @@ pub(crate) async fn write(
         reserved.filter_map(|subject| subject.text("/address")?.parse().ok()).collect();
     let owned = fit.iter().filter(|it| it.owns && it.is_named && !reserved.contains(&it.address));
     own(tx, &owned.collect::<Vec<_>>()).await?;
+    let of_machines = fit.iter().filter(|it| it.machine == Some(it.owner));
+    machine::write(tx, &of_machines.map(Interface::place).collect::<Vec<_>>()).await?;
     Ok((fit, errors))
 }
 
@@ -306,7 +328,12 @@ pub(crate) async fn taken(
     for round in rounds(interfaces) {
         let places: Vec<Place> = round.iter().map(Interface::place).collect();
         let mut holders = fit::holders(tx, &places).await?;
+        let machines = machine::holders(tx, &places).await?;
         for interface in round {
+            if let Some(machine) = machines.get(&interface.owner) {
+                errors.push(somebody_s(&interface, machine));
+                continue;
+            }
             match holders.remove(&interface.owner) {
                 // A Machine declares the addresses of its Deployment: no conflict. An address that is about to be released is waited for.
                 Some(holder)
@@ -319,7 +346,7 @@ pub(crate) async fn taken(
         }
     }
     let machines: Vec<Uuid> = reserved.iter().filter_map(|(interface, _)| interface.machine).collect();
-    let macs = macs(tx, &machines).await?;
+    let macs = machine::macs(tx, &machines).await?;
     for (interface, holder) in reserved {
         // An IpAddress reserves the address for a MAC. No conflict if the MAC is the machine's, or if the machine or its MACs are unknown.
         let is_own = interface.machine.is_none_or(|machine| {
@@ -330,21 +357,4 @@ pub(crate) async fn taken(
         }
     }
     Ok(errors)
-}
-
-/// The MACs of machines. A machine without a known inventory is left out.
-async fn macs(tx: &mut Tx, machines: &[Uuid]) -> Result<BTreeMap<Uuid, BTreeSet<String>>, StoreError> {
-    if machines.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let rows = sqlx::query!(
-        r#"select o.uid, array(
-             select m.mac::text from machine_mac m where m.machine = o.uid
-             union select lower(i.value->>'mac') from json_each(o.status #> '{inventory,interfaces}') i
-             where i.value->>'mac' is not null) as "macs!: Vec<String>"
-           from object o where o.uid = any($1) and o.status #> '{inventory,interfaces}' is not null"#,
-        machines
-    );
-    let rows = rows.fetch_all(&mut **tx).await?;
-    Ok(rows.into_iter().map(|row| (row.uid, row.macs.into_iter().collect())).collect())
 }

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `own` | addresses of deployments' interfaces, for the driver |
 //! | `interface` | static addresses that Deployments and Machines declare for interfaces |
+//! | `machine` | addresses that Machines declare: no two Machines have the same one |
 //! | `declared` | addresses that clients declare: IpAddress, and a Subnet's gateway |
 //! | `device` | addresses of Devices |
 //! | `range` | IpRange |
@@ -25,6 +26,7 @@ mod divide;
 mod fit;
 pub(crate) mod interface;
 mod listing;
+mod machine;
 mod own;
 pub(crate) mod range;
 mod usage;

@@ -1,11 +1,10 @@
 //! Addresses that the driver gives to deployments' interfaces.
 
 use super::fit::{self, Place};
-use super::{declared, duid, parse};
+use super::{declared, duid, machine, parse};
 use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Duid, SubnetId, Uid};
-use basalt_api::{KindOf, kinds};
 use std::net::IpAddr;
 use uuid::Uuid;
 
@@ -304,11 +303,11 @@ async fn against(tx: &mut Tx, wish: &AddressWish<'_>, wished: IpAddr) -> Result<
         (None, Some(_)) => fit::racks(tx, &place).await?.into_values().next(),
         (holder, _) => holder,
     };
-    Ok(holder.map(|holder| match holder.kind == kinds::Deployment::NAME {
-        // People who may not see the other Deployment can read this message.
-        true => format!("{address} is the address of another Deployment already"),
-        false => fit::taken("", &address, &holder).message,
-    }))
+    let holder = match holder {
+        None => machine::holders(tx, &place).await?.into_values().next(),
+        holder => holder,
+    };
+    Ok(holder.map(|holder| holder.refusal(&address)))
 }
 
 /// The address that an IpAddress keeps for this interface. A requested address may be kept for any MAC of the machine; otherwise

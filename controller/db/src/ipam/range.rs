@@ -156,9 +156,12 @@ async fn owned(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreErr
         }
     }
     let owners = sqlx::query!(
-        r#"select host(a.address) as "address!", a.class, o.kind, o.name from address a join object o on o.uid = a.owner
-           where a.subnet = $1 and a.address between $2::text::inet and $3::text::inet
-           order by a.address limit $4"#,
+        r#"select host(a.address) as "address!", a.class as "class!", o.kind, o.name from (
+             select address, class, owner from address
+             where subnet = $1 and address between $2::text::inet and $3::text::inet
+             union all select address, 'machine', machine from machine_address
+             where subnet = $1 and address between $2::text::inet and $3::text::inet) a join object o on o.uid = a.owner
+           order by a.address, o.kind limit $4"#,
         subnet,
         start,
         end,

@@ -1,7 +1,7 @@
 //! Random histories, against a model of what a subnet should hold.
 
 use super::{delete, gaps, has, new_subnet};
-use crate::common::{open, put};
+use crate::common::{machine, open, put};
 use crate::dice::Dice;
 use basalt_db::{Store, StoreError};
 use serde_json::json;
@@ -13,8 +13,10 @@ use std::net::{IpAddr, Ipv4Addr};
 #[derive(Default, Debug)]
 struct World {
     gateway: Option<u8>,
-    /// Addresses by name.
+    /// Addresses of IpAddresses by name.
     addresses: BTreeMap<String, u8>,
+    /// Addresses of Machines by name.
+    machines: BTreeMap<String, u8>,
     /// Ranges by name: first, last, and true if dynamic.
     ranges: BTreeMap<String, (u8, u8, bool)>,
 }
@@ -30,7 +32,8 @@ impl World {
 
     fn owner(&self, byte: u8) -> Option<&str> {
         let gateway = (self.gateway == Some(byte)).then_some("gateway");
-        gateway.or_else(|| self.addresses.iter().find(|(_, b)| **b == byte).map(|(name, _)| name.as_str()))
+        let mut owners = self.addresses.iter().chain(&self.machines);
+        gateway.or_else(|| owners.find(|(_, b)| **b == byte).map(|(name, _)| name.as_str()))
     }
 
     fn free(&self) -> impl Iterator<Item = u8> {
@@ -64,7 +67,7 @@ async fn change(store: &Store, world: &mut World, dice: &mut Dice) {
         Err(StoreError::Refused { .. }) => false,
         Err(other) => panic!("{other:?}"),
     };
-    match dice.roll(8) {
+    match dice.roll(10) {
         0..=2 => {
             let (who, free) = (name(dice), world.free().next());
             let stored = ok(put(store, "IpAddress", &who, json!({"subnet": "lab"})).await);
@@ -105,6 +108,24 @@ async fn change(store: &Store, world: &mut World, dice: &mut Dice) {
             }
         }
         6 => {
+            let (n, byte) = (dice.roll(4), byte(dice));
+            let (who, mut spec) = (format!("m{n}"), machine(&format!("52:54:00:00:00:0{n}")));
+            spec["network"] = json!({"interfaces": {"eth0": {
+                "addressing": "static", "subnet": "lab", "address": World::ip(byte)}}});
+            let stored = ok(put(store, "Machine", &who, spec).await);
+            assert_eq!(stored, world.can_have(&who, byte), "{who} wants {byte}: {world:?}");
+            if stored {
+                world.machines.insert(who, byte);
+            }
+        }
+        7 => {
+            let n = dice.roll(4);
+            if world.machines.remove(&format!("m{n}")).is_some() {
+                let spec = machine(&format!("52:54:00:00:00:0{n}"));
+                put(store, "Machine", &format!("m{n}"), spec).await.unwrap();
+            }
+        }
+        8 => {
             let which = format!("r{}", dice.roll(4));
             if world.ranges.remove(&which).is_some() {
                 delete(store, "IpRange", &which).await;

@@ -6,6 +6,7 @@ mod giving;
 mod history;
 mod interfaces;
 mod leases;
+mod machines;
 mod racing;
 mod refusals;
 mod statics;

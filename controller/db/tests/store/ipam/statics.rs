@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
 /// A range, an IpAddress, a Device, and a rack at 10.77.0.2.
-async fn taken(store: &Store) {
+pub(super) async fn taken(store: &Store) {
     network(store).await;
     let range = json!({"subnet": "lab", "start": "10.77.0.100", "end": "10.77.0.199"});
     put(store, "IpRange", "pool", range).await.unwrap();
@@ -19,12 +19,12 @@ async fn taken(store: &Store) {
     put(store, "Image", "debian", image).await.unwrap();
 }
 
-fn at(address: &str) -> Value {
+pub(super) fn at(address: &str) -> Value {
     json!({"interfaces": {"eth0": {"addressing": "static", "subnet": "lab", "address": address}}})
 }
 
 /// A deployment on any machine.
-fn deployment(network: Value) -> Value {
+pub(super) fn deployment(network: Value) -> Value {
     json!({"image": "debian", "selector": {}, "network": network})
 }
 
@@ -198,7 +198,8 @@ async fn a_machine_s_address_is_compared_with_those_of_deployments_on_other_mach
     let theirs = "/machine: 10.77.0.41 is the address of Deployment \"any\" already";
     assert_eq!(refused(&store, "Deployment", "second", on("m2")).await, [theirs]);
     let again = with("52:54:00:00:00:03", "10.77.0.41");
-    put(&store, "Machine", "m3", again).await.expect("that Deployment may choose the machine");
+    let theirs = "/network/interfaces/eth0/address: 10.77.0.41 is the address of Machine \"m2\" already";
+    assert_eq!(refused(&store, "Machine", "m3", again).await, [theirs]);
     let mut own = on("m2");
     own["network"] = at("10.77.0.42");
     put(&store, "Deployment", "second", own).await.expect("it has a network of its own");
