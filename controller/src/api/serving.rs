@@ -1,11 +1,11 @@
-//! Adds the state of DHCP to VLANs and subnets when they are read. It depends on racks, and is stored nowhere.
+//! Adds the state of DHCP to VLANs, subnets and IpAddresses when they are read. It depends on racks, and is stored nowhere.
 
 use super::App;
 use super::problem::Answer;
 use super::utilisation::with;
 use crate::driver::Machinery;
 use crate::driver::serving::Network;
-use basalt_api::kinds::VlanSpec;
+use basalt_api::kinds::{IpAddressSpec, IpAddressStatus, VlanSpec};
 use basalt_api::values::Timestamp;
 use basalt_db::Object;
 use serde_json::json;
@@ -37,9 +37,10 @@ impl Recent {
     }
 }
 
-/// Fills in the conditions and the serving racks of the VLANs and subnets among these objects.
+/// Fills in the conditions of the VLANs, subnets and IpAddresses among these objects, and the serving racks of VLANs.
 pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
-    let these = objects.iter().filter(|object| ["Vlan", "Subnet"].contains(&object.kind.as_str()));
+    let these =
+        objects.iter().filter(|object| ["Vlan", "Subnet", "IpAddress"].contains(&object.kind.as_str()));
     let Some(written) = these.map(|object| object.updated_at).max() else { return Ok(()) };
     let Some(machinery) = app.machinery() else { return Ok(()) };
     let network = app.networks().read(machinery, written).await?;
@@ -47,6 +48,7 @@ pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
         match object.kind.as_str() {
             "Vlan" => vlan(object, &network)?,
             "Subnet" => subnet(object, &network)?,
+            "IpAddress" => ip_address(object, &network)?,
             _ => {}
         }
     }
@@ -60,6 +62,19 @@ fn vlan(object: &mut Object, network: &Network) -> Answer<()> {
     let serving: BTreeSet<&str> = racks.iter().map(|rack| rack.name.as_str()).collect();
     let fields = [("conditions", json!(word.conditions(object.updated_at))), ("serving", json!(serving))];
     object.status = with(&object.status, fields)?;
+    Ok(())
+}
+
+/// An IpAddress without a client is given to nobody: it may keep a rack's address from other objects.
+fn ip_address(object: &mut Object, network: &Network) -> Answer<()> {
+    let Ok(spec) = serde_json::from_str::<IpAddressSpec>(object.spec.get()) else { return Ok(()) };
+    let Ok(status) = serde_json::from_str::<IpAddressStatus>(object.status.get()) else { return Ok(()) };
+    let Some(address) = status.address.filter(|_| spec.mac.is_some() || spec.duid.is_some()) else {
+        return Ok(());
+    };
+    if let Some(word) = network.reserved(spec.subnet.as_str(), address) {
+        object.status = with(&object.status, [("conditions", json!(word.conditions(object.updated_at)))])?;
+    }
     Ok(())
 }
 

@@ -127,7 +127,7 @@ fn dhcp(
             dns_servers: of_family::<Ipv4Addr, _>(Some(&name_servers(estate, net, rack))),
             ntp_servers: ntp::servers(net, rack.uid, &serving),
             dynamic: dynamic.collect(),
-            reservations: reservations(net, addresses),
+            reservations: reservations(estate, net, addresses),
             lease_seconds: lease_seconds(net),
             mtu: if net.vlan.mtu == 1500 { 0 } else { net.vlan.mtu },
             routes: estate.routes.iter().filter(|route| route.source == net.uid).filter_map(route).collect(),
@@ -250,19 +250,33 @@ pub(super) fn lease_seconds(net: &Net) -> u32 {
     u32::try_from(net.vlan.dhcp.lease_time.get().as_secs()).unwrap_or(u32::MAX)
 }
 
-fn reservations(net: &Net, addresses: &[Address]) -> Vec<Reservation> {
+fn reservations(estate: &Estate, net: &Net, addresses: &[Address]) -> Vec<Reservation> {
     let reservation = |(mac, address): (&str, &Address)| Reservation {
         mac: mac.to_owned(),
         address: address.address.to_string(),
         hostname: address.hostname.clone().unwrap_or_default(),
     };
-    reserved(net, addresses).into_iter().map(reservation).collect()
+    reserved(estate, net, addresses).into_iter().map(reservation).collect()
+}
+
+/// The owned addresses of a subnet that racks may lease: those that no rack has as its own.
+pub(super) fn leasable<'a>(
+    estate: &'a Estate,
+    net: &'a Net,
+    addresses: &'a [Address],
+) -> impl Iterator<Item = &'a Address> {
+    let here = addresses.iter().filter(|it| it.subnet == net.uid);
+    here.filter(|it| estate::rack_at(net, it.address, &estate.nets, &estate.racks).is_none())
 }
 
 /// The addresses of a subnet that belong to one client each, in the order of clients.
-pub(super) fn reserved<'a>(net: &Net, addresses: &'a [Address]) -> BTreeMap<&'a str, &'a Address> {
+pub(super) fn reserved<'a>(
+    estate: &'a Estate,
+    net: &'a Net,
+    addresses: &'a [Address],
+) -> BTreeMap<&'a str, &'a Address> {
     let ipv6 = net.subnet.cidr.network().is_ipv6();
-    let here = addresses.iter().filter(|it| it.subnet == net.uid && it.address.is_ipv6() == ipv6);
+    let here = leasable(estate, net, addresses).filter(|it| it.address.is_ipv6() == ipv6);
     // DHCP gives a client one address per subnet: a declared one comes before a deployment's.
     let mut by_mac: BTreeMap<&str, &Address> = BTreeMap::new();
     for address in here {

@@ -8,7 +8,8 @@ use basalt_db::{Address, Delegation};
 use basalt_proto::rack_v1::{Dhcp6Reservation, Dhcp6Subnet};
 
 use super::concerns::{
-    around, boot_answers, boot_loader, lease_seconds, name_servers, of_family, own_addresses, reserved,
+    around, boot_answers, boot_loader, leasable, lease_seconds, name_servers, of_family, own_addresses,
+    reserved,
 };
 use super::estate::{self, Net, RackSeen};
 use super::load::Estate;
@@ -43,8 +44,9 @@ fn subnet(
     let routers = net.subnet.cidr.network();
     let kept: BTreeSet<IpAddr> = own_addresses(estate).into_iter().chain([routers]).collect();
     let blocks = delegation.blocks.iter().filter(|block| block.subnet == net.uid);
-    let by_mac = reserved(net, addresses).into_values();
-    let reserved = by_mac.chain(reserved_for_duids(net, addresses)).filter(|it| it.address != routers);
+    let by_mac = reserved(estate, net, addresses).into_values();
+    let reserved =
+        by_mac.chain(reserved_for_duids(estate, net, addresses)).filter(|it| it.address != routers);
     Dhcp6Subnet {
         subnet_uid: net.uid.to_string(),
         cidr: net.subnet.cidr.to_string(),
@@ -63,8 +65,12 @@ fn subnet(
 }
 
 /// The addresses of a subnet that belong to one host each, by its DUID, in the order of DUIDs.
-fn reserved_for_duids<'a>(net: &Net, addresses: &'a [Address]) -> impl Iterator<Item = &'a Address> {
-    let here = addresses.iter().filter(|it| it.subnet == net.uid);
+fn reserved_for_duids<'a>(
+    estate: &'a Estate,
+    net: &'a Net,
+    addresses: &'a [Address],
+) -> impl Iterator<Item = &'a Address> {
+    let here = leasable(estate, net, addresses);
     let by_duid: BTreeMap<&Duid, &Address> = here.filter_map(|it| Some((it.duid.as_ref()?, it))).collect();
     by_duid.into_values()
 }

@@ -119,6 +119,20 @@ pub fn racks_of<'a>(net: &Net, nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a R
     serving
 }
 
+/// The rack that has the address as its own in a network. If several networks contain the address, a rack counts in those that name it in
+/// `dhcp.racks` or that it serves.
+#[must_use]
+pub fn rack_at<'a>(net: &Net, address: IpAddr, nets: &[Net], racks: &'a [RackSeen]) -> Option<&'a RackSeen> {
+    let mut having = racks.iter().filter(|rack| rack.addresses.contains(&address)).peekable();
+    having.peek()?;
+    let is_only = nets.iter().filter(|other| other.subnet.cidr.contains(address)).count() < 2;
+    let serving = racks_of(net, nets, racks);
+    having.find(|rack| {
+        let is_named = net.vlan.dhcp.racks.iter().any(|named| named.as_str() == rack.name);
+        is_only || is_named || serving.iter().any(|other| other.uid == rack.uid)
+    })
+}
+
 /// The DNS servers of machines in a subnet: the declared ones, or else the racks that answer DNS there. `first` is the rack that sends
 /// the list.
 #[must_use]

@@ -1,6 +1,6 @@
-//! The state of DHCP on VLANs and subnets, with advice if no rack answers or no address is free. It only reads.
+//! The state of DHCP on VLANs, subnets and IpAddresses, with advice if no rack answers or no address is free. It only reads.
 //!
-//! VLANs and subnets are not reconciled. Their state depends on racks, and is computed when they are read.
+//! VLANs, subnets and IpAddresses are not reconciled. Their state depends on racks, and is computed when they are read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ pub enum Standing {
     Stalled,
 }
 
-/// A statement about a VLAN or a subnet.
+/// A statement about a VLAN, a subnet or an IpAddress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// The effect on the condition Ready.
@@ -140,6 +140,20 @@ impl Network {
         }
         let serving = estate::racks_of(net, &self.nets, &self.racks);
         self.absent(std::slice::from_ref(net), &serving).or_else(|| self.short(net, &self.nets))
+    }
+
+    /// The statement about an IpAddress that keeps an address for a client, if a rack has the address as its own. `subnet` is the name of
+    /// its subnet.
+    #[must_use]
+    pub fn reserved(&self, subnet: &str, address: IpAddr) -> Option<Word> {
+        let net = self.nets.iter().find(|net| net.name == subnet)?;
+        let rack = estate::rack_at(net, address, &self.nets, &self.racks)?;
+        let message = format!(
+            "{address} is the address of Rack {:?} itself, so DHCP gives it to no client. Declare another address here, or give the rack another \
+             one",
+            rack.name
+        );
+        Some(Word::new(Standing::Stalled, "RackHasAddress", message))
     }
 
     /// The reason why no rack answers in these networks, which share a VLAN, although these racks should.

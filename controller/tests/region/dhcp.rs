@@ -298,6 +298,54 @@ async fn a_second_rack_gets_its_half_once_the_first_has_let_go_of_it() {
 }
 
 #[tokio::test]
+async fn a_rack_s_address_is_leased_to_no_client_that_had_it_before() {
+    let lab = served().await;
+    lab.api.declare("/api/v1/subnets/six", r#"{"vlan":"default.0","cidr":"fd00:77::/64"}"#).await;
+    for (name, spec) in [
+        ("old", json!({"subnet": "lab", "address": "10.77.0.9", "mac": "52:54:00:00:00:09"})),
+        ("other", json!({"subnet": "lab", "address": "10.77.0.10", "mac": "52:54:00:00:00:10"})),
+        ("six-mac", json!({"subnet": "six", "address": "fd00:77::9", "mac": "52:54:00:00:00:09"})),
+        (
+            "six-duid",
+            json!({"subnet": "six", "address": "fd00:77::10", "duid": "00:03:00:01:52:54:00:00:00:10"}),
+        ),
+        ("plain", json!({"subnet": "lab", "address": "10.77.0.11"})),
+    ] {
+        lab.api.declare(&format!("/api/v1/ip_addresses/{name}"), &spec.to_string()).await;
+    }
+    let r1 = Played::come_at(&lab, "r1", &["10.77.0.2/24", "fd00:77::2/64"]).await;
+    let reserved = |concern: &DhcpConcern| {
+        let four =
+            concern.subnets.iter().flat_map(|subnet| &subnet.reservations).map(|it| it.address.clone());
+        let six =
+            concern.subnets6.iter().flat_map(|subnet| &subnet.reservations).map(|it| it.address.clone());
+        four.chain(six).collect::<Vec<_>>()
+    };
+    r1.told(&lab, |concern| reserved(concern) == ["10.77.0.9", "10.77.0.10", "fd00:77::9", "fd00:77::10"])
+        .await;
+    let own = ["10.77.0.9/24", "10.77.0.11/24", "fd00:77::9/64", "fd00:77::10/64"];
+    let _r2 = Played::come_at(&lab, "r2", &own).await;
+    r1.told(&lab, |concern| reserved(concern) == ["10.77.0.10"]).await;
+    let ready = async |name: &str| {
+        let object = lab.api.get(&format!("/api/v1/ip_addresses/{name}")).await.json();
+        let condition = &object["status"]["conditions"][0];
+        [&condition["type"], &condition["status"], &condition["reason"], &condition["message"]]
+            .map(Value::clone)
+    };
+    for (name, address) in [("old", "10.77.0.9"), ("six-mac", "fd00:77::9"), ("six-duid", "fd00:77::10")] {
+        let why = format!(
+            "{address} is the address of Rack \"r2\" itself, so DHCP gives it to no client. Declare another address here, or give the rack \
+             another one"
+        );
+        let expected = [json!("Ready"), json!("false"), json!("RackHasAddress"), json!(why)];
+        assert_eq!(ready(name).await, expected);
+    }
+    for name in ["other", "plain"] {
+        assert_eq!(ready(name).await[1], "true", "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_rack_serves_every_subnet_of_the_vlan_that_it_stands_in() {
     let lab = served().await;
     let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;

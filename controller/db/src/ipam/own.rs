@@ -300,7 +300,10 @@ async fn against(tx: &mut Tx, wish: &AddressWish<'_>, wished: IpAddr) -> Result<
     }
     let holder = fit::holders(tx, &place).await?.into_values().next();
     let holder = match (holder, wish.address) {
-        (None, Some(_)) => fit::racks(tx, &place).await?.into_values().next(),
+        // An IpAddress from before the rack keeps the address for nobody.
+        (holder, Some(_)) if holder.as_ref().is_none_or(|holder| holder.mac.is_some()) => {
+            fit::racks(tx, &place).await?.into_values().next().or(holder)
+        }
         (holder, _) => holder,
     };
     let holder = match holder {
@@ -310,13 +313,14 @@ async fn against(tx: &mut Tx, wish: &AddressWish<'_>, wished: IpAddr) -> Result<
     Ok(holder.map(|holder| holder.refusal(&address)))
 }
 
-/// The address that an IpAddress keeps for this interface. A requested address may be kept for any MAC of the machine; otherwise
+/// The address that an IpAddress keeps for this interface, unless it has become a rack's own. A requested address may be kept for any MAC of the machine; otherwise
 /// the address must be kept for the interface's MAC.
 async fn reserved(tx: &mut Tx, wish: &AddressWish<'_>) -> Result<Option<String>, StoreError> {
     let query = sqlx::query_scalar!(
-        r#"select host(address) as "address!" from address
+        r#"select host(address) as "address!" from address a
            where subnet = $1 and class = $2 and case when $3::text is null then mac = $4::text::macaddr
-             else address = $3::text::inet and (mac = $4::text::macaddr or mac = any($5::text[]::macaddr[])) end"#,
+             else address = $3::text::inet and (mac = $4::text::macaddr or mac = any($5::text[]::macaddr[])) end
+             and not exists (select from rack_place r where r.subnet = a.subnet and r.address = a.address)"#,
         wish.subnet.get(),
         super::STATIC,
         wish.address.map(|address| address.to_string()),

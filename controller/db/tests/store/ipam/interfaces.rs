@@ -94,3 +94,22 @@ async fn a_rack_s_own_address_belongs_to_nobody_else() {
     put(&store, "IpAddress", "c", json!({"subnet": "lab"})).await.unwrap();
     assert_eq!(has(&store, "c").await, "10.77.0.2", "the rack has moved");
 }
+
+#[tokio::test]
+async fn an_interface_does_not_get_an_address_that_a_rack_has_taken_from_an_ip_address() {
+    let store = store().await;
+    network(&store).await;
+    let lab = subnet(&store, "lab").await;
+    let mac = "52:54:00:00:00:01".to_owned();
+    let kept = json!({"subnet": "lab", "address": "10.77.0.20", "mac": mac});
+    put(&store, "IpAddress", "kept", kept).await.unwrap();
+    let rack = put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid;
+    super::hello(&store, rack, &["10.77.0.20/24"]).await;
+    let owner = put(&store, "Zone", "z", json!({})).await.unwrap().object.uid;
+    let macs = [mac];
+    let any = AddressWish { mac: Some(&macs[0]), machine_macs: &macs, ..wish(lab, owner, "eth0") };
+    assert_eq!(store.own_address(&any).await.unwrap(), owned("10.77.0.2"), "the next free one");
+    let exact = AddressWish { address: "10.77.0.20".parse().ok(), purpose: "eth1", ..any };
+    let why = r#"10.77.0.20 is the address of Rack "r1" already"#.to_owned();
+    assert_eq!(store.own_address(&exact).await.unwrap(), Addressed::Refused(why));
+}
