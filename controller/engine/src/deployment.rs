@@ -95,6 +95,12 @@ fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
     let nearest: Vec<_> = nearest.collect();
     let failed: Vec<_> =
         missed.failed_by.iter().map(|(constraint, n)| format!("{constraint}: {n}")).collect();
+    let address_of = missed.nearest.first().filter(|it| it.only_address).map(|it| &it.machine);
+    let address = address_of.map(|machine| {
+        format!(
+            "declare a network in this deployment, or another address in the network of machine {machine}"
+        )
+    });
     let (message, human) = match &input.spec.machine {
         Some(machine) if nearest.is_empty() => (
             format!("waiting for machine {machine}: there is none of that name"),
@@ -102,7 +108,7 @@ fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
         ),
         Some(machine) => (
             format!("waiting for machine {machine}; {}", nearest.join("; ")),
-            "free the machine, or name another".to_owned(),
+            address.unwrap_or_else(|| "free the machine, or name another".to_owned()),
         ),
         None if nearest.is_empty() => {
             let pool = input.spec.selector.as_ref().and_then(|selector| selector.pool.as_ref());
@@ -119,7 +125,7 @@ fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
                 failed.join(", "),
                 nearest.join("; ")
             ),
-            "add or free a machine, or ask for less in selector".to_owned(),
+            address.unwrap_or_else(|| "add or free a machine, or ask for less in selector".to_owned()),
         ),
     };
     Wait {

@@ -23,7 +23,11 @@ fn inner_word(text: &str) -> Option<&str> {
 /// All texts of waits of a deployment without a machine.
 fn waits_of_deployments() -> Vec<(String, String)> {
     let spec = |text: &str| serde_json::from_str::<DeploymentSpec>(text).unwrap();
-    let near = vec![Miss { machine: "web1".to_owned(), lacks: vec!["16 cores".to_owned()] }];
+    let near = |lacks: &str, only_address| {
+        vec![Miss { machine: "web1".to_owned(), lacks: vec![lacks.to_owned()], only_address }]
+    };
+    let (near, taken) =
+        (near("16 cores", false), near("10.77.0.9 is the address of another Deployment", true));
     let missed =
         |nearest| Misses { nearest, failed_by: BTreeMap::new(), looked_at: 1, not_installable: false };
     let named = spec(r#"{"image": "debian", "machine": "web1"}"#);
@@ -34,6 +38,8 @@ fn waits_of_deployments() -> Vec<(String, String)> {
         (&named, missed(near.clone())),
         (&any, missed(Vec::new())),
         (&any, missed(near)),
+        (&named, missed(taken.clone())),
+        (&any, missed(taken)),
         (&any, Misses { not_installable: true, ..Misses::default() }),
     ] {
         let choice = Choice::None(misses);

@@ -30,8 +30,8 @@ const DEFAULT: &str = "default";
 const WAKE_EVERY: Duration = Duration::from_millis(250);
 /// The longest time for which a round's result is used, in case a change was missed.
 const BELIEVED: Duration = Duration::from_secs(30);
-/// The kinds that a choice depends on.
-const DECIDES: [&str; 4] = ["Image", "Subnet", "Vlan", "Rack"];
+/// The kinds that a choice depends on. A Deployment, an IpAddress or a Rack that changes may free an address of a machine's network.
+const DECIDES: [&str; 6] = ["Deployment", "Image", "IpAddress", "Subnet", "Vlan", "Rack"];
 
 /// The rounds of one process.
 #[derive(Debug, Default)]
@@ -68,7 +68,6 @@ impl Allocator {
             // The status has its lifecycle and its hardware.
             ("Machine", _) => true,
             (_, Op::Status) => false,
-            ("Deployment", op) => op == Op::Delete,
             (kind, _) => DECIDES.contains(&kind),
         };
         if decides {
@@ -252,6 +251,7 @@ impl Fleet {
             Some(names.get(deployment).cloned().unwrap_or_else(|| deployment.to_string()))
         };
         let unwiped = store.unwiped().await?;
+        let mut obstructed = store.machines_without_their_addresses().await?;
         let mut beside = store.tags_beside_specs().await?;
         let mut candidates = Vec::new();
         for (object, declared) in readable::<MachineSpec>(store.all("Machine").await?) {
@@ -259,6 +259,7 @@ impl Fleet {
             let mut machine = candidate(&object, declared, &estate);
             machine.owner = owner(&uid);
             machine.unwiped = unwiped.contains(&uid);
+            machine.obstructed = obstructed.remove(&uid);
             machine.tags.extend(beside.remove(&object.uid).unwrap_or_default());
             candidates.push(machine);
         }
@@ -287,6 +288,7 @@ fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> Wish {
         selector: selector(declared),
         architecture: image.map(|image| image.architecture),
         not_installable: image.is_some_and(|image| !image.installable),
+        inherits_network: declared.network.is_none(),
     }
 }
 
@@ -315,6 +317,7 @@ fn candidate(object: &Object, machine: MachineSpec, estate: &Estate) -> Candidat
         owner: None,
         deleting: object.deletion_requested_at.is_some(),
         unwiped: false,
+        obstructed: None,
     }
 }
 

@@ -228,6 +228,69 @@ async fn what_is_declared_together_is_spread_together_and_the_rest_is_told_why()
     assert_eq!(placed(&lab.api, 7).await["picky"], "b2");
 }
 
+/// The first wait of a deployment, once its message contains `words`.
+async fn wait_with(api: &Client, deployment: &str, words: &str) -> Value {
+    once("it says what it waits for", async || {
+        let waits = api.get(&format!("/api/v1/deployments/{deployment}/waits")).await.json();
+        let wait = waits["waits"][0].clone();
+        wait["message"].as_str()?.contains(words).then_some(wait)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_whose_address_another_object_has_is_not_chosen_for_its_network() {
+    let lab = driven_lab().await;
+    crate::support::network(&lab.api).await;
+    let at = |address: &str| json!({"interfaces": {"eth0": {"addressing": "static", "subnet": "lab", "address": address}}});
+    let with = |name: &str, address: &str| {
+        let mut machine = machine(name, "a");
+        machine["spec"]["network"] = at(address);
+        machine
+    };
+    let zone = json!({"kind": "Zone", "metadata": {"name": "a"}, "spec": {}});
+    let documents = vec![zone, image(), with("m1", "10.77.0.41"), with("m2", "10.77.0.42")];
+    apply(&lab.api, documents).await;
+    ready(&lab.api, 2).await;
+    // It may choose m1, but waits for another one.
+    let mut own = deployment("own", &json!({"name": "m9"}));
+    own["spec"]["network"] = at("10.77.0.41");
+    apply(&lab.api, vec![own]).await;
+
+    // The smallest machine by name would be m1.
+    apply(&lab.api, vec![deployment("web-0", &json!({}))]).await;
+    let given = once("web-0 has a machine", async || {
+        let web = lab.api.get("/api/v1/deployments/web-0").await.json();
+        web["status"]["machine"].as_str().map(str::to_owned)
+    })
+    .await;
+    assert_eq!(given, "m2");
+    apply(&lab.api, vec![deployment("web-1", &json!({}))]).await;
+    let taken = "m1: 10.77.0.41 is the address of another Deployment already";
+    let wait = wait_with(&lab.api, "web-1", taken).await;
+    assert_eq!(
+        wait["message"],
+        format!(
+            "waiting for a machine that matches the selector: none of 2 does (not free: 1, address: 1); nearest: {taken}; \
+             m2: deployment web-0 has it"
+        )
+    );
+    assert_eq!(
+        wait["human"],
+        "declare a network in this deployment, or another address in the network of machine m1"
+    );
+
+    // The other Deployment gives the address up.
+    let mut own = deployment("own", &json!({"name": "m9"}));
+    own["spec"]["network"] = at("10.77.0.49");
+    apply(&lab.api, vec![own]).await;
+    once("web-1 has m1", async || {
+        let web = lab.api.get("/api/v1/deployments/web-1").await.json();
+        (web["status"]["machine"] == "m1").then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approved_plan_gets_the_machines_that_it_named_or_is_refused() {
     const CLIENTS: usize = 8;

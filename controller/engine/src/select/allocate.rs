@@ -45,6 +45,9 @@ pub struct Wish {
     /// True if its image cannot be installed: it gets no machine.
     #[serde(default)]
     pub not_installable: bool,
+    /// True if it declares no network: it takes over that of its machine.
+    #[serde(default)]
+    pub inherits_network: bool,
 }
 
 /// A deployment that has a machine. It counts for the spread of its group.
@@ -85,6 +88,11 @@ impl Ground {
 }
 
 impl Wish {
+    /// The reason why the deployment could not have the network of this machine.
+    fn obstruction<'a>(&self, candidate: &'a Candidate) -> Option<&'a str> {
+        candidate.obstructed.as_deref().filter(|_| self.inherits_network)
+    }
+
     /// The group in which the deployment is to be spread.
     fn group(&self) -> Option<(SpreadBy, String)> {
         let by = self.selector.spread_by.filter(|_| self.machine.is_none())?;
@@ -154,11 +162,12 @@ fn decide(
 
 /// The key of all wishes with equal requirements.
 fn key(wish: &Wish) -> String {
+    let inherits = wish.inherits_network;
     match &wish.machine {
-        Some(machine) => format!("machine {machine}"),
+        Some(machine) => format!("machine {machine} {inherits}"),
         None => {
             let architecture = wish.architecture.map(|it| it.to_string()).unwrap_or_default();
-            format!("{architecture} {}", text(&wish.selector))
+            format!("{architecture} {inherits} {}", text(&wish.selector))
         }
     }
 }
@@ -213,11 +222,15 @@ type Rank<'a> = (Reverse<u32>, (u32, u64), &'a str);
 impl<'a> Source<'a> {
     fn new(wish: &Wish, candidates: &'a [Candidate]) -> Self {
         let selector = &wish.selector;
-        let does = |candidate: &Candidate| match &wish.machine {
-            Some(name) => {
-                candidate.name == *name && hindrances(candidate, candidate.owner.as_deref()).is_empty()
-            }
-            None => fits(selector, wish.architecture, candidate),
+        let does = |candidate: &Candidate| {
+            wish.obstruction(candidate).is_none()
+                && match &wish.machine {
+                    Some(name) => {
+                        candidate.name == *name
+                            && hindrances(candidate, candidate.owner.as_deref()).is_empty()
+                    }
+                    None => fits(selector, wish.architecture, candidate),
+                }
         };
         let group = wish.group();
         let by = group.as_ref().map(|(by, _)| *by);
@@ -292,7 +305,7 @@ impl Round<'_> {
         let all = self.candidates.iter().enumerate().map(|(place, c)| (c, self.owner(place, c)));
         let Some(name) = &wish.machine else { return self.nearest(wish, all.collect()) };
         let named = all.filter(|(candidate, _)| candidate.name == *name);
-        let found: Vec<_> = named.map(|(c, owner)| (c, hindrances(c, owner))).collect();
+        let found: Vec<_> = named.map(|(c, owner)| (c, obstructed(wish, c, hindrances(c, owner)))).collect();
         Misses {
             failed_by: BTreeMap::new(),
             looked_at: found.len(),
@@ -310,6 +323,7 @@ impl Round<'_> {
         let mut by_distance = Vec::with_capacity(all.len());
         for (candidate, owner) in all {
             let mut constraints = failed(&wish.selector, wish.architecture, candidate, owner);
+            constraints.extend(wish.obstruction(candidate).map(|_| Constraint::Address));
             by_distance.push((constraints.len(), candidate, owner));
             constraints.sort_unstable();
             constraints.dedup();
@@ -319,14 +333,28 @@ impl Round<'_> {
         }
         by_distance.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
         let nearest = by_distance.into_iter().take(NEAREST);
-        let named = |c: &Candidate, owner| miss(c, lacks(&wish.selector, wish.architecture, c, owner));
+        let named = |c: &Candidate, owner| {
+            miss(c, obstructed(wish, c, lacks(&wish.selector, wish.architecture, c, owner)))
+        };
         misses.nearest = nearest.map(|(_, candidate, owner)| named(candidate, owner)).collect();
         misses
     }
 }
 
+/// The lacks of a machine, with the one of its network.
+fn obstructed(
+    wish: &Wish,
+    candidate: &Candidate,
+    mut lacks: Vec<(Constraint, String)>,
+) -> Vec<(Constraint, String)> {
+    lacks.extend(wish.obstruction(candidate).map(|why| (Constraint::Address, why.to_owned())));
+    lacks
+}
+
 fn miss(candidate: &Candidate, lacks: Vec<(Constraint, String)>) -> Miss {
-    Miss { machine: candidate.name.clone(), lacks: lacks.into_iter().map(|(_, words)| words).collect() }
+    let only_address = lacks.iter().all(|(constraint, _)| *constraint == Constraint::Address);
+    let lacks = lacks.into_iter().map(|(_, words)| words).collect();
+    Miss { machine: candidate.name.clone(), lacks, only_address }
 }
 
 /// The reason for the choice: the number of matches, the spread, and the preferences.

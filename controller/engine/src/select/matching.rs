@@ -44,6 +44,8 @@ pub enum Constraint {
     Interfaces,
     /// `gpus`
     Gpus,
+    /// No other object has a static address of the machine's network, which the deployment would take over.
+    Address,
 }
 
 impl fmt::Display for Constraint {
@@ -62,6 +64,7 @@ impl fmt::Display for Constraint {
             Self::Disks => "disks",
             Self::Interfaces => "interfaces",
             Self::Gpus => "gpus",
+            Self::Address => "address",
         })
     }
 }

@@ -70,6 +70,9 @@ pub struct Candidate {
     pub deleting: bool,
     /// True if a former deployment's data may still be on its disks.
     pub unwiped: bool,
+    /// The reason why the machine cannot have a static address of its network now: another object has the address.
+    #[serde(default)]
+    pub obstructed: Option<String>,
 }
 
 /// A network to which an interface is attached.
@@ -137,4 +140,6 @@ pub struct Miss {
     pub machine: String,
     /// The requirements that it does not meet, as sentences.
     pub lacks: Vec<String>,
+    /// True if it lacks only an address of its network.
+    pub only_address: bool,
 }

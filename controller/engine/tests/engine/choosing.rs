@@ -33,6 +33,7 @@ fn candidate(n: u128, cores: u32, zone: &str) -> Candidate {
         owner: None,
         deleting: false,
         unwiped: false,
+        obstructed: None,
     }
 }
 
@@ -51,6 +52,7 @@ fn wish(n: u128, selector: &Selector) -> Wish {
         selector: selector.clone(),
         architecture: None,
         not_installable: false,
+        inherits_network: false,
     }
 }
 
@@ -585,5 +587,33 @@ proptest! {
         for (domain, _) in left.iter().filter(|(_, left)| **left > 0) {
             prop_assert!(fullest - fill[domain] <= 1, "{domain} holds {} of {fill:?}", fill[domain]);
         }
+    }
+}
+
+#[test]
+fn a_machine_whose_address_another_object_has_is_only_for_deployments_with_a_network() {
+    let taken = "10.77.0.9 is the address of another Deployment already";
+    let mut machine = candidate(1, 8, "a");
+    machine.obstructed = Some(taken.to_owned());
+    let mut inherits = wish(1, &Selector::default());
+    inherits.inherits_network = true;
+    let own = wish(2, &Selector::default());
+    let wishes = [inherits.clone(), own];
+    assert_eq!(given(&wishes, std::slice::from_ref(&machine)), [None, Some("m1".to_owned())]);
+
+    let mut named = inherits.clone();
+    named.machine = Some("m1".to_owned());
+    for wish in [inherits, named] {
+        let choice = allocate(std::slice::from_ref(&wish), &[], std::slice::from_ref(&machine));
+        let Choice::None(misses) = &choice[&wish.uid] else { panic!("{choice:?}") };
+        assert_eq!(
+            (misses.nearest[0].lacks.as_slice(), misses.nearest[0].only_address),
+            (&[taken.to_owned()][..], true)
+        );
+        let mut also_owned = machine.clone();
+        also_owned.owner = Some("db".to_owned());
+        let choice = allocate(std::slice::from_ref(&wish), &[], &[also_owned]);
+        let Choice::None(misses) = &choice[&wish.uid] else { panic!("{choice:?}") };
+        assert!(!misses.nearest[0].only_address, "{misses:?}");
     }
 }
