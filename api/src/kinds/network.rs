@@ -227,7 +227,7 @@ pub struct SubnetPurposes {
     /// Addresses of IpAddresses and Devices.
     #[field(default = 0)]
     pub ip_addresses: u64,
-    /// Addresses of interfaces of deployments.
+    /// Addresses of interfaces of deployments and machines.
     #[field(default = 0)]
     pub deployments: u64,
     /// Addresses of racks that are assigned to nobody else.

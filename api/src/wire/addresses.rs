@@ -30,7 +30,7 @@ pub struct AddressEntry {
     /// The interface, for a deployment's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The Machine whose MAC this is, or which the deployment has.
+    /// The Machine that declares the address, whose MAC this is, or which the deployment has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Name>,
     /// The Device whose MAC this is.
@@ -65,6 +65,8 @@ pub enum AddressSource {
     Device,
     /// An interface of a Deployment has it.
     Deployment,
+    /// A Machine declares it for an interface.
+    Machine,
     /// A Rack has it.
     Rack,
     /// A rack leased it to a client, and the lease has not ended.
@@ -73,8 +75,15 @@ pub enum AddressSource {
 
 impl AddressSource {
     /// Every source, in the order of the enum.
-    pub const ALL: [Self; 6] =
-        [Self::Gateway, Self::IpAddress, Self::Device, Self::Deployment, Self::Rack, Self::Lease];
+    pub const ALL: [Self; 7] = [
+        Self::Gateway,
+        Self::IpAddress,
+        Self::Device,
+        Self::Deployment,
+        Self::Machine,
+        Self::Rack,
+        Self::Lease,
+    ];
 
     /// The word on the wire.
     #[must_use]
@@ -84,6 +93,7 @@ impl AddressSource {
             Self::IpAddress => "ip_address",
             Self::Device => "device",
             Self::Deployment => "deployment",
+            Self::Machine => "machine",
             Self::Rack => "rack",
             Self::Lease => "lease",
         }

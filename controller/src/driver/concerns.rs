@@ -259,7 +259,7 @@ fn reservations(estate: &Estate, net: &Net, addresses: &[Address]) -> Vec<Reserv
     reserved(estate, net, addresses).into_iter().map(reservation).collect()
 }
 
-/// The owned addresses of a subnet that racks may lease: those that no rack has as its own.
+/// The owned addresses of a subnet that racks may lease. An address of a rack is left out.
 pub(super) fn leasable<'a>(
     estate: &'a Estate,
     net: &'a Net,

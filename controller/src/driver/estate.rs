@@ -119,8 +119,8 @@ pub fn racks_of<'a>(net: &Net, nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a R
     serving
 }
 
-/// The rack that has the address as its own in a network. If several networks contain the address, a rack counts in those that name it in
-/// `dhcp.racks` or that it serves.
+/// The rack that has the address as its own in a network. If several networks contain the address, a rack counts in a network that it
+/// serves or whose `dhcp.racks` names it.
 #[must_use]
 pub fn rack_at<'a>(net: &Net, address: IpAddr, nets: &[Net], racks: &'a [RackSeen]) -> Option<&'a RackSeen> {
     let mut having = racks.iter().filter(|rack| rack.addresses.contains(&address)).peekable();

@@ -198,8 +198,15 @@ async fn every_source_says_who_has_which_address_and_pools_keep_theirs() {
         declare(pool, json!({})).await;
     }
     declare("roles/blue", json!({"base": "viewer", "pools": ["blue"]})).await;
-    declare("machines/own", json!({"pool": "blue", "boot_macs": ["52:54:00:00:0b:01"]})).await;
-    declare("machines/other", json!({"pool": "red", "boot_macs": ["52:54:00:00:0f:01"]})).await;
+    for (name, pool, mac, address) in [
+        ("own", "blue", "52:54:00:00:0b:01", "10.77.0.10"),
+        ("other", "red", "52:54:00:00:0f:01", "10.77.0.33"),
+    ] {
+        let eth0 = json!({"addressing": "static", "subnet": "lab", "address": address});
+        let network = json!({"interfaces": {"eth0": eth0}});
+        declare(&format!("machines/{name}"), json!({"pool": pool, "boot_macs": [mac], "network": network}))
+            .await;
+    }
     declare("devices/phone", json!({"macs": ["52:54:00:00:0c:01"], "addresses": ["10.77.0.7"]})).await;
     declare(
         "ip_addresses/printer",
@@ -240,7 +247,9 @@ async fn every_source_says_who_has_which_address_and_pools_keep_theirs() {
             "10.77.0.7 device phone",
             "10.77.0.8 ip_address printer other",
             "10.77.0.9 deployment db",
+            "10.77.0.10 machine own own",
             "10.77.0.33 deployment web",
+            "10.77.0.33 machine other other",
             "10.77.0.100 lease own r1",
             "10.77.0.101 lease other r1",
             "10.77.0.102 lease phone r1",
@@ -250,13 +259,14 @@ async fn every_source_says_who_has_which_address_and_pools_keep_theirs() {
     for page in 1..=3 {
         assert_eq!(listed(&lab.api, &format!("limit={page}")).await, all, "page by page");
     }
-    assert_eq!(listed(&lab.api, "source=lease&subnet=lab&limit=1").await, all[6..]);
+    assert_eq!(listed(&lab.api, "source=lease&subnet=lab&limit=1").await, all[8..]);
+    assert_eq!(listed(&lab.api, "source=machine").await, [all[5].as_str(), all[7].as_str()]);
     assert_eq!(listed(&lab.api, "source=device").await, [all[2].as_str()]);
-    assert_eq!(listed(&lab.api, "address=10.77.0.33").await, [all[5].as_str()]);
+    assert_eq!(listed(&lab.api, "address=10.77.0.33").await, all[6..8]);
     assert_eq!(lab.api.get("/api/v1/addresses?subnet=nope").await.problem().1, "not_found");
 
     let blue = Client::new(lab.region.address(), Some(issue(&lab, "blue", r#"{"role":"blue"}"#).await));
     let seen: Vec<&str> = all.iter().map(|line| line.strip_suffix(" other").unwrap_or(line)).collect();
-    let seen: Vec<&str> = [&seen[..5], &seen[6..7], &seen[8..9]].concat();
+    let seen: Vec<&str> = [&seen[..6], &seen[8..9], &seen[10..11]].concat();
     assert_eq!(listed(&blue, "limit=2").await, seen, "strangers may be machines of other pools");
 }

@@ -15,7 +15,7 @@ pub struct AddressQuery<'a> {
     pub subnet: Option<Uid>,
     /// Entries of this address.
     pub address: Option<IpAddr>,
-    /// Entries from this source: `gateway`, `ip_address`, `device`, `deployment`, `rack` or `lease`.
+    /// Entries from this source: `gateway`, `ip_address`, `device`, `deployment`, `machine`, `rack` or `lease`.
     pub source: Option<&'a str>,
     /// Entries of deployments and machines in these pools; `None`: in all pools. With pools, a lease is left out unless its client is
     /// such a machine, or a device.
@@ -31,7 +31,7 @@ pub struct AddressQuery<'a> {
 pub struct AddressPosition {
     subnet: Uuid,
     address: IpAddr,
-    /// The order of the sources of one address: its owner, then a rack, then leases.
+    /// The order of the sources of one address: its owner, then racks and machines, then leases.
     rank: i16,
     by: Uuid,
 }
@@ -126,6 +126,14 @@ impl Store {
                     and ($3::text is null or $3 = 'rack')
                     and ($5::uuid is null or (p.subnet, p.address, 1::smallint, p.rack) > ($5, $6::text::inet, $7::smallint, $8::uuid))
                   order by p.subnet, p.address, p.rack limit $9)
+                 union all
+                 (select m.subnet, m.address, 1::smallint, m.machine, 'machine', o.name, null, m.machine, null, null, null, null, null
+                  from machine_address m join object o on o.uid = m.machine
+                  where ($1::uuid is null or m.subnet = $1) and ($2::text is null or m.address = $2::text::inet)
+                    and ($3::text is null or $3 = 'machine')
+                    and ($4::text[] is null or object_pool(o.kind, o.uid, o.spec) = any($4))
+                    and ($5::uuid is null or (m.subnet, m.address, 1::smallint, m.machine) > ($5, $6::text::inet, $7::smallint, $8::uuid))
+                  order by m.subnet, m.address, m.machine limit $9)
                  union all
                  (select l.subnet, l.address, 2::smallint, l.rack, 'lease', null, null, null, l.mac, null, nullif(l.hostname, ''), l.rack, l.ends_at
                   from lease l left join mac_holder h on h.mac = l.mac left join object o on o.uid = h.holder

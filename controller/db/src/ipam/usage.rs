@@ -15,7 +15,7 @@ pub struct SubnetUse {
     pub gateways: u64,
     /// Addresses of IpAddresses and Devices.
     pub ip_addresses: u64,
-    /// Addresses of deployments' interfaces.
+    /// Addresses of interfaces of deployments and machines.
     pub deployments: u64,
     /// The racks' addresses that no object owns. An address in a range is counted for the range too.
     pub racks: u64,
@@ -80,7 +80,12 @@ impl Store {
         let mut uses: BTreeMap<Uid, SubnetUse> =
             subnets.iter().map(|uid| (*uid, SubnetUse::default())).collect();
         let owned = sqlx::query!(
-            r#"select subnet, class, count(*) as "addresses!" from address where subnet = any($1) group by subnet, class"#,
+            r#"select subnet as "subnet!", class as "class!", count(*) as "addresses!" from (
+                 select subnet, class from address where subnet = any($1)
+                 union all select m.subnet, 'deployment' from machine_address m
+                 where m.subnet = any($1)
+                   and not exists (select from address a where a.subnet = m.subnet and a.address = m.address)) x
+               group by subnet, class"#,
             &uuids
         );
         for row in owned.fetch_all(self.pool()).await? {

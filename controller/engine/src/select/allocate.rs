@@ -45,7 +45,7 @@ pub struct Wish {
     /// True if its image cannot be installed: it gets no machine.
     #[serde(default)]
     pub not_installable: bool,
-    /// True if it declares no network: it takes over that of its machine.
+    /// True if the deployment declares no network and takes over the network of its machine.
     #[serde(default)]
     pub inherits_network: bool,
 }

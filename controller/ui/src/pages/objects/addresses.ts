@@ -78,7 +78,7 @@ export function mapOf(cidr: string, entries: readonly Entry[], ranges: readonly 
   return Array.from({ length: Math.ceil(size / ROW) }, (_, row) => cells.slice(row * ROW, (row + 1) * ROW));
 }
 
-const USES: Record<Entry['source'], Use> = { gateway: 'gateway', rack: 'rack', lease: 'leased', ip_address: 'static', device: 'static', deployment: 'static' };
+const USES: Record<Entry['source'], Use> = { gateway: 'gateway', rack: 'rack', lease: 'leased', ip_address: 'static', device: 'static', deployment: 'static', machine: 'static' };
 
 function useOf(owners: Entry[], range: Range | undefined): Use {
   const [owner] = owners;
