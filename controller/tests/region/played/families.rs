@@ -110,19 +110,21 @@ async fn a_further_address_that_another_deployment_has_is_waited_for() {
     let mut other = machine(1);
     other["network"] = with("m1", &named)["network"].clone();
     world.declare("Machine", "m1", &other, true).await;
-    world.declare("Deployment", "a", &with("m0", &named), true).await;
+    // A deployment that names the machine would be refused. These learn of their machines after their writes.
+    let chooses = |mut spec: Value, machine: &str| {
+        spec.as_object_mut().expect("an object").remove("machine");
+        spec["selector"] = json!({"name": machine});
+        spec
+    };
+    world.declare("Deployment", "a", &chooses(with("m0", &named), "m0"), true).await;
     world.settle(4).await.expect("it is deployed");
-    // A deployment that names the machine would be refused. This one learns of the machine after its write.
-    let mut any = deployment("m1");
-    any.as_object_mut().expect("an object").remove("machine");
-    any["selector"] = json!({});
-    world.declare("Deployment", "b", &any, true).await;
+    world.declare("Deployment", "b", &chooses(deployment("m1"), "m1"), true).await;
     let waits = world.settle(1).await.expect_err("both want the address");
-    let why = "interface enp1s0/named has no address yet: 2001:db8:77::9 is the address of another Deployment already";
+    let why = "nearest: m1: 2001:db8:77::9 is the address of another Deployment already";
     assert!(waits.contains(why), "{waits}");
     world.delete("Deployment", "a").await;
     world.settle(8).await.expect("now it is free");
-    let has = ["b enp1s0 10.77.0.3", "b enp1s0/named 2001:db8:77::9"];
+    let has = ["b enp1s0 10.77.0.2", "b enp1s0/named 2001:db8:77::9"];
     assert_eq!(owned(&world).await, has);
 }
 
