@@ -265,8 +265,11 @@ pub(super) fn leasable<'a>(
     net: &'a Net,
     addresses: &'a [Address],
 ) -> impl Iterator<Item = &'a Address> {
-    let here = addresses.iter().filter(|it| it.subnet == net.uid);
-    here.filter(|it| estate::rack_at(net, it.address, &estate.nets, &estate.racks).is_none())
+    let of_racks = own_addresses(estate);
+    let is_rack = move |address: IpAddr| {
+        of_racks.contains(&address) && estate::rack_at(net, address, &estate.nets, &estate.racks).is_some()
+    };
+    addresses.iter().filter(move |it| it.subnet == net.uid && !is_rack(it.address))
 }
 
 /// The addresses of a subnet that belong to one client each, in the order of clients.
