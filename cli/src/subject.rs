@@ -195,7 +195,7 @@ mod tests {
         ("accept discovery/d1", "GET /api/v1/discoveries/d1", ""),
         ("power on machine/web1", "POST /api/v1/machines/web1/operations", ""),
         ("power on machine/a machine/b", "POST /api/v1/operations", r#"["a","b"]"#),
-        ("recommission machine/web1", "POST /api/v1/machines/web1/operations", ""),
+        ("recommission machine/web1 --yes", "POST /api/v1/machines/web1/operations", ""),
         (
             "run-script machine/web1 script/flash --yes",
             "POST /api/v1/machines/web1/operations",

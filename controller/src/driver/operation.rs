@@ -83,8 +83,11 @@ pub(super) fn interrupts(
         Verb::Rescue => "and comes back when the rescue ends",
         Verb::RunScript => "before the script is booted",
         Verb::Test => "before the tests are booted",
-        // A machine with a deployment is read after the deployment has ended.
-        Verb::Recommission if input.claim.is_none() => "before its hardware is read",
+        // A machine that was never inspected may run a system that Basalt did not install. A machine with a deployment is inspected
+        // after its deployment has ended.
+        Verb::Recommission if input.claim.is_none() && input.facts.inventory.is_none() => {
+            "before its hardware is read"
+        }
         Verb::PowerOn | Verb::Recommission | Verb::Abort | Verb::OverrideTests => return None,
     };
     let name = &input.name;
