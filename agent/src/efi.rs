@@ -28,10 +28,10 @@ const BOOT_NEXT: &str = "sys/firmware/efi/efivars/BootNext-8be4df61-93ca-11d2-aa
 /// Attributes of `BootNext`: kept without power, for boot services and for the system.
 const ATTRIBUTES: [u8; 4] = 7_u32.to_le_bytes();
 
-/// Has the firmware boot the entry of this boot once more. False: the machine was not booted by UEFI.
+/// Makes the firmware use this boot's entry once more. False: the machine was not booted by UEFI.
 ///
 /// # Errors
-/// The firmware does not say which entry it has booted, or does not take it.
+/// `BootCurrent` cannot be read or has no number, or `BootNext` cannot be written.
 pub fn boot_again(root: &Root) -> io::Result<bool> {
     let current = match fs::read(root.path(PathBuf::from(BOOT_CURRENT))) {
         Ok(current) => current,

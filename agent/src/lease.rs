@@ -128,7 +128,7 @@ struct V4 {
 
 impl V4 {
     fn start(interface: &str) -> Self {
-        // udhcpc exits with a lease. It sends one request each second, since a rack of rank k waits k x 0.4 s before it offers.
+        // udhcpc sends one request each second. It exits when it has a lease (`-q`), or after 60 requests without one (`-n`).
         let child = Command::new("busybox")
             .args(UDHCPC)
             .args(["-f", "-q", "-t", "60", "-T", "1", "-A", "1", "-n", "-i", interface])

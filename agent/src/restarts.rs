@@ -118,7 +118,8 @@ impl<'a> Restarts<'a> {
         self.state.scripts.iter().find(is_same).cloned()
     }
 
-    /// Stores that the restart is over. Another one is then not announced.
+    /// Stores that the announced restart is over: a further restart counts as unannounced. Stores nothing if there is no checkpoint, or if
+    /// a run begins again.
     ///
     /// # Errors
     /// The checkpoint cannot be stored.

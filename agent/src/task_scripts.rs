@@ -126,7 +126,8 @@ pub fn run(
     judge(ends)
 }
 
-/// The ends of a group of runs. Some runs are skipped. A script that changes the machine is not run again after a restart.
+/// Carries out a group of runs and returns their ends. Two kinds of runs are not carried out, and their ends have the reason: runs that
+/// are skipped on this machine, and after a restart runs of scripts that must run only once.
 fn ends_of(
     group: Vec<Run<'_>>,
     again: bool,

@@ -64,7 +64,7 @@ pub struct Context<'a> {
     pub checkpoint: Option<&'a Checkpoint>,
 }
 
-/// Only returns after a failure.
+/// Runs the worker. Never returns: the machine is powered off or rebooted, also after a failure.
 #[must_use]
 pub fn run() -> ExitCode {
     let then = match claimed_task() {
@@ -243,8 +243,8 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> Result<TaskResu
     })
 }
 
-/// Has the next boot come from the network, as this one did. A region sets the boot device only when it powers the machine on. Without it the
-/// firmware's own boot order decides.
+/// Makes the next boot come from the network, like this one: a region sets the boot device only when it powers the machine on. If this
+/// function fails, the boot order of the firmware decides.
 fn restart_from_network(system: &Root, kernel: Option<&mut bmc::Kernel>) {
     let done = match (efi::boot_again(system), kernel) {
         (Ok(true), _) => return,

@@ -247,7 +247,7 @@ fn taken(
         }
         (None, Some(_)) => {
             finding.note = Some(format!(
-                "in use; a rack runs on this data directory. Whether the port is its own root may see: `ss -lnp{option}`"
+                "in use; a rack runs on this data directory. As root, `ss -lnp{option}` shows if that rack has the port"
             ));
         }
         (None, None) => {

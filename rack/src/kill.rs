@@ -54,8 +54,8 @@ pub(crate) fn kept(steps: &[String]) {
     }
 }
 
-/// The step that a fact answers. The key names the step that armed an attempt. The names of later steps end with the
-/// same text after the dash.
+/// The step that a fact answers. The fact of a power command has the key of its own step. The other facts have the
+/// key of the step `arm-TASK`, which armed the attempt. Later steps are `ask-TASK`, `claim-TASK` and `run-TASK`.
 fn answered(fact: &Fact) -> Option<String> {
     let step = step_of(&fact.step_key);
     let task = step.and_then(|step| step.strip_prefix("arm-"));

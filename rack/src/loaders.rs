@@ -54,7 +54,8 @@ const fn started(
     }
 }
 
-/// The firmware types that must have a loader. If any architecture is served, those of x86-64.
+/// The firmware types that must have a loader: those of these architectures. An empty list stands for all, but then
+/// only the loaders for x86-64 must be there.
 fn boots(architectures: &[String]) -> Vec<Firmware> {
     match architectures {
         [] => vec![Firmware::Bios, Firmware::EfiX64],

@@ -1,9 +1,9 @@
 //! Scripts for boot loaders, rendered from one description in three languages.
 //!
 //! `exit 1` makes a UEFI machine go on to its next boot entry; plain `exit` opens the firmware's menu. On BIOS, iPXE
-//! itself boots the disk. Scripts contain no name or option that iPXE would interpret:
-//! [`boot::check`](crate::boot::check) refuses those. For GRUB each word is quoted. PXELINUX interprets nothing in its
-//! lines.
+//! itself boots the disk. Scripts contain no name or option that iPXE would interpret: [`render`] removes
+//! such characters from names, and [`boot::check_ephemeral`](crate::boot::check_ephemeral) refuses such options. For
+//! GRUB each word is quoted. PXELINUX interprets nothing in its lines.
 
 use std::net::SocketAddr;
 

@@ -101,7 +101,7 @@ pub trait Interface {
     fn ask(&mut self, command: Command, data: &[u8]) -> Result<Vec<u8>, Refusal>;
 }
 
-/// Has a machine without UEFI boot from the network once (IPMI 2.0 §28.12, parameter 5: the flags are valid, PXE).
+/// For a machine without UEFI: sets the network as the device of the next boot (IPMI 2.0 §28.12, parameter 5: the flags are valid, PXE).
 ///
 /// # Errors
 /// The BMC refuses, or is silent.

@@ -29,7 +29,7 @@ const HEAD: usize = 48;
 /// Why a marker cannot be written.
 #[derive(Debug, Error)]
 pub enum MarkerError {
-    /// The machine's uid is longer than any uid.
+    /// The JSON does not fit. The uid of a real machine is never that long.
     #[error("a disk marker of {0} bytes does not fit into {max}", max = LENGTH - HEAD)]
     TooLong(usize),
     /// The marker has no JSON form.

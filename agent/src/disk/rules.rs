@@ -37,7 +37,6 @@ pub enum Verdict {
 
 /// Decides if `task` may install to `targets`. If one target is foreign, none may be written. `others` are the machine's other disks: they
 /// are not written, but their markers count.
-/// alone, but what they show counts.
 ///
 /// # Errors
 /// [`FailureCode::ForeignData`].

@@ -14,6 +14,8 @@ use crate::failure::Failure;
 const RAID_OWN: u64 = 132 * MIB;
 const GROUP_OWN: u64 = 5 * MIB;
 
+/// Checks that partitions and volumes fit on the disks that were chosen for the layout.
+///
 /// # Errors
 /// [`FailureCode::NoDisk`]: a disk is too small for its partitions, or a volume group for its volumes.
 pub(super) fn check(storage: &StorageConfig, disks: &BTreeMap<String, Chosen>) -> Result<(), Failure> {

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 /// The largest depth of nested objects and arrays.
 const MAX_DEPTH: usize = 64;
-/// The limit of all pointers' lengths together, for a text from outside: so many bytes per byte of the text, and so many more. The
-/// pointer of a value repeats the names around it: without a limit, a name of 1 MB around 500,000 numbers takes 500 GB.
+/// Limits the total length of all pointers, in bytes, for a text from outside: the first number times the length of the text, plus the
+/// second number. The pointer of a value repeats the names around it: without a limit, a name of 1 MB around 500,000 numbers takes 500 GB.
 const POINTERS: (usize, usize) = (16, 4096);
 
 /// The reason why a text cannot be indexed.

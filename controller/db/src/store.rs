@@ -76,7 +76,8 @@ pub struct Store {
     pub(crate) overlay: Option<Arc<Overlay>>,
 }
 
-/// Kinds that decide from specs and names alone. Their neighbours' statuses and facts do not wake them, nor do theirs wake neighbours.
+/// Kinds whose reconciliation uses only specs and names. Statuses and facts of neighbours do not wake objects of these kinds. Statuses and
+/// facts of these objects do not wake neighbours.
 pub(crate) const FROM_SPECS: [&str; 2] = ["Domain", "Subnet"];
 
 #[derive(Debug)]

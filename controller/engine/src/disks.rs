@@ -94,8 +94,8 @@ pub(crate) fn notes(input: &MachineInput) -> Vec<String> {
     notes
 }
 
-/// An interface that the machine does not have, or a contradictory network. An address that is not yet assigned is no misfit, and
-/// unknown interfaces are none if the machine is commissioned before the install.
+/// Reports an interface that the machine does not have, or a contradictory network. It does not report an address that is not assigned yet.
+/// It does not report unknown hardware if the machine is commissioned before the install.
 fn network_misfit(input: &MachineInput) -> Option<String> {
     let (claim, unknown) = (input.claim.as_ref()?, Inventory::default());
     let inventory = input.facts.inventory.as_ref().map_or(&unknown, |seen| &seen.inventory);

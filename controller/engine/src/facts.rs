@@ -255,14 +255,14 @@ pub enum Link {
         racks: String,
     },
     /// Some racks are connected, and at least one is not. Actions are possible, but silence is not meaningful: the machine may talk to
-    /// a disconnected rack.
+    /// a disconnected rack. The driver does not report this state: with one connected rack it reports `Connected`.
     Partial {
         /// When this state began.
         since: Timestamp,
         /// The names of the disconnected racks.
         racks: String,
     },
-    /// All racks are connected, and have delivered the facts in their spools.
+    /// Silence is meaningful. The driver reports this state if at least one rack is connected: the others are spares.
     Connected {
         /// When this state began.
         since: Timestamp,

@@ -283,7 +283,7 @@ struct Flow {
     /// The number of requests whose answers have not ended.
     under_way: AtomicUsize,
     numbers: AtomicU64,
-    /// Since when a client has read nothing more of an unfinished answer, by the answer's number.
+    /// When the connection last took a piece of an unfinished answer, by the answer's number. An answer without a ready piece is left out.
     untaken: Mutex<HashMap<u64, Instant>>,
 }
 
@@ -304,7 +304,8 @@ impl Flow {
         }
     }
 
-    /// The end of a connection that is shutting down: of itself, or `None` when its client takes nothing of an answer for so long.
+    /// Waits for the end of a connection that is shutting down. `None`: for about `patience` there was no request, or the client has read
+    /// nothing of an answer.
     async fn farewell<T>(&self, connection: impl Future<Output = T>, patience: Duration) -> Option<T> {
         tokio::select! {
             ended = connection => Some(ended),
@@ -345,10 +346,11 @@ impl Drop for Stream {
     }
 }
 
-/// The body of an answer, in pieces. The connection asks for the next one when the client has room for more than the last.
+/// The body of an answer, in pieces of at most [`PIECE`] bytes. The connection takes the next one when the client has room for more than
+/// the last.
 struct Held {
     body: Body,
-    /// What was made of the answer and not handed on.
+    /// Bytes of the answer that were produced and not handed to the connection yet.
     rest: Bytes,
     stream: Stream,
 }

@@ -99,7 +99,7 @@ impl InUse {
         let leased = match made_for.and_then(|it| Some((it.mac?, it.address.as_ref()?.ip()?))) {
             Some((mac, home)) => {
                 let leases = store.current_leases(&[mac.to_string()]).await?;
-                // Anybody gets a lease by a MAC address, but not in the network of BMCs.
+                // Any host can copy a MAC address and get a lease, but not in the network of BMCs. Accept only a lease in that network.
                 let home = nets.iter().find(|net| net.subnet.cidr.contains(home));
                 let is_home = |it: &IpAddr| home.is_some_and(|net| net.subnet.cidr.contains(*it));
                 leases.into_iter().map(|lease| lease.address).find(is_home)
@@ -164,7 +164,7 @@ pub fn wanted(store: &Store, loaded: &Loaded, settings: &SettingsSpec, attempt: 
     }
     let private = store.bmc_setup_key(loaded.input.uid, attempt);
     let key = public(private.as_slice())?;
-    // The user stays, so that no password of before is left on the BMC.
+    // Use the same user name again: the new password replaces the old one on the BMC.
     let user = account.map_or(&settings.bmc_user, |account| &account.username);
     Some(BmcSetup { user: user.clone(), driver: loaded.declared.driver, key: hex::encode(key) })
 }
@@ -199,14 +199,14 @@ fn shown(loaded: &Loaded, account: &BmcAccount) -> Option<Sha256> {
     }
 }
 
-/// True: the BMC takes another account, if any.
+/// True: the BMC refuses this account. If any account works, it is another one.
 fn refuses(failure: PowerFailure) -> bool {
     use PowerFailure::{BadPassword, BadUsername, Privilege, Unsupported};
     matches!(failure, BadPassword | BadUsername | Privilege | Unsupported)
 }
 
-/// Takes over a new account, and notes the first use of it by a rack. True: something was changed, and the caller
-/// looks again.
+/// Stores a new account. Then stores the results of its use by racks: the certificate of the BMC, and whether the account works.
+/// True: something was stored, and the caller must read the machine again.
 ///
 /// # Errors
 /// Fails if the database cannot be reached.
@@ -268,8 +268,11 @@ async fn keep(
     }
 }
 
-/// The account that a machine was about to set when it died, or when the BMC did not confirm it: the task did not say that it is made, and
-/// ended, or another task was armed. The account is used only if no other works: none is known, or the BMC refuses the known account.
+/// An account that a machine announced before it set the account on its BMC. No result confirms the account. Conditions for its use:
+///
+/// 1. The task has ended, or a later task was armed.
+/// 2. No other account works: the BMC refuses the known account, or [`InUse::misdirected`] is set. Or no account is known or declared, and
+///    the task reported no failure.
 fn promised(loaded: &Loaded) -> Option<(Attempt, BmcAccountMade)> {
     let facts = loaded.facts.iter().filter(|fact| fact.kind == "bmc_account");
     let fact = facts.max_by_key(|fact| fact.id)?;

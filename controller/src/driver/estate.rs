@@ -97,8 +97,9 @@ pub struct RouteSeen {
     pub metric: u32,
 }
 
-/// The racks that answer DHCP on a subnet, in order: those attached to its VLAN, or those that the VLAN names, for example behind
-/// relays. A rack needs an address in an IPv6 subnet to serve it.
+/// The racks that answer DHCP on a subnet, in the order of uids. If the VLAN names racks (for example behind relays), these racks answer.
+/// Otherwise the racks with an address in the subnet answer; for an IPv4 subnet, an address in any IPv4 subnet of the VLAN is enough.
+/// Racks in maintenance are left out. If DHCP is off in the VLAN, the list is empty.
 #[must_use]
 pub fn racks_of<'a>(net: &Net, nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
     if !net.vlan.dhcp.enabled {
@@ -133,8 +134,8 @@ pub fn rack_at<'a>(net: &Net, address: IpAddr, nets: &[Net], racks: &'a [RackSee
     })
 }
 
-/// The DNS servers of machines in a subnet: the declared ones, or else the racks that answer DNS there. `first` is the rack that sends
-/// the list.
+/// The DNS servers of machines in a subnet: the declared ones. If none are declared and the subnet has `allow_dns`, the racks that answer
+/// DNS in the subnet, or else those that answer DHCP for it. `first` is the rack that sends the list; its addresses come first.
 #[must_use]
 pub fn name_servers(net: &Net, nets: &[Net], racks: &[RackSeen], first: Option<RackId>) -> Vec<IpAddr> {
     if let Some(declared) = &net.subnet.dns_servers {

@@ -154,8 +154,8 @@ fn last_bytes(output: &str) -> String {
     output.get(from..).unwrap_or_default().to_owned()
 }
 
-/// The rows of a test, one a device: of several findings, the worst verdict and all messages. A finding without a device is about the
-/// one that the test was run for. A run that wrote none, or ended badly without a row that says so, gets a row of its end.
+/// The rows of a test, one row for each device. Several findings about a device become one row with the worst verdict and all messages. A
+/// finding without a device is about the device for which the test was run. [`findings_of`] adds rows about the ends of runs.
 fn rows_of(attempt: Attempt, test: &Test, ends: &[&ScriptEnd], at: Timestamp) -> Vec<TestResult> {
     let mut rows: BTreeMap<String, TestResult> = BTreeMap::new();
     for end in ends {
@@ -190,7 +190,11 @@ fn rows_of(attempt: Attempt, test: &Test, ends: &[&ScriptEnd], at: Timestamp) ->
     rows.into_values().collect()
 }
 
-/// The rows that a run wrote, and a row for the end of the run where no other row says it.
+/// The rows that a run wrote, and in these cases a row about its end:
+///
+/// - The run was skipped: this is the only row.
+/// - The run failed, and no row that it wrote has the verdict `failed`.
+/// - The run succeeded, and wrote no row.
 fn findings_of(end: &ScriptEnd) -> Vec<TestRow> {
     let of_end = |verdict: Verdict, message: &str| TestRow {
         device: None,

@@ -115,13 +115,13 @@ fn usable(name: &str, spec: &ScriptSpec, when: ScriptType, field: &str) -> Resul
             spec.when
         ));
     }
-    // Nobody is there to give it anything.
+    // No person gives values here: each parameter takes its default.
     let run = spec.run(name, &BTreeMap::new());
     let run = run.map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(|error| error.message.clone()).collect();
         format!("{}: give it a default", errors.join("; "))
     })?;
-    // A machine that restarts itself meanwhile, or an attempt that follows a lost one, runs it again.
+    // The script may run more than once: after a restart of the machine during the task, or in a new attempt after a lost one.
     Ok(agent::Script { repeats: true, ..run })
 }
 

@@ -1,9 +1,9 @@
 //! The window of new session sequence numbers (IPMI 2.0 §6.12.13).
 //!
 //! A number is accepted once. The integrity check comes before this one, so a jump ahead is from the peer itself and is
-//! accepted. Up to 32 numbers behind the highest may still arrive late.
+//! accepted. The 31 numbers before the highest may still arrive late.
 
-/// How many numbers behind the highest may still arrive.
+/// The size of the window: the highest number, and the 31 numbers before it.
 const DEPTH: u32 = 32;
 
 /// The sliding window of one direction of a session.

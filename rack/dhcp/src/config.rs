@@ -75,7 +75,8 @@ pub struct Subnet {
     /// Option 26: the MTU of the link, in bytes.
     #[serde(default)]
     pub mtu: Option<u16>,
-    /// Options by number, sent to every client. An option that this server fills itself is not taken from here.
+    /// Options by number. They are sent to every client, except those that an RFC restricts (`RULES` in `options.rs`).
+    /// An option that this server fills itself is not taken from here.
     #[serde(default)]
     pub options: Vec<RawOption>,
     /// Option 51 in seconds, at least 60.

@@ -147,7 +147,7 @@ impl Table {
         }
     }
 
-    /// Sets the flag on a record of this client; `None` when it has no such record.
+    /// Marks the record of this address as acknowledged; `None` if there is none, or if it is another client's.
     pub(crate) fn acknowledge(&mut self, address: Ipv4Addr, mac: Mac) -> Option<&Lease> {
         let lease = self.records.get_mut(&address).filter(|lease| lease.mac == mac)?;
         lease.acknowledged = true;

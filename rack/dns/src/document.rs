@@ -85,7 +85,7 @@ fn rdata_of(kind: RecordType, data: RecordData) -> Result<RData, String> {
             RData::SRV(rdata::SRV::new(priority, weight, port, name(&target)?))
         }
         RecordData::Caa { flags, tag, value } => {
-            // RFC 8659 §4.1. The codec writes only tags and values that it understands, and this writes all.
+            // RFC 8659 §4.1. hickory-proto encodes only tags and values that it knows. These bytes may have others.
             let mut bytes = vec![flags, u8::try_from(tag.len()).unwrap_or(u8::MAX)];
             bytes.extend(tag.bytes().chain(value.bytes()));
             RData::Unknown { code: crate::RecordType::CAA, rdata: rdata::NULL::with(bytes) }

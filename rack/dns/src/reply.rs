@@ -92,8 +92,8 @@ impl Reply {
         self.flags &= !(TC | AD);
     }
 
-    /// Adds an RRset, starting with the record number `first`. Sets are not split: TC says that one was left out (RFC
-    /// 2181 §9), except in the additional section.
+    /// Adds an RRset, starting with the record number `first`. Returns false if the whole set does not fit: it is then
+    /// left out, and TC is set, except in the additional section (RFC 2181 §9).
     pub(crate) fn add(
         &mut self,
         section: Section,

@@ -90,7 +90,7 @@ pub struct Zone {
     /// The SOA as negative answers carry it (RFC 2308 §3).
     negative: RrSet,
     computed: Vec<Computed>,
-    /// Answers so far, where their order changes.
+    /// The number of answers so far, if each answer begins with another record. `None`: the order is fixed.
     turn: Option<AtomicUsize>,
 }
 
@@ -135,7 +135,8 @@ impl Zone {
         build::zone(&soa, &records)
     }
 
-    /// Adds names that are made of addresses when they are asked. Records come before them, and they before wildcards.
+    /// Adds names that are computed from addresses at each query. A record has precedence over a computed name, and a
+    /// computed name over a wildcard.
     #[must_use]
     pub fn computed(mut self, names: Computed) -> Self {
         self.computed.push(names);

@@ -20,7 +20,7 @@ const WANTED_BY_SOME: [(&str, Wanted); 4] = [
     ("Locked", Wanted::No),
     ("Description", Wanted::Words),
 ];
-/// The same password is sent again so often, each time with another body.
+/// The most requests with one password. Each further one has a changed body.
 const MENDS: u32 = 6;
 /// Tries of the new account. BMCs lock accounts after a few failures.
 const TRIES: u32 = 2;
@@ -117,15 +117,15 @@ enum Place {
 /// The end of one password.
 enum End {
     Kept(String),
-    /// The BMC takes another password, if any.
+    /// The BMC refuses the password, for this reason. It may accept another one.
     Password(String),
     /// The collection makes no members.
     NoMembers,
     Taken,
 }
 
-/// Makes the account, or gives it another password, and answers the password once the account has logged in. `passwords` answers the
-/// next password to try. It is written down before it is sent. `None`: there is no other.
+/// Makes the account, or sets another password for it. Returns the password after the account has logged in with it. `passwords`
+/// stores the next password to try, then returns it. `None`: there is no further one.
 ///
 /// # Errors
 /// [`AccountError`]. An account that was new is removed again.
@@ -209,7 +209,8 @@ impl Table {
     }
 }
 
-/// Sends the account with this password. A BMC that names a property that it misses, or does not know, is sent another body.
+/// Sends the account with this password. If the BMC names a property as missing or refused, the property is added, changed or
+/// removed, and the account is sent again.
 fn put<E: Exchange>(
     service: &mut Service<E>,
     place: &Place,
@@ -319,6 +320,6 @@ fn give_back<E: Exchange>(service: &mut Service<E>, place: &Place, path: &str) {
         Place::Collection(_) => request(Method::Delete, None),
         Place::Slot { .. } => request(Method::Patch, Some(json!({"UserName": "", "Enabled": false}))),
     };
-    // The cause that is told is the first one.
+    // A failure here is ignored: the caller reports the first error.
     let _ = service.change(request);
 }

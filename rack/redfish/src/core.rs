@@ -66,7 +66,7 @@ pub struct Boot {
 /// A device to boot from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// The network, by PXE.
+    /// The network, by PXE or by UEFI HTTP boot.
     Network,
     /// The default disk.
     Disk,

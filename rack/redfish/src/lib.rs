@@ -16,13 +16,13 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`core`] | which request follows which answer: service root, systems, the system, what is done to it |
-//! | [`service`] | the service as its own machine asks it: one request after the other, by any [`service::Exchange`] |
+//! | [`core`] | the requests in their order: service root, systems, the system, the operation |
+//! | [`service`] | the service as its own machine reaches it: one request after the other, by a [`service::Exchange`] |
 //! | [`accounts`] | an account by AccountService |
 //! | [`manager`] | the BMC itself: firmware, address in the network, credential bootstrapping |
-//! | `resource` | what is read of resources (service root, ComputerSystem, ActionInfo) and of errors |
-//! | `choice` | tables: which ResetType and which boot override, of those that a BMC allows |
-//! | `reference` | what BMCs refer to, on themselves alone |
+//! | `resource` | the properties that are read from resources (service root, ComputerSystem, ActionInfo) and errors |
+//! | `choice` | tables for the choice of the ResetType and of the boot override among those that a BMC allows |
+//! | `reference` | references in a BMC's answers: only paths on the BMC itself are accepted |
 //! | [`session`] | the tokio shell |
 //! | [`connection`] | one connection to a web server, which drivers for other protocols use as well |
 //!

@@ -100,8 +100,8 @@ fn is_lan(address: IpAddr, inside: IpAddr) -> bool {
     is_hosts && !is_local && address != inside && address != VIRTUAL
 }
 
-/// The system that a machine is, where the BMC has several, by the UUID of the machine's firmware. None: there is one, or none has
-/// that UUID.
+/// The name of the system with the UUID of the machine's firmware. None: the BMC has fewer than two systems, or no system has that
+/// UUID.
 ///
 /// # Errors
 /// [`ServiceError`].
@@ -124,8 +124,8 @@ pub fn system<E: Exchange>(
     Ok(None)
 }
 
-/// Turns credential bootstrapping off until the BMC is reset, where it comes on by itself then (DSP0270 §9.4). Answers true if it is
-/// off.
+/// Turns credential bootstrapping off until the next reset of the BMC. Host interfaces on which a reset would not turn it on again
+/// are not changed (DSP0270 §9.4). Returns true if the BMC has turned it off on an interface.
 ///
 /// # Errors
 /// [`ServiceError`].

@@ -207,7 +207,8 @@ impl<E: Exchange> Service<E> {
         Ok(found)
     }
 
-    /// Changes something. A tag that no longer holds (412), or that the BMC wants to see (428), is read once more.
+    /// Sends a change. If the BMC says that the ETag is outdated (412) or missing (428), reads the ETag and sends the change once
+    /// more. A POST is never repeated.
     pub(crate) fn change(&mut self, mut request: Request) -> Result<Reply, ServiceError> {
         let reply = self.send(&request)?;
         if !matches!(reply.status, 412 | 428) || request.method == Method::Post {

@@ -218,11 +218,11 @@ pub fn accept(
     }
 }
 
-/// The version that a delta makes of the one that the rack holds.
+/// Applies a delta to the version that the rack holds. Returns the new version.
 ///
 /// # Errors
-/// The rack holds another body than the delta changes, or the result has another hash. It needs the whole body then. The
-/// text says why.
+/// The delta is for another body than the rack holds, or the result has another hash than announced. The rack then needs
+/// the whole body. The text says why.
 pub fn changed(current: Option<&ConcernVersion>, delta: ConcernDelta) -> Result<ConcernVersion, String> {
     let ConcernDelta { version, base_sha256, parts } = delta;
     let mut version = version.unwrap_or_default();

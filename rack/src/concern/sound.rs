@@ -47,7 +47,7 @@ pub(super) fn dhcp(mut whole: DhcpConcern) -> Sound<DhcpConcern> {
 }
 
 /// Leaves out machines that share a MAC: a request with it could come from any of them. The region writes entries one
-/// by one, so a MAC that moves briefly belongs to two machines.
+/// by one, so a MAC that moves to another machine may belong to both for a moment.
 pub(super) fn known(mut whole: KnownConcern) -> Sound<KnownConcern> {
     let mut left_out = Vec::new();
     only_own_macs(&mut whole.machines, &mut left_out);

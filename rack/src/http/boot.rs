@@ -2,8 +2,9 @@
 //!
 //! A script with a boot token is given under two conditions:
 //!
-//! 1. This rack leased the client's address to the MAC in a boot exchange less than two minutes old.
-//! 2. The machine is known to be in that network.
+//! 1. The client's address is the one in a boot exchange of the MAC that is less than two minutes old. If another
+//!    DHCP server leased that address, this host's ARP table must have the MAC for it.
+//! 2. The address is in a network of the machine, or the networks of the machine are unknown.
 //!
 //! Other clients get 403; boot loaders then go on to the next boot device.
 

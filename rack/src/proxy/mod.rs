@@ -208,7 +208,8 @@ impl Proxy {
     }
 }
 
-/// The proxies to ask, in order, and if servers are asked without them. `None`: the concern is not usable.
+/// The parent proxies that Squid asks, in order, and true if it may also ask servers directly. `None`: the
+/// concern is not usable.
 fn way_out(concern: &ProxyConcern, door: Option<SocketAddr>) -> Option<(Vec<Parent>, bool)> {
     let upstream = match concern.upstream.as_str() {
         "" => None,

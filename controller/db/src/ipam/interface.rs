@@ -242,9 +242,9 @@ pub(crate) async fn release(tx: &mut Tx, moved: &Moved) -> Result<Had, StoreErro
     Ok(had)
 }
 
-/// Gives Machines and Deployments their static addresses, except those of Deployments that IpAddresses of the batch name. Reports addresses that do not fit
-/// their subnets or that racks have; [`taken`] reports the other conflicts, once the batch's addresses are written. The caller has
-/// locked the subnets.
+/// Gives Machines and Deployments their static addresses. A Deployment does not get an address that an IpAddress of the batch declares.
+/// Returns the interfaces without an error, and the errors of addresses that do not fit their subnets or that racks have. [`taken`]
+/// reports the other conflicts, after the addresses of the batch are written. The caller has locked the subnets.
 pub(crate) async fn write(
     tx: &mut Tx,
     interfaces: Vec<Interface>,

@@ -300,7 +300,7 @@ async fn against(tx: &mut Tx, wish: &AddressWish<'_>, wished: IpAddr) -> Result<
     }
     let holder = fit::holders(tx, &place).await?.into_values().next();
     let holder = match (holder, wish.address) {
-        // An IpAddress from before the rack keeps the address for nobody.
+        // If a rack has the requested address, name the rack. Exception: an owner that keeps the address for no MAC is named itself.
         (holder, Some(_)) if holder.as_ref().is_none_or(|holder| holder.mac.is_some()) => {
             fit::racks(tx, &place).await?.into_values().next().or(holder)
         }
@@ -313,8 +313,8 @@ async fn against(tx: &mut Tx, wish: &AddressWish<'_>, wished: IpAddr) -> Result<
     Ok(holder.map(|holder| holder.refusal(&address)))
 }
 
-/// The address that an IpAddress keeps for this interface, unless it has become a rack's own. A requested address may be kept for any MAC of the machine; otherwise
-/// the address must be kept for the interface's MAC.
+/// The address that an IpAddress keeps for this interface, unless a rack has the address as its own. If the wish requests an address, the
+/// IpAddress may keep it for any MAC of the machine. Otherwise it must keep it for the interface's MAC.
 async fn reserved(tx: &mut Tx, wish: &AddressWish<'_>) -> Result<Option<String>, StoreError> {
     let query = sqlx::query_scalar!(
         r#"select host(address) as "address!" from address a

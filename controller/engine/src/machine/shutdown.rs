@@ -60,7 +60,8 @@ impl<'a> Walk<'a> {
         matches!(self.answer(record, Some(PowerState::Off)), Answer::Good(_))
     }
 
-    /// True if this shutdown is too old to count: the machine has been switched on since.
+    /// True if this shutdown is too old to count: [`DeadlineId::SoftOff`] and [`DeadlineId::RetryLater`] have passed since its `not_after`.
+    /// If the machine runs now, it was switched on after the shutdown.
     fn is_long_over(&self, record: &StepRecord) -> bool {
         let time = self.policy.deadline(DeadlineId::SoftOff) + self.policy.deadline(DeadlineId::RetryLater);
         self.now >= later(record.not_after, time)
@@ -97,7 +98,8 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// True if the system of the deployment runs: it was installed and has reported, and the last task that was booted has ended.
+    /// True if the system of the deployment runs: it was installed, and it has reported or need not report. The last task that was booted
+    /// has succeeded, and the last power reading is on.
     fn system_runs(&self) -> bool {
         let Some(claim) = self.input.claim.as_ref().filter(|_| self.bmc().is_some()) else { return false };
         let succeeded = |r: &StepRecord| {

@@ -1,7 +1,11 @@
 //! Shows why a machine does not boot: its requests to racks, boot by boot (`GET /api/v1/boots/{machine}`).
 //!
-//! A boot begins with a first request of firmware or iPXE (DISCOVER, SOLICIT), if nothing was heard for a minute. It also begins if the
-//! last request belongs to a later stage than the new one. Retransmissions of firmware are at most 32 seconds apart.
+//! A new boot begins in these cases:
+//!
+//! 1. A first request of firmware or iPXE (DISCOVER, SOLICIT) follows a minute of silence. Retransmissions of firmware are at most 32
+//!    seconds apart.
+//! 2. Such a first request follows any request of a later stage in the same boot.
+//! 3. Any request follows 30 minutes of silence.
 
 mod architecture;
 mod judge;

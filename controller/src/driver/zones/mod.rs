@@ -96,8 +96,8 @@ pub(super) fn rack_name(settings: &SettingsSpec, net: &Net) -> String {
     format!("{}.rack.{}", net.name, internal_domain(settings))
 }
 
-/// The racks of a subnet, `HOST:PORT`, for an installed system: by their name in the internal domain, so that a rack that joins later is found. If the
-/// system asks DNS servers that do not know this name, it is `at`, the address of a rack.
+/// The racks of a subnet for an installed system, as `HOST:PORT`. HOST is the name of the racks in the internal domain, so that the system
+/// finds a rack that joins later. If the system asks DNS servers that do not know this name, the result is `at`, the address of one rack.
 pub(super) fn rack_for_system(estate: &Estate, net: &Net, at: SocketAddr, asks_others: bool) -> String {
     let asks_racks = !asks_others
         && net.subnet.dns_servers.is_none()
@@ -112,10 +112,10 @@ fn internal_domain(settings: &SettingsSpec) -> String {
     settings.internal_domain.as_ref().map_or(INTERNAL, |name| name.as_str()).to_ascii_lowercase()
 }
 
-/// Works on one domain: publishes its zone, and says how it is.
+/// Reconciles one domain: publishes its zone, and writes its status.
 ///
 /// # Errors
-/// The database, or the lease is over.
+/// Fails if the database fails, or if the lease is over.
 pub async fn reconcile_domain(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
     if object.deletion_requested_at.is_some() {
@@ -167,7 +167,7 @@ struct Zone {
 async fn publish_domain(driver: &Driver, object: &Object) -> Result<Option<Zone>, StoreError> {
     let store = &driver.store;
     for _ in 0..TRIES {
-        // Read before what is rendered, so that whoever renders from newer state wins.
+        // The serial is read before the content: a process that renders newer content wins.
         let base = store.zone_serial(&object.name).await?;
         let estate = driver.estate().await?;
         // Another writer may have changed it since the caller read it.
@@ -250,7 +250,7 @@ async fn publish_reverse(driver: &Driver, zone: &ReverseZone) -> Result<bool, St
     Ok(false)
 }
 
-/// The networks whose addresses have their names in a zone. A subnet may be larger than the zone, and the zone larger than the subnet.
+/// The part of each subnet that is inside the zone: the subnet, or the network of the zone if that is smaller.
 fn networks(zone: &ReverseZone, nets: &[&Net]) -> Vec<Cidr> {
     let narrower = |net: &&Net| match net.subnet.cidr.prefix_len() >= zone.network.prefix_len() {
         true => net.subnet.cidr,
@@ -386,7 +386,7 @@ struct Declared<'a> {
 }
 
 impl Declared<'_> {
-    /// The secondaries that have a secret, by name, as racks are told of them. Their zones are the caller's to say.
+    /// The secondaries that have a secret, by name, in the form for racks. The caller adds their zones.
     async fn with_secrets(&self, store: &Store) -> Result<Vec<(String, DnsSecondary)>, StoreError> {
         if self.of.is_empty() {
             return Ok(Vec::new());

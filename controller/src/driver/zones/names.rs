@@ -1,12 +1,13 @@
-//! The names that a machine has by itself.
+//! The DNS names that Basalt gives a machine.
 //!
-//! | name | while |
+//! | name | exists while |
 //! | --- | --- |
-//! | the machine's | it has an address |
-//! | the deployment's name, and its host name | its system is installed |
+//! | the machine's name | the machine has an address |
+//! | the deployment's name, and its host name | the deployment's system is installed |
 //!
-//! The system calls itself by the deployment's host name, else by the machine's name. This is the main name, which its addresses have.
-//! All are in the machine's domain, or in the default one. A host name with dots is in the declared domain that it ends with.
+//! The main name is the deployment's host name, or else the machine's name. The system uses it as its host name, and the
+//! addresses resolve back to it. A name without dots is in the machine's domain, or in the default domain. A name with dots is in the
+//! longest declared domain that it ends with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -182,9 +182,10 @@ fn last_octets(zone: &ReverseZone) -> impl Iterator<Item = u8> {
     (0..count).filter_map(move |n| u8::try_from(u16::from(first) + n).ok())
 }
 
-/// The internal domain: under the name of each subnet, the racks that stand in it.
+/// The internal domain. `SUBNET.rack` has the addresses of racks in that subnet; `ns` has all addresses of racks.
 ///
-/// A rack is named while it is connected. While none is connected, all are named: the region may be the one that is away.
+/// It contains the racks that are connected and not in maintenance. If there are none, it contains all racks: perhaps only the region is
+/// disconnected.
 #[must_use]
 pub fn internal(origin: &str, nets: &[Net], racks: &[RackSeen]) -> DnsZone {
     let mut sets = Sets::default();
@@ -211,7 +212,7 @@ pub struct Member {
     pub origin: String,
 }
 
-/// The catalog of zones (RFC 9432 §4). Nobody is its server: it configures servers, and answers nothing.
+/// The catalog of zones (RFC 9432 §4). Its NS record is `invalid.`: secondaries copy the catalog, and no client resolves names in it.
 #[must_use]
 pub fn catalog(origin: &str, members: &[Member]) -> DnsZone {
     let mut sets = Sets::default();

@@ -27,7 +27,8 @@ const QUICK: Pace = Pace {
     ..PACE
 };
 
-/// A machine behind a BMC. `lies`: it goes off again behind a power on that the BMC confirmed. `busy`: readings of all BMCs at once.
+/// A machine behind a BMC. `lies`: after a power command, the first reading shows the new power; then the machine is off.
+/// `busy`: the running readings of all BMCs, and the most at once.
 #[derive(Debug)]
 struct Chassis {
     state: Mutex<PowerState>,

@@ -34,7 +34,8 @@ impl One {
         Self { schedule, now }
     }
 
-    /// Waits for the next reading, and ends it so; how long that was, and whether it is told.
+    /// Waits for the next reading and ends it with this result. Returns the wait, and the
+    /// answer of `Schedule::done`.
     fn read(&mut self, ended: &Ended) -> (Duration, Option<bool>) {
         let before = self.now;
         self.now = self.schedule.due().expect("it is read again").max(before);

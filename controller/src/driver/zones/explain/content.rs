@@ -79,7 +79,7 @@ impl Content {
         }
     }
 
-    /// The name of an address that a record of a zone of addresses is about. A zone of RFC 2317 has one label more than the names of its addresses.
+    /// The reverse name of the address that a record is about. The first label of a zone of RFC 2317 is not part of this name.
     fn pointer(&self, owner: &str, zone: &ReverseZone) -> String {
         let around = match zone.is_classless {
             true => self.origin.split_once('.').map_or("", |(_, around)| around),
@@ -184,7 +184,7 @@ fn is_declared(spec: &DnsRecordSpec, owner: &str, rtype: &str, data: &str) -> bo
 /// True if a declared text is the data of a record. Both are compared as racks write them.
 fn is_data(rtype: RecordType, declared: &str, data: &str) -> bool {
     let read = |text: &str| RecordData::read(rtype, text).map(|it| it.to_string()).ok();
-    // TXT is told in other words than it is declared in: such a record is found by its name and type.
+    // An answer shows TXT data in another form than the declaration. So a TXT record is found by its name and type.
     match (read(declared), read(data)) {
         (Some(declared), Some(data)) => declared == data || rtype == RecordType::Txt,
         (declared, data) => declared.is_some() && data.is_none(),

@@ -1,7 +1,7 @@
 //! How racks answer for a name, and why: `basalt explain name` (docs/decisions/108-explain-names.md).
 //!
-//! The answer is made by the core that racks answer with (`basalt_dns::answer`), from the zones that the region has written. One zone
-//! is read, one more for each alias that leads into another zone, and those that name the servers of a delegated domain.
+//! The region computes the answer with the same code as racks (`basalt_dns::answer`), from its stored zones. It reads the zone of the name,
+//! the zones to which aliases lead, and the zones that have the names of a delegated domain's servers.
 
 mod content;
 mod racks;
@@ -261,7 +261,7 @@ async fn computed(
     Ok(vec![NameSource { kind: "IpRange".to_owned(), name, note: lease }])
 }
 
-/// Names that exist, and that the name may be a slip of.
+/// Similar names that exist, for a name that may be misspelt.
 fn near(
     estate: &Estate,
     contents: &[Content],

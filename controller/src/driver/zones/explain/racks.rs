@@ -43,7 +43,7 @@ pub(super) fn states(states: &[DocumentState], racks: &[RackSeen], zones: &[Cont
     told.collect()
 }
 
-/// Since when the rack is behind (`None`: it is not; `Some(None)`: that is not known), and its state in words.
+/// The time since which the rack is behind, and its state in words. `None`: the rack is not behind. `Some(None)`: the time is not known.
 #[expect(clippy::option_option, reason = "a rack that is behind since an unknown time is behind")]
 fn state_of(state: &DocumentState, zones: &[Content]) -> (Option<Option<Timestamp>>, String) {
     let Some(written_at) = state.written_at else {

@@ -40,7 +40,7 @@ pub(super) enum Ending {
     NoData,
     /// There is no such name.
     NoName,
-    /// The alias leads to this name, which was met before.
+    /// The alias leads to this name, which is already in the chain; or the chain is too long.
     AliasLoop(String),
     /// The zone delegates this domain to these servers, as far as their addresses are known.
     Delegated(String, Vec<IpAddr>),
@@ -55,11 +55,11 @@ pub(super) enum Ending {
 pub(super) enum Step {
     /// The name is an alias.
     Alias(Told),
-    /// The name is none, and has these records.
+    /// The name is not an alias. It has these records.
     End(Ending, Vec<Told>),
 }
 
-/// Asks zones for a name, as a client would that may have other servers asked.
+/// Asks the zones for a name, like a client for which racks may ask other servers.
 pub(super) fn ask(zones: &Zones, name: &Name) -> Step {
     if let Reply::Answers(_, records) = reply(zones, name, RecordType::CNAME)
         && let Some(alias) = records.into_iter().find(|it| it.record_type() == RecordType::CNAME)
