@@ -246,7 +246,7 @@ struct Flags {
     /// Directory of the proxy with its cache and logs [default: `proxy` in DIR; /var/cache/basalt-region-proxy of a region that runs as root]
     #[arg(long, global = true, value_name = "DIR", env = "BASALT_PROXY_DIR")]
     proxy_dir: Option<PathBuf>,
-    /// The most that the proxy's cache may take on disk, like 50GiB [default: 10GiB, or a tenth of the free disk where that is less]
+    /// The most that the proxy's cache may take on disk, like 50GiB, 64MiB at least [default: 10GiB, or a tenth of the free disk where that is less]
     #[arg(long, global = true, value_name = "SIZE", env = "BASALT_PROXY_SIZE")]
     proxy_size: Option<ByteSize>,
     /// Collector of traces (OTLP over HTTP), like http://127.0.0.1:4318 [default: OTEL_EXPORTER_OTLP_ENDPOINT, or none]

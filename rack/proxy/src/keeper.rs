@@ -16,8 +16,12 @@ use crate::squid_conf::Wanted;
 
 /// How often to look at the logs.
 const LOOK: Duration = Duration::from_secs(30);
-/// The least free disk, in bytes. With less, the cache gives way: Squid ends if it cannot write.
+/// The free disk for which a new Squid gets a cache, in bytes. Squid ends if it cannot write.
+///
+/// A running Squid loses its cache with less than half of it, and gets one again with twice as much.
 const ROOM: u64 = 128 << 20;
+/// The least size of a cache, in bytes.
+const LEAST: u64 = 64 << 20;
 /// The longest wait until Squid listens. It reads the index of its cache later.
 const LISTEN: Duration = Duration::from_secs(20);
 
@@ -94,8 +98,8 @@ impl Served {
 
     fn state(&self) -> State {
         let lost = (self.wanted.cache_mib == 0).then(|| {
-            let (dir, least) = (self.wanted.dir.display(), ROOM >> 20);
-            format!("it keeps nothing on disk, since {dir} has less than {least} MiB free: make room there")
+            let (dir, least) = (self.wanted.dir.display(), 2 * ROOM >> 20);
+            format!("it keeps nothing on disk, until {dir} has {least} MiB free: make room there")
         });
         State::Serves { at: self.wanted.listen.clone(), lost }
     }
@@ -286,11 +290,11 @@ fn free(dir: &Path) -> u64 {
     rustix::fs::statvfs(dir).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// The size of a cache on a disk with so many free bytes: as given, or a tenth of them, at most 10 GiB. 0: no cache.
+/// The size of a cache on a disk with so many free bytes: as given, or a tenth of them, at most 10 GiB; at least [`LEAST`]. 0: no cache.
 fn size(free: u64, given: Option<u64>) -> u64 {
     match free < ROOM {
         true => 0,
-        false => given.unwrap_or_else(|| (free / 10).clamp(64 << 20, 10 << 30)),
+        false => given.unwrap_or_else(|| (free / 10).min(10 << 30)).max(LEAST),
     }
 }
 
@@ -302,6 +306,6 @@ mod tests {
     fn a_cache_takes_a_tenth_of_the_free_disk_and_nothing_of_a_full_one() {
         let mib = |free: u64, given: Option<u64>| size(free << 20, given.map(|it| it << 20)) >> 20;
         assert_eq!([127, 128, 2_000, 1 << 20].map(|free| mib(free, None)), [0, 64, 200, 10 << 10]);
-        assert_eq!([mib(2_000, Some(500)), mib(127, Some(500))], [500, 0]);
+        assert_eq!([mib(2_000, Some(500)), mib(127, Some(500)), mib(2_000, Some(0))], [500, 0, 64]);
     }
 }
