@@ -224,5 +224,8 @@ pub(super) async fn give_back(driver: &Driver, loaded: &Loaded, planned: &Plan) 
         return Ok(());
     }
     let keep: Vec<_> = keep.into_iter().map(|address| (address.subnet, address.purpose.clone())).collect();
-    driver.store.release_addresses(claim.uid.into(), &keep).await
+    driver.store.release_addresses(claim.uid.into(), &keep).await?;
+    // A Deployment without a network may wait for a machine with such an address.
+    driver.allocator.note_any();
+    Ok(())
 }

@@ -30,8 +30,9 @@ const DEFAULT: &str = "default";
 const WAKE_EVERY: Duration = Duration::from_millis(250);
 /// The longest time for which a round's result is used, in case a change was missed.
 const BELIEVED: Duration = Duration::from_secs(30);
-/// The kinds that a choice depends on. A Deployment, an IpAddress or a Rack that changes may free an address of a machine's network.
-const DECIDES: [&str; 6] = ["Deployment", "Image", "IpAddress", "Subnet", "Vlan", "Rack"];
+/// The kinds that a choice depends on. A change of a Deployment, Device or IpAddress, or the end of a Rack, may free an address of a
+/// machine's network. An address that a rack gives up is noticed when the deployment looks again, within a minute.
+const DECIDES: [&str; 7] = ["Deployment", "Device", "Image", "IpAddress", "Subnet", "Vlan", "Rack"];
 
 /// The rounds of one process.
 #[derive(Debug, Default)]

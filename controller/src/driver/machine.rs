@@ -212,9 +212,10 @@ impl Turn<'_> {
                 if *unwiped {
                     driver.store.mark_unwiped(machine, true).await?;
                 }
+                // Addresses first: after a death in between, the step is repeated for the claim.
+                driver.store.release_addresses((*deployment).into(), &[]).await?;
                 driver.store.release_machine(*deployment).await?;
                 driver.kill.at(step.step.name(), "effected");
-                driver.store.release_addresses((*deployment).into(), &[]).await?;
                 driver.store.enqueue((*deployment).into(), Duration::ZERO).await?;
                 Ok(Did::Begun)
             }

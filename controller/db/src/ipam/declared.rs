@@ -76,7 +76,11 @@ pub(crate) async fn gateway(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fi
     }
     let place = [Place { owner: subnet, subnet, address: gateway.to_owned() }];
     let mut holders = fit::holders(tx, &place).await?;
-    holders.extend(machine::holders(tx, &place).await?);
+    // A gateway that was there before the Machine may stay.
+    let before = subject.before.and_then(|it| it.pointer("/gateway")?.as_str());
+    if before != Some(gateway) {
+        holders.extend(machine::holders(tx, &place).await?);
+    }
     if let Some(holder) = holders.values().next() {
         return Ok(vec![fit::taken("/gateway", gateway, holder)]);
     }

@@ -123,7 +123,9 @@ impl Store {
                  union all
                  select 'Rack', o.name, 'rack' from rack_place r join object o on o.uid = r.rack
                  where r.subnet = m.subnet and r.address = m.address
-                   and not exists (select from address a where a.subnet = m.subnet and a.address = m.address)) x on true
+                   and not exists (
+                     select from address a join machine_claim c on c.deployment = a.owner and c.machine = m.machine
+                     where a.subnet = m.subnet and a.address = m.address)) x on true
                order by m.machine, m.address desc"#
         );
         let rows = rows.fetch_all(self.pool()).await?.into_iter();

@@ -222,6 +222,7 @@ impl Store {
             r#"with gone as (delete from address_use where owner = $1 and subnet = $2 and purpose = $3 returning address)
                select host(g.address) as "address!" from gone g
                where not exists (select from address a where a.subnet = $2 and a.address = g.address)
+                 and not exists (select from machine_address m where m.subnet = $2 and m.address = g.address)
                  and not exists (select from ip_range r where r.subnet = $2 and r.span @> g.address)"#,
             wish.owner.get(),
             wish.subnet.get(),

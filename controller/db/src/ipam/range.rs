@@ -60,13 +60,14 @@ pub(crate) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fiel
     }
     if purpose == "dynamic" && errors.is_empty() {
         let span = Span { subnet: subnet.get(), start, end };
-        errors.extend(owned(tx, &span).await?);
-        // A range that was there before the rack may stay: the rack does not lease its own address.
+        // A range that was there before the rack or the Machine may stay: the rack does not lease its own address.
         let fields = ["/subnet", "/start", "/end", "/purpose"];
         let is_as_before = |before: &serde_json::Value| {
             fields.iter().all(|field| before.pointer(field) == subject.spec.pointer(field))
         };
-        if !subject.before.is_some_and(is_as_before) {
+        let is_new = !subject.before.is_some_and(is_as_before);
+        errors.extend(owned(tx, &span, is_new).await?);
+        if is_new {
             errors.extend(racks(tx, &span).await?);
             errors.extend(routers(tx, &span).await?);
         }
@@ -132,8 +133,8 @@ async fn routers(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreE
     Ok(errors.collect())
 }
 
-/// The errors for owned addresses in a dynamic range.
-async fn owned(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreError> {
+/// The errors for owned addresses in a dynamic range. Addresses of Machines count if the range `is_new`.
+async fn owned(tx: &mut Tx, span: &Span<'_>, is_new: bool) -> Result<Vec<FieldError>, StoreError> {
     let Span { subnet, start, end } = *span;
     let edges = sqlx::query!(
         r#"select cidr::text as "cidr!", $2::text::inet < first_host(cidr) as "network!",
@@ -160,12 +161,13 @@ async fn owned(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreErr
              select address, class, owner from address
              where subnet = $1 and address between $2::text::inet and $3::text::inet
              union all select address, 'machine', machine from machine_address
-             where subnet = $1 and address between $2::text::inet and $3::text::inet) a join object o on o.uid = a.owner
+             where $5 and subnet = $1 and address between $2::text::inet and $3::text::inet) a join object o on o.uid = a.owner
            order by a.address, o.kind limit $4"#,
         subnet,
         start,
         end,
-        NAMED
+        NAMED,
+        is_new
     );
     for owner in owners.fetch_all(&mut **tx).await? {
         let what = if owner.class == super::GATEWAY { "gateway" } else { "address" };

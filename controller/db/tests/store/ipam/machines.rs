@@ -169,3 +169,56 @@ async fn a_machine_keeps_an_address_that_it_had_before_the_rack() {
     let theirs = [format!("{ETH0}: 10.77.0.41 is the address of Rack \"r2\" already")];
     assert_eq!(refused(&store, "Machine", "m1", with(1, at("10.77.0.41"))).await, theirs);
 }
+
+#[tokio::test]
+async fn a_machine_whose_address_is_a_rack_s_is_not_chosen_even_if_an_ip_address_keeps_it() {
+    let store = store().await;
+    taken(&store).await;
+    declare(&store, 1, "10.77.0.40").await;
+    let kept = json!({"subnet": "lab", "address": "10.77.0.40", "mac": "52:54:00:00:00:01"});
+    put(&store, "IpAddress", "kept", kept).await.unwrap();
+    let obstructed = async || {
+        let found = store.machines_without_their_addresses().await.unwrap();
+        found.into_values().collect::<Vec<_>>()
+    };
+    assert_eq!(obstructed().await, [""; 0]);
+    let rack = put(&store, "Rack", "r2", json!({})).await.unwrap().object.uid;
+    hello(&store, rack, &["10.77.0.40/24"]).await;
+    assert_eq!(obstructed().await, ["10.77.0.40 is the address of Rack \"r2\" already"]);
+}
+
+#[tokio::test]
+async fn a_gateway_or_range_that_was_there_before_the_machine_may_stay() {
+    let url = basalt_db::testing::database().await;
+    let store = open(&url, [7; 32]).await.unwrap();
+    taken(&store).await;
+    put(&store, "Machine", "m1", machine("52:54:00:00:00:01")).await.unwrap();
+    let net = json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gateway": "10.77.0.1"});
+    let range = json!({"subnet": "lab", "start": "10.77.0.200", "end": "10.77.0.209"});
+    put(&store, "Subnet", "lab", net.clone()).await.unwrap();
+    put(&store, "IpRange", "more", range.clone()).await.unwrap();
+    // As the migration finds them.
+    let mut db = PgConnection::connect(&url).await.unwrap();
+    for address in ["10.77.0.1", "10.77.0.205", "10.77.0.215"] {
+        let insert = sqlx::query(
+            "insert into machine_address select $1, $2::inet, uid from object where kind = 'Machine' and name = 'm1'",
+        );
+        insert.bind(subnet(&store, "lab").await.get()).bind(address).execute(&mut db).await.unwrap();
+    }
+    let with = |spec: &Value, field: &str, value: Value| {
+        let mut spec = spec.clone();
+        spec[field] = value;
+        spec
+    };
+    put(&store, "Subnet", "lab", with(&net, "dns_servers", json!(["10.77.0.2"])))
+        .await
+        .expect("the gateway stays");
+    put(&store, "IpRange", "more", with(&range, "description", json!("a row")))
+        .await
+        .expect("the range stays");
+    let wider = refused(&store, "IpRange", "more", with(&range, "end", json!("10.77.0.219"))).await;
+    let theirs = |address: &str| {
+        format!("/start: 10.77.0.200-10.77.0.219 holds {address}, the address of Machine \"m1\"")
+    };
+    assert_eq!(wider, ["10.77.0.205", "10.77.0.215"].map(theirs));
+}
