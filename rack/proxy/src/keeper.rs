@@ -98,7 +98,7 @@ impl Served {
 
     fn state(&self) -> State {
         let lost = (self.wanted.cache_mib == 0).then(|| {
-            let (dir, least) = (self.wanted.dir.display(), 2 * ROOM >> 20);
+            let (dir, least) = (self.wanted.dir.display(), (2 * ROOM) >> 20);
             format!("it keeps nothing on disk, until {dir} has {least} MiB free: make room there")
         });
         State::Serves { at: self.wanted.listen.clone(), lost }
