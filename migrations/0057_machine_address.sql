@@ -1,8 +1,8 @@
 -- Static addresses that Machines declare for their own interfaces. The primary key refuses an address to a second Machine.
 --
--- These rows are not in `address`, because two other objects may have the same address:
---   a Deployment on the Machine
---   an IpAddress with a MAC of the Machine
+-- These rows are not in `address`, because its key allows one owner. A Deployment on the Machine may have the same address, and an
+-- IpAddress with a MAC of the Machine.
+--
 -- No other object may have the address, and it is not free.
 
 create table machine_address (
@@ -111,7 +111,7 @@ create or replace view device_place as
     and not exists (
       select from machine_address m where m.subnet = c.subnet and m.address = d.address);
 
--- The declared addresses with a named subnet, from the references to the subnets. Of Machines with the same address the first one has it.
+-- The declared addresses with a named subnet, from the references to the subnets. The oldest Machine gets an address of several Machines.
 insert into machine_address
 select distinct on (c.subnet, i.address) c.subnet, i.address, o.uid
 from object_ref r

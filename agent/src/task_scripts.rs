@@ -126,8 +126,10 @@ pub fn run(
     judge(ends)
 }
 
-/// Carries out a group of runs and returns their ends. Two kinds of runs are not carried out, and their ends have the reason: runs that
-/// are skipped on this machine, and after a restart runs of scripts that must run only once.
+/// Carries out a group of runs and returns their ends. These runs are not carried out, and their ends have the reason:
+///
+/// - runs that are skipped on this machine
+/// - after a restart, runs of scripts that must run only once
 fn ends_of(
     group: Vec<Run<'_>>,
     again: bool,

@@ -134,8 +134,16 @@ pub fn rack_at<'a>(net: &Net, address: IpAddr, nets: &[Net], racks: &'a [RackSee
     })
 }
 
-/// The DNS servers of machines in a subnet: the declared ones. If none are declared and the subnet has `allow_dns`, the racks that answer
-/// DNS in the subnet, or else those that answer DHCP for it. `first` is the rack that sends the list; its addresses come first.
+/// The DNS servers of machines in a subnet. The first row that applies counts:
+///
+/// | subnet | servers |
+/// | --- | --- |
+/// | declares servers | these |
+/// | has no `allow_dns` | none |
+/// | has racks that answer DNS | these racks |
+/// | has no such rack | the racks that answer DHCP |
+///
+/// `first` is the rack that sends the list; its addresses come first.
 #[must_use]
 pub fn name_servers(net: &Net, nets: &[Net], racks: &[RackSeen], first: Option<RackId>) -> Vec<IpAddr> {
     if let Some(declared) = &net.subnet.dns_servers {

@@ -177,8 +177,8 @@ impl Exchange<'_> {
         let address = options.ipv4(OptionCode::RequestedIpAddress);
         let own = address.and_then(|address| self.own(address));
         let other = server.filter(|&server| !self.network.is_me(server));
-        // Another server may have given the address. If this server would give it too, the DECLINE counts here as well:
-        // the other server's report only says that the lease ended, not that another host uses the address.
+        // Another server may have given the address. The DECLINE counts here too if this server would give the address:
+        // a report of the other server only says that the lease ended. It does not say that another host has the address.
         let concerns = own.is_some() || address.is_some_and(|address| self.is_its_elsewhere(address));
         if let Some(other) = other.filter(|_| !concerns) {
             return Err(Ignored::OtherServer(other));
@@ -378,8 +378,10 @@ impl Exchange<'_> {
         })
     }
 
-    /// True if this server would give the client the address, whichever server gave it: the address is reserved for the
-    /// client and free, or it is another server's and the client may keep it.
+    /// True if this server would give the client the address, whichever server gave it before. There are two cases:
+    ///
+    /// 1. The address is reserved for the client, and it is free.
+    /// 2. The address is another server's, and the client may keep it.
     fn is_its_elsewhere(&self, address: Ipv4Addr) -> bool {
         let is_reserved = self.network.reservations(self.mac).any(|it| it.address == address);
         (is_reserved && self.is_free(address)) || self.kept_until(address).is_some()

@@ -243,8 +243,8 @@ pub(crate) async fn release(tx: &mut Tx, moved: &Moved) -> Result<Had, StoreErro
 }
 
 /// Gives Machines and Deployments their static addresses. A Deployment does not get an address that an IpAddress of the batch declares.
-/// Returns the interfaces without an error, and the errors of addresses that do not fit their subnets or that racks have. [`taken`]
-/// reports the other conflicts, after the addresses of the batch are written. The caller has locked the subnets.
+/// Returns the interfaces without an error, and errors of two sorts: the address does not fit its subnet, or a rack has it. After the
+/// addresses of the batch are written, [`taken`] reports the other conflicts. The caller has locked the subnets.
 pub(crate) async fn write(
     tx: &mut Tx,
     interfaces: Vec<Interface>,
