@@ -2,8 +2,7 @@
 
 use super::{delete, has, new_subnet, owned, refused, subnet, wish};
 use crate::common::{network, put, store};
-use basalt_db::splice::Text;
-use basalt_db::{Addressed, Batch, Deletion, Key, NoJudge, Precondition, Put, Store, StoreError, SubnetUse};
+use basalt_db::{Addressed, Deletion, Key, Store, StoreError, SubnetUse};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -46,30 +45,9 @@ async fn an_ip_address_keeps_what_it_names_or_the_next_free_one() {
 
 /// Writes several IpAddresses of `lab` in one transaction.
 async fn put_all(store: &Store, wishes: &[(String, Option<&str>)]) -> Result<(), StoreError> {
-    let texts: Vec<Text> = wishes
-        .iter()
-        .map(|(_, address)| Text::parse(json!({"subnet": "lab", "address": address}).to_string()).unwrap())
-        .collect();
-    let first_status = json!({});
-    let puts: Vec<Put<'_>> = wishes
-        .iter()
-        .zip(&texts)
-        .map(|((name, _), spec)| Put {
-            kind: basalt_api::Kind::find("IpAddress").unwrap(),
-            key: Key::Name(name),
-            spec,
-            at: "",
-            labels: None,
-            manager: None,
-            precondition: Precondition::None,
-            adopt: false,
-            first_status: &first_status,
-        })
-        .collect();
-    store
-        .write(&Batch { puts: &puts, prune: None, dry_run: false, judge: &NoJudge, allocation: None })
-        .await
-        .map(drop)
+    let spec = |address: &Option<&str>| json!({"subnet": "lab", "address": address});
+    let specs: Vec<_> = wishes.iter().map(|(name, address)| (name.as_str(), spec(address))).collect();
+    super::put_all(store, "IpAddress", &specs).await
 }
 
 #[tokio::test]

@@ -3,8 +3,7 @@
 use super::statics::{at, deployment, taken};
 use super::{delete, has, hello, refused, subnet, wish};
 use crate::common::{machine, open, put, store};
-use basalt_db::splice::Text;
-use basalt_db::{AddressWish, Addressed, Batch, Key, NoJudge, Precondition, Put, Store, StoreError};
+use basalt_db::{AddressWish, Addressed, Store, StoreError};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
@@ -25,26 +24,8 @@ async fn declare(store: &Store, n: u8, address: &str) {
 
 /// Writes several Machines in one transaction, and returns the errors.
 async fn put_all(store: &Store, machines: &[(&str, Value)]) -> Result<(), Vec<String>> {
-    let texts: Vec<Text> = machines.iter().map(|(_, spec)| Text::parse(spec.to_string()).unwrap()).collect();
-    let first_status = json!({});
-    let puts: Vec<Put<'_>> = machines
-        .iter()
-        .zip(&texts)
-        .map(|((name, _), spec)| Put {
-            kind: basalt_api::Kind::find("Machine").unwrap(),
-            key: Key::Name(name),
-            spec,
-            at: "",
-            labels: None,
-            manager: None,
-            precondition: Precondition::None,
-            adopt: true,
-            first_status: &first_status,
-        })
-        .collect();
-    let batch = Batch { puts: &puts, prune: None, dry_run: false, judge: &NoJudge, allocation: None };
-    match store.write(&batch).await {
-        Ok(_) => Ok(()),
+    match super::put_all(store, "Machine", machines).await {
+        Ok(()) => Ok(()),
         Err(StoreError::Refused { errors }) => {
             Err(errors.into_iter().map(|e| format!("{}: {}", e.pointer, e.message)).collect())
         }

@@ -13,13 +13,36 @@ mod statics;
 
 use crate::common::put;
 use basalt_api::values::{SubnetId, Timestamp, Uid};
-use basalt_db::{AddressWish, Addressed, Deletion, Key, NewFact, Precondition, Store, StoreError};
+use basalt_db::splice::Text;
+use basalt_db::{
+    AddressWish, Addressed, Batch, Deletion, Key, NewFact, NoJudge, Precondition, Put, Store, StoreError,
+};
 use serde_json::{Value, json};
 use sqlx::{PgConnection, Row};
 use std::net::IpAddr;
 
 pub(super) async fn subnet(store: &Store, name: &str) -> SubnetId {
     SubnetId::from(store.get("Subnet", Key::Name(name)).await.unwrap().uid)
+}
+
+/// Writes several objects of a kind in one transaction.
+async fn put_all(store: &Store, kind: &str, specs: &[(&str, Value)]) -> Result<(), StoreError> {
+    let texts: Vec<Text> = specs.iter().map(|(_, spec)| Text::parse(spec.to_string()).unwrap()).collect();
+    let first_status = json!({});
+    let put = |(name, spec)| Put {
+        kind: basalt_api::Kind::find(kind).unwrap(),
+        key: Key::Name(name),
+        spec,
+        at: "",
+        labels: None,
+        manager: None,
+        precondition: Precondition::None,
+        adopt: false,
+        first_status: &first_status,
+    };
+    let puts: Vec<Put<'_>> = specs.iter().map(|(name, _)| *name).zip(&texts).map(put).collect();
+    let batch = Batch { puts: &puts, prune: None, dry_run: false, judge: &NoJudge, allocation: None };
+    store.write(&batch).await.map(drop)
 }
 
 pub(super) async fn new_subnet(store: &Store, name: &str, cidr: &str) -> SubnetId {
