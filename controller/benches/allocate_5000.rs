@@ -75,6 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let sessions = Sessions::new(store.now().await?);
         let driver = Driver {
             topology: basalt_region::driver::topology::Topology::new(sessions.clone()),
+            common: basalt_region::driver::common::Common::default(),
             sessions,
             store: store.clone(),
             policy: Policy::default(),

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::driver::Driver;
+use crate::driver::common::Common;
 use crate::driver::kill::KillPoints;
 use crate::driver::meters::Meters;
 use crate::driver::topology::Topology;
@@ -82,6 +83,7 @@ impl Controller {
             store: store.clone(),
             sessions: sessions.clone(),
             topology: Topology::new(sessions.clone()),
+            common: Common::default(),
             policy,
             allocator: Arc::default(),
             kill: KillPoints::from_env(),

@@ -1,6 +1,8 @@
 //! Concerns: the configuration that racks receive, as bytes with a generation, written by compare-and-swap. The stored bytes are
-//! sealed, because they include BMC passwords, attempt keys and user data.
+//! sealed, because they include BMC passwords, attempt keys and user data. Some are stored for one rack, others for all racks
+//! (`common_concern`).
 
+use crate::common_concern::with_place;
 use crate::entry::Entry;
 use crate::object::{signed, unsigned};
 use crate::seal::Place;
@@ -14,7 +16,7 @@ pub(crate) fn pointer(concern: &str) -> String {
 /// A concern as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concern {
-    /// Its name: `dhcp`, `known`, `boot`, `images`, `power`.
+    /// Its name, `boot` for example.
     pub name: String,
     /// The generation; it rises with each change.
     pub generation: Generation,
@@ -163,13 +165,16 @@ impl Store {
         Ok(ConcernWrite::Written(next))
     }
 
-    /// The versions of all concerns of a rack.
+    /// The versions of all concerns of a rack, common ones included. A deleted rack has none.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
     pub async fn concern_heads(&self, rack: RackId) -> Result<Vec<ConcernHead>, StoreError> {
         let rows = sqlx::query!(
-            "select concern, generation, sha256 from rack_concern where rack = $1 order by concern",
+            r#"select concern as "concern!", generation as "generation!", sha256 as "sha256!" from rack_concern where rack = $1
+               union all
+               select concern, generation, sha256 from common_concern where exists (select from object where uid = $1)
+               order by 1"#,
             rack.get()
         );
         let rows = rows.fetch_all(self.pool()).await?;
@@ -181,20 +186,27 @@ impl Store {
             .collect()
     }
 
-    /// A rack's concern with its bytes; `None` if it was never written.
+    /// A rack's concern, or a common one, with its bytes; `None` if it was never written.
     ///
     /// # Errors
     /// Fails if the seal key does not open it, or if the database cannot be read.
     pub async fn concern(&self, rack: RackId, name: &str) -> Result<Option<Concern>, StoreError> {
         let row = sqlx::query!(
-            "select generation, sha256, body, trace from rack_concern where rack = $1 and concern = $2",
+            r#"select false as "is_common!", generation as "generation!", sha256 as "sha256!", body as "body!", trace
+               from rack_concern where rack = $1 and concern = $2
+               union all
+               select true, generation, sha256, body, trace from common_concern
+               where concern = $2 and exists (select from object where uid = $1)"#,
             rack.get(),
             name
         );
         let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
-        let place = Place { object: rack.into(), pointer: &pointer(name) };
+        let body = match row.is_common {
+            true => with_place(name, |place| self.seal().open(place, &row.body)),
+            false => self.seal().open(&Place { object: rack.into(), pointer: &pointer(name) }, &row.body),
+        };
         Ok(Some(Concern {
-            body: self.seal().open(&place, &row.body)?.to_vec(),
+            body: body?.to_vec(),
             name: name.to_owned(),
             trace: row.trace,
             generation: Generation::new(unsigned(row.generation)),

@@ -1,6 +1,7 @@
 //! The driver's reads and writes: facts for planning, boot actions, attempts, marks, the authority.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::fact::{Fact, FactRow};
 use crate::object::{signed, timestamp};
@@ -106,6 +107,18 @@ impl Store {
             macs
         );
         rows.fetch_all(self.pool()).await?.iter().map(|address| crate::ipam::parse(address)).collect()
+    }
+
+    /// Wakes one object of a kind, for work that any of them does for all.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written.
+    pub async fn enqueue_any(&self, kind: &str) -> Result<(), StoreError> {
+        let first = sqlx::query_scalar!("select uid from object where kind = $1 order by uid limit 1", kind);
+        match first.fetch_optional(self.pool()).await? {
+            Some(uid) => self.enqueue(uid.into(), Duration::ZERO).await,
+            None => Ok(()),
+        }
     }
 
     /// Wakes every object of a kind.

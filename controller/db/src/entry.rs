@@ -164,33 +164,24 @@ impl Store {
         rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body)).collect()
     }
 
-    /// The entries of a concern that every rack gets in full, in a fixed order.
-    ///
-    /// # Errors
-    /// Fails if the seal key does not open an entry, or if the database cannot be read.
-    pub async fn entries(&self, concern: &str) -> Result<Vec<Entry>, StoreError> {
-        let rows = sqlx::query!(
-            r#"select object, version, body as "body!" from entry where concern = $1 and body is not null order by object"#,
-            concern
-        );
-        let rows = rows.fetch_all(self.pool()).await?;
-        rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body)).collect()
-    }
-
-    /// The contents of a concern's entries that have a top-level member `name`.
+    /// The contents of the `known` entries with DHCP options, in a fixed order.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn entries_saying(&self, concern: &str, name: &str) -> Result<Vec<Value>, StoreError> {
+    pub async fn dhcp_clients(&self) -> Result<Vec<Value>, StoreError> {
         let says = sqlx::query_scalar!(
-            "select says from entry where concern = $1 and says ? $2 order by object",
-            concern,
-            name
+            "select says from entry where concern = 'known' and says ? 'dhcp' order by object"
         );
         Ok(says.fetch_all(self.pool()).await?)
     }
 
-    fn entry(&self, concern: &str, object: Uuid, version: i64, sealed: &[u8]) -> Result<Entry, StoreError> {
+    pub(crate) fn entry(
+        &self,
+        concern: &str,
+        object: Uuid,
+        version: i64,
+        sealed: &[u8],
+    ) -> Result<Entry, StoreError> {
         let place = Place { object: Uid::from(object), pointer: &pointer(concern) };
         let body = self.seal().open(&place, sealed)?.to_vec();
         Ok(Entry { object: Uid::from(object), version, body })

@@ -30,7 +30,8 @@
 //! | `gauge` | measurements |
 //! | `webhook` | deliveries to webhooks |
 //! | [`trace`] | the trace of a write |
-//! | `entry`, `concern` | the configuration of racks: per machine, and as whole documents |
+//! | `entry`, `concern`, `common_concern` | the configuration of racks: per machine, as whole documents, and those that all racks share |
+//! | `known` | the changes of the entries that all racks receive |
 //! | `access`, `blob` | tokens, racks and regions; the list of blobs |
 //! | `account`, `holders`, `password` | the holders of tokens, logins |
 //! | `audit` | the audit log |
@@ -58,6 +59,7 @@ mod blob;
 mod bmc_account;
 mod boot;
 mod claim;
+mod common_concern;
 mod concern;
 mod decision;
 mod driver;
@@ -71,6 +73,7 @@ mod gauge;
 mod holders;
 mod invariant;
 mod ipam;
+mod known;
 mod layer;
 mod lease;
 mod log_target;
@@ -116,6 +119,7 @@ pub use ipam::{
     Address, AddressPosition, AddressQuery, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse,
     ServedSubnet, SubnetUse, TakenAddress, TakenPage,
 };
+pub use known::KnownNews;
 pub use lease::{CurrentLease, Grantor, LastLease, LeasesSeen, RackLease};
 pub use log_target::{LogProgress, LogTarget, Positions};
 pub use object::{BmcOf, Key, ListQuery, Object, Page, Referrer};
@@ -137,5 +141,5 @@ pub use topology::{TOPOLOGY_KINDS, TopologyRows};
 pub use watch::{Changed, ChangedPage};
 pub use webhook::{Delivery, DeliveryEntry, WebhookGauge, WebhookState};
 pub use write::{Batch, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};
-pub use zone::{DeclaredRecord, DynamicRange, HostAddress, HostName, Published, ZoneRow};
+pub use zone::{DeclaredRecord, DynamicRange, HostAddress, HostName, Published, ZoneHead, ZoneRow};
 pub use zone_source::{DocumentState, NameSource, NameSources};

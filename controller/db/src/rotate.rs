@@ -6,6 +6,7 @@
 
 use crate::StoreError;
 use crate::bmc_account;
+use crate::common_concern;
 use crate::concern;
 use crate::driver::{attempt_pointer, authority_place};
 use crate::entry;
@@ -90,7 +91,8 @@ pub async fn rotate(
     let mut count = keys.secrets(&mut tx).await?;
     count += keys.attempts(&mut tx).await?;
     count += keys.concerns(&mut tx).await?;
-    // Entries are copies of texts that are counted already.
+    // Common concerns and entries are copies of texts that are counted already.
+    keys.common_concerns(&mut tx).await?;
     keys.entries(&mut tx).await?;
     count += keys.authority(&mut tx).await?;
     count += keys.strangers(&mut tx).await?;
@@ -195,6 +197,17 @@ impl Keys<'_> {
             count += update.execute(&mut *tx).await?.rows_affected();
             after = (row.rack, row.concern);
         }
+    }
+
+    async fn common_concerns(&self, tx: &mut PgConnection) -> Result<(), StoreError> {
+        let rows = sqlx::query!("select concern, body from common_concern order by concern for update");
+        for row in rows.fetch_all(&mut *tx).await? {
+            let resealed = common_concern::with_place(&row.concern, |place| self.again(place, &row.body))?;
+            let update =
+                sqlx::query!("update common_concern set body = $2 where concern = $1", row.concern, resealed);
+            update.execute(&mut *tx).await?;
+        }
+        Ok(())
     }
 
     async fn entries(&self, tx: &mut PgConnection) -> Result<(), StoreError> {

@@ -54,6 +54,17 @@ pub struct DynamicRange {
     pub last: IpAddr,
 }
 
+/// The version of a stored zone, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneHead {
+    /// The name of its apex, without the final dot.
+    pub origin: String,
+    /// Its serial (RFC 1982). A zone that was deleted and made again starts anew.
+    pub serial: u32,
+    /// Since when it has this content.
+    pub updated_at: Timestamp,
+}
+
 /// A stored zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneRow {
@@ -259,7 +270,7 @@ impl Store {
     }
 
     /// Writes the content of a zone, rendered after serial `base` was read. The serial rises only if the content differs. New content wakes
-    /// the racks.
+    /// one rack, which renders the document for all racks.
     ///
     /// # Errors
     /// Fails if the database cannot be written.
@@ -281,11 +292,29 @@ impl Store {
         );
         let written = if at == base { write.fetch_optional(&mut *tx).await? } else { None };
         let Some(written) = written else { return Ok(Published::Stale) };
-        let racks =
-            sqlx::query_scalar!("select uid from object where kind = 'Rack'").fetch_all(&mut *tx).await?;
-        self.wake_with(&mut tx, &[], &racks).await?;
+        let rack = sqlx::query_scalar!("select uid from object where kind = 'Rack' order by uid limit 1");
+        let rack = rack.fetch_all(&mut *tx).await?;
+        self.wake_with(&mut tx, &[], &rack).await?;
         self.commit(tx).await?;
         Ok(Published::Written(serial(written)))
+    }
+
+    /// The versions of the zones of these origins, in a fixed order.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn zone_heads(&self, origins: &[String]) -> Result<Vec<ZoneHead>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select origin, serial, (extract(epoch from updated_at) * 1000000)::bigint as "updated_us!"
+               from zone where origin = any($1) order by origin"#,
+            origins
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let heads = rows.into_iter().map(|row| {
+            let updated_at = timestamp(row.updated_us)?;
+            Ok(ZoneHead { origin: row.origin, serial: serial(row.serial), updated_at })
+        });
+        heads.collect()
     }
 
     /// The zones of these origins, in a fixed order.

@@ -113,7 +113,7 @@ impl Store {
         Ok(query.fetch_optional(self.pool()).await?)
     }
 
-    /// The state of each rack's document of a concern. The documents themselves are not read.
+    /// The state of each rack's document of a common concern. The documents themselves are not read.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -121,7 +121,7 @@ impl Store {
         let rows = sqlx::query!(
             r#"select o.uid, c.generation as "generation?", (extract(epoch from c.updated_at) * 1000000)::bigint as written_us,
                  a.generation as "answered?", a.outcome as "outcome?", a.message as "message?"
-               from object o left join rack_concern c on c.rack = o.uid and c.concern = $1
+               from object o left join common_concern c on c.concern = $1
                  left join rack_concern_ack a on a.rack = o.uid and a.concern = $1
                where o.kind = 'Rack' order by o.name"#,
             concern

@@ -1,4 +1,5 @@
-//! The concerns of racks. Some are rendered from the topology; those about machines are composed of entries.
+//! The concerns of one rack. Some are rendered from the topology; those about machines are composed of entries. The concerns of all racks
+//! are in `common`.
 //!
 //! Everything is in a fixed order: the same state gives the same bytes, and the same bytes get no new generation.
 
@@ -6,31 +7,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use basalt_api::kinds::{BootMode, ImagePurpose, Loader};
+use basalt_api::kinds::{BootMode, Loader};
 use basalt_db::{Address, ConcernWrite, Delegation, Entry, ServedSubnet, Store, StoreError};
 use basalt_proto::rack_v1::{
-    AddressRange, Blob, BootAnswers, BootConcern, BootLoader, ClientOptions, DhcpConcern, DhcpSubnet,
-    ImagesConcern, KnownConcern, PowerConcern, RawOption, Reservation, Route,
+    AddressRange, BootAnswers, BootConcern, BootLoader, ClientOptions, DhcpConcern, DhcpSubnet, PowerConcern,
+    RawOption, Reservation, Route,
 };
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::concerns6;
-use super::entries::{BOOT, KNOWN, POWER};
+use super::entries::{BOOT, POWER};
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::Estate;
 use super::meters::Meters;
 use super::ntp;
-use super::proxy;
 use super::strangers;
 use super::topology::Topology;
-use super::zones;
 
 /// The number of tries if another writer is faster.
-const TRIES: usize = 8;
+pub(super) const TRIES: usize = 8;
 
-/// Renders and writes every concern of a rack.
+/// Renders and writes every concern of one rack.
 ///
 /// # Errors
 /// Fails if the database cannot be written.
@@ -40,7 +39,7 @@ pub async fn write(
     topology: &Topology,
     meters: &Meters,
 ) -> Result<(), StoreError> {
-    for name in ["dhcp", "images", "dns", "time", "proxy", KNOWN, POWER, BOOT] {
+    for name in ["dhcp", "time", POWER, BOOT] {
         for _ in 0..TRIES {
             // The generation is read before the data: a process that renders newer data wins.
             let base = store.concern_generation(rack.uid, name).await?;
@@ -72,29 +71,20 @@ async fn render(
     name: &str,
     told: &[Entry],
 ) -> Result<Vec<u8>, StoreError> {
-    match name {
-        KNOWN => {
-            return Ok(KnownConcern { machines: composed(&store.entries(KNOWN).await?)? }.encode_to_vec());
-        }
-        "dns" => return Ok(zones::concern(store, topology).await?.encode_to_vec()),
-        _ => {}
-    }
     let estate = topology.estate(store).await?;
     Ok(match name {
         "dhcp" => {
             store.delegate(&served(&estate)).await?;
             let delegation = store.delegation(rack.uid).await?;
             let addresses = store.addresses().await?;
-            let clients = store.entries_saying(KNOWN, "dhcp").await?;
+            let clients = store.dhcp_clients().await?;
             dhcp(&estate, rack, &delegation, &addresses, &clients).encode_to_vec()
         }
-        "images" => images(&estate).encode_to_vec(),
         BOOT => {
             let enlist = strangers::concern(store, &estate, rack).await?;
             BootConcern { machines: composed(told)?, enlist }.encode_to_vec()
         }
         "time" => ntp::time(&estate, rack).encode_to_vec(),
-        "proxy" => proxy::concern(&estate, &topology.regions()).encode_to_vec(),
         _ => {
             let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
             let reading_ms = estate.settings.power_reading.as_secs().saturating_mul(1000);
@@ -327,20 +317,6 @@ fn beside(
 pub(super) fn of_family<A: FromStr, T: ToString>(servers: Option<&[T]>) -> Vec<String> {
     let texts = servers.unwrap_or_default().iter().map(ToString::to_string);
     texts.filter(|text| text.parse::<A>().is_ok()).collect()
-}
-
-fn images(estate: &Estate) -> ImagesConcern {
-    let mut blobs = BTreeMap::new();
-    for image in estate.images.iter() {
-        for (role, file) in &image.spec.files {
-            if let Some(size) = image.held.get(role) {
-                let prefetch = image.spec.purpose == ImagePurpose::Ephemeral;
-                let sha256 = file.sha256.to_string();
-                blobs.insert(sha256.clone(), Blob { sha256, size: *size, prefetch });
-            }
-        }
-    }
-    ImagesConcern { blobs: blobs.into_values().collect() }
 }
 
 /// Composes a concern of entries. Each entry is one message of the concern's list.

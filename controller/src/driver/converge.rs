@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
 use super::allocate::Allocator;
+use super::common::Common;
 use super::kill::KillPoints;
 use super::meters::Meters;
 use super::poison::{Failure, guarded};
@@ -42,6 +43,8 @@ pub struct Driver {
     pub sessions: Sessions,
     /// The estate, which is the same for all machines.
     pub topology: Topology,
+    /// The concerns that all racks share.
+    pub common: Common,
     /// The deadlines and pauses of the planner.
     pub policy: Policy,
     /// Gives machines to deployments.

@@ -58,6 +58,8 @@ pub async fn write(
     let (store, object) = (&driver.store, loaded.input.uid.into());
     let known = known(estate, loaded)?;
     let is_news = differs(loaded, KNOWN, &known.says, &known.racks);
+    let told = loaded.entries.get(KNOWN).map(|state| &state.says);
+    let has_options = told.into_iter().chain([&known.says]).any(|says| says.get("dhcp").is_some());
     let mut wanted = Vec::new();
     wanted.extend(is_news.then_some(known));
     wanted.extend(power(store, estate, loaded).await?);
@@ -66,8 +68,11 @@ pub async fn write(
         let (says, body) = (says, body.as_deref());
         store.put_entry(&NewEntry { concern, object, epoch: lease.epoch, says, body, racks }).await?;
     }
-    if is_news {
-        store.enqueue_kind("Rack").await?;
+    match (is_news, has_options) {
+        // Each rack's own concern has the DHCP options of these MACs.
+        (true, true) => store.enqueue_kind("Rack").await?,
+        (true, false) => store.enqueue_any("Rack").await?,
+        (false, _) => {}
     }
     let has_holder = loaded.entries.get(BOOT).is_some_and(|state| !state.holders.is_empty());
     Ok(wanted.iter().any(|it| it.concern == BOOT && it.racks.is_empty()) && !has_holder)

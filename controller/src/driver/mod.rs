@@ -18,8 +18,9 @@
 //! | [`bmc_account`] | accounts that machines make on their own BMCs |
 //! | `operation` | one-time requests of people, for the planner and in words |
 //! | [`entries`] | the entries of one machine in racks' concerns, and the racks that get them |
-//! | [`concerns`] | the concerns of racks |
-//! | `concerns6`, `ntp`, `proxy` | their parts for DHCPv6, NTP and the caching proxy |
+//! | [`common`] | the concerns that all racks share |
+//! | [`concerns`] | the concerns of one rack |
+//! | `concerns6`, `ntp`, `proxy` | parts of concerns for DHCPv6, NTP and the caching proxy |
 //! | `packages`, `syslog`, [`report_token`] | package repositories, log receivers and the report token of installed systems |
 //! | [`departure`] | the racks that replace one that stops serving |
 //! | [`consequences`] | the effects of a write on machines that it does not name |
@@ -39,6 +40,7 @@ pub mod allocate;
 pub mod answers;
 pub mod bmc_account;
 pub mod bmc_destination;
+pub mod common;
 pub mod concerns;
 mod concerns6;
 mod conditions;

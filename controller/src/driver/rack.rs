@@ -1,4 +1,4 @@
-//! The reconciliation of a rack: writes its concerns, and its status from its answers.
+//! The reconciliation of a rack: writes the concerns of all racks and its own ones, and its status from its answers.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -34,6 +34,7 @@ const SEEN_ANEW: i64 = 60;
 /// Fails if the database fails, or if the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+    driver.common.write(&driver.store, &driver.topology, &driver.meters).await?;
     if let Some(since) = object.deletion_requested_at {
         if lets_go(driver, RackId::from(object.uid), since).await? {
             return Ok(Then::Again(LET_GO));

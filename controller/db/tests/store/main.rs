@@ -4,6 +4,7 @@ mod audit;
 mod blocks;
 mod bmc;
 mod common;
+mod common_concern;
 mod dice;
 mod disks;
 mod entry;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Every column of bytes, and true if it is sealed. A new column must be added here, and to `rotate` if it is sealed.
-const BYTES: [(&str, bool); 28] = [
+const BYTES: [(&str, bool); 30] = [
     ("_sqlx_migrations.checksum", false),
     ("address.duid", false),
     ("api_token.sha256", false),
@@ -20,6 +20,8 @@ const BYTES: [(&str, bool); 28] = [
     ("authority.sealed_key", true),
     ("blob.sha256", false),
     ("bmc_account.sealed", true),
+    ("common_concern.body", true),
+    ("common_concern.sha256", false),
     ("decision.digest", false),
     ("decision.ground", false),
     ("decision_ground.sha256", false),
@@ -89,6 +91,7 @@ async fn seal_everything(store: &Store) -> Sealed {
     let rack = RackId::from(put(store, "Rack", "r", json!({})).await.unwrap().object.uid);
     store.put_concern(rack, "power", Generation::new(0), b"one", None).await.unwrap();
     store.put_concern(rack, "boot", Generation::new(0), b"two", None).await.unwrap();
+    store.put_common("known", Generation::new(0), b"all").await.unwrap();
     let (epoch, says, racks) = (Epoch::new(1), json!({}), BTreeSet::from([rack]));
     let entry =
         NewEntry { concern: "boot", object: uid, epoch, says: &says, body: Some(b"task"), racks: &racks };
@@ -124,7 +127,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     assert_eq!(password.as_deref().map(Vec::as_slice), Some(b"hunter2".as_slice()));
     let account = new.account("alice").await.unwrap().unwrap();
     assert!(basalt_db::verify_password(b"correct horse", &account.hash));
-    for (name, body) in [("boot", b"two"), ("power", b"one")] {
+    for (name, body) in [("boot", b"two"), ("power", b"one"), ("known", b"all")] {
         assert_eq!(new.concern(rack, name).await.unwrap().unwrap().body, body);
     }
     assert_eq!(new.entries_for(rack, "boot").await.unwrap()[0].body, b"task");
@@ -139,6 +142,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     // A store with the old key seals nothing any more.
     let refused = [
         old.put_concern(rack, "power", Generation::new(1), b"three", None).await.unwrap_err(),
+        old.put_common("known", Generation::new(1), b"more").await.unwrap_err(),
         arm(&old, machine, 8).await.unwrap_err(),
         old.authority((b"", b"")).await.unwrap_err(),
         put(&old, "User", "bob", json!({"password": "correct horse"})).await.unwrap_err(),

@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | of a Domain | its DnsRecords, and the hosts that have a name in it | by the reconciliation of the Domain |
 //! | of addresses | the names of addresses of all subnets that share it | by the reconciliation of each such Subnet |
-//! | internal domain | living racks by subnet | with the racks' documents |
-//! | catalog | the names of the zones that secondaries copy | with the racks' documents |
+//! | internal domain | living racks by subnet | with the document of all racks |
+//! | catalog | the names of the zones that secondaries copy | with the document of all racks |
 //!
 //! A zone is written only where its content differs, and then its serial rises (docs/decisions/089-zones.md). So regions that render the same
 //! content publish the same serial.
@@ -23,12 +23,13 @@ use aws_lc_rs::digest::{SHA256, digest};
 use basalt_api::kinds::{DnsRecordSpec, DomainSpec, DomainStatus, Rdns, Secondary, SettingsSpec};
 use basalt_api::pointer;
 use basalt_api::values::{Cidr, SubnetId, Uid};
-use basalt_db::{HostAddress, Lease, Object, Published, Store, StoreError, Then};
+use basalt_db::{HostAddress, Lease, Object, Published, Store, StoreError, Then, ZoneHead, ZoneRow};
 use basalt_proto::rack_v1::{DnsConcern, DnsForward, DnsSecondary, DnsZone};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use prost::Message;
 
+use super::common::append;
 use super::conditions::settled;
 use super::converge::Driver;
 use super::estate::{self, Net};
@@ -297,7 +298,7 @@ fn members(estate: &Estate) -> Vec<Member> {
     domains.chain(of_addresses).collect()
 }
 
-/// The zones that are rendered with the racks' documents.
+/// The zones that are rendered with the document of all racks.
 fn computed_zones(estate: &Estate) -> Vec<DnsZone> {
     let internal = internal_domain(&estate.settings);
     let mut zones = vec![render::internal(&internal, &estate.nets, &estate.racks)];
@@ -312,32 +313,63 @@ fn catalog(settings: &SettingsSpec) -> String {
     format!("catalog.{}", internal_domain(settings))
 }
 
-/// The document of racks. It is the same for all of them.
+/// Published zones in memory, each with its version and encoded with its serial.
+#[derive(Debug, Default)]
+pub struct PublishedZones(BTreeMap<String, Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    head: ZoneHead,
+    /// The content without the serial, as it is stored.
+    stored: Vec<u8>,
+    /// The content with the serial, as racks receive it.
+    sent: Vec<u8>,
+}
+
+impl PublishedZones {
+    /// Reads the zones of these origins that have changed, and removes all others.
+    async fn follow(&mut self, store: &Store, origins: &[String]) -> Result<(), StoreError> {
+        let heads = store.zone_heads(origins).await?;
+        let old = std::mem::take(&mut self.0);
+        let keep = |kept: &Kept| heads.contains(&kept.head);
+        self.0 = old.into_iter().filter(|(_, kept)| keep(kept)).collect();
+        let changed = heads.into_iter().map(|head| head.origin).filter(|it| !self.0.contains_key(it));
+        for row in store.zones(&changed.collect::<Vec<_>>()).await? {
+            let zone = DnsZone::decode(row.body.as_slice())
+                .map_err(|error| StoreError::Corrupt(format!("zone {}: {error}", row.origin)))?;
+            let ZoneRow { origin, serial, body: stored, updated_at } = row;
+            let head = ZoneHead { origin: origin.clone(), serial, updated_at };
+            let sent = DnsZone { serial, ..zone }.encode_to_vec();
+            self.0.insert(origin, Kept { head, stored, sent });
+        }
+        Ok(())
+    }
+}
+
+/// The encoded document of racks, a `DnsConcern`. It is the same for all of them.
 ///
 /// # Errors
-/// The database, or a zone that cannot be read.
-pub async fn concern(store: &Store, topology: &Topology) -> Result<DnsConcern, StoreError> {
-    let mut rows = store.zones(&origins(&topology.estate(store).await?)).await?;
+/// Fails if the database cannot be read or written, or if a zone cannot be decoded.
+pub async fn concern(
+    store: &Store,
+    topology: &Topology,
+    published: &mut PublishedZones,
+) -> Result<Vec<u8>, StoreError> {
+    published.follow(store, &origins(&topology.estate(store).await?)).await?;
     // The zones, with their serials, are read before the state of which these are rendered.
     let estate = topology.estate(store).await?;
     let settings = &estate.settings;
     let mut is_read_again = false;
     for zone in computed_zones(&estate) {
-        let kept = rows.iter().find(|row| row.origin == zone.origin);
-        if kept.is_none_or(|row| row.body != zone.encode_to_vec()) {
+        let kept = published.0.get(&zone.origin);
+        if kept.is_none_or(|kept| kept.stored != zone.encode_to_vec()) {
             // If another writer came first, what that one published is sent.
-            publish(store, kept.map_or(0, |row| row.serial), &zone).await?;
+            publish(store, kept.map_or(0, |kept| kept.head.serial), &zone).await?;
             is_read_again = true;
         }
     }
     if is_read_again {
-        rows = store.zones(&origins(&estate)).await?;
-    }
-    let mut zones = Vec::new();
-    for row in rows {
-        let zone = DnsZone::decode(row.body.as_slice())
-            .map_err(|error| StoreError::Corrupt(format!("zone {}: {error}", row.origin)))?;
-        zones.push(DnsZone { serial: row.serial, ..zone });
+        published.follow(store, &origins(&estate)).await?;
     }
     let forwards = estate
         .domains
@@ -348,13 +380,17 @@ pub async fn concern(store: &Store, topology: &Topology) -> Result<DnsConcern, S
         servers: domain.spec.forward_to.iter().map(ToString::to_string).collect(),
     };
     let open = estate.nets.iter().filter(|net| net.subnet.allow_dns);
-    Ok(DnsConcern {
-        zones,
+    let rest = DnsConcern {
+        zones: Vec::new(),
         forwards: forwards.map(forward).collect(),
         upstream: settings.upstream_dns.iter().flatten().map(ToString::to_string).collect(),
         recursion: open.map(|net| net.subnet.cidr.to_string()).collect(),
         secondaries: secondaries(store, &estate).await?,
-    })
+    };
+    let mut body = Vec::new();
+    published.0.values().for_each(|kept| append(&kept.sent, &mut body));
+    rest.encode(&mut body).map_err(|error| StoreError::Corrupt(format!("the dns concern: {error}")))?;
+    Ok(body)
 }
 
 /// The servers that copy zones. Racks are told the secrets of their keys, so that they answer while no region is there.

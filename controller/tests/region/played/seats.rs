@@ -7,6 +7,7 @@ use basalt_db::{NewFact, Store};
 use basalt_engine::Policy;
 use basalt_proto::rack_v1::FromRegion;
 use basalt_region::driver::Driver;
+use basalt_region::driver::common::Common;
 use basalt_region::driver::kill::KillPoints;
 use basalt_region::driver::meters::Meters;
 use basalt_region::driver::topology::Topology;
@@ -47,6 +48,7 @@ impl World {
         let driver = Driver {
             store: store.clone(),
             topology: Topology::new(sessions.clone()),
+            common: Common::default(),
             sessions,
             policy: Policy::default().compressed(FASTER),
             kill: KillPoints::default(),

@@ -1,0 +1,48 @@
+-- Concerns that every rack receives with the same bytes. They are stored once, and not once for each rack.
+create table common_concern (
+  concern    text primary key,
+  generation bigint not null,
+  sha256     bytea not null check (length(sha256) = 32),
+  body       bytea not null,
+  updated_at timestamptz not null default now(),
+  trace      text default nullif(current_setting('basalt.trace', true), '')
+);
+delete from rack_concern where concern in ('dns', 'images', 'known', 'proxy');
+
+-- The changes of `known` entries, so that a region reads only the entries that changed since it last read them.
+--
+-- A position is given when the writing transaction commits, and the row of `known_log` stays locked until the transaction has ended.
+-- Therefore positions commit in their order: a snapshot that shows a position shows every change up to it.
+create table known_log (
+  only_row boolean primary key default true check (only_row),
+  position bigint not null default 0
+) with (fillfactor = 10);   -- updates of the one row stay in its page
+insert into known_log default values;
+alter table entry add column position bigint not null default 0;
+create index entry_known on entry (position) where concern = 'known';
+create index entry_client on entry (object) where concern = 'known' and says ? 'dhcp';
+
+-- The latest deleted `known` entries. A reader whose position is before them reads all entries.
+create table known_gone (position bigint primary key, object uuid not null);
+
+create function move_known() returns trigger language plpgsql as $$
+declare
+  now_at bigint;
+begin
+  update known_log set position = position + 1 returning position into now_at;
+  if tg_op = 'DELETE' then
+    insert into known_gone (position, object) values (now_at, old.object);
+    delete from known_gone where position <= now_at - 10000;
+  else
+    update entry set position = now_at where concern = new.concern and object = new.object;
+  end if;
+  return null;
+end $$;
+
+create constraint trigger entry_known_new after insert on entry deferrable initially deferred
+  for each row when (new.concern = 'known') execute function move_known();
+create constraint trigger entry_known_gone after delete on entry deferrable initially deferred
+  for each row when (old.concern = 'known') execute function move_known();
+-- A new seal is no change: it has no new version.
+create constraint trigger entry_known_changed after update on entry deferrable initially deferred
+  for each row when (new.concern = 'known' and old.version is distinct from new.version) execute function move_known();
