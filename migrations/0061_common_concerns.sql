@@ -46,3 +46,25 @@ create constraint trigger entry_known_gone after delete on entry deferrable init
 -- A new seal is no change: it has no new version.
 create constraint trigger entry_known_changed after update on entry deferrable initially deferred
   for each row when (new.concern = 'known' and old.version is distinct from new.version) execute function move_known();
+
+-- Racks whose document of a concern is older than their entries. A rack's reconciliation reads the entries only if there is a mark, and
+-- deletes the mark with the document that it writes. A later change sets another mark, which stays.
+create sequence entry_mark;
+create table rack_due (
+  rack    uuid not null references object on delete cascade,
+  concern text not null,
+  mark    bigint not null default nextval('entry_mark'),
+  primary key (rack, concern)
+);
+insert into rack_due (rack, concern) select distinct rack, concern from rack_entry;
+
+-- The entry of a deleted machine leaves the documents too. A rack that is deleted itself is no object any more.
+create function mark_deleted_entries() returns trigger language plpgsql as $$
+begin
+  insert into rack_due (rack, concern)
+  select distinct g.rack, g.concern from gone g join object o on o.uid = g.rack where g.told is not null order by 1, 2
+  on conflict (rack, concern) do update set mark = excluded.mark;
+  return null;
+end $$;
+create trigger rack_entry_deleted after delete on rack_entry referencing old table as gone
+  for each statement execute function mark_deleted_entries();

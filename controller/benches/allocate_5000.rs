@@ -76,6 +76,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let driver = Driver {
             topology: basalt_region::driver::topology::Topology::new(sessions.clone()),
             common: basalt_region::driver::common::Common::default(),
+            written: basalt_region::driver::concerns::WrittenConcerns::default(),
             sessions,
             store: store.clone(),
             policy: Policy::default(),

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::driver::Driver;
 use crate::driver::common::Common;
+use crate::driver::concerns::WrittenConcerns;
 use crate::driver::kill::KillPoints;
 use crate::driver::meters::Meters;
 use crate::driver::topology::Topology;
@@ -84,6 +85,7 @@ impl Controller {
             sessions: sessions.clone(),
             topology: Topology::new(sessions.clone()),
             common: Common::default(),
+            written: WrittenConcerns::default(),
             policy,
             allocator: Arc::default(),
             kill: KillPoints::from_env(),

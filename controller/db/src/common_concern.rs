@@ -20,18 +20,18 @@ pub(crate) fn with_place<T>(concern: &str, then: impl FnOnce(&Place<'_>) -> T) -
 }
 
 impl Store {
-    /// The version of a common concern; `None` if it was never written. Read it *before* the data from which the concern is rendered.
+    /// The versions of the common concerns. Read them *before* the data from which the concerns are rendered.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn common_head(&self, concern: &str) -> Result<Option<ConcernHead>, StoreError> {
-        let row = sqlx::query!("select generation, sha256 from common_concern where concern = $1", concern);
-        let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
-        Ok(Some(ConcernHead {
-            name: concern.to_owned(),
-            generation: Generation::new(unsigned(row.generation)),
-            sha256: crate::blob::digest(&row.sha256)?,
-        }))
+    pub async fn common_heads(&self) -> Result<Vec<ConcernHead>, StoreError> {
+        let rows = sqlx::query!("select concern, generation, sha256 from common_concern order by concern");
+        let rows = rows.fetch_all(self.pool()).await?;
+        let heads = rows.into_iter().map(|row| {
+            let generation = Generation::new(unsigned(row.generation));
+            Ok(ConcernHead { name: row.concern, generation, sha256: crate::blob::digest(&row.sha256)? })
+        });
+        heads.collect()
     }
 
     /// Writes a common concern that was rendered after generation `base` was read. The same bytes get no new generation. The first

@@ -3,7 +3,7 @@
 //! (`common_concern`).
 
 use crate::common_concern::with_place;
-use crate::entry::Entry;
+use crate::entry::EntriesRead;
 use crate::object::{signed, unsigned};
 use crate::seal::Place;
 use crate::{Store, StoreError};
@@ -115,7 +115,7 @@ impl Store {
         concern: &str,
         base: Generation,
         body: &[u8],
-        entries: Option<&[Entry]>,
+        entries: Option<&EntriesRead>,
     ) -> Result<ConcernWrite, StoreError> {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
         let mut tx = self.begin().await?;

@@ -45,6 +45,15 @@ pub struct Entry {
     pub body: Vec<u8>,
 }
 
+/// The entries of a rack's document, as they were read for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntriesRead {
+    /// The entries, in a fixed order.
+    pub entries: Vec<Entry>,
+    /// The mark that they were due with.
+    mark: Option<i64>,
+}
+
 /// The progress of a rack with an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -143,16 +152,39 @@ impl Store {
             is_news
         );
         let moved = moved.fetch_all(&mut *tx).await?;
+        let mark = sqlx::query!(
+            "insert into rack_due (rack, concern) select rack, $2 from unnest($1::uuid[]) rack order by rack
+             on conflict (rack, concern) do update set mark = excluded.mark",
+            &moved,
+            concern
+        );
+        mark.execute(&mut *tx).await?;
         self.wake_with(&mut tx, &[], &moved).await?;
         self.commit(tx).await?;
         Ok(())
+    }
+
+    /// The concerns of a rack whose documents are older than their entries.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn due_concerns(&self, rack: RackId) -> Result<BTreeSet<String>, StoreError> {
+        let due = sqlx::query_scalar!("select concern from rack_due where rack = $1", rack.get());
+        Ok(due.fetch_all(self.pool()).await?.into_iter().collect())
     }
 
     /// The entries of a rack's document, in a fixed order.
     ///
     /// # Errors
     /// Fails if the seal key does not open an entry, or if the database cannot be read.
-    pub async fn entries_for(&self, rack: RackId, concern: &str) -> Result<Vec<Entry>, StoreError> {
+    pub async fn entries_for(&self, rack: RackId, concern: &str) -> Result<EntriesRead, StoreError> {
+        // The mark is read before the entries: one that is set later stays.
+        let mark = sqlx::query_scalar!(
+            "select mark from rack_due where rack = $1 and concern = $2",
+            rack.get(),
+            concern
+        );
+        let mark = mark.fetch_optional(self.pool()).await?;
         let rows = sqlx::query!(
             r#"select e.object, e.version, e.body as "body!" from rack_entry r
                join entry e on e.concern = r.concern and e.object = r.object
@@ -161,7 +193,8 @@ impl Store {
             concern
         );
         let rows = rows.fetch_all(self.pool()).await?;
-        rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body)).collect()
+        let entries = rows.into_iter().map(|r| self.entry(concern, r.object, r.version, &r.body));
+        Ok(EntriesRead { entries: entries.collect::<Result<_, _>>()?, mark })
     }
 
     /// The contents of the `known` entries with DHCP options, in a fixed order.
@@ -221,18 +254,18 @@ impl Store {
         Ok(states)
     }
 
-    /// Records that a rack's document of this generation contains exactly these entries, with their versions. Returns the machines whose
-    /// rows changed.
+    /// Records that a rack's document of this generation contains exactly these entries, with their versions. It is no longer due, unless an
+    /// entry changed after they were read. Returns the machines whose rows changed.
     pub(crate) async fn note_told(
         &self,
         tx: &mut Tx,
         rack: RackId,
         concern: &str,
         generation: Generation,
-        entries: &[Entry],
+        read: &EntriesRead,
     ) -> Result<Vec<Uuid>, StoreError> {
         let (objects, versions): (Vec<Uuid>, Vec<i64>) =
-            entries.iter().map(|entry| (entry.object.get(), entry.version)).unzip();
+            read.entries.iter().map(|entry| (entry.object.get(), entry.version)).unzip();
         let update = sqlx::query_scalar!(
             "with told as (
                select r.object, n.version from rack_entry r
@@ -247,7 +280,16 @@ impl Store {
             &versions,
             signed(generation.get())
         );
-        Ok(update.fetch_all(&mut **tx).await?)
+        let changed = update.fetch_all(&mut **tx).await?;
+        // Lock order of all writers: entries of racks, then marks.
+        let unmark = sqlx::query!(
+            "delete from rack_due where rack = $1 and concern = $2 and mark = $3",
+            rack.get(),
+            concern,
+            read.mark
+        );
+        unmark.execute(&mut **tx).await?;
+        Ok(changed)
     }
 
     /// Deletes the rows of entries that a rack, by its latest answer, no longer holds.

@@ -109,7 +109,7 @@ pub use claim::{Allocation, Claiming, Given};
 pub use concern::{Concern, ConcernAck, ConcernHead, ConcernWrite};
 pub use decision::{ALLOCATE, Decision, NewDecision};
 pub use driver::{BootClaim, MachineMarks, TestsAccepted};
-pub use entry::{Entry, EntryHolder, EntryState, NewEntry, Progress};
+pub use entry::{EntriesRead, Entry, EntryHolder, EntryState, NewEntry, Progress};
 pub use error::StoreError;
 pub use event::{Event, EventPage, EventQuery};
 pub use fact::{Fact, NewFact};

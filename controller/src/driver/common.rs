@@ -27,10 +27,7 @@ use super::proxy;
 use super::topology::Topology;
 use super::zones::{self, PublishedZones};
 
-/// The names of the common concerns.
-pub const COMMON: [&str; 4] = ["dns", "images", KNOWN, "proxy"];
-
-/// The tag of the repeated field that starts `KnownConcern` and `DnsConcern`.
+/// The tag of the repeated field that starts each concern with a list.
 const LIST: u32 = 1;
 
 /// What this process has read for the common concerns. Cheap to clone; the clones share it.
@@ -50,19 +47,23 @@ impl Common {
     /// Fails if the database cannot be read or written.
     pub async fn write(&self, store: &Store, topology: &Topology, meters: &Meters) -> Result<(), StoreError> {
         let mut read = self.0.lock().await;
-        for name in COMMON {
-            for _ in 0..TRIES {
-                // The generation is read before the data: a process that renders newer data wins.
-                let head = store.common_head(name).await?;
-                let body = read.render(store, topology, name).await?;
-                if head.as_ref().is_some_and(|head| head.sha256 == digest(&SHA256, &body).as_ref()) {
-                    break;
+        for _ in 0..TRIES {
+            // The generations are read before the data: a process that renders newer data wins.
+            let heads = store.common_heads().await?;
+            let mut is_stale = false;
+            for (name, body) in read.render(store, topology).await? {
+                let head = heads.iter().find(|head| head.name == name);
+                if head.is_some_and(|head| head.sha256 == digest(&SHA256, &body).as_ref()) {
+                    continue;
                 }
                 let base = head.map_or(Generation::new(0), |head| head.generation);
-                if !matches!(store.put_common(name, base, &body).await?, ConcernWrite::Stale(_)) {
-                    break;
+                if matches!(store.put_common(name, base, &body).await?, ConcernWrite::Stale(_)) {
+                    is_stale = true;
+                    meters.conflict("concern");
                 }
-                meters.conflict("concern");
+            }
+            if !is_stale {
+                break;
             }
         }
         Ok(())
@@ -70,21 +71,21 @@ impl Common {
 }
 
 impl Read {
+    /// The present bytes of each common concern.
     async fn render(
         &mut self,
         store: &Store,
         topology: &Topology,
-        name: &str,
-    ) -> Result<Vec<u8>, StoreError> {
-        Ok(match name {
-            KNOWN => {
-                self.known.follow(store).await?;
-                self.known.body()
-            }
-            "dns" => zones::concern(store, topology, &mut self.zones).await?,
-            "images" => images(&topology.estate(store).await?).encode_to_vec(),
-            _ => proxy::concern(&topology.estate(store).await?, &topology.regions()).encode_to_vec(),
-        })
+    ) -> Result<[(&'static str, Vec<u8>); 4], StoreError> {
+        self.known.follow(store).await?;
+        let dns = zones::concern(store, topology, &mut self.zones).await?;
+        let estate = topology.estate(store).await?;
+        Ok([
+            ("dns", dns),
+            ("images", images(&estate).encode_to_vec()),
+            (KNOWN, self.known.body()),
+            ("proxy", proxy::concern(&estate, &topology.regions()).encode_to_vec()),
+        ])
     }
 }
 

@@ -3,28 +3,30 @@
 //!
 //! Everything is in a fixed order: the same state gives the same bytes, and the same bytes get no new generation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use basalt_api::kinds::{BootMode, Loader};
+use basalt_api::values::{Generation, RackId, SubnetId};
 use basalt_db::{Address, ConcernWrite, Delegation, Entry, ServedSubnet, Store, StoreError};
 use basalt_proto::rack_v1::{
-    AddressRange, BootAnswers, BootConcern, BootLoader, ClientOptions, DhcpConcern, DhcpSubnet, PowerConcern,
-    RawOption, Reservation, Route,
+    AddressRange, Bmc, BootAnswers, BootConcern, BootLoader, BootMachine, ClientOptions, DhcpConcern,
+    DhcpSubnet, PowerConcern, RawOption, Reservation, Route,
 };
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::common::append;
 use super::concerns6;
+use super::converge::Driver;
 use super::entries::{BOOT, POWER};
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::Estate;
-use super::meters::Meters;
 use super::ntp;
 use super::strangers;
-use super::topology::Topology;
 
 /// The number of tries if another writer is faster.
 pub(super) const TRIES: usize = 8;
@@ -33,64 +35,88 @@ pub(super) const TRIES: usize = 8;
 ///
 /// # Errors
 /// Fails if the database cannot be written.
-pub async fn write(
-    store: &Store,
-    rack: &RackSeen,
-    topology: &Topology,
-    meters: &Meters,
-) -> Result<(), StoreError> {
+pub async fn write(driver: &Driver, rack: &RackSeen) -> Result<(), StoreError> {
+    let Driver { store, topology, meters, written, .. } = driver;
+    // The marks are read before the data: a change that comes later wakes the rack again.
+    let due = store.due_concerns(rack.uid).await?;
     for name in ["dhcp", "time", POWER, BOOT] {
         for _ in 0..TRIES {
             // The generation is read before the data: a process that renders newer data wins.
             let base = store.concern_generation(rack.uid, name).await?;
+            let estate = topology.estate(store).await?;
+            let rest = rest(store, rack, &estate, name).await?;
+            // Most reconciliations of a rack change nothing.
             let entries = match name {
+                POWER | BOOT if !due.contains(name) && written.is((rack.uid, name), (base, &rest)) => break,
                 POWER | BOOT => Some(store.entries_for(rack.uid, name).await?),
+                _ if store.is_told(rack.uid, name, &rest).await? => break,
                 _ => None,
             };
-            let told = entries.as_deref().unwrap_or_default();
-            let body = render(store, rack, topology, name, told).await?;
-            // Most reconciliations of a rack change nothing. A concern of entries is always written, because that also notes its entries.
-            if entries.is_none() && store.is_told(rack.uid, name, &body).await? {
-                break;
+            let composed = entries.as_ref().map(|read| composed(name, &read.entries, &rest)).transpose()?;
+            let body = composed.as_ref().unwrap_or(&rest);
+            match store.put_concern(rack.uid, name, base, body, entries.as_ref()).await? {
+                ConcernWrite::Stale(_) => meters.conflict("concern"),
+                ConcernWrite::Unchanged(at) | ConcernWrite::Written(at) => {
+                    if entries.is_some() {
+                        written.note((rack.uid, name), (at, rest));
+                    }
+                    break;
+                }
             }
-            let written = store.put_concern(rack.uid, name, base, &body, entries.as_deref()).await?;
-            if !matches!(written, ConcernWrite::Stale(_)) {
-                break;
-            }
-            meters.conflict("concern");
         }
     }
     Ok(())
 }
 
-/// The bytes of a concern. `told` are the entries of the rack's scope, for a concern that is composed of entries.
-async fn render(
-    store: &Store,
-    rack: &RackSeen,
-    topology: &Topology,
-    name: &str,
-    told: &[Entry],
-) -> Result<Vec<u8>, StoreError> {
-    let estate = topology.estate(store).await?;
+/// A concern without its entries, encoded.
+async fn rest(store: &Store, rack: &RackSeen, estate: &Estate, name: &str) -> Result<Vec<u8>, StoreError> {
     Ok(match name {
         "dhcp" => {
-            store.delegate(&served(&estate)).await?;
+            store.delegate(&served(estate)).await?;
             let delegation = store.delegation(rack.uid).await?;
-            let addresses = store.addresses().await?;
+            let serves = |net: &&Net| {
+                estate::racks_of(net, &estate.nets, &estate.racks).iter().any(|it| it.uid == rack.uid)
+            };
+            let subnets: Vec<SubnetId> = estate.nets.iter().filter(serves).map(|net| net.uid).collect();
+            let addresses = store.addresses_in(&subnets).await?;
             let clients = store.dhcp_clients().await?;
-            dhcp(&estate, rack, &delegation, &addresses, &clients).encode_to_vec()
+            dhcp(estate, rack, &delegation, &addresses, &clients).encode_to_vec()
         }
         BOOT => {
-            let enlist = strangers::concern(store, &estate, rack).await?;
-            BootConcern { machines: composed(told)?, enlist }.encode_to_vec()
+            let enlist = strangers::concern(store, estate, rack).await?;
+            BootConcern { machines: Vec::new(), enlist }.encode_to_vec()
         }
-        "time" => ntp::time(&estate, rack).encode_to_vec(),
+        "time" => ntp::time(estate, rack).encode_to_vec(),
         _ => {
             let networks = estate.settings.bmc_networks.iter().map(ToString::to_string);
             let reading_ms = estate.settings.power_reading.as_secs().saturating_mul(1000);
-            PowerConcern { bmcs: composed(told)?, networks: networks.collect(), reading_ms }.encode_to_vec()
+            PowerConcern { bmcs: Vec::new(), networks: networks.collect(), reading_ms }.encode_to_vec()
         }
     })
+}
+
+/// The version of a rack's concern that this process wrote last, with its bytes without the entries. A concern of entries is written again
+/// only if one of the two differs, or if its entries are due. Cheap to clone; the clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct WrittenConcerns(Arc<Mutex<Versions>>);
+
+/// By rack and name of its concern: the generation, and the bytes without the entries.
+type Versions = HashMap<Place, (Generation, Vec<u8>)>;
+/// A rack and the name of its concern.
+type Place = (RackId, &'static str);
+
+impl WrittenConcerns {
+    fn is(&self, place: Place, (generation, rest): (Generation, &[u8])) -> bool {
+        self.lock().get(&place).is_some_and(|written| written.0 == generation && written.1 == rest)
+    }
+
+    fn note(&self, place: Place, now: (Generation, Vec<u8>)) {
+        self.lock().insert(place, now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Versions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn dhcp(
@@ -319,13 +345,19 @@ pub(super) fn of_family<A: FromStr, T: ToString>(servers: Option<&[T]>) -> Vec<S
     texts.filter(|text| text.parse::<A>().is_ok()).collect()
 }
 
-/// Composes a concern of entries. Each entry is one message of the concern's list.
-fn composed<M: Message + Default>(entries: &[Entry]) -> Result<Vec<M>, StoreError> {
-    let read = |entry: &Entry| {
-        M::decode(entry.body.as_slice())
-            .map_err(|error| StoreError::Corrupt(format!("an entry of {}: {error}", entry.object)))
-    };
-    entries.iter().map(read).collect()
+/// A concern of entries: each entry is one message of the list that the concern starts with, and `rest` is encoded after the list.
+fn composed(name: &str, entries: &[Entry], rest: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let mut body = Vec::new();
+    for Entry { object, body: entry, .. } in entries {
+        let read = match name {
+            POWER => Bmc::decode(entry.as_slice()).map(drop),
+            _ => BootMachine::decode(entry.as_slice()).map(drop),
+        };
+        read.map_err(|error| StoreError::Corrupt(format!("an entry of {object}: {error}")))?;
+        append(entry, &mut body);
+    }
+    body.extend_from_slice(rest);
+    Ok(body)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use tracing::Instrument;
 
 use super::allocate::Allocator;
 use super::common::Common;
+use super::concerns::WrittenConcerns;
 use super::kill::KillPoints;
 use super::meters::Meters;
 use super::poison::{Failure, guarded};
@@ -45,6 +46,8 @@ pub struct Driver {
     pub topology: Topology,
     /// The concerns that all racks share.
     pub common: Common,
+    /// The concerns of single racks that this process wrote.
+    pub written: WrittenConcerns,
     /// The deadlines and pauses of the planner.
     pub policy: Policy,
     /// Gives machines to deployments.

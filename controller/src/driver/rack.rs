@@ -3,15 +3,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use basalt_api::kinds::{
-    ConcernState, Condition, ConditionStatus, RackSpec, RackStatus, ServiceState, SubnetSpec,
-};
+use basalt_api::kinds::{ConcernState, Condition, ConditionStatus, RackSpec, RackStatus, ServiceState};
 use basalt_api::plan::{PlanReport, Wait};
 use basalt_api::values::{RackId, Sha256, Timestamp};
 use basalt_db::{Lease, Object, StoreError, Then};
 
 use super::converge::Driver;
-use super::load::{readable, spec};
+use super::load::spec;
 use super::machine::to_json;
 use super::services::{self, Link, Said};
 use super::{concerns, discovery, strangers};
@@ -50,7 +48,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     let estate = driver.estate().await?;
     let uid = RackId::from(object.uid);
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
-        concerns::write(&driver.store, rack, &driver.topology, &driver.meters).await?;
+        concerns::write(driver, rack).await?;
     }
     let now = driver.store.now().await?;
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
@@ -71,7 +69,7 @@ async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool
     }
     let estate = driver.estate().await?;
     if let Some(rack) = estate.racks.iter().find(|seen| seen.uid == rack) {
-        concerns::write(&driver.store, rack, &driver.topology, &driver.meters).await?;
+        concerns::write(driver, rack).await?;
     }
     driver.store.has_blocks(rack).await
 }
@@ -169,9 +167,9 @@ async fn status(
     let served: Vec<IpAddr> = hello.served().collect();
     status.version = Some(String::from(hello.version)).filter(|it| !it.is_empty());
     status.spki_sha256 = hello.spki_sha256.parse().ok();
-    for (_, subnet) in readable::<SubnetSpec>(driver.store.all("Subnet").await?) {
-        if served.iter().any(|a| subnet.cidr.contains(*a)) {
-            status.vlans.insert(subnet.vlan);
+    for net in driver.estate().await?.nets.iter() {
+        if served.iter().any(|address| net.subnet.cidr.contains(*address)) {
+            status.vlans.insert(net.subnet.vlan.clone());
         }
     }
     let stored = driver.store.concern_heads(uid).await?;

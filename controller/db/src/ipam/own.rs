@@ -272,13 +272,14 @@ impl Store {
         Ok(())
     }
 
-    /// Every address in use, in order. The address of a Device with a single MAC has that MAC, unless an IpAddress of the subnet has the
+    /// The addresses of these subnets that are in use, in order. The address of a Device with a single MAC has that MAC, unless an IpAddress of the subnet has the
     /// MAC. If an IpAddress keeps an address for a deployment's interface, the list has both entries.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn addresses(&self) -> Result<Vec<Address>, StoreError> {
-        let rows = select_addresses!("", "");
+    pub async fn addresses_in(&self, subnets: &[SubnetId]) -> Result<Vec<Address>, StoreError> {
+        let subnets: Vec<Uuid> = subnets.iter().map(|subnet| subnet.get()).collect();
+        let rows = select_addresses!("where a.subnet = any($1)", "and u.subnet = any($1)", &subnets);
         rows.fetch_all(self.pool()).await?.into_iter().map(AddressRow::address).collect()
     }
 

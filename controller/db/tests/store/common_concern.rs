@@ -41,7 +41,7 @@ fn told(news: KnownNews) -> (bool, Vec<String>, Vec<Uid>) {
 async fn a_common_concern_is_written_once_and_every_rack_has_it() {
     let store = store().await;
     let (at, racks) = (Generation::new, [rack(&store, "r1").await, rack(&store, "r2").await]);
-    assert_eq!(store.common_head("known").await.unwrap(), None);
+    assert_eq!(store.common_heads().await.unwrap(), []);
     assert_eq!(store.put_common("known", at(0), b"a").await.unwrap(), ConcernWrite::Written(at(1)));
     assert_eq!(store.put_common("known", at(0), b"a").await.unwrap(), ConcernWrite::Unchanged(at(1)));
     assert_eq!(store.put_common("known", at(0), b"b").await.unwrap(), ConcernWrite::Stale(at(1)));
@@ -56,7 +56,7 @@ async fn a_common_concern_is_written_once_and_every_rack_has_it() {
     let concern = store.concern(racks[1], "known").await.unwrap().unwrap();
     assert_eq!(concern.body, b"b");
     let head = ConcernHead { name: concern.name, generation: at(2), sha256: concern.sha256 };
-    assert_eq!(store.common_head("known").await.unwrap(), Some(head));
+    assert_eq!(store.common_heads().await.unwrap(), [head]);
     remove(&store, "Rack", "r2", racks[1].into()).await;
     assert_eq!(names(racks[1]).await, [], "a deleted rack is told nothing");
     assert_eq!(store.concern(racks[1], "known").await.unwrap(), None);

@@ -3,7 +3,7 @@
 use crate::common::{machine, open, put};
 use basalt_api::values::{Epoch, Generation, RackId, Uid};
 use basalt_db::testing::clock::Hand;
-use basalt_db::{ConcernAck, ConcernWrite, NewEntry, Progress, Store, Then};
+use basalt_db::{ConcernAck, ConcernWrite, Key, NewEntry, Precondition, Progress, Store, Then};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,11 +36,11 @@ impl World {
     /// Writes a rack's document. Returns the bodies of its entries and its generation.
     async fn tell(&self, rack: usize) -> (Vec<Vec<u8>>, Generation) {
         let base = self.store.concern_generation(self.racks[rack], "boot").await.unwrap();
-        let entries = self.store.entries_for(self.racks[rack], "boot").await.unwrap();
-        let bodies: Vec<Vec<u8>> = entries.iter().map(|entry| entry.body.clone()).collect();
+        let read = self.store.entries_for(self.racks[rack], "boot").await.unwrap();
+        let bodies: Vec<Vec<u8>> = read.entries.iter().map(|entry| entry.body.clone()).collect();
         let body = bodies.concat();
         let written =
-            self.store.put_concern(self.racks[rack], "boot", base, &body, Some(&entries)).await.unwrap();
+            self.store.put_concern(self.racks[rack], "boot", base, &body, Some(&read)).await.unwrap();
         match written {
             ConcernWrite::Written(at) | ConcernWrite::Unchanged(at) => (bodies, at),
             ConcernWrite::Stale(_) => panic!("nobody else writes"),
@@ -138,6 +138,46 @@ async fn a_rack_that_leaves_the_scope_is_waited_for_until_it_has_given_the_entry
     let (_, at) = world.tell(1).await;
     world.answer(1, at, "applied").await;
     assert_eq!(world.state().await, (json!("local"), Vec::new()));
+}
+
+#[tokio::test]
+async fn a_document_is_due_until_it_is_written_from_the_latest_entries() {
+    let world = world().await;
+    let [r1, r2] = world.racks;
+    let due = async || {
+        let mut due = Vec::new();
+        for rack in world.racks {
+            due.push(world.store.due_concerns(rack).await.unwrap().len());
+        }
+        due
+    };
+    world.put(1, "install", Some(b"task"), &[r1, r2]).await;
+    assert_eq!(due().await, [1, 1]);
+    world.tell(0).await;
+    assert_eq!(due().await, [0, 1]);
+    world.put(1, "install", Some(b"task"), &[r1, r2]).await;
+    assert_eq!(due().await, [0, 1], "the same entry is no change");
+    world.tell(1).await;
+
+    let base = world.store.concern_generation(r1, "boot").await.unwrap();
+    let before = world.store.entries_for(r1, "boot").await.unwrap();
+    world.put(2, "erase", Some(b"other"), &[r1]).await;
+    world.store.put_concern(r1, "boot", base, b"later", Some(&before)).await.unwrap();
+    assert_eq!(
+        due().await,
+        [1, 1],
+        "the document was read before the entry changed, and one rack left its scope"
+    );
+    let (_, at) = world.tell(1).await;
+    world.answer(1, at, "applied").await;
+    world.tell(0).await;
+    assert_eq!(due().await, [0, 0], "an entry that a rack has given up is in no document");
+
+    world.store.request_deletion("Machine", Key::Name("m"), Precondition::None, false).await.unwrap();
+    world.store.finalise(world.machine).await.unwrap();
+    assert_eq!(due().await, [1, 0], "the entry of a deleted machine is still in a document");
+    assert_eq!(world.tell(0).await.0, Vec::<Vec<u8>>::new());
+    assert_eq!(due().await, [0, 0]);
 }
 
 #[tokio::test]

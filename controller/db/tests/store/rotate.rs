@@ -130,7 +130,7 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     for (name, body) in [("boot", b"two"), ("power", b"one"), ("known", b"all")] {
         assert_eq!(new.concern(rack, name).await.unwrap().unwrap().body, body);
     }
-    assert_eq!(new.entries_for(rack, "boot").await.unwrap()[0].body, b"task");
+    assert_eq!(new.entries_for(rack, "boot").await.unwrap().entries[0].body, b"task");
     let key = new.attempt_key(machine, Attempt::new(7)).await.unwrap();
     assert_eq!(key.as_deref().map(Vec::as_slice), Some(b"attempt".as_slice()));
     assert_eq!(new.authority((b"", b"")).await.unwrap().1.as_slice(), b"key");

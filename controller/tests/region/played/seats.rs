@@ -8,6 +8,7 @@ use basalt_engine::Policy;
 use basalt_proto::rack_v1::FromRegion;
 use basalt_region::driver::Driver;
 use basalt_region::driver::common::Common;
+use basalt_region::driver::concerns::WrittenConcerns;
 use basalt_region::driver::kill::KillPoints;
 use basalt_region::driver::meters::Meters;
 use basalt_region::driver::topology::Topology;
@@ -49,6 +50,7 @@ impl World {
             store: store.clone(),
             topology: Topology::new(sessions.clone()),
             common: Common::default(),
+            written: WrittenConcerns::default(),
             sessions,
             policy: Policy::default().compressed(FASTER),
             kill: KillPoints::default(),

@@ -87,7 +87,7 @@ async fn a_rack_s_own_address_is_no_device_s_unless_the_device_had_it_before() {
     device(&store, "old", &["10.77.0.4", "10.77.0.6"]).await.expect("it had the address before the rack");
     assert_eq!(device(&store, "old", &["10.77.0.4", "10.77.0.2"]).await, at("/addresses/1", is_the_rack));
     let is_owned = async || {
-        let all = store.addresses().await.unwrap();
+        let all = super::addresses(&store).await;
         all.iter().any(|it| it.address.to_string() == "10.77.0.4")
     };
     subnet(&store, "10.77.0.10").await;

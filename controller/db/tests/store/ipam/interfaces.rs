@@ -35,7 +35,7 @@ async fn an_interface_has_the_address_that_an_ip_address_keeps_for_its_mac() {
     assert_eq!(store.own_address(&stranger).await.unwrap(), Addressed::Refused(taken));
     assert_eq!(store.address_refusal(&of_its_mac).await.unwrap(), None);
 
-    let seen = store.addresses().await.unwrap();
+    let seen = super::addresses(&store).await;
     let of = |uid: Uid| {
         let theirs = seen.iter().filter(move |address| address.owner == uid);
         theirs.map(|it| (it.purpose.as_str(), it.address.to_string(), it.mac.is_some())).collect::<Vec<_>>()
@@ -51,7 +51,7 @@ async fn an_interface_has_the_address_that_an_ip_address_keeps_for_its_mac() {
     assert_eq!(store.own_address(&of_its_mac).await.unwrap(), owned("10.77.0.20"));
     assert_eq!(store.subnet_use(&[lab.into()]).await.unwrap()[&lab.into()].deployments, 1);
     store.release_addresses(owner, &[]).await.unwrap();
-    assert!(store.addresses().await.unwrap().iter().all(|address| address.owner != owner));
+    assert!(super::addresses(&store).await.iter().all(|address| address.owner != owner));
 }
 
 #[tokio::test]

@@ -15,7 +15,8 @@ use crate::common::put;
 use basalt_api::values::{SubnetId, Timestamp, Uid};
 use basalt_db::splice::Text;
 use basalt_db::{
-    AddressWish, Addressed, Batch, Deletion, Key, NewFact, NoJudge, Precondition, Put, Store, StoreError,
+    Address, AddressWish, Addressed, Batch, Deletion, Key, NewFact, NoJudge, Precondition, Put, Store,
+    StoreError,
 };
 use serde_json::{Value, json};
 use sqlx::{PgConnection, Row};
@@ -43,6 +44,13 @@ async fn put_all(store: &Store, kind: &str, specs: &[(&str, Value)]) -> Result<(
     let puts: Vec<Put<'_>> = specs.iter().map(|(name, _)| *name).zip(&texts).map(put).collect();
     let batch = Batch { puts: &puts, prune: None, dry_run: false, judge: &NoJudge, allocation: None };
     store.write(&batch).await.map(drop)
+}
+
+/// The addresses of all subnets.
+pub(super) async fn addresses(store: &Store) -> Vec<Address> {
+    let subnets = store.all("Subnet").await.unwrap();
+    let subnets: Vec<SubnetId> = subnets.iter().map(|it| SubnetId::from(it.uid)).collect();
+    store.addresses_in(&subnets).await.unwrap()
 }
 
 pub(super) async fn new_subnet(store: &Store, name: &str, cidr: &str) -> SubnetId {

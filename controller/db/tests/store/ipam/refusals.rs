@@ -194,7 +194,7 @@ async fn a_duid_is_an_ipv6_host_s_and_has_one_address_of_a_subnet() {
     assert_eq!(refused(&store, "IpAddress", "x", named).await, [of_ipv4]);
     let moved = json!({"subnet": "lab6", "address": "2001:db8::20", "duid": "00:04:AB:CD"});
     put(&store, "IpAddress", "nas", moved).await.unwrap();
-    let mut found = store.addresses().await.unwrap().into_iter();
+    let mut found = super::addresses(&store).await.into_iter();
     let found = found.find(|it| it.address.to_string() == "2001:db8::20").unwrap();
     assert_eq!(found.duid.map(|duid| duid.to_string()).as_deref(), Some("00:04:ab:cd"));
     put(&store, "IpAddress", "other", of("lab6", "00:04:ab:ce")).await.unwrap();

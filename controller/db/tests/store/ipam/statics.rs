@@ -84,7 +84,7 @@ async fn a_deployment_owns_its_static_address_before_it_has_a_machine() {
         ..super::wish(lab, web, "eth0")
     };
     assert_eq!(store.own_address(&wish).await.unwrap(), super::owned("10.77.0.3"));
-    let all = store.addresses().await.unwrap();
+    let all = super::addresses(&store).await;
     let own = all.iter().find(|it| it.owner == web).unwrap();
     assert_eq!(own.hostname.as_deref(), Some("web"));
 
