@@ -7,7 +7,7 @@ create table common_concern (
   updated_at timestamptz not null default now(),
   trace      text default nullif(current_setting('basalt.trace', true), '')
 );
-delete from rack_concern where concern in ('dns', 'images', 'known', 'proxy');
+-- Rows of `rack_concern` with these names are from a region of the version before. They count no more.
 
 -- The changes of `known` entries, so that a region reads only the entries that changed since it last read them.
 --
@@ -43,7 +43,7 @@ create constraint trigger entry_known_new after insert on entry deferrable initi
   for each row when (new.concern = 'known') execute function move_known();
 create constraint trigger entry_known_gone after delete on entry deferrable initially deferred
   for each row when (old.concern = 'known') execute function move_known();
--- A new seal is no change: it has no new version.
+-- An entry that is sealed anew keeps its version, and is no change.
 create constraint trigger entry_known_changed after update on entry deferrable initially deferred
   for each row when (new.concern = 'known' and old.version is distinct from new.version) execute function move_known();
 
@@ -51,18 +51,18 @@ create constraint trigger entry_known_changed after update on entry deferrable i
 -- deletes the mark with the document that it writes. A later change sets another mark, which stays.
 create sequence entry_mark;
 create table rack_due (
-  rack    uuid not null references object on delete cascade,
+  rack    uuid not null,   -- no reference: a writer of entries would wait for the deletion of the rack, and that for the entries
   concern text not null,
   mark    bigint not null default nextval('entry_mark'),
   primary key (rack, concern)
 );
 insert into rack_due (rack, concern) select distinct rack, concern from rack_entry;
 
--- The entry of a deleted machine leaves the documents too. A rack that is deleted itself is no object any more.
+-- The entry of a deleted machine leaves the documents too. A deleted rack, which has no row in `object` any more, needs no mark.
 create function mark_deleted_entries() returns trigger language plpgsql as $$
 begin
   insert into rack_due (rack, concern)
-  select distinct g.rack, g.concern from gone g join object o on o.uid = g.rack where g.told is not null order by 1, 2
+  select distinct g.rack, g.concern from gone g join object o on o.uid = g.rack where g.wanted or g.told is not null order by 1, 2
   on conflict (rack, concern) do update set mark = excluded.mark;
   return null;
 end $$;

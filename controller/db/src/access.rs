@@ -3,6 +3,7 @@
 use crate::object::timestamp;
 use crate::{Store, StoreError, audit};
 use basalt_api::values::{RackId, Timestamp, Uid};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// An enrolled rack's certificate.
@@ -239,8 +240,18 @@ impl Store {
             rack.get()
         );
         update.execute(self.pool()).await?;
+        sqlx::query!("delete from rack_due where rack = $1", rack.get()).execute(self.pool()).await?;
         self.touched();
         Ok(())
+    }
+
+    /// The addresses for racks of all region processes of this database, as `HOST:PORT`.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn region_addresses(&self) -> Result<BTreeSet<String>, StoreError> {
+        let query = sqlx::query_scalar!("select rpc_address from region_process where rpc_address <> ''");
+        Ok(query.fetch_all(self.pool()).await?.into_iter().collect())
     }
 
     /// Notes that this process is alive.

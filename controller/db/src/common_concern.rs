@@ -35,7 +35,7 @@ impl Store {
     }
 
     /// Writes a common concern that was rendered after generation `base` was read. The same bytes get no new generation. The first
-    /// generation is above each one that a rack has answered.
+    /// generation is above each one that a rack was told or has answered.
     ///
     /// # Errors
     /// `SealReplaced`: the seal key is another one now. Fails too if the database cannot be written.
@@ -63,7 +63,9 @@ impl Store {
         let sealed = with_place(concern, |place| self.seal().seal(place, body))?;
         let write = sqlx::query_scalar!(
             "insert into common_concern as c (concern, generation, sha256, body)
-             select $1, coalesce(max(a.generation), 0) + 1, $2, $3 from rack_concern_ack a where a.concern = $1 and $4::bigint = 0
+             select $1, coalesce(max(told.generation), 0) + 1, $2, $3 from (
+               select generation from rack_concern where concern = $1 and $4::bigint = 0
+               union all select generation from rack_concern_ack where concern = $1 and $4 = 0) told
              on conflict (concern) do update
              set generation = c.generation + 1, sha256 = excluded.sha256, body = excluded.body, updated_at = now(),
                trace = excluded.trace

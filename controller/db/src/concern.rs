@@ -172,6 +172,7 @@ impl Store {
     pub async fn concern_heads(&self, rack: RackId) -> Result<Vec<ConcernHead>, StoreError> {
         let rows = sqlx::query!(
             r#"select concern as "concern!", generation as "generation!", sha256 as "sha256!" from rack_concern where rack = $1
+                 and concern not in (select concern from common_concern)
                union all
                select concern, generation, sha256 from common_concern where exists (select from object where uid = $1)
                order by 1"#,
@@ -193,7 +194,7 @@ impl Store {
     pub async fn concern(&self, rack: RackId, name: &str) -> Result<Option<Concern>, StoreError> {
         let row = sqlx::query!(
             r#"select false as "is_common!", generation as "generation!", sha256 as "sha256!", body as "body!", trace
-               from rack_concern where rack = $1 and concern = $2
+               from rack_concern where rack = $1 and concern = $2 and concern not in (select concern from common_concern)
                union all
                select true, generation, sha256, body, trace from common_concern
                where concern = $2 and exists (select from object where uid = $1)"#,

@@ -50,7 +50,7 @@ pub struct Entry {
 pub struct EntriesRead {
     /// The entries, in a fixed order.
     pub entries: Vec<Entry>,
-    /// The mark that they were due with.
+    /// The mark of the document when they were read.
     mark: Option<i64>,
 }
 
@@ -254,8 +254,8 @@ impl Store {
         Ok(states)
     }
 
-    /// Records that a rack's document of this generation contains exactly these entries, with their versions. It is no longer due, unless an
-    /// entry changed after they were read. Returns the machines whose rows changed.
+    /// Records that a rack's document of this generation contains exactly these entries, with their versions. The document is no longer due, unless
+    /// an entry changed after they were read. Returns the machines whose rows changed.
     pub(crate) async fn note_told(
         &self,
         tx: &mut Tx,

@@ -9,7 +9,7 @@ use basalt_api::values::Uid;
 
 /// The concern of these entries.
 pub(crate) const KNOWN: &str = "known";
-/// The number of positions for which deletions are kept. The trigger has the same one.
+/// The number of positions for which deletions are kept. `move_known` has the same number.
 const KEPT: i64 = 10_000;
 
 /// The changes of `known` entries since a position.
@@ -26,7 +26,8 @@ pub struct KnownNews {
 }
 
 impl Store {
-    /// The changes of `known` entries since a position; `None` if there is none. Without a position, or if it is too old, the result is whole.
+    /// The changes of `known` entries since a position; `None` if there is none. Without a position, or if it is too old, the result has all
+    /// entries.
     ///
     /// # Errors
     /// Fails if the seal key does not open an entry, or if the database cannot be read.

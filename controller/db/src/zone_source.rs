@@ -36,12 +36,12 @@ pub struct NameSources<'a> {
     pub pools: Option<&'a [String]>,
 }
 
-/// The state of one rack's document with its zones, and the rack's answer to it.
+/// The version of the document with the zones, and one rack's answer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentState {
-    /// The rack of the document.
+    /// The rack that answers.
     pub rack: RackId,
-    /// The number of changes of the document; 0: no document was written.
+    /// The generation of the document; 0: no document was written.
     pub generation: Generation,
     /// When the document got its content.
     pub written_at: Option<Timestamp>,

@@ -1,10 +1,11 @@
 //! Addresses of deployments' interfaces: gives the declared ones, and releases those that are no longer needed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use basalt_api::kinds::{Link, LinkAddress, MachineSpec, NetworkConfig, Sync};
 use basalt_api::pointer::child;
-use basalt_api::values::{Mac, SubnetId, Uid};
+use basalt_api::values::{Mac, RackId, SubnetId, Uid};
 use basalt_db::{Address, AddressWish, Addressed, Store, StoreError};
 use basalt_engine::Plan;
 use basalt_engine::facts::Facts;
@@ -172,7 +173,7 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
     let Some(network) = loaded.input.network() else { return Ok(false) };
     let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
     let machine_macs = macs(&loaded.input.spec, &loaded.input.facts);
-    let (mut given, mut by_mac) = (false, BTreeSet::new());
+    let (mut given, mut by_mac) = (BTreeSet::new(), BTreeSet::new());
     for wanted in loaded.addressing.wanted(network) {
         let has = loaded.addressing.has(&wanted);
         let net = wanted.net(&estate.nets).map(|net| (net.uid, net.subnet.cidr));
@@ -201,18 +202,45 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
         };
         let deployment = claim.name.as_str();
         match driver.store.own_address(&wish).await? {
-            Addressed::Owned(_) => given = true,
+            Addressed::Owned(_) => {
+                given.insert(subnet);
+            }
             Addressed::Refused(why) => {
                 tracing::warn!(deployment, interface = purpose, subnet = %cidr, why, "the interface gets no address");
             }
         }
     }
-    Ok(given)
+    let is_given = !given.is_empty();
+    wake_racks(driver, estate, given).await?;
+    Ok(is_given)
+}
+
+/// Wakes the racks that lease addresses in these subnets, so that they lease none to another client, or reserve none any more.
+pub(super) async fn wake_racks(
+    driver: &Driver,
+    estate: &Estate,
+    subnets: impl IntoIterator<Item = SubnetId>,
+) -> Result<(), StoreError> {
+    let subnets: BTreeSet<SubnetId> = subnets.into_iter().collect();
+    let nets = estate.nets.iter().filter(|net| subnets.contains(&net.uid));
+    let racks: BTreeSet<RackId> = nets
+        .flat_map(|net| estate::racks_of(net, &estate.nets, &estate.racks))
+        .map(|rack| rack.uid)
+        .collect();
+    for rack in racks {
+        driver.store.enqueue(rack.into(), Duration::ZERO).await?;
+    }
+    Ok(())
 }
 
 /// Releases the addresses that the deployment no longer declares, once the declared system is installed. Until then they may be
 /// in use.
-pub(super) async fn give_back(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<(), StoreError> {
+pub(super) async fn give_back(
+    driver: &Driver,
+    estate: &Estate,
+    loaded: &Loaded,
+    planned: &Plan,
+) -> Result<(), StoreError> {
     let Some(claim) = loaded.input.claim.as_ref().filter(|_| planned.report.axes.sync == Sync::InSync) else {
         return Ok(());
     };
@@ -225,6 +253,7 @@ pub(super) async fn give_back(driver: &Driver, loaded: &Loaded, planned: &Plan) 
     }
     let keep: Vec<_> = keep.into_iter().map(|address| (address.subnet, address.purpose.clone())).collect();
     driver.store.release_addresses(claim.uid.into(), &keep).await?;
+    wake_racks(driver, estate, owned.iter().map(|address| address.subnet)).await?;
     // A Deployment without a network may wait for a machine with such an address.
     driver.allocator.note_any();
     Ok(())

@@ -7,7 +7,7 @@
 //! | `images` | the stored files of images | nothing: the topology is in memory |
 //! | `proxy` | clients and forbidden destinations | nothing |
 //!
-//! The reconciliation of each rack writes them, so a change that concerns all racks wakes any one of them.
+//! Each reconciliation of a rack writes them. So a change of a common concern wakes one rack, and it does not matter which one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Read {
             ("dns", dns),
             ("images", images(&estate).encode_to_vec()),
             (KNOWN, self.known.body()),
-            ("proxy", proxy::concern(&estate, &topology.regions()).encode_to_vec()),
+            ("proxy", proxy::concern(&estate, &store.region_addresses().await?).encode_to_vec()),
         ])
     }
 }

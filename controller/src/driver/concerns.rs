@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use basalt_api::kinds::{BootMode, Loader};
 use basalt_api::values::{Generation, RackId, SubnetId};
@@ -30,6 +31,9 @@ use super::strangers;
 
 /// The number of tries if another writer is faster.
 pub(super) const TRIES: usize = 8;
+
+/// The interval at which the entries of a concern are read although they are not due: a region of an older version sets no marks.
+const ANEW: Duration = Duration::from_secs(300);
 
 /// Renders and writes every concern of one rack.
 ///
@@ -96,22 +100,30 @@ async fn rest(store: &Store, rack: &RackSeen, estate: &Estate, name: &str) -> Re
 }
 
 /// The version of a rack's concern that this process wrote last, with its bytes without the entries. A concern of entries is written again
-/// only if one of the two differs, or if its entries are due. Cheap to clone; the clones share it.
+/// if the version or these bytes differ, if its entries are due, or after [`ANEW`]. Cheap to clone; the clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenConcerns(Arc<Mutex<Versions>>);
 
-/// By rack and name of its concern: the generation, and the bytes without the entries.
-type Versions = HashMap<Place, (Generation, Vec<u8>)>;
+/// By rack and name of its concern: the generation, the bytes without the entries, and the time.
+type Versions = HashMap<Place, (Generation, Vec<u8>, Instant)>;
 /// A rack and the name of its concern.
 type Place = (RackId, &'static str);
 
 impl WrittenConcerns {
     fn is(&self, place: Place, (generation, rest): (Generation, &[u8])) -> bool {
-        self.lock().get(&place).is_some_and(|written| written.0 == generation && written.1 == rest)
+        let is_same = |written: &(Generation, Vec<u8>, Instant)| {
+            written.0 == generation && written.1 == rest && written.2.elapsed() < ANEW
+        };
+        self.lock().get(&place).is_some_and(is_same)
     }
 
-    fn note(&self, place: Place, now: (Generation, Vec<u8>)) {
-        self.lock().insert(place, now);
+    fn note(&self, place: Place, (generation, rest): (Generation, Vec<u8>)) {
+        self.lock().insert(place, (generation, rest, Instant::now()));
+    }
+
+    /// Removes what is kept of a deleted rack.
+    pub(super) fn forget(&self, rack: RackId) {
+        self.lock().retain(|place, _| place.0 != rack);
     }
 
     fn lock(&self) -> MutexGuard<'_, Versions> {

@@ -76,7 +76,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         let policy = estate.policy(&driver.policy);
         let planned = plan(&loaded.input, &policy, now);
         note_ends(driver, &loaded, &policy, now).await?;
-        addresses::give_back(driver, &loaded, &planned).await?;
+        addresses::give_back(driver, &estate, &loaded, &planned).await?;
         if operation::note(driver, &loaded, &planned).await? {
             continue;
         }
@@ -214,6 +214,8 @@ impl Turn<'_> {
                 }
                 // Addresses first: after a death in between, the step is repeated for the claim.
                 driver.store.release_addresses((*deployment).into(), &[]).await?;
+                let owned = loaded.addressing.owned.iter().map(|address| address.subnet);
+                addresses::wake_racks(driver, self.estate, owned).await?;
                 driver.store.release_machine(*deployment).await?;
                 driver.kill.at(step.step.name(), "effected");
                 driver.store.enqueue((*deployment).into(), Duration::ZERO).await?;

@@ -32,13 +32,13 @@ const SEEN_ANEW: i64 = 60;
 /// Fails if the database fails, or if the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
-    driver.common.write(&driver.store, &driver.topology, &driver.meters).await?;
     if let Some(since) = object.deletion_requested_at {
         if lets_go(driver, RackId::from(object.uid), since).await? {
             return Ok(Then::Again(LET_GO));
         }
         driver.store.revoke(RackId::from(object.uid)).await?;
         driver.store.finalise(object.uid).await?;
+        driver.written.forget(RackId::from(object.uid));
         // Wake the other racks: they take over its address blocks.
         driver.store.enqueue_kind("Rack").await?;
         return Ok(Then::Rest);
@@ -50,6 +50,8 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
         concerns::write(driver, rack).await?;
     }
+    // An entry or a zone that cannot be read keeps no rack from its own concerns.
+    driver.common.write(&driver.store, &driver.topology, &driver.meters).await?;
     let now = driver.store.now().await?;
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
         discovery::note(driver, &estate, rack, now).await?;

@@ -63,16 +63,21 @@ async fn a_common_concern_is_written_once_and_every_rack_has_it() {
 }
 
 #[tokio::test]
-async fn the_first_generation_of_a_common_concern_is_above_each_that_a_rack_has_answered() {
+async fn the_first_generation_of_a_common_concern_is_above_each_that_a_rack_knows() {
     let store = store().await;
     let rack = rack(&store, "r1").await;
+    store.put_concern(rack, "images", Generation::new(0), b"of this rack", None).await.unwrap();
     let (concern, generation) = ("dns".to_owned(), Generation::new(41));
     let ack = ConcernAck { concern, generation, outcome: "applied".to_owned(), message: String::new() };
     store.put_concern_ack(rack, &ack).await.unwrap();
-    for (concern, generation) in [("dns", 42), ("images", 1)] {
+    for (concern, generation) in [("dns", 42), ("images", 2), ("known", 1)] {
         let written = store.put_common(concern, Generation::new(0), b"a").await.unwrap();
         assert_eq!(written, ConcernWrite::Written(Generation::new(generation)), "{concern}");
     }
+    let images = store.concern(rack, "images").await.unwrap().unwrap();
+    assert_eq!(images.body, b"a", "the copy that a region of the version before wrote does not count");
+    let heads = store.concern_heads(rack).await.unwrap();
+    assert_eq!(heads.iter().map(|head| head.name.as_str()).collect::<Vec<_>>(), ["dns", "images", "known"]);
 }
 
 #[tokio::test]

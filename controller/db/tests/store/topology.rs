@@ -212,7 +212,7 @@ async fn no_deferred_constraint_waits_while_a_transaction_holds_the_position() {
     let mut hand = Hand::on(&basalt_db::testing::database().await).await;
     let deferred = "select conname from pg_constraint
         where condeferrable and oid not in (select tgconstraint from pg_trigger where tgfoid in ('move_topology'::regproc, 'move_known'::regproc))";
-    // No transaction that changes a `known` entry changes the topology.
+    // A transaction that changes both, the deletion of a machine, locks the log of `known` first.
     // The writers of this one lock the BMC's place first.
     assert_eq!(hand.run(deferred).await, [["machine_bmc_once"]]);
 }
