@@ -19,6 +19,10 @@ pub const STARTED: &str = "start";
 /// The name under which a rack reports the state of its disk.
 pub const DISK: &str = "disk";
 
+/// The name of the [`ServiceHealth`](rack_v1::ServiceHealth) about undeclared machines that a rack does not inspect, because their VLAN has
+/// too many of them.
+pub const ENLISTMENT: &str = "enlistment";
+
 /// Prefix of the name under which the health of a link to a region process is reported. The region's address follows
 /// ([`region::address`]).
 pub const LINK: &str = "link ";

@@ -46,6 +46,11 @@ use crate::token::{BootIdDigest, Session, report};
 
 /// The most attempts that are kept when the file is opened. Those with the lowest numbers are dropped first.
 const REMEMBERED: usize = 20_000;
+/// The most attempts of undeclared machines that are kept. At this number, the older half is dropped: anybody on a
+/// network can invent such machines, at most 256 an hour in each VLAN (see [`strangers`](crate::strangers)).
+const STRANGERS: usize = 8_192;
+/// The file is rewritten when it is larger than this, and twice as large as after the last rewrite.
+const COMPACT_BYTES: u64 = 32 << 20;
 
 /// The subject of an attempt: a machine's uid, or a MAC for enlistment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -63,6 +68,11 @@ impl Subject {
     #[must_use]
     pub fn mac(mac: Mac) -> Self {
         Self(mac.to_string())
+    }
+
+    /// The MAC of an unknown machine. `None`: it is a known one.
+    fn stranger(&self) -> Option<Mac> {
+        self.0.parse().ok()
     }
 }
 
@@ -313,6 +323,8 @@ impl Attempts {
     /// `io::Error`: the file cannot be written; the attempt stays ended.
     pub fn renew(&self, id: &AttemptId) -> io::Result<()> {
         self.with(|journal, entries| {
+            forget_strangers(entries);
+            journal.compact(COMPACT_BYTES, || Some(records(entries)));
             if !entries.get(id).is_some_and(|entry| entry.fenced || entry.finished.is_some()) {
                 return Ok(());
             }
@@ -328,7 +340,7 @@ impl Attempts {
     pub fn strangers(&self) -> Vec<Mac> {
         self.with(|_, entries| {
             let finished = entries.iter().filter(|(_, entry)| entry.finished.is_some());
-            finished.filter_map(|(id, _)| id.subject.0.parse().ok()).collect()
+            finished.filter_map(|(id, _)| id.subject.stranger()).collect()
         })
     }
 
@@ -522,6 +534,24 @@ impl Attempts {
     }
 }
 
+/// Drops the older half of the undeclared machines' attempts if there are too many. A boot counter starts at the clock's
+/// seconds, so a lower one is older.
+fn forget_strangers(entries: &mut BTreeMap<AttemptId, Entry>) {
+    if entries.len() < STRANGERS {
+        return;
+    }
+    let boot = |entry: &Entry| entry.minted.max(entry.claim.as_ref().map_or(0, |claim| claim.boot));
+    let strangers = entries.iter().filter(|(id, _)| id.subject.stranger().is_some());
+    let mut by_age: Vec<_> = strangers.map(|(id, entry)| (boot(entry), id.clone())).collect();
+    if by_age.len() < STRANGERS {
+        return;
+    }
+    by_age.sort_unstable();
+    for (_, id) in by_age.iter().take(STRANGERS / 2) {
+        entries.remove(id);
+    }
+}
+
 fn digest(secret: &str) -> String {
     hex::encode(sha256(secret.as_bytes()))
 }
@@ -595,6 +625,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let attempts = Attempts::open(dir.path()).unwrap();
         (dir, attempts)
+    }
+
+    #[test]
+    fn undeclared_machines_that_somebody_makes_up_push_out_older_ones_and_no_declared_machine() {
+        let (_dir, attempts) = open();
+        attempts.next_boot(&id(), 1, 1_000);
+        let of = |number: u32| {
+            let [a, b, c, d] = number.to_be_bytes();
+            AttemptId { attempt: 4, subject: Subject::mac(Mac([2, 0, a, b, c, d])) }
+        };
+        let count = u32::try_from(STRANGERS).unwrap() + 10;
+        for number in 0..count {
+            // The older machines have the higher MACs.
+            let id = of(count - number);
+            attempts.renew(&id).unwrap();
+            attempts.next_boot(&id, u64::from(number), i64::from(number) * 1_000);
+        }
+        attempts.with(|_, entries| {
+            assert_eq!(entries.len(), 1 + STRANGERS / 2 + 10);
+            assert!(entries.contains_key(&id()) && entries.contains_key(&of(1)));
+            assert!(!entries.contains_key(&of(count)), "the oldest one");
+        });
     }
 
     #[test]

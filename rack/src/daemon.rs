@@ -54,7 +54,7 @@ use crate::router_advertisement;
 use crate::settings::Settings;
 use crate::spool::writer::{Facts, SpoolThread};
 use crate::spool::{self, writer};
-use crate::strangers::Strangers;
+use crate::strangers::{self, Strangers};
 use crate::trace;
 
 /// The interval at which interfaces are read.
@@ -414,6 +414,7 @@ impl Services {
         let interfaces: BTreeMap<String, Health> =
             self.settings.interfaces.iter().map(of_interface).collect();
         let of_clock = self.health("clock".to_owned());
+        let of_strangers = self.health(basalt_proto::ENLISTMENT.to_owned());
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -425,6 +426,11 @@ impl Services {
                 Some(Ok(())) => of_clock.up(),
                 Some(Err(wrong)) => of_clock.ill(&wrong),
                 None => {}
+            }
+            let left_out = self.web.strangers.left_out(self.facts.clock().now());
+            match strangers::words(&left_out) {
+                Some(words) => of_strangers.ill(&words),
+                None => of_strangers.up(),
             }
             let wanted = match self.wanted(&mut warned) {
                 Ok(wanted) => wanted,

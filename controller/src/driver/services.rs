@@ -73,8 +73,10 @@ pub fn services(
     let reached: Vec<IpAddr> = hello.map(|it| it.what.reached().collect()).unwrap_or_default();
     let mut services = BTreeMap::new();
     for Said { id, stored_at, what } in since_start(said) {
-        // Free addresses are the normal case: only their lack is shown.
-        let is_no_news = what.ok && what.service.starts_with(basalt_proto::ADDRESSES);
+        // Free addresses, and places for undeclared machines, are the normal case: only their lack is shown.
+        let is_no_news = what.ok
+            && (what.service.starts_with(basalt_proto::ADDRESSES)
+                || &*what.service == basalt_proto::ENLISTMENT);
         let has_words =
             [basalt_proto::TIME, basalt_proto::SECONDARY].iter().any(|it| what.service.starts_with(it))
                 || &*what.service == basalt_proto::PROXY;

@@ -185,11 +185,8 @@ async fn checkpoint(
     if web.attempts.over(id) == Some(Over::Finished) {
         return Err(refused(Refusal::Finished));
     }
-    // The task of an undeclared machine has no scripts, and any host on a machine network could send some.
-    if about.machine_uid.is_empty() {
-        let detail = "the task of an undeclared machine has no checkpoints";
-        return Err(Problem::new(StatusCode::FORBIDDEN, "undeclared", detail));
-    }
+    // Its task has no scripts.
+    only_declared(about, "checkpoints")?;
     if !web.attempts.may_write_checkpoint(id, body.len(), CHECKPOINTS) {
         let detail = format!("the checkpoints of the task have more than {CHECKPOINTS} bytes");
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many", detail));
@@ -273,6 +270,8 @@ async fn bmc(
     if web.attempts.over(id) == Some(Over::Finished) {
         return Err(refused(Refusal::Finished));
     }
+    // Its task makes no account.
+    only_declared(about, "passwords of its BMC")?;
     let sealed = hex::decode(&account.password).map_err(|error| invalid(error.to_string()))?;
     if sealed.len() > SEALED {
         return Err(invalid(format!(
@@ -333,7 +332,7 @@ async fn result(
     if armed.machine.is_none() {
         let found = result.inventory.iter().flat_map(|it| &it.nics).filter_map(|nic| nic.mac.parse().ok());
         let now = web.facts.clock().now();
-        found.chain([*mac]).for_each(|mac| web.strangers.end(mac, now));
+        web.strangers.end(*mac, found, now);
     }
     tracing::info!(machine = %about.machine_uid, attempt = about.attempt, outcome = ?result.outcome, "task finished");
     Ok(StatusCode::NO_CONTENT)
@@ -391,6 +390,15 @@ fn refused(refusal: Refusal) -> Problem {
         Refusal::Fenced | Refusal::Taken | Refusal::Outdated => StatusCode::CONFLICT,
     };
     Problem::new(status, refusal.code(), refusal.to_string())
+}
+
+/// Refuses this data from an undeclared machine: any host on a machine network could send it.
+fn only_declared(about: &About, data: &str) -> Result<(), Problem> {
+    if !about.machine_uid.is_empty() {
+        return Ok(());
+    }
+    let detail = format!("the task of an undeclared machine stores no {data}");
+    Err(Problem::new(StatusCode::FORBIDDEN, "undeclared", detail))
 }
 
 fn gone() -> Problem {

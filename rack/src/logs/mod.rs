@@ -220,9 +220,19 @@ impl Logs {
         let now = self.0.clock.unix_now();
         let kibibytes = i64::try_from(octets.len().div_ceil(1024)).unwrap_or(i64::MAX);
         let lines = octets.split(|&octet| octet == b'\n').filter(|line| !line.is_empty());
-        if !self.agent_may(&about.mac, kibibytes, now) {
+        // Anybody on a network of machines can invent undeclared ones, so they share a limit with other senders.
+        let admits = |octets: usize| {
+            let now_ms = millis(self.0.started.elapsed());
+            !about.machine_uid.is_empty() || lock(&self.0.others).admit(octets, now_ms)
+        };
+        if !self.agent_may(&about.mac, kibibytes, now)
+            || !admits(octets.len().saturating_add(lines.clone().count().saturating_mul(UNIT)))
+        {
             let dropped = lines.count();
             self.0.counters.dropped(Reason::Agent, u64::try_from(dropped).unwrap_or(u64::MAX));
+            if !admits(UNIT) {
+                return;
+            }
             let line = own_line(
                 about.machine_uid.clone(),
                 from.to_string(),

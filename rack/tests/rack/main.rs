@@ -12,6 +12,7 @@ mod deleted;
 mod disk;
 mod dnf;
 mod dnsmasq;
+mod enlistment;
 mod firmware;
 mod firmware6;
 mod forward;

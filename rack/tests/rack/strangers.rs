@@ -178,10 +178,10 @@ async fn syslog(settings: &Settings, from: Ipv4Addr) {
 
 /// The log of this process, with the same limit as that of the rack's program.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         let log = Self::default();
         let writer = log.clone();
         let layer = tracing_subscriber::fmt::layer().with_ansi(false).json().with_line_number(true);
@@ -191,7 +191,7 @@ impl Log {
     }
 
     /// The number of lines that each place in the code has logged.
-    fn lines_by_place(&self) -> BTreeMap<String, usize> {
+    pub(super) fn lines_by_place(&self) -> BTreeMap<String, usize> {
         let mut places = BTreeMap::new();
         for line in String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines() {
             let line: serde_json::Value = serde_json::from_str(line).expect("no packet breaks a line");
@@ -212,7 +212,7 @@ impl Write for Log {
 }
 
 /// The size of the files in a directory, in bytes.
-fn files(dir: &Path) -> u64 {
+pub(super) fn files(dir: &Path) -> u64 {
     std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
 }
 

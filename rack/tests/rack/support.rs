@@ -93,13 +93,16 @@ pub(crate) async fn fact_in_time(facts: &Facts, wanted: impl Fn(&Fact) -> bool) 
     let mut next = 1;
     loop {
         durable.borrow_and_update();
-        for fact in facts.read(next).await.unwrap() {
+        let batch = facts.read(next).await.unwrap();
+        if batch.is_empty() {
+            durable.changed().await.unwrap();
+        }
+        for fact in batch {
             next = fact.seq + 1;
             if wanted(&fact) {
                 return fact;
             }
         }
-        durable.changed().await.unwrap();
     }
 }
 
