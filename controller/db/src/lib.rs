@@ -24,7 +24,7 @@
 //! | `zone`, `zone_source` | DNS zones, and the objects that names come from |
 //! | `log_target` | receivers of machine logs |
 //! | `gather` | single objects, read several in one statement |
-//! | `stranger` | undeclared machines, as their agents found them |
+//! | `stranger` | undeclared machines, as their agents found them, and limits on them |
 //! | `operation` | one-time requests of people on machines |
 //! | `decision`, `fleet` | the reasons of steps; the budget of the fleet |
 //! | `gauge` | measurements |
@@ -134,7 +134,9 @@ pub use run::Run;
 pub use seal::{BadSealKey, SealKey};
 pub use step::{Announced, Announcement, StepEnd, StepRecord};
 pub use store::{Options, Store};
-pub use stranger::{DeclaredMachine, STRANGER, Stranger, StrangerSeen};
+pub use stranger::{
+    DeclaredMachine, FORGET, LeftOut, MADE, MOST_OF_VLAN, NEW_STRANGERS, STRANGER, Stranger, StrangerSeen,
+};
 pub use tagging::{PlaceUse, TagUse, Tagged, Tagging};
 pub use test_result::{TestQuery, TestResult, TestRun};
 pub use topology::{TOPOLOGY_KINDS, TopologyRows};

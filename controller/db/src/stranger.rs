@@ -2,6 +2,14 @@
 //!
 //! A fact belongs to an object, and an undeclared machine has no object. So the result of its inspection is kept in table `stranger`. When
 //! a Machine with one of its MACs is declared, the result becomes a fact of that Machine.
+//!
+//! Any host on a network of machines can invent machines. So there are limits for each VLAN, and a host harms only its own VLAN:
+//!
+//! | limit | value | a machine beyond it |
+//! | --- | --- | --- |
+//! | rows of one VLAN | [`MOST_OF_VLAN`] | takes the place of a row without an inventory, or of one that was not seen for 30 days ([`FORGET`]); else it is left out and counted |
+//! | rows in all | 10,000 | the same |
+//! | Machines that enlistment makes in one VLAN | [`MADE`] at once, then one a minute | stays a Discovery until there is room |
 
 use crate::fact::{NewFact, insert};
 use crate::ipam::parse;
@@ -14,11 +22,22 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// The largest number of rows. There is a bound because anybody on a network of machines can invent machines.
+/// The largest number of rows.
 const MOST: i64 = 10_000;
+/// The largest number of rows of one VLAN.
+pub const MOST_OF_VLAN: i64 = 1_024;
+/// A row is forgotten when its machine was not inspected for this long.
+pub const FORGET: Duration = Duration::from_secs(30 * 86_400);
+/// The largest number of Machines that enlistment makes in one VLAN at once: a few racks of servers.
+pub const MADE: f64 = 256.0;
+/// Machines of one VLAN that enlistment may make in a second, beyond [`MADE`].
+const MADE_PER_SECOND: f64 = 1.0 / 60.0;
+/// The number of undeclared machines whose Discoveries are made in one go.
+pub const NEW_STRANGERS: usize = 100;
 /// Key of the lock under which results are recorded one after the other: two results may be of the same machine.
 const NOTING: i64 = 0x5374_7261_6e67_6572;
 /// The kind of facts that are results of undeclared machines. Their body is a [`StrangerSeen`].
@@ -156,46 +175,53 @@ pub(crate) async fn note(
         return Ok(woken);
     }
     let address = seen.address.map(|it| it.to_string());
+    let has_inventory = seen.result.get("inventory").is_some_and(Value::is_object);
+    let vlan = vlan_at(&mut *tx, address.as_deref()).await?;
+    let mut is_new = false;
     let id = match same.first() {
         Some(first) => {
             let others: Vec<i64> = same.iter().skip(1).map(|it| it.id).collect();
             sqlx::query!("delete from stranger where id = any($1)", &others).execute(&mut *tx).await?;
             let update = sqlx::query!(
                 "update stranger set boot_mac = $2::text::macaddr, board = $3, body = $4, source = $5,
-                   address = coalesce($6::text::inet, address), last_seen = clock_timestamp()
+                   address = coalesce($6::text::inet, address), vlan = coalesce($7, vlan), has_inventory = $8,
+                   last_seen = clock_timestamp()
                  where id = $1",
                 first.id,
                 mac,
                 seen.board,
                 seen.result,
                 source,
-                address
+                address,
+                vlan,
+                has_inventory
             );
             update.execute(&mut *tx).await?;
             first.id
         }
         None => {
+            let given_way = make_room(&mut *tx, vlan, has_inventory).await?;
+            let Some(given_way) = given_way else {
+                tracing::warn!(mac, "an undeclared machine is left out: there are too many in its VLAN");
+                return leave_out(&mut *tx, vlan, rack).await;
+            };
+            woken.extend(given_way);
             let insert = sqlx::query_scalar!(
-                "insert into stranger (name, boot_mac, board, body, source, address)
+                "insert into stranger (name, boot_mac, board, body, source, address, vlan, has_inventory)
                  select case when exists (select from stranger o where o.name = n.name) then n.name || '-' || nextval('attempt') else n.name end,
-                   $1::text::macaddr, $2, $3, $4, $5::text::inet
+                   $1::text::macaddr, $2, $3, $4, $5::text::inet, $6, $7
                  from (select 'mac-' || replace($1, ':', '-') as name) n
-                 where (select count(*) from stranger) < $6
                  returning id",
                 mac,
                 seen.board,
                 seen.result,
                 source,
                 address,
-                MOST
+                vlan,
+                has_inventory
             );
-            let Some(id) = insert.fetch_optional(&mut *tx).await? else {
-                tracing::warn!(
-                    mac,
-                    "there are {MOST} undeclared machines; delete Discoveries, or accept them"
-                );
-                return Ok(Vec::new());
-            };
+            let id = insert.fetch_one(&mut *tx).await?;
+            is_new = true;
             id
         }
     };
@@ -210,10 +236,78 @@ pub(crate) async fn note(
     );
     insert.execute(&mut *tx).await?;
     woken.extend(declared.iter().map(|machine| machine.uid.get()));
-    if woken.is_empty() {
+    if woken.is_empty() || is_new && declared.is_empty() {
         woken.push(rack);
     }
     Ok(woken)
+}
+
+/// The VLAN whose subnet has this address.
+async fn vlan_at(tx: &mut PgConnection, address: Option<&str>) -> Result<Option<Uuid>, StoreError> {
+    let vlan = sqlx::query_scalar!(
+        "select r.to_uid from subnet_cidr c join object_ref r on r.from_uid = c.subnet and r.pointer = '/vlan'
+         where c.cidr::inet >>= $1::text::inet order by masklen(c.cidr) desc, c.subnet limit 1",
+        address
+    );
+    Ok(vlan.fetch_optional(&mut *tx).await?)
+}
+
+/// Makes room for a row of this VLAN. Returns the Discovery of the row that gave way, if one had to. `None`: there is no room.
+///
+/// A row with an inventory gives way only if it was not seen for [`FORGET`]: otherwise one host could replace every Discovery by invented
+/// ones.
+async fn make_room(
+    tx: &mut PgConnection,
+    vlan: Option<Uuid>,
+    has_inventory: bool,
+) -> Result<Option<Option<Uuid>>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select count(*) as "all!", count(*) filter (where vlan is not distinct from $1) as "of_vlan!" from stranger"#,
+        vlan
+    );
+    let rows = rows.fetch_one(&mut *tx).await?;
+    let is_own_full = rows.of_vlan >= MOST_OF_VLAN;
+    if !is_own_full && rows.all < MOST {
+        return Ok(Some(None));
+    }
+    let gone = sqlx::query!(
+        "delete from stranger where id = (
+           select id from stranger
+           where (vlan is not distinct from $1 or not $2)
+             and (not has_inventory and $3 or last_seen < clock_timestamp() - make_interval(secs => $4))
+           order by has_inventory, last_seen limit 1)
+         returning discovery",
+        vlan,
+        is_own_full,
+        has_inventory,
+        FORGET.as_secs_f64()
+    );
+    Ok(gone.fetch_optional(&mut *tx).await?.map(|row| row.discovery))
+}
+
+/// Counts a machine that was left out. Returns the rack, whose status says so.
+async fn leave_out(tx: &mut PgConnection, vlan: Option<Uuid>, rack: Uuid) -> Result<Vec<Uuid>, StoreError> {
+    let Some(vlan) = vlan else { return Ok(Vec::new()) };
+    let count = sqlx::query!(
+        "insert into enlistment_use as u (vlan, left_out, left_out_at) values ($1, 1, clock_timestamp())
+         on conflict (vlan) do update set left_out = u.left_out + 1, left_out_at = excluded.left_out_at",
+        vlan
+    );
+    count.execute(&mut *tx).await?;
+    Ok(vec![rack])
+}
+
+/// A VLAN whose undeclared machines were left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The name of the VLAN.
+    pub vlan: String,
+    /// How many results were left out since the VLAN was declared.
+    pub count: u64,
+    /// When the last one was left out.
+    pub at: Timestamp,
+    /// True if that was within the last day.
+    pub is_recent: bool,
 }
 
 impl Store {
@@ -245,7 +339,7 @@ impl Store {
         }
     }
 
-    /// Undeclared machines without a Discovery; the first 100 of them.
+    /// Undeclared machines without a Discovery; the first [`NEW_STRANGERS`] of them.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
@@ -253,7 +347,8 @@ impl Store {
         let names = sqlx::query_scalar!(
             "select name from stranger s where discovery is null and not exists (
                select from stranger_mac of join machine_mac m on m.mac = of.mac where of.stranger = s.id)
-             order by id limit 100"
+             order by id limit $1",
+            i64::try_from(NEW_STRANGERS).unwrap_or(i64::MAX)
         );
         Ok(names.fetch_all(self.pool()).await?)
     }
@@ -297,6 +392,59 @@ impl Store {
     pub async fn forget_stranger(&self, id: i64) -> Result<(), StoreError> {
         sqlx::query!("delete from stranger where id = $1", id).execute(self.pool()).await?;
         Ok(())
+    }
+
+    /// Takes one Machine from the budget of a VLAN ([`MADE`]). False: the budget is used up.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written.
+    pub async fn take_enlistment(&self, vlan: &str) -> Result<bool, StoreError> {
+        let taken = sqlx::query_scalar!(
+            r#"insert into enlistment_use as u (vlan, made) select uid, 1 from object where kind = 'Vlan' and name = $1
+               on conflict (vlan) do update
+               set made = greatest(0, u.made - greatest(0, extract(epoch from clock_timestamp() - u.made_at)::float8) * $2) + 1, made_at = clock_timestamp()
+               where greatest(0, u.made - greatest(0, extract(epoch from clock_timestamp() - u.made_at)::float8) * $2) + 1 <= $3
+               returning true as "taken!""#,
+            vlan,
+            MADE_PER_SECOND,
+            MADE
+        );
+        Ok(taken.fetch_optional(self.pool()).await?.is_some())
+    }
+
+    /// Gives a Machine back to the budget of a VLAN: it could not be made.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written.
+    pub async fn return_enlistment(&self, vlan: &str) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update enlistment_use u set made = greatest(0, u.made - 1)
+             from object o where o.uid = u.vlan and o.kind = 'Vlan' and o.name = $1",
+            vlan
+        );
+        update.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// The VLANs whose undeclared machines were left out, in the order of their names.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn strangers_left_out(&self) -> Result<Vec<LeftOut>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select o.name, u.left_out, (extract(epoch from u.left_out_at) * 1000000)::bigint as "at_us!",
+                 u.left_out_at > clock_timestamp() - interval '1 day' as "is_recent!"
+               from enlistment_use u join object o on o.uid = u.vlan where u.left_out_at is not null order by o.name"#
+        );
+        let left_out = rows.fetch_all(self.pool()).await?.into_iter().map(|row| {
+            Ok(LeftOut {
+                vlan: row.name,
+                count: unsigned(row.left_out),
+                at: timestamp(row.at_us)?,
+                is_recent: row.is_recent,
+            })
+        });
+        left_out.collect()
     }
 
     /// The last address of an undeclared machine that has one of this Machine's MACs.

@@ -363,6 +363,15 @@ async fn store(app: &App, text: &mut Exposition) -> Answer<()> {
     for gauge in app.store().kind_gauges().await? {
         text.sample("basalt_objects", &[("kind", &gauge.kind)], gauge.objects);
     }
+    let name = "basalt_enlistment_left_out_total";
+    text.family(
+        name,
+        "counter",
+        "Results of undeclared machines that were left out: their VLAN, or the region, has too many.",
+    );
+    for vlan in app.store().strangers_left_out().await? {
+        text.sample(name, &[("vlan", &vlan.vlan)], vlan.count);
+    }
     let queue = app.store().queue_gauges().await?;
     text.family("basalt_queue_depth", "gauge", "Objects in the reconcile queue.");
     for gauge in &queue {

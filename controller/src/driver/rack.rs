@@ -56,10 +56,10 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
         discovery::note(driver, &estate, rack, now).await?;
     }
-    strangers::note(driver, now).await?;
+    let has_more = strangers::note(driver, now).await?;
     let (status, _) = status(driver, &object, now).await?;
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(Then::Again(LOOK_AGAIN))
+    Ok(Then::Again(if has_more { Duration::ZERO } else { LOOK_AGAIN }))
 }
 
 /// True if a rack in deletion must still report: while it is connected, it gets the order to lease nothing, and reports its leases. A rack
@@ -122,6 +122,13 @@ pub(super) async fn report(
         let to_do = "connect an Ethernet port of such a machine, or set its card to Ethernet; `basalt explain boot` with the address says the \
                      GUID of the port";
         waits.push(lacks("InfiniBand", message, last.at, to_do.to_owned()));
+    }
+    for machines in strangers::left_out(driver.store.strangers_left_out().await?, &status.vlans) {
+        let to_do = format!(
+            "accept Discoveries of {vlan} or delete them; if one host invents machines, find it, or set `enlist` of Vlan {vlan:?} to off",
+            vlan = machines.vlan
+        );
+        waits.push(lacks("StrangersLeftOut", strangers::words(&machines), machines.at, to_do));
     }
     Ok(PlanReport { summary: format!("{}: {message}", object.name), waits, ..PlanReport::default() })
 }
@@ -190,7 +197,9 @@ async fn status(
         }
         status.concerns.insert(ack.concern, state);
     }
-    let lacks: Vec<String> = failing(&status).into_iter().chain(silent.iter().map(remark)).collect();
+    let left_out = strangers::left_out(driver.store.strangers_left_out().await?, &status.vlans);
+    let lacks = failing(&status).into_iter().chain(silent.iter().map(remark));
+    let lacks: Vec<String> = lacks.chain(left_out.iter().map(strangers::words)).collect();
     status.common.conditions = conditions(status.connected, &refused, &lacks, now);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     Ok((status, silent))

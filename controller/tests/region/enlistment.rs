@@ -4,6 +4,8 @@ use crate::linked::Linked;
 use crate::site::{network, until};
 use crate::support::Lab;
 use basalt_api::agent::{Dmi, Inventory, Neighbour, Nic, Outcome, Task, TaskAction, TaskResult, Then};
+use basalt_db::MOST_OF_VLAN;
+use basalt_db::testing::clock::Hand;
 use basalt_proto::rack_v1::{AgentResult, BootConcern, BootRequestFact, Enlist, Fact, boot_machine, fact};
 use prost::Message;
 use serde_json::{Value, json};
@@ -55,8 +57,21 @@ async fn found_with(rack: &Linked, nics: Vec<Nic>, serial: &str) {
 }
 
 async fn list(lab: &Lab, kind: &str) -> Vec<Value> {
-    let answer = lab.api.get(&format!("/api/v1/{kind}")).await;
+    let answer = lab.api.get(&format!("/api/v1/{kind}?limit=500")).await;
     answer.json()["items"].as_array().expect("items").clone()
+}
+
+/// Has the region make a Machine of each undeclared one, and waits until it does.
+async fn machines_are_created(lab: &Lab, rack: &Linked) {
+    let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": "create"});
+    lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
+    until("machines are powered off", async || {
+        let task = enlist(rack)?.tasks.remove(0).boot?.task_json;
+        let task: Task = serde_json::from_slice(&task).expect("a task");
+        assert_eq!((&task.action, task.scripts.len()), (&TaskAction::Inventory, 0));
+        (task.then == Then::PowerOff).then_some(())
+    })
+    .await;
 }
 
 /// The Discovery of a machine, once it has a status.
@@ -99,18 +114,10 @@ async fn what_was_found_is_a_discovery_and_the_machine_that_is_declared_takes_it
 async fn where_a_vlan_says_so_the_region_makes_a_machine_by_its_rules() {
     let (lab, _controller, rack) = network().await;
     lab.api.declare("/api/v1/zones/row-1", "{}").await;
-    let vlan = json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}, "enlist": "create"});
-    lab.api.declare("/api/v1/vlans/lab.0", &vlan.to_string()).await;
     let rule = json!({"vendor": "Dell*", "rack": "r1", "zone": "row-1", "tags": ["new"]});
     let settings = json!({"enlistment": {"rules": {"dell": rule}}});
     lab.api.declare("/api/v1/settings/default", &settings.to_string()).await;
-    until("machines are powered off", async || {
-        let task = enlist(&rack)?.tasks.remove(0).boot?.task_json;
-        let task: Task = serde_json::from_slice(&task).expect("a task");
-        assert_eq!((&task.action, task.scripts.len()), (&TaskAction::Inventory, 0));
-        (task.then == Then::PowerOff).then_some(())
-    })
-    .await;
+    machines_are_created(&lab, &rack).await;
     found(&rack, &[A], "5BR47J2").await;
     let machine = until("the Machine", async || {
         let machine = list(&lab, "machines").await.pop()?;
@@ -276,4 +283,105 @@ async fn machines_boot_the_ephemeral_image_with_the_options_of_settings_tags_and
     .await;
     assert_eq!((&progress["step"], &progress["rack"]), (&json!("tftp"), &json!("r1")));
     assert!(progress["at"].is_string(), "{progress}");
+}
+
+fn invented(number: usize) -> String {
+    format!("02:00:00:00:{:02x}:{:02x}", number / 256, number % 256)
+}
+
+#[tokio::test]
+async fn two_hundred_strangers_at_once_all_become_discoveries() {
+    let (lab, _controller, rack) = network().await;
+    told(&rack).await;
+    for number in 0..200 {
+        found(&rack, &[&invented(number)], &format!("serial-{number}")).await;
+    }
+    // Each needs some steps of the region, so each step of the test has its own time limit.
+    for wanted in (10..=200).step_by(10) {
+        until("the Discoveries", async || {
+            let found = list(&lab, "discoveries").await;
+            let told = found.iter().filter(|it| it["status"]["proposal"]["name"].is_string());
+            (told.count() >= wanted).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(list(&lab, "discoveries").await.len(), 200);
+}
+
+#[tokio::test]
+async fn beyond_its_budget_enlistment_makes_no_machine_and_says_so_until_there_is_room() {
+    let (lab, _controller, rack) = network().await;
+    machines_are_created(&lab, &rack).await;
+    let mut hand = Hand::on(&lab.url).await;
+    // A day's Machines more than the budget.
+    hand.run("insert into enlistment_use (vlan, made) select uid, 2000 from object where kind = 'Vlan'")
+        .await;
+    found(&rack, &[A], "5BR47J2").await;
+    let ready = discovery(&lab).await["status"]["conditions"][0].take();
+    let said = ready["message"].as_str().unwrap();
+    assert_eq!(ready["reason"], "EnlistmentLimit", "{ready}");
+    assert!(said.contains("lab.0 has had so many") && said.contains("basalt accept mac-"), "{said}");
+    assert_eq!(list(&lab, "machines").await.len(), 0);
+
+    // A Machine that the store refuses takes nothing from the budget.
+    hand.run("update enlistment_use set made = 255, made_at = now()").await;
+    let name = json!({"boot_macs": [B]}).to_string();
+    for taken in ["dell-inc-taken", "mac-52-54-00-00-00-0c"] {
+        let own = name.replace(":0b", if taken.starts_with("mac") { ":0e" } else { ":0d" });
+        lab.api.declare(&format!("/api/v1/machines/{taken}"), &own).await;
+    }
+    found(&rack, &["52:54:00:00:00:0c"], "taken").await;
+    until("it is refused", async || {
+        let seen = lab.api.get("/api/v1/discoveries/mac-52-54-00-00-00-0c").await.json();
+        (seen["status"]["conditions"][0]["reason"] == "NotCreated").then_some(())
+    })
+    .await;
+    found(&rack, &[A], "5BR47J2").await;
+    until("the Machine", async || {
+        let machines = list(&lab, "machines").await;
+        machines.iter().any(|it| it["metadata"]["name"] == "dell-inc-5br47j2").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_rack_says_that_undeclared_machines_of_a_full_vlan_are_left_out() {
+    let (lab, _controller, rack) = network().await;
+    found(&rack, &[A], "5BR47J2").await;
+    discovery(&lab).await;
+    let fill = format!(
+        "insert into stranger (name, boot_mac, body, source, vlan)
+         select 'invented-' || n, '02:00:00:00:00:01', '{{}}', 'r1', (select uid from object where kind = 'Vlan')
+         from generate_series(2, {MOST_OF_VLAN}) n"
+    );
+    Hand::on(&lab.url).await.run(&fill).await;
+    found(&rack, &[B], "other").await;
+    let said = until("it is explained", async || {
+        let plan = lab.api.get("/api/v1/racks/r1/plan").await.json();
+        let waits = plan["waits"].as_array()?.clone();
+        let wait = waits.into_iter().find(|wait| wait["cause"] == "StrangersLeftOut")?;
+        Some(wait["message"].as_str()?.to_owned())
+    })
+    .await;
+    assert!(said.starts_with("undeclared machines of lab.0 are left out"), "{said}");
+    until("its status says so too", async || {
+        let rack = lab.api.get("/api/v1/racks/r1").await.json();
+        rack["status"]["conditions"].to_string().contains("(1 so far)").then_some(())
+    })
+    .await;
+    let metrics = lab.api.get("/metrics").await;
+    let left_out = r#"basalt_enlistment_left_out_total{vlan="lab.0"} 1"#;
+    assert!(metrics.text().lines().any(|line| line == left_out), "{}", metrics.text());
+}
+
+#[tokio::test]
+async fn a_discovery_of_a_machine_that_was_not_seen_for_thirty_days_goes() {
+    let (lab, _controller, rack) = network().await;
+    found(&rack, &[A], "5BR47J2").await;
+    discovery(&lab).await;
+    let mut hand = Hand::on(&lab.url).await;
+    hand.run("update stranger set last_seen = now() - interval '31 days'").await;
+    hand.run("update reconcile_queue set not_before = now() where kind = 'Discovery'").await;
+    until("it is gone", async || list(&lab, "discoveries").await.is_empty().then_some(())).await;
+    assert_eq!(hand.run("select count(*) from stranger").await, [["0"]]);
 }

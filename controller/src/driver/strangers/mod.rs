@@ -6,15 +6,19 @@
 //! | a Discovery | reports the result, and creates a Machine if Settings or the VLAN say so ([`reconcile`]) |
 //! | a Machine | takes the result over, so that it needs no inspection of its own ([`adopt`]) |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use basalt_api::Kind;
 use basalt_api::agent::{Task, TaskAction, TaskResult, Then as Afterwards};
 use basalt_api::kinds::{
-    Architecture, Condition, DiscoverySort, DiscoveryStatus, EnlistMode, Inventory, ProposedMachine,
+    Architecture, Condition, DiscoverySort, DiscoveryStatus, EnlistMode, Inventory, ProposedMachine, Vlan,
 };
+use basalt_api::{Kind, Ref};
+
 use basalt_api::values::{Attempt, Mac, Timestamp};
-use basalt_db::{Key, Lease, Object, Precondition, Put, Store, StoreError, Stranger, Then, splice};
+use basalt_db::{
+    FORGET, Key, Lease, LeftOut, MADE, MOST_OF_VLAN, NEW_STRANGERS, Object, Precondition, Put, Store,
+    StoreError, Stranger, Then, splice,
+};
 use basalt_proto::rack_v1::{Enlist, EnlistTask, EphemeralBoot};
 
 use super::conditions::settled;
@@ -108,18 +112,33 @@ fn task(attempt: Attempt, mode: EnlistMode) -> Task {
     }
 }
 
-/// Creates a Discovery for each inspected machine without one.
+/// Remarks about VLANs whose undeclared machines were left out within the last day, for the rack that serves them.
+pub(super) fn left_out(all: Vec<LeftOut>, vlans: &BTreeSet<Ref<Vlan>>) -> Vec<LeftOut> {
+    all.into_iter().filter(|it| it.is_recent && vlans.iter().any(|vlan| vlan.as_str() == it.vlan)).collect()
+}
+
+/// The text about undeclared machines that were left out.
+pub(super) fn words(LeftOut { vlan, count, at, .. }: &LeftOut) -> String {
+    format!(
+        "undeclared machines of {vlan} are left out, the last one at {} ({count} so far): the VLAN has {MOST_OF_VLAN} Discoveries of machines, or \
+         the region 10,000",
+        at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    )
+}
+
+/// Creates a Discovery for each inspected machine without one, up to a limit. True: there are more.
 ///
 /// # Errors
 /// Fails if the database cannot be written.
-pub(super) async fn note(driver: &Driver, now: Timestamp) -> Result<(), StoreError> {
-    for name in driver.store.new_strangers().await? {
-        discovery::make(driver, &name, now).await?;
+pub(super) async fn note(driver: &Driver, now: Timestamp) -> Result<bool, StoreError> {
+    let names = driver.store.new_strangers().await?;
+    for name in &names {
+        discovery::make(driver, name, now).await?;
     }
-    Ok(())
+    Ok(names.len() >= NEW_STRANGERS)
 }
 
-/// Reconciles the Discovery of a machine.
+/// Reconciles the Discovery of a machine. It is deleted if the machine was not inspected for 30 days.
 ///
 /// # Errors
 /// Fails if the lease is over, or if the database cannot be read or written.
@@ -132,7 +151,8 @@ pub(super) async fn reconcile(
     let estate = driver.estate().await?;
     let now = driver.store.now().await?;
     let declared = driver.store.machines_with(&stranger.macs).await?;
-    if declared.iter().any(|machine| machine.has_result) {
+    let is_forgotten = now.duration_since(stranger.last_seen) > FORGET.try_into().unwrap_or_default();
+    if is_forgotten || declared.iter().any(|machine| machine.has_result) {
         driver.store.forget_stranger(stranger.id).await?;
         let key = Key::Uid(object.uid);
         driver.store.request_deletion("Discovery", key, Precondition::None, false).await?;
@@ -154,11 +174,12 @@ pub(super) async fn reconcile(
         vlan: net.map(|net| net.subnet.vlan.as_str()),
     };
     let proposal = proposed(found, &estate.settings.enlistment);
-    let creates = net
-        .map(|net| mode(&estate, net))
-        .filter(|mode| matches!(mode, EnlistMode::Create | EnlistMode::CreateAndCommission));
+    let creates =
+        net.filter(|net| matches!(mode(&estate, net), EnlistMode::Create | EnlistMode::CreateAndCommission));
     let refused = match (creates, declared.first()) {
-        (Some(_), None) => create(driver, &proposal, name_by_mac(boot_mac), now).await?,
+        (Some(net), None) => {
+            create(driver, &proposal, name_by_mac(boot_mac), net.subnet.vlan.as_str(), now).await?
+        }
         _ => None,
     };
     let before: DiscoveryStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
@@ -174,7 +195,7 @@ pub(super) async fn reconcile(
     status.last_seen_at = Some(stranger.last_seen);
     status.inventory = Some(Inventory::from_agent(&inventory, &result.markers));
     let is_declared = declared.first().map(|machine| machine.name.as_str());
-    status.common.conditions = conditions(&object.name, &proposal, is_declared, refused.as_deref(), now);
+    status.common.conditions = conditions(&object.name, &proposal, is_declared, refused.as_ref(), now);
     status.proposal = Some(proposal);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
@@ -185,7 +206,7 @@ fn conditions(
     name: &str,
     proposal: &ProposedMachine,
     declared: Option<&str>,
-    refused: Option<&str>,
+    refused: Option<&NotCreated>,
     now: Timestamp,
 ) -> Vec<Condition> {
     match (declared, refused) {
@@ -194,7 +215,16 @@ fn conditions(
                 format!("Machine {machine:?} has one of its MAC addresses, and takes over what was found");
             settled(true, "Declared", &message, now)
         }
-        (None, Some(why)) => settled(false, "NotCreated", &format!("no Machine was made of it: {why}"), now),
+        (None, Some(NotCreated::Refused(why))) => {
+            settled(false, "NotCreated", &format!("no Machine was made of it: {why}"), now)
+        }
+        (None, Some(NotCreated::TooMany(vlan))) => {
+            let message = format!(
+                "no Machine was made of it yet: enlistment makes {MADE} Machines in a VLAN at once and one more each minute, and {vlan} has had so \
+                 many; wait, or run `basalt accept {name}`; if one host invents machines, find it, and delete its Discoveries and Machines"
+            );
+            settled(false, "EnlistmentLimit", &message, now)
+        }
         (None, None) => {
             let message = format!(
                 "it booted from the network, and nobody declared it: run `basalt accept {name}` to have Machine {:?} made of it, declare a Machine \
@@ -206,8 +236,35 @@ fn conditions(
     }
 }
 
-/// Creates a Machine. Returns the reason if it cannot.
+/// The reason why enlistment makes no Machine.
+#[derive(Debug)]
+enum NotCreated {
+    /// The store refuses the Machine, for this reason.
+    Refused(String),
+    /// Enlistment has made too many Machines in this VLAN.
+    TooMany(String),
+}
+
+/// Creates a Machine, within the budget of the VLAN. Returns the reason if it cannot.
 async fn create(
+    driver: &Driver,
+    proposal: &ProposedMachine,
+    second: String,
+    vlan: &str,
+    now: Timestamp,
+) -> Result<Option<NotCreated>, StoreError> {
+    if !driver.store.take_enlistment(vlan).await? {
+        return Ok(Some(NotCreated::TooMany(vlan.to_owned())));
+    }
+    let refused = put(driver, proposal, second, now).await;
+    if !matches!(refused, Ok(None)) {
+        driver.store.return_enlistment(vlan).await?;
+    }
+    Ok(refused?.map(NotCreated::Refused))
+}
+
+/// Creates a Machine. Returns the reason if the store refuses it.
+async fn put(
     driver: &Driver,
     proposal: &ProposedMachine,
     second: String,
