@@ -205,9 +205,25 @@ async fn a_deleted_rack_is_told_to_forget_on_its_link_and_when_it_dials_later() 
     assert!(matches!(word, from_region::Message::Welcome(_)), "{word:?}");
 }
 
+/// The racks' protocol.
+const PROTOCOL: &str = include_str!("../../../proto/basalt/rack/v1/link.proto");
+
+/// All calls of the racks' protocol, as `SERVICE/CALL`.
+fn calls() -> Vec<String> {
+    let (mut service, mut calls) = ("", Vec::new());
+    for line in PROTOCOL.lines() {
+        if let Some(rest) = line.strip_prefix("service ") {
+            service = rest.trim_end_matches(" {");
+        } else if let Some((name, _)) = line.strip_prefix("  rpc ").and_then(|rest| rest.split_once('(')) {
+            calls.push(format!("{service}/{name}"));
+        }
+    }
+    calls
+}
+
 /// Begins a call with a message that announces `announced` bytes, and sends `sent` of them. Nothing more follows, not even the end.
 /// Returns the status that the region answers.
-async fn begun(mut channel: Channel, call: &str, announced: u32, sent: usize) -> Status {
+async fn answered(mut channel: Channel, call: String, announced: u32, sent: usize) -> Status {
     let message = [&[0][..], &announced.to_be_bytes(), &vec![0; sent][..]].concat();
     let body = futures_util::stream::iter([Ok::<_, Status>(Bytes::from(message))]);
     let body = Body::from_stream(body.chain(futures_util::stream::pending()));
@@ -215,11 +231,15 @@ async fn begun(mut channel: Channel, call: &str, announced: u32, sent: usize) ->
         .header("content-type", "application/grpc")
         .body(tonic::body::Body::new(body))
         .expect("a request");
-    let answering = async { channel.ready().await.expect("a connection").call(request).await };
-    let answer = tokio::time::timeout(Duration::from_secs(30), answering).await;
-    let answer =
-        answer.unwrap_or_else(|_| panic!("{call}: the region waits for the rest")).expect("an answer");
+    let answer = channel.ready().await.expect("a connection").call(request).await.expect("an answer");
     Status::from_header_map(answer.headers()).expect("a refusal without a body")
+}
+
+/// The same, within thirty seconds.
+async fn begun(channel: Channel, call: &str, announced: u32, sent: usize) -> Status {
+    let answer = answered(channel, call.to_owned(), announced, sent);
+    let answer = tokio::time::timeout(Duration::from_secs(30), answer).await;
+    answer.unwrap_or_else(|_| panic!("{call}: the region waits for the rest"))
 }
 
 #[tokio::test]
@@ -227,19 +247,46 @@ async fn who_has_no_certificate_is_refused_before_its_message_is_read() {
     let (lab, controller) = region().await;
     let (rack, enrolled) = NewRack::new(&lab, controller.rpc_address(), "r1").await.enrol().await;
     let large = 128 << 20;
-    for call in ["RackLink/Renew", "RackLink/FetchBlob", "RackLink/Link", "RackLink/Nothing"] {
-        let refused = begun(rack.dial(None).await, call, large, 1000).await;
-        assert_eq!(refused.code(), Code::Unauthenticated, "{call}: {refused}");
+    let mut calls = calls();
+    assert!(calls.len() >= 5 && calls.contains(&"RackLink/StoreLogs".to_owned()), "{calls:?}");
+    calls.push("RackLink/Nothing".to_owned());
+    for call in calls {
+        let refused = begun(rack.dial(None).await, &call, large, 1000).await;
+        let expected = match call.as_str() {
+            // Enrolment is open, and small.
+            "Enrolment/Enrol" => Code::OutOfRange,
+            _ => Code::Unauthenticated,
+        };
+        assert_eq!(refused.code(), expected, "{call}: {refused}");
     }
-    let refused = begun(rack.dial(None).await, "Enrolment/Enrol", large, 1000).await;
-    assert_eq!(refused.code(), Code::OutOfRange, "enrolment is open, and small: {refused}");
     let known = || rack.dial(Some(&enrolled.certificate_der));
-    for call in ["RackLink/Renew", "RackLink/FetchBlob"] {
-        let refused = begun(known().await, call, 1 << 20, 17 << 10).await;
-        assert_eq!(refused.code(), Code::OutOfRange, "{call} of a rack is small too: {refused}");
+    let most = [("Renew", 16 << 10), ("FetchBlob", 16 << 10), ("StoreLogs", 1 << 20)];
+    for (call, most) in most {
+        let refused = begun(known().await, &format!("RackLink/{call}"), 2 << 20, most + 1000).await;
+        assert_eq!(refused.code(), Code::OutOfRange, "{call} of a rack has a limit too: {refused}");
     }
     let refused = begun(known().await, "RackLink/Link", large, 1000).await;
     assert_eq!(refused.code(), Code::InvalidArgument, "no Hello is so large: {refused}");
+}
+
+#[tokio::test]
+async fn a_connection_of_a_rack_has_thirty_two_calls_at_once_and_the_next_one_waits() {
+    let (lab, controller) = region().await;
+    let (rack, enrolled) = NewRack::new(&lab, controller.rpc_address(), "r1").await.enrol().await;
+    let channel = rack.dial(Some(&enrolled.certificate_der)).await;
+    let call = |announced, sent| answered(channel.clone(), "RackLink/Renew".to_owned(), announced, sent);
+    let too_large = || call(1 << 20, 17 << 10);
+    // With this answer the region's settings of HTTP/2 have arrived.
+    assert_eq!(too_large().await.code(), Code::OutOfRange);
+    // The region waits ten seconds for the rest of each.
+    let mut open: Vec<_> = (0..32).map(|_| tokio::spawn(call(100, 10))).collect();
+    tokio::task::yield_now().await;
+    let mut next = Box::pin(too_large());
+    let early = tokio::time::timeout(Duration::from_secs(2), &mut next).await;
+    assert!(early.is_err(), "the call beyond the limit was answered at once: {early:?}");
+    open.pop().expect("a call").abort();
+    let answer = tokio::time::timeout(Duration::from_secs(30), next).await.expect("there is room for it");
+    assert_eq!(answer.code(), Code::OutOfRange);
 }
 
 #[tokio::test]
