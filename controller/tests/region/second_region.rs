@@ -1,4 +1,4 @@
-//! Two regions on one database, set up by the guide's commands, with a real rack: one region alone is enough.
+//! Two regions on one database, set up by the guide's commands, with two real racks: one region alone is enough.
 
 use crate::enrolment::region;
 use crate::linked::Linked;
@@ -20,6 +20,9 @@ const GUIDE: &str = include_str!("../../../docs/guides/second-region.md");
 
 /// The time limit for quick reactions. A rack dials at least every five seconds, and learns of a new region within five.
 const SOON: Duration = Duration::from_secs(20);
+
+/// The names of the racks.
+const RACKS: [&str; 2] = ["r1", "r2"];
 
 /// All code blocks of the guide in this language, joined.
 fn blocks(language: &str) -> String {
@@ -103,7 +106,7 @@ impl Hosts {
     }
 
     /// Starts a rack with a token of this region.
-    async fn rack(&self, region: &Client) -> Daemon {
+    async fn rack(&self, region: &Client, name: &str) -> Daemon {
         let tcp = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
         let udp =
             || UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
@@ -117,9 +120,9 @@ impl Hosts {
             }
         };
         let given = Given {
-            data_dir: Some(self.dir.path().join("rack")),
+            data_dir: Some(self.dir.path().join(name)),
             join: Some(token),
-            name: Some("r1".into()),
+            name: Some(name.into()),
             http_port: Some(tcp),
             dhcp_port: Some(udp()),
             dhcp_client_port: Some(udp()),
@@ -134,11 +137,12 @@ impl Hosts {
 }
 
 /// Waits until the region reports this about the rack.
-async fn says(region: &Client, what: &str, holds: impl Fn(&Value, &Value) -> bool) {
+async fn says(region: &Client, rack: &str, what: &str, holds: impl Fn(&Value, &Value) -> bool) {
     let end = Instant::now() + SOON;
+    let path = format!("/api/v1/racks/{rack}");
     loop {
-        let rack = region.get("/api/v1/racks/r1").await.json();
-        let plan = region.get("/api/v1/racks/r1/plan").await.json();
+        let rack = region.get(&path).await.json();
+        let plan = region.get(&format!("{path}/plan")).await.json();
         if holds(&rack["status"], &plan) {
             return;
         }
@@ -153,21 +157,23 @@ fn ready(status: &Value) -> Option<&str> {
     ready["message"].as_str()
 }
 
-/// Waits until the rack is linked to this region, by the latest event about the two, and no region is missing.
-async fn is_linked(region: &Client, to: &str) {
-    last_word_is_a_link(region, &format!("region {to}:5250")).await;
+/// Waits until both racks are linked to this region, by the latest event about each, and no region is missing.
+async fn are_linked(region: &Client, to: &str) {
     let is_whole = |said: &str| !said.contains("does not answer");
-    says(region, "nothing is missing", |status, plan| {
-        ready(status).is_some_and(is_whole) && plan["summary"].as_str().is_some_and(is_whole)
-    })
-    .await;
+    for rack in RACKS {
+        last_word_is_a_link(region, rack, &format!("region {to}:5250")).await;
+        says(region, rack, "nothing is missing", |status, plan| {
+            ready(status).is_some_and(is_whole) && plan["summary"].as_str().is_some_and(is_whole)
+        })
+        .await;
+    }
 }
 
 /// Waits until the latest event about the rack and this region is a link.
-async fn last_word_is_a_link(region: &Client, named: &str) {
+async fn last_word_is_a_link(region: &Client, rack: &str, named: &str) {
     let end = Instant::now() + SOON;
     loop {
-        let timeline = region.get("/api/v1/racks/r1/timeline").await.json();
+        let timeline = region.get(&format!("/api/v1/racks/{rack}/timeline")).await.json();
         let entries = timeline["entries"].as_array().cloned().unwrap_or_default();
         let mut about =
             entries.iter().filter_map(|entry| entry["message"].as_str()).filter(|it| it.contains(named));
@@ -179,46 +185,53 @@ async fn last_word_is_a_link(region: &Client, named: &str) {
     }
 }
 
-/// Waits until the rack is Ready, reports that this region is away, and has applied a new entry.
-async fn goes_on_without(region: &Client, away: &str, mac: &str) {
+/// Waits until both racks are Ready, report that this region is away, and have applied a new entry.
+async fn go_on_without(region: &Client, away: &str, mac: &str) {
     let missing = format!("region {away}:5250 does not answer it");
-    says(region, "one region is missing", |status, plan| {
-        let wait = &plan["waits"][0];
-        let names = |it: &Value| it.as_str().is_some_and(|it| it.starts_with(&missing));
-        ready(status).is_some_and(|said| said.contains(&format!("{missing} since 2")))
-            && names(&wait["message"])
-            && wait["since"].is_string()
-    })
-    .await;
+    let mut before = Vec::new();
     let applied = |status: &Value| status["concerns"]["known"]["applied"].as_u64().unwrap_or_default();
-    let before = applied(&region.get("/api/v1/racks/r1").await.json()["status"]);
+    for rack in RACKS {
+        says(region, rack, "one region is missing", |status, plan| {
+            let wait = &plan["waits"][0];
+            let names = |it: &Value| it.as_str().is_some_and(|it| it.starts_with(&missing));
+            ready(status).is_some_and(|said| said.contains(&format!("{missing} since 2")))
+                && names(&wait["message"])
+                && wait["since"].is_string()
+        })
+        .await;
+        before.push((rack, applied(&region.get(&format!("/api/v1/racks/{rack}")).await.json()["status"])));
+    }
     let spec = json!({ "boot_macs": [mac] }).to_string();
     region.declare(&format!("/api/v1/machines/{}", mac.replace(':', "-")), &spec).await;
-    says(region, "a change is applied", |status, _| applied(status) > before).await;
+    for (rack, before) in before {
+        says(region, rack, "a change is applied", |status, _| applied(status) > before).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn either_of_two_regions_is_enough_and_a_rack_says_which_one_is_away() {
+async fn either_of_two_regions_is_enough_and_each_rack_says_which_one_is_away() {
     let hosts = Hosts::new().await;
     hosts.set_up();
     let mut first = hosts.start(0, &[]);
-    // The rack joins before there is a second region.
-    let rack = hosts.rack(&first.api).await;
-    says(&first.api, "the rack is connected", |status, _| status["connected"] == true).await;
+    // One rack joins before there is a second region, the other one by the second region.
+    let mut racks = vec![hosts.rack(&first.api, RACKS[0]).await];
+    says(&first.api, RACKS[0], "the rack is connected", |status, _| status["connected"] == true).await;
     let mut second = hosts.start(1, &[]);
-    is_linked(&second.api, &hosts.addresses[1]).await;
+    racks.push(hosts.rack(&second.api, RACKS[1]).await);
+    are_linked(&first.api, &hosts.addresses[0]).await;
+    are_linked(&second.api, &hosts.addresses[1]).await;
 
     signal(id(&first.child), "KILL");
     wait(&mut first.child);
-    goes_on_without(&second.api, &hosts.addresses[0], "52:54:00:00:00:02").await;
+    go_on_without(&second.api, &hosts.addresses[0], "52:54:00:00:00:02").await;
     let mut first = hosts.start(0, &[]);
-    is_linked(&first.api, &hosts.addresses[0]).await;
+    are_linked(&first.api, &hosts.addresses[0]).await;
 
     signal(id(&second.child), "KILL");
     wait(&mut second.child);
-    goes_on_without(&first.api, &hosts.addresses[1], "52:54:00:00:00:03").await;
+    go_on_without(&first.api, &hosts.addresses[1], "52:54:00:00:00:03").await;
     let second = hosts.start(1, &[]);
-    is_linked(&second.api, &hosts.addresses[1]).await;
+    are_linked(&second.api, &hosts.addresses[1]).await;
 
     // Stop the region as a service manager does, while a rack is linked.
     let warned = hosts.log(0);
@@ -226,7 +239,9 @@ async fn either_of_two_regions_is_enough_and_a_rack_says_which_one_is_away() {
     assert_eq!(wait(&mut first.child), 0);
     // A link that does not end by itself is abandoned after five seconds, with a warning.
     assert_eq!(hosts.log(0).strip_prefix(&warned), Some(""), "nothing to warn of");
-    rack.stop().await;
+    for rack in racks {
+        rack.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,13 +267,13 @@ async fn a_rack_that_reaches_one_region_is_connected_whichever_region_is_asked()
     Controller::start(&beside, anywhere, Policy::default(), Vec::new()).await.expect("it starts");
     let other = Client::new(beside.address(), Some(admin_token(dir.path())));
     let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
-    says(&other, "it is connected", |status, plan| {
+    says(&other, "r1", "it is connected", |status, plan| {
         let told = plan["summary"].as_str().is_some_and(|it| it.starts_with("r1: the rack is connected"));
         told && ready(status).is_some() && status["last_seen"].is_string()
     })
     .await;
     drop(rack);
-    says(&other, "it is away, and no region is to blame", |_, plan| {
+    says(&other, "r1", "it is away, and no region is to blame", |_, plan| {
         let causes = plan["waits"].as_array().into_iter().flatten().map(|wait| &wait["cause"]);
         causes.eq(["RackAway"])
     })
@@ -276,7 +291,7 @@ async fn a_link_that_is_older_than_what_the_region_knows_of_itself_is_told_of_to
     let controller =
         Controller::start(&lab.region, anywhere, Policy::default(), entries.into()).await.expect("it starts");
     let _rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
-    says(&lab.api, "the rack is connected", |status, _| status["connected"] == true).await;
+    says(&lab.api, "r1", "the rack is connected", |status, _| status["connected"] == true).await;
 
     let region = controller.rpc_address();
     tokio::spawn(async move {
@@ -285,7 +300,7 @@ async fn a_link_that_is_older_than_what_the_region_knows_of_itself_is_told_of_to
             tokio::spawn(async move { tokio::io::copy_bidirectional(&mut dialled, &mut inner).await });
         }
     });
-    last_word_is_a_link(&lab.api, &format!("region {entry}")).await;
+    last_word_is_a_link(&lab.api, "r1", &format!("region {entry}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
