@@ -16,7 +16,7 @@ use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::Hpke;
 
 fn user(name: &str, password: &str) -> User {
-    let Credentials { username: name, password } = Credentials::new(name, password).unwrap();
+    let Credentials { username: name, password, .. } = Credentials::new(name, password).unwrap();
     User { name, password, privilege: Privilege::Administrator }
 }
 

@@ -95,7 +95,7 @@ impl World {
         run("ip link set bmc0 up");
         let directory = tempfile::tempdir().unwrap();
         let credentials = Credentials::new("admin", "secret").unwrap();
-        let Credentials { username: name, password } = credentials;
+        let Credentials { username: name, password, .. } = credentials;
         let admin =
             User { name: name.clone(), password: password.clone(), privilege: Privilege::Administrator };
         let mut server = ServerConfig::new(name, password, [7; 16]);

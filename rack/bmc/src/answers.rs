@@ -1,6 +1,7 @@
 //! The BMC's answers to commands: a table, and a small function for each answer that takes more than a line.
 
 use crate::accounts::{Accounts, LAN_CHANNEL};
+use crate::client::BMC_KEY_IS_SET;
 use crate::command::{self, BootOverride, PowerVerb, boot_parameter};
 use crate::credentials::Privilege;
 use crate::manage::{self, Manage};
@@ -112,7 +113,7 @@ pub(crate) fn refuse(code: CompletionCode) -> Response {
 pub(crate) fn sessionless(config: &ServerConfig, message: &[u8]) -> Option<Vec<u8>> {
     let request = message::decode_request(message).ok()?;
     let response = match find(request.net_fn, request.command)?.action {
-        Action::Capabilities => capabilities(request.data),
+        Action::Capabilities => capabilities(config, request.data),
         Action::CipherSuites => cipher_suites(config, request.data),
         Action::Guid => ok(config.guid.to_vec()),
         _ => return None,
@@ -133,7 +134,7 @@ pub(crate) fn run(
         Action::Manage(what) => Outcome::Answer(manage::run(accounts, *what, from.channel(), data)),
         Action::DeviceId => Outcome::Answer(ok(config.device.encode())),
         Action::Guid => Outcome::Answer(ok(config.guid.to_vec())),
-        Action::Capabilities => Outcome::Answer(capabilities(data)),
+        Action::Capabilities => Outcome::Answer(capabilities(config, data)),
         Action::CipherSuites => Outcome::Answer(cipher_suites(config, data)),
         Action::Close => match (from, data.first_chunk()) {
             (From::Session(session), Some(named)) if *named == session.to_le_bytes() => {
@@ -159,14 +160,15 @@ pub(crate) fn run(
 }
 
 /// Get Channel Authentication Capabilities (§22.13): IPMI 2.0 only, named users only.
-fn capabilities(data: &[u8]) -> Response {
+fn capabilities(config: &ServerConfig, data: &[u8]) -> Response {
     let [asked, _privilege, ..] = data else {
         return refuse(CompletionCode::BAD_LENGTH);
     };
     let extended = if asked & 0x80 != 0 { 0x80 } else { 0 };
     let named_users = 0x04;
+    let bmc_key = if config.bmc_key.is_some() { BMC_KEY_IS_SET } else { 0 };
     let ipmi_2_0_only = if extended != 0 { 0x02 } else { 0 };
-    ok(vec![1, extended, named_users, ipmi_2_0_only, 0, 0, 0, 0])
+    ok(vec![1, extended, named_users | bmc_key, ipmi_2_0_only, 0, 0, 0, 0])
 }
 
 fn set_boot_options(data: &[u8]) -> Outcome {

@@ -22,6 +22,9 @@ use crate::window::{Window, next_sequence};
 /// "This channel", with the bit that asks for IPMI 2.0 data.
 const THIS_CHANNEL_V2: u8 = 0x8e;
 
+/// Authentication status of Get Channel Authentication Capabilities (§22.13): the BMC has a key K_g that is not null.
+pub(crate) const BMC_KEY_IS_SET: u8 = 0x20;
+
 /// The result of a received datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
@@ -232,8 +235,8 @@ impl ClientCore {
         if !has_extended_data || !speaks_2_0 {
             return Err(Failure::NoIpmi20);
         }
-        let needs_bmc_key = status & 0x20 != 0;
-        if needs_bmc_key {
+        let needs_bmc_key = status & BMC_KEY_IS_SET != 0;
+        if needs_bmc_key && self.credentials.bmc_key.is_none() {
             return Err(Failure::BmcKeyRequired);
         }
         self.step = Step::Opening;
@@ -306,6 +309,8 @@ impl ClientCore {
         let exchange = Exchange {
             suite: self.suite,
             key: self.credentials.password.key(),
+            // A declared key is used even if the BMC says that it has none. Otherwise an impostor could skip the key.
+            bmc_key: self.credentials.bmc_key.as_ref().map(|key| &key.octets()[..]),
             console_session: self.console_session,
             bmc_session,
             console_random: self.console_random,
@@ -339,8 +344,9 @@ impl ClientCore {
         if rakp4.session != self.console_session {
             return Ok(Event::Ignored);
         }
+        // RAKP 2 has proved the password, so the difference is K_g.
         if !same(expected, rakp4.body) {
-            return Err(Failure::Malformed("RAKP 4: its integrity check value is wrong"));
+            return Err(Failure::WrongBmcKey { is_declared: self.credentials.bmc_key.is_some() });
         }
         let Step::Proving { bmc_session, keys, .. } = std::mem::replace(&mut self.step, Step::Ended) else {
             return Ok(Event::Ignored);

@@ -6,6 +6,8 @@ use zeroize::Zeroizing;
 pub const MAX_USERNAME: usize = 16;
 /// Longest password that IPMI 2.0 can carry, in octets (§22.30).
 pub const MAX_PASSWORD: usize = 20;
+/// Length of a BMC key, in octets (§13.31).
+const BMC_KEY: usize = 20;
 
 /// A user name or password that IPMI cannot carry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +38,12 @@ pub enum CredentialError {
     Nul {
         /// `user name` or `password`.
         what: &'static str,
+    },
+    /// The BMC key does not have 20 octets. It is not repeated here.
+    #[error("the BMC key (K_g) has {length} octets, and IPMI 2.0 requires {BMC_KEY}")]
+    BmcKeyLength {
+        /// Its length in octets.
+        length: usize,
     },
 }
 
@@ -106,6 +114,33 @@ impl std::fmt::Debug for Password {
     }
 }
 
+/// A BMC's key K_g: a second secret beside the password of a user, the same for all users (§13.31). Wiped from memory when dropped, never
+/// printed.
+#[derive(Clone)]
+pub struct BmcKey(Zeroizing<[u8; BMC_KEY]>);
+
+impl BmcKey {
+    /// Takes 20 octets.
+    ///
+    /// # Errors
+    /// [`CredentialError::BmcKeyLength`].
+    pub fn new(octets: &[u8]) -> Result<Self, CredentialError> {
+        let octets = <[u8; BMC_KEY]>::try_from(octets)
+            .map_err(|_| CredentialError::BmcKeyLength { length: octets.len() })?;
+        Ok(Self(Zeroizing::new(octets)))
+    }
+
+    pub(crate) fn octets(&self) -> &[u8; BMC_KEY] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for BmcKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BmcKey(…)")
+    }
+}
+
 /// The user name and password for a BMC.
 #[derive(Clone, Debug)]
 pub struct Credentials {
@@ -113,6 +148,8 @@ pub struct Credentials {
     pub username: Username,
     /// The password of the user.
     pub password: Password,
+    /// The key of the BMC. `None`: the password alone opens a session.
+    pub bmc_key: Option<BmcKey>,
 }
 
 impl Credentials {
@@ -121,7 +158,14 @@ impl Credentials {
     /// # Errors
     /// [`CredentialError`] for what IPMI cannot carry.
     pub fn new(username: &str, password: &str) -> Result<Self, CredentialError> {
-        Ok(Self { username: Username::new(username)?, password: Password::new(password)? })
+        Ok(Self { username: Username::new(username)?, password: Password::new(password)?, bmc_key: None })
+    }
+
+    /// The credentials for a BMC that has a key.
+    #[must_use]
+    pub fn with_bmc_key(mut self, key: BmcKey) -> Self {
+        self.bmc_key = Some(key);
+        self
     }
 }
 
@@ -190,8 +234,17 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_printed() {
-        let credentials = Credentials::new("admin", "hunter2").unwrap();
-        assert!(!format!("{credentials:?}").contains("hunter2"));
+    fn neither_a_password_nor_a_bmc_key_is_printed() {
+        let key = BmcKey::new(b"twenty octets of key").unwrap();
+        let printed = format!("{:?}", Credentials::new("admin", "hunter2").unwrap().with_bmc_key(key));
+        assert!(!printed.contains("hunter2") && !printed.contains("twenty") && !printed.contains("116"));
+    }
+
+    #[test]
+    fn a_bmc_key_has_twenty_octets() {
+        for length in [0, 19, 21] {
+            let error = BmcKey::new(&vec![7; length]).unwrap_err();
+            assert_eq!(error, CredentialError::BmcKeyLength { length });
+        }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) suite: &'static CipherSuite,
     /// K[UID], the user's password padded to 20 octets.
     pub(crate) key: &'a [u8],
+    /// K[G], the key of the BMC. `None`: it is null.
+    pub(crate) bmc_key: Option<&'a [u8]>,
     pub(crate) console_session: u32,
     pub(crate) bmc_session: u32,
     pub(crate) console_random: [u8; 16],
@@ -62,9 +64,10 @@ impl Exchange<'_> {
         )
     }
 
-    /// The session integrity key. K[G] is null, so K[UID] replaces it.
+    /// The session integrity key (§13.31). If K[G] is null, K[UID] replaces it.
     fn session_integrity_key(&self) -> Zeroizing<Vec<u8>> {
-        mac(self.suite, self.key, &[&self.console_random, &self.bmc_random, &self.role_and_name()])
+        let key = self.bmc_key.unwrap_or(self.key);
+        mac(self.suite, key, &[&self.console_random, &self.bmc_random, &self.role_and_name()])
     }
 
     /// The code of RAKP 4: it proves that the BMC derived the same key.
@@ -172,6 +175,7 @@ mod tests {
         Exchange {
             suite,
             key: b"secret\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            bmc_key: None,
             console_session: 1,
             bmc_session: 2,
             console_random: [3; 16],

@@ -49,9 +49,18 @@ pub enum Failure {
         "offers no IPMI 2.0 on this LAN channel; enable RMCP+ on it (Basalt does not fall back to IPMI 1.5)"
     )]
     NoIpmi20,
-    /// The BMC has a K_g key besides the user's password.
-    #[error("requires a BMC key (K_g), which Basalt does not hold; clear K_g on the BMC")]
+    /// The BMC has a key K_g beside the user's password.
+    #[error("requires its key K_g beside the password; declare it in bmc.k_g, or clear it on the BMC")]
     BmcKeyRequired,
+    /// The BMC has another key K_g, or a key where none is declared. The password is right.
+    #[error(
+        "accepts the password, but its key K_g {}",
+        if *.is_declared { "is not the one in bmc.k_g" } else { "is set, and bmc.k_g is not; declare it there" }
+    )]
+    WrongBmcKey {
+        /// The client has a key.
+        is_declared: bool,
+    },
     /// The BMC does not know the user.
     #[error("wrong user name: it knows no user {username:?} that may log in over LAN")]
     WrongUserName {

@@ -61,7 +61,7 @@ mod wire;
 pub use accounts::{Accounts, Lan, Lockout, PasswordPolicy};
 pub use bootstrap::Bootstrap;
 pub use command::{BootDevice, BootOverride, DeviceId, PowerState, PowerVerb};
-pub use credentials::{CredentialError, Credentials, Password, Privilege, Username};
+pub use credentials::{BmcKey, CredentialError, Credentials, Password, Privilege, Username};
 pub use error::{BmcError, Failure};
 pub use faults::{Fault, Faults};
 pub use message::CompletionCode;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::accounts::Accounts;
 use crate::answers::{self, Action, From, Outcome, Served, find, ok, refuse};
 use crate::command::{self, BootOverride, DeviceId, PowerState, PowerVerb};
-use crate::credentials::{Password, Privilege, Username};
+use crate::credentials::{BmcKey, Password, Privilege, Username};
 use crate::crypto::{Exchange, SessionKeys, same};
 use crate::error::Failure;
 use crate::message::{self, CommandId, CompletionCode, Response};
@@ -53,6 +53,8 @@ pub struct ServerConfig {
     pub guid: [u8; 16],
     /// The answer to Get Device ID.
     pub device: DeviceId,
+    /// The key K_g that sessions over LAN need beside a password.
+    pub bmc_key: Option<BmcKey>,
 }
 
 impl ServerConfig {
@@ -74,6 +76,7 @@ impl ServerConfig {
                 manufacturer: 0,
                 product: 1,
             },
+            bmc_key: None,
         }
     }
 }
@@ -324,7 +327,7 @@ impl ServerCore {
         let Some(rakp1) = Rakp1::decode(payload) else {
             return Ok(Reaction::None);
         };
-        let (accounts, guid) = (&self.accounts, self.config.guid);
+        let accounts = &self.accounts;
         let found = self.sessions.iter_mut().find(|s| s.bmc_session == rakp1.bmc_session && s.peer == peer);
         let Some(session) = found else {
             return Ok(refuse_rakp(Payload::Rakp2, rakp1.tag, status::INVALID_SESSION, 0));
@@ -346,8 +349,8 @@ impl ServerCore {
             self.forget(rakp1.bmc_session);
             return Ok(refuse_rakp(Payload::Rakp2, rakp1.tag, status::UNAUTHORIZED_ROLE, console_session));
         }
-        let code = exchange(session.suite, &user, console_session, &rakp1, bmc_random, guid).rakp2_code();
-        let body = [&bmc_random[..], &guid, &code].concat();
+        let code = exchange(&self.config, session, &user, &rakp1, bmc_random).rakp2_code();
+        let body = [&bmc_random[..], &self.config.guid, &code].concat();
         let answer = Rakp { tag: rakp1.tag, status: status::OK, session: console_session, body: &body };
         let reply = packet::plain(Payload::Rakp2, &answer.encode());
         if is_new {
@@ -361,7 +364,6 @@ impl ServerCore {
         let Ok(rakp3) = Rakp::decode(payload, "RAKP 3") else {
             return Ok(Reaction::None);
         };
-        let guid = self.config.guid;
         let found = self.sessions.iter_mut().find(|s| s.bmc_session == rakp3.session && s.peer == peer);
         let Some(session) = found else {
             return Ok(refuse_rakp(Payload::Rakp4, rakp3.tag, status::INVALID_SESSION, 0));
@@ -381,7 +383,7 @@ impl ServerCore {
             self.forget(rakp3.session);
             return Ok(Reaction::None);
         }
-        let exchange = exchange(session.suite, user, console_session, rakp1, bmc_random, guid);
+        let exchange = exchange(&self.config, session, user, rakp1, bmc_random);
         if !same(&exchange.rakp3_code(), rakp3.body) {
             self.forget(rakp3.session);
             return Ok(refuse_rakp(Payload::Rakp4, rakp3.tag, status::INVALID_CODE, console_session));
@@ -524,21 +526,21 @@ impl Active {
 }
 
 fn exchange<'a>(
-    suite: &'static CipherSuite,
+    config: &'a ServerConfig,
+    session: &Session,
     user: &'a User,
-    console_session: u32,
     rakp1: &'a Rakp1,
     bmc_random: [u8; 16],
-    bmc_guid: [u8; 16],
 ) -> Exchange<'a> {
     Exchange {
-        suite,
+        suite: session.suite,
         key: user.password.key(),
-        console_session,
+        bmc_key: config.bmc_key.as_ref().map(|key| &key.octets()[..]),
+        console_session: session.console_session,
         bmc_session: rakp1.bmc_session,
         console_random: rakp1.console_random,
         bmc_random,
-        bmc_guid,
+        bmc_guid: config.guid,
         role: rakp1.role,
         username: &rakp1.username,
     }

@@ -6,8 +6,8 @@ mod support;
 use std::time::Duration;
 
 use basalt_bmc::{
-    Accounts, BmcClient, BootDevice, BootOverride, CipherSuite, CompletionCode, Credentials, Failure, Fault,
-    PowerState, PowerVerb, Privilege, User,
+    Accounts, BmcClient, BmcKey, BootDevice, BootOverride, CipherSuite, CompletionCode, Credentials, Failure,
+    Fault, PowerState, PowerVerb, Privilege, User,
 };
 use support::{Chassis, bmc, bmc_with, client, client_config, server_config};
 
@@ -83,10 +83,41 @@ async fn a_wrong_password_is_told_from_a_wrong_user_name() {
     assert_eq!(error.failure, Failure::WrongUserName { username: "nobody".into() });
 }
 
+/// A BMC with this key, and a client with that one.
+async fn with_keys(of_bmc: Option<&[u8]>, declared: Option<&[u8]>, password: &str) -> Result<(), Failure> {
+    let mut config = server_config();
+    config.bmc_key = of_bmc.map(|key| BmcKey::new(key).unwrap());
+    let server = bmc_with(&Chassis::off(), config).await;
+    for suite in &basalt_bmc::suite::SUITES {
+        let mut config = client_config(server.address());
+        config.suite = suite;
+        config.credentials = Credentials::new("admin", password).unwrap();
+        config.credentials.bmc_key = declared.map(|key| BmcKey::new(key).unwrap());
+        BmcClient::new(config).power_status().await.map_err(|error| error.failure)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bmc_key_opens_a_session_and_a_missing_or_wrong_one_is_named() {
+    let (key, other) = (&b"twenty octets of key"[..], &[7; 20][..]);
+    assert_eq!(with_keys(Some(key), Some(key), "secret").await, Ok(()));
+    assert_eq!(with_keys(Some(key), None, "secret").await, Err(Failure::BmcKeyRequired));
+    let wrong = Failure::WrongBmcKey { is_declared: true };
+    assert_eq!(with_keys(Some(key), Some(other), "secret").await, Err(wrong.clone()));
+    assert_eq!(with_keys(None, Some(key), "secret").await, Err(wrong), "a declared key is never left out");
+    let password = with_keys(Some(key), Some(key), "wrong").await.unwrap_err();
+    assert_eq!(password.to_string(), "wrong password for user \"admin\"");
+    for (is_declared, says) in [(true, "is not the one in bmc.k_g"), (false, "bmc.k_g is not; declare it")] {
+        assert!(Failure::WrongBmcKey { is_declared }.to_string().contains(says));
+    }
+    assert!(Failure::BmcKeyRequired.to_string().contains("declare it in bmc.k_g"));
+}
+
 #[tokio::test]
 async fn a_users_limit_refuses_more_privilege() {
     let mut limited = server_config();
-    let Credentials { username: name, password } = Credentials::new("admin", "secret").unwrap();
+    let Credentials { username: name, password, .. } = Credentials::new("admin", "secret").unwrap();
     limited.accounts = Accounts::new(4, vec![User { name, password, privilege: Privilege::User }]);
     let server = bmc_with(&Chassis::off(), limited).await;
     let mut config = client_config(server.address());

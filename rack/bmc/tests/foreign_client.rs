@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use basalt_bmc::{
-    Accounts, BmcServer, BootDevice, BootOverride, Credentials, Lan, Lockout, PasswordPolicy, Privilege, User,
+    Accounts, BmcKey, BmcServer, BootDevice, BootOverride, Credentials, Lan, Lockout, PasswordPolicy,
+    Privilege, User,
 };
 use support::{Chassis, bmc, bmc_with, server_config};
 
@@ -15,16 +16,22 @@ async fn ipmitool(address: SocketAddr, suite: &str, password: &str, arguments: &
     as_user(address, suite, ("admin", password), arguments).await
 }
 
-async fn as_user(
+async fn as_user(address: SocketAddr, suite: &str, account: (&str, &str), arguments: &str) -> (bool, String) {
+    with_key(address, suite, account, &[], arguments).await
+}
+
+/// `key`: the options that give the key of the BMC.
+async fn with_key(
     address: SocketAddr,
     suite: &str,
     (user, password): (&str, &str),
+    key: &[&str],
     arguments: &str,
 ) -> (bool, String) {
     let mut command = tokio::process::Command::new("ipmitool");
     command.args(["-I", "lanplus", "-N", "1", "-R", "2", "-C", suite, "-H", &address.ip().to_string()]);
     command.args(["-p", &address.port().to_string(), "-U", user, "-P", password]);
-    command.args(arguments.split(' ')).kill_on_drop(true);
+    command.args(key).args(arguments.split(' ')).kill_on_drop(true);
     let output = tokio::time::timeout(Duration::from_secs(30), command.output())
         .await
         .expect("ipmitool ends within 30 s")
@@ -88,10 +95,31 @@ async fn ipmitool_with_a_wrong_password_or_suite_gets_no_session() {
     }
 }
 
+#[tokio::test]
+async fn ipmitool_needs_the_key_of_the_bmc() {
+    let mut config = server_config();
+    config.bmc_key = Some(BmcKey::new(b"twenty octets of key").unwrap());
+    let server = bmc_with(&Chassis::off(), config).await;
+    let hexadecimal = "7477656e7479206f6374657473206f66206b6579";
+    for suite in ["3", "17"] {
+        for (key, works) in [
+            (&["-k", "twenty octets of key"][..], true),
+            (&["-y", hexadecimal], true),
+            (&["-k", "another key"], false),
+            (&[], false),
+        ] {
+            let account = ("admin", "secret");
+            let (success, said) =
+                with_key(server.address(), suite, account, key, "chassis power status").await;
+            assert_eq!(success, works, "-C {suite} {key:?}: {said}");
+        }
+    }
+}
+
 /// A BMC with one administrator, four slots, an address, rules for passwords, and a lock after two bad logins.
 async fn strict() -> BmcServer {
     let mut config = server_config();
-    let Credentials { username: name, password } = Credentials::new("admin", "secret").unwrap();
+    let Credentials { username: name, password, .. } = Credentials::new("admin", "secret").unwrap();
     let lan = Lan {
         address: [10, 77, 0, 101].into(),
         mask: [255, 255, 255, 0].into(),

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
 
-use basalt_bmc::{BmcClient, CipherSuite, Credentials, Failure, PowerState, PowerVerb};
+use basalt_bmc::{BmcClient, BmcKey, CipherSuite, Credentials, Failure, PowerState, PowerVerb};
 use support::client_config;
 use tokio::process::{Child, Command};
 
@@ -33,7 +33,8 @@ sel_enable 0x20 1000 0x0a
 mc_enable 0x20
 ";
 
-fn configuration(directory: &Path, port: u16) -> String {
+/// `lan`: more lines about its LAN interface.
+fn configuration(directory: &Path, port: u16, lan: &str) -> String {
     format!(
         r#"name "bmc1"
 set_working_mc 0x20
@@ -45,6 +46,7 @@ startlan 1
   allowed_auths_operator none md2 md5 straight
   allowed_auths_admin none md2 md5 straight
   guid a123456789abcdefa123456789abcdef
+{lan}
 endlan
 chassis_control "{}/chassis 0x20"
 user 2 true "admin" "secret" admin 10 none md2 md5 straight
@@ -54,6 +56,10 @@ user 2 true "admin" "secret" admin 10 none md2 md5 straight
 }
 
 async fn ipmi_sim() -> Sim {
+    ipmi_sim_with("").await
+}
+
+async fn ipmi_sim_with(lan: &str) -> Sim {
     let directory = tempfile::tempdir().unwrap();
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -61,7 +67,7 @@ async fn ipmi_sim() -> Sim {
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(path("chassis"), executable).unwrap();
     std::fs::write(path("sim.emu"), EMULATION).unwrap();
-    std::fs::write(path("lan.conf"), configuration(directory.path(), address.port())).unwrap();
+    std::fs::write(path("lan.conf"), configuration(directory.path(), address.port(), lan)).unwrap();
     let child = Command::new("ipmi_sim")
         .args(["-n", "-c"])
         .arg(path("lan.conf"))
@@ -118,4 +124,20 @@ async fn a_foreign_bmcs_refusals_are_told_apart() {
     assert_eq!(wrong_name, Failure::WrongUserName { username: "nobody".into() });
     let suite = attempt("admin", "secret", CipherSuite::suite_17()).await;
     assert_eq!(suite, Failure::UnsupportedSuite { suite: 17 });
+}
+
+#[tokio::test]
+async fn the_key_of_a_foreign_bmc_is_used() {
+    // ipmi_sim keeps 19 octets of a text, and adds a NUL.
+    let sim = ipmi_sim_with("  bmc_key \"nineteen_characters\"").await;
+    let attempt = |key: Option<&[u8]>| {
+        let mut config = client_config(sim.address);
+        config.credentials.bmc_key = key.map(|key| BmcKey::new(key).unwrap());
+        let client = BmcClient::new(config);
+        async move { client.power_status().await.map_err(|error| error.failure) }
+    };
+    assert_eq!(attempt(Some(b"nineteen_characters\0")).await, Ok(PowerState::Off));
+    let wrong = Failure::WrongBmcKey { is_declared: true };
+    assert_eq!(attempt(Some(&[7; 20])).await, Err(wrong));
+    assert_eq!(attempt(None).await, Err(Failure::BmcKeyRequired));
 }
