@@ -85,6 +85,7 @@ pub fn machine_spec(machine: &SimMachine) -> Value {
             "address": options.bmc_address.to_string(),
             "username": options.bmc_user,
             "password": options.bmc_password,
+            "k_g": options.bmc_key,
             "options": { "cipher_suite": 3 },
         },
     })

@@ -1,5 +1,6 @@
 //! The rules between fields of a machine's BMC: the limits of the declared driver.
 
+use super::bmc_key::bmc_key;
 use super::bmc_webhook::webhook_rules;
 use super::machine::{Bmc, BmcConfig, BmcTls, PowerDriver};
 use crate::validate::Rule;
@@ -57,12 +58,13 @@ pub(super) fn bmc_rules(bmc: &Bmc, config: Option<BmcConfig>, rule: &mut Rule<'_
     }
     if driver != PowerDriver::Ipmi {
         let of_ipmi = [
-            ("cipher_suite", "cipher suites", bmc.options.cipher_suite.is_some()),
-            ("privilege", "privilege levels", bmc.options.privilege.is_some()),
+            ("options/cipher_suite", "cipher suites", bmc.options.cipher_suite.is_some()),
+            ("options/privilege", "privilege levels", bmc.options.privilege.is_some()),
+            ("k_g", "keys of BMCs", bmc.k_g.is_some()),
         ];
         for (field, what, _) in of_ipmi.into_iter().filter(|(.., given)| *given) {
             rule.broken(
-                format!("/bmc/options/{field}"),
+                format!("/bmc/{field}"),
                 format!("{what} are IPMI's, and driver \"{driver}\" has none"),
                 "leave it out, or say driver = \"ipmi\"",
             );
@@ -97,13 +99,20 @@ fn ipmi_rules(bmc: &Bmc, sets_up: bool, rule: &mut Rule<'_>) {
             "a shorter one, set on the BMC first, or driver = \"redfish\"",
         );
     }
+    if let Some(why) = bmc.k_g.as_ref().and_then(|it| it.expose()).and_then(|key| bmc_key(key).err()) {
+        rule.broken(
+            "/bmc/k_g",
+            why,
+            "a text of 1 to 20 bytes, or 0x and 2 to 40 hexadecimal digits; left out or null for a BMC without a key",
+        );
+    }
     if let Some(suite) = bmc.options.cipher_suite
         && !matches!(suite, 3 | 17)
     {
         rule.broken(
             "/bmc/options/cipher_suite",
             format!("cipher suite {suite} is not one that Basalt speaks"),
-            "3 or 17; left out, it is 3",
+            "3 or 17; left out, it is the first of 17 and 3 that the BMC accepts",
         );
     }
 }

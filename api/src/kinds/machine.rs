@@ -138,6 +138,10 @@ pub struct Bmc {
     /// (RFC 6750).
     #[field(sent_to(driver, address, port, tls, webhook))]
     pub password: Option<Secret>,
+    /// With `ipmi`: the key of the BMC (K_g, IPMI 2.0 §13.31), if it has one. Sessions of all its accounts then need this key beside the
+    /// password. A text of up to 20 bytes, or `0x` and up to 40 hexadecimal digits; a shorter key is filled up with zeros.
+    #[field(sent_to(driver, address, port))]
+    pub k_g: Option<Secret>,
     /// A number that you change to get a new password: after a change, the next commissioning makes another password for the
     /// account that it made before.
     #[field(default = 0)]

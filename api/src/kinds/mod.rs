@@ -3,6 +3,7 @@
 
 mod access;
 mod address;
+mod bmc_key;
 mod bmc_rules;
 mod bmc_webhook;
 mod deployment;
@@ -43,6 +44,7 @@ mod webhook;
 pub use access::{ApiToken, OpenIdIdentity, Role, User};
 pub use access::{ApiTokenSpec, ApiTokenStatus, RoleBase, RoleSpec, RoleStatus, UserSpec, UserStatus};
 pub use address::{IpAddress, IpAddressSpec, IpAddressStatus};
+pub use bmc_key::bmc_key;
 pub use bmc_webhook::BmcWebhook;
 #[cfg(feature = "patterns")]
 pub use bmc_webhook::power_pattern;

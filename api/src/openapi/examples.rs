@@ -165,7 +165,7 @@ pub fn examples() -> Vec<Example> {
             json!({"architecture": "amd64", "zone": "row-1", "pool": "web", "tags": ["gpu"],
                 "domain": "lab.example.com", "boot_macs": ["52:54:00:00:00:01"],
                 "bmc": {"driver": "ipmi", "address": "10.77.0.3", "port": 623, "username": "admin",
-                    "password": "a password", "rotate": 1, "options": {"cipher_suite": 17, "privilege": "administrator"}},
+                    "password": "a password", "k_g": "0x0102", "rotate": 1, "options": {"cipher_suite": 17, "privilege": "administrator"}},
                 "ownership": {"power": "managed", "boot": "managed", "network": "managed", "os": "managed"},
                 "network": network, "storage": {"layout": "flat", "disk": "sda", "root_size": "8GiB"},
                 "boot_order": "disk_first", "kernel_options": "quiet", "dhcp_options": {"150": "10.77.0.6"},

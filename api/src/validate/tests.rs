@@ -74,6 +74,16 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
         ),
         (
             "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "ipmi", "address": "10.77.0.101", "username": "admin",
+            "k_g": "longer than twenty bytes"}}),
+        ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "redfish", "address": "10.77.0.101", "username": "admin",
+            "k_g": {"set": true, "revision": 1}}}),
+        ),
+        (
+            "Machine",
             json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "ipmi", "address": "10.77.0.101",
             "username": "admin", "options": {"privilege": "admin"}}}),
         ),

@@ -19,6 +19,8 @@ pub enum PowerFailure {
     BadUsername,
     /// The BMC refuses the password.
     BadPassword,
+    /// The BMC has a key (K_g) that is not declared, or another one.
+    BadBmcKey,
     /// The user lacks the privilege.
     Privilege,
     /// The BMC does not speak the cipher suite.
@@ -57,6 +59,7 @@ impl PowerFailure {
             "unreachable" => Self::Unreachable,
             "bad_username" => Self::BadUsername,
             "bad_password" => Self::BadPassword,
+            "bad_bmc_key" => Self::BadBmcKey,
             "privilege" => Self::Privilege,
             "cipher_suite" => Self::CipherSuite,
             "completion_code" => Self::CompletionCode,
@@ -159,6 +162,9 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
     (PowerFailure::BadPassword, rule("BmcBadPassword", "the BMC refuses the password", &[], CREDENTIALS,
         "set bmc.password to the BMC's password, and bmc.username to an account of the BMC",
         "every further try counts towards a lock-out")),
+    (PowerFailure::BadBmcKey, rule("BmcBadKey", "the BMC's key (K_g) is not the declared one", &[], CREDENTIALS,
+        "set bmc.k_g to the BMC's key, or null if the BMC has none",
+        "each further try occupies a session of the BMC for a minute")),
     (PowerFailure::Privilege, rule("BmcPrivilege", "the BMC's account may not switch power", &[], CREDENTIALS,
         "give the account the operator privilege, ask for no more in bmc.options.privilege, or name another account in bmc.username",
         "nothing changes until a person changes it")),
@@ -269,6 +275,7 @@ mod tests {
             "unreachable",
             "bad_username",
             "bad_password",
+            "bad_bmc_key",
             "privilege",
             "cipher_suite",
             "completion_code",
@@ -283,7 +290,7 @@ mod tests {
 
     #[test]
     fn wrong_credentials_are_never_hammered() {
-        for failure in [PowerFailure::BadPassword, PowerFailure::BadUsername] {
+        for failure in [PowerFailure::BadPassword, PowerFailure::BadUsername, PowerFailure::BadBmcKey] {
             assert!(failure.rule().quick.is_empty());
         }
     }

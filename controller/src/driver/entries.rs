@@ -266,6 +266,11 @@ async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option
         Some(_) => store.bmc_password(input.uid).await?,
         None => store.open_secret(input.uid.into(), "/bmc/password").await?,
     };
+    let k_g = match bmc.k_g {
+        Some(_) => store.open_secret(input.uid.into(), "/bmc/k_g").await?,
+        None => None,
+    };
+    let k_g = k_g.and_then(|text| kinds::bmc_key(std::str::from_utf8(&text).ok()?).ok());
     let bmc = Bmc {
         machine_uid: input.uid.to_string(),
         driver: bmc.driver.to_string(),
@@ -280,6 +285,7 @@ async fn power(store: &Store, estate: &Estate, loaded: &Loaded) -> Result<Option
         privilege: bmc.options.privilege.map(|it| it.to_string()).unwrap_or_default(),
         account: input.bmc_account.map_or(0, Attempt::get),
         webhook: bmc.webhook.map(webhook),
+        k_g: k_g.map(Vec::from).unwrap_or_default(),
     };
     Ok(Some(Wanted { concern: POWER, says, body: Some(bmc.encode_to_vec()), racks }))
 }

@@ -238,10 +238,11 @@ impl Meters {
 }
 
 /// The error codes of racks' power results.
-const CODES: [&str; 16] = [
+const CODES: [&str; 17] = [
     "unreachable",
     "bad_username",
     "bad_password",
+    "bad_bmc_key",
     "privilege",
     "cipher_suite",
     "completion_code",

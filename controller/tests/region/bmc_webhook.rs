@@ -59,6 +59,38 @@ async fn a_rack_is_told_the_requests_and_the_patterns() {
 }
 
 #[tokio::test]
+async fn a_rack_is_told_the_key_of_a_bmc_and_nobody_else_is() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    let machine = |key: serde_json::Value| {
+        let bmc = json!({"driver": "ipmi", "address": "10.77.0.101", "username": "admin", "password": "secret", "k_g": key});
+        json!({"boot_macs": ["52:54:00:00:00:01"], "commissioning": {"skip": true}, "power": "off", "bmc": bmc}).to_string()
+    };
+    let text = *b"twenty octets of key";
+    let short = *b"short\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let cases = [
+        (json!("twenty octets of key"), json!({"set": true, "revision": 1}), &text[..]),
+        (json!("0x73686f7274"), json!({"set": true, "revision": 2}), &short),
+        (json!(null), json!(null), &[]),
+    ];
+    for (generation, (key, read, told_of)) in (1..).zip(cases) {
+        lab.api.declare("/api/v1/machines/m", &machine(key)).await;
+        let bmc: Bmc = told(&rack, is_of(generation)).await.bmcs.swap_remove(0);
+        assert_eq!((bmc.k_g.as_slice(), bmc.password.as_str()), (told_of, "secret"));
+        let stored = lab.api.get("/api/v1/machines/m").await;
+        assert_eq!(stored.json()["spec"]["bmc"]["k_g"], read);
+        assert!(
+            !stored.text().contains("twenty") && !stored.text().contains("73686f7274"),
+            "{}",
+            stored.text()
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_rack_is_told_the_cipher_suite_and_the_privilege_of_a_session() {
     let lab = lab().await;
     let address = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -104,6 +104,35 @@ async fn a_secret_is_sent_nowhere_else_without_being_given_anew() {
 }
 
 #[tokio::test]
+async fn the_key_of_a_bmc_is_used_with_no_other_bmc() {
+    let lab = lab().await;
+    let spec = r#"{"boot_macs":["52:54:00:00:00:01"],"bmc":{"driver":"ipmi","address":"10.0.0.1","username":"admin","k_g":"0x0102"}}"#;
+    lab.api.declare("/api/v1/machines/m", spec).await;
+    for (field, value) in [("address", json!("10.0.0.2")), ("port", json!(6230))] {
+        let change = json!({"bmc": {field: value}}).to_string();
+        let why = format!("/spec/bmc/k_g: bmc.{field} changes, which decides where this secret is sent");
+        for query in ["", "?dry_run=true"] {
+            let (status, code, errors) =
+                patch(&lab, &format!("/api/v1/machines/m{query}"), &change).await.problem();
+            assert_eq!((status, code.as_str(), errors), (422, "invalid", vec![why.clone()]));
+        }
+    }
+    let driver = patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"driver":"redfish"}}"#).await.problem();
+    assert_eq!((driver.0, driver.2.len()), (422, 1), "only IPMI has such keys: {driver:?}");
+    let kept =
+        patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"username":"root","options":{"cipher_suite":3}}}"#)
+            .await;
+    assert_eq!(kept.json()["spec"]["bmc"]["k_g"], json!({"set": true, "revision": 1}), "{}", kept.text());
+    let cleared = patch(
+        &lab,
+        "/api/v1/machines/m",
+        r#"{"bmc":{"driver":"redfish","k_g":null,"options":{"cipher_suite":null}}}"#,
+    )
+    .await;
+    assert_eq!(cleared.status, 200, "{}", cleared.text());
+}
+
+#[tokio::test]
 async fn the_requests_of_a_web_service_decide_where_its_password_goes() {
     let lab = lab().await;
     let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "webhook", "address": "pdu.example.com", "password": "hunter2",

@@ -361,6 +361,9 @@ pub struct Bmc {
     /// the requests of driver "webhook"
     #[prost(message, optional, tag = "16")]
     pub webhook: ::core::option::Option<BmcWebhook>,
+    /// IPMI: the BMC key, 20 bytes; empty: it has none
+    #[prost(bytes = "vec", tag = "17")]
+    pub k_g: ::prost::alloc::vec::Vec<u8>,
     /// Redfish: the trusted certificate. If none of these is set: the first certificate that the rack sees, from then on.
     #[prost(oneof = "bmc::Trust", tags = "10, 11, 12, 13")]
     pub trust: ::core::option::Option<bmc::Trust>,
@@ -837,7 +840,7 @@ pub struct PowerResult {
     /// "on", "off", "unknown": read after the verb
     #[prost(string, tag = "4")]
     pub power: ::prost::alloc::string::String,
-    /// "unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code", "certificate", "unsupported", "stale_epoch", "expired", "no_bmc", "moving", "outside"
+    /// "unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code", "certificate", "unsupported", "stale_epoch", "expired", "no_bmc", "moving", "outside", "bad_bmc_key"
     #[prost(string, tag = "5")]
     pub error_code: ::prost::alloc::string::String,
     #[prost(string, tag = "6")]

@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use basalt_bmc::{
-    BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, CipherSuite, Credentials, Failure,
-    PowerVerb, Privilege, Timing,
+    BmcClient, BmcConfig, BmcError, BmcKey, BmcSession, BootDevice, BootOverride, CipherSuite,
+    CredentialError, Credentials, Failure, PowerVerb, Privilege, Timing,
 };
 use basalt_proto::rack_v1::Bmc;
 
@@ -114,13 +114,21 @@ impl Conversation for BmcSession {
 
 async fn config(bmc: &Bmc, at: Option<IpAddr>) -> Result<BmcConfig, Ended> {
     let address = resolve(bmc, at).await?;
-    let credentials = Credentials::new(&bmc.username, &bmc.password)
+    let credentials = credentials(bmc)
         .map_err(|error| Ended::error("unsupported", format!("BMC {}: {error}", bmc.address)))?;
     let mut config = BmcConfig::new(address, credentials);
     if bmc.privilege == Privilege::Administrator.to_string() {
         config.privilege = Privilege::Administrator;
     }
     Ok(config)
+}
+
+fn credentials(bmc: &Bmc) -> Result<Credentials, CredentialError> {
+    let credentials = Credentials::new(&bmc.username, &bmc.password)?;
+    if bmc.k_g.is_empty() {
+        return Ok(credentials);
+    }
+    Ok(credentials.with_bmc_key(BmcKey::new(&bmc.k_g)?))
 }
 
 async fn resolve(bmc: &Bmc, at: Option<IpAddr>) -> Result<SocketAddr, Ended> {
@@ -140,7 +148,7 @@ fn failed(error: &BmcError) -> Ended {
     let code = match &error.failure {
         Failure::WrongUserName { .. } => "bad_username",
         Failure::WrongPassword { .. } => "bad_password",
-        Failure::BmcKeyRequired => "unsupported",
+        Failure::BmcKeyRequired | Failure::WrongBmcKey { .. } => "bad_bmc_key",
         Failure::RefusedPrivilege { .. } => "privilege",
         Failure::UnsupportedSuite { .. } | Failure::NoIpmi20 => "cipher_suite",
         // The BMC is busy or ill. It answers, so its address and its cable are right.

@@ -26,8 +26,16 @@ use super::{Ended, place};
 use crate::hash::sha256;
 
 /// Failures that only a person mends. Each try with a wrong password may count towards a lock-out.
-const REFUSED: [&str; 7] =
-    ["bad_username", "bad_password", "privilege", "certificate", "cipher_suite", "unsupported", "outside"];
+const REFUSED: [&str; 8] = [
+    "bad_username",
+    "bad_password",
+    "bad_bmc_key",
+    "privilege",
+    "certificate",
+    "cipher_suite",
+    "unsupported",
+    "outside",
+];
 
 /// The times of readings. Tests have shorter ones.
 #[derive(Debug, Clone, Copy)]

@@ -2,8 +2,8 @@ use super::*;
 use crate::clock::Clock;
 use crate::spool::{Limits, writer};
 use basalt_bmc::{
-    Accounts, BmcServer, BootOverride, ChassisBackend, CompletionCode, Password, Privilege, ServerConfig,
-    User, Username,
+    Accounts, BmcKey, BmcServer, BootOverride, ChassisBackend, CompletionCode, Password, Privilege,
+    ServerConfig, User, Username,
 };
 use basalt_proto::rack_v1::Fact;
 
@@ -41,6 +41,11 @@ struct Lab {
 
 impl Lab {
     async fn new(password: &str) -> Self {
+        Self::with(password, |_| {}).await
+    }
+
+    /// `make`: changes the BMC.
+    async fn with(password: &str, make: impl FnOnce(&mut ServerConfig)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let chassis = Arc::new(Chassis(Mutex::new((PowerState::Off, Vec::new()))));
         let name = Username::new("admin").unwrap();
@@ -48,6 +53,7 @@ impl Lab {
         let mut config = ServerConfig::new(name.clone(), of_bmc.clone(), [1; 16]);
         let admin = User { name, password: of_bmc, privilege: Privilege::Operator };
         config.accounts = Accounts::new(4, vec![admin]);
+        make(&mut config);
         let bmc = BmcServer::start("127.0.0.1:0".parse().unwrap(), config, chassis.clone()).await.unwrap();
         let concern = PowerConcern {
             bmcs: vec![Bmc {
@@ -70,6 +76,13 @@ impl Lab {
         let certificates = Arc::new(Certificates::open(dir.path()).unwrap());
         let power = Power::new(concern, epochs, certificates, facts.clone(), PACE);
         Self { _dir: dir, _bmc: bmc, chassis, concern: sender, facts, power, seen: 0 }
+    }
+
+    /// Changes the description of the BMC.
+    fn describe(&self, change: impl FnOnce(&mut Bmc)) {
+        let mut concern = PowerConcern::clone(self.concern.borrow().as_ref().unwrap());
+        change(&mut concern.bmcs[0]);
+        self.concern.send_replace(Some(Arc::new(concern)));
     }
 
     /// Names the networks that BMCs may be in.
@@ -174,12 +187,25 @@ async fn limits_of_ipmi_and_the_privilege_are_told_as_such() {
         "it is neither a wrong password nor a wrong user: {}",
         result.message
     );
-    let mut concern = PowerConcern::clone(lab.concern.borrow().as_ref().unwrap());
-    concern.bmcs[0].password = "secret".into();
-    concern.bmcs[0].privilege = "administrator".into();
-    lab.concern.send_replace(Some(Arc::new(concern)));
+    lab.describe(|bmc| (bmc.password, bmc.privilege) = ("secret".into(), "administrator".into()));
     let result = lab.run(command(Verb::On, 2, "c2")).await.remove(0).1;
     assert_eq!((result.error_code.as_str(), result.message.contains("administrator")), ("privilege", true));
+}
+
+#[tokio::test]
+async fn a_bmc_key_is_used_and_a_missing_or_wrong_one_is_no_wrong_password() {
+    let key = b"twenty octets of key";
+    let mut lab = Lab::with("secret", |bmc| bmc.bmc_key = Some(BmcKey::new(key).unwrap())).await;
+    let missing = lab.run(command(Verb::On, 1, "c1")).await.remove(0).1;
+    assert_eq!(missing.error_code, "bad_bmc_key");
+    assert!(missing.message.contains("declare it in bmc.k_g"), "{}", missing.message);
+    lab.describe(|bmc| bmc.k_g = vec![7; 20]);
+    let wrong = lab.run(command(Verb::On, 2, "c2")).await.remove(0).1;
+    assert_eq!(wrong.error_code, "bad_bmc_key");
+    assert!(wrong.message.contains("accepts the password, but its key K_g is not the one in bmc.k_g"));
+    lab.describe(|bmc| bmc.k_g = key.to_vec());
+    let right = lab.run(command(Verb::On, 3, "c3")).await.remove(0).1;
+    assert!(right.ok, "{}", right.message);
 }
 
 #[tokio::test]

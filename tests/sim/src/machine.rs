@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use basalt_api::agent::DiskMarker;
-use basalt_bmc::{BmcServer, Credentials, PowerState, ServerConfig};
+use basalt_bmc::{BmcKey, BmcServer, Credentials, PowerState, ServerConfig};
 use basalt_lab::Lab;
 use tokio::sync::oneshot;
 
@@ -78,6 +78,8 @@ impl SimMachine {
         };
         let credentials = Credentials::new(&options.bmc_user, &options.bmc_password)
             .map_err(|source| SimError::Credentials { machine: machine.clone(), source })?;
+        let bmc_key = options.bmc_key.as_ref().map(|key| BmcKey::new(key.as_bytes())).transpose();
+        let bmc_key = bmc_key.map_err(|source| SimError::Credentials { machine: machine.clone(), source })?;
         let directory = lab.directory().join(&options.name);
         let hardware = Hardware::build(&directory, &options).map_err(failed("build its hardware"))?;
         cable::add_address(lab.namespace(), options.bmc_address)
@@ -98,7 +100,8 @@ impl SimMachine {
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = mpsc::channel();
         let (backend, namespace) = (Arc::new(Backend(Arc::clone(&chassis))), lab.namespace().to_owned());
-        let config = ServerConfig::new(credentials.username, credentials.password, guid);
+        let mut config = ServerConfig::new(credentials.username, credentials.password, guid);
+        config.bmc_key = bmc_key;
         let bmc = std::thread::spawn(move || {
             let prepare = || {
                 cable::enter(&namespace)?;

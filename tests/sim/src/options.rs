@@ -44,6 +44,8 @@ pub struct MachineOptions {
     pub bmc_user: String,
     /// That user's password.
     pub bmc_password: String,
+    /// The BMC's key K_g, as 20 characters.
+    pub bmc_key: Option<String>,
     /// Size of its disk `vda`, sparse and all zero at first.
     pub disk_bytes: u64,
     /// Memory in bytes, as in its DMI tables.
@@ -76,6 +78,7 @@ impl MachineOptions {
             bmc_address: Ipv4Addr::from(u32::from(FIRST_BMC).saturating_add(number.into())),
             bmc_user: "admin".to_owned(),
             bmc_password: "secret".to_owned(),
+            bmc_key: None,
             disk_bytes: 16 << 30,
             memory_bytes: 8 << 30,
             cores: 4,

@@ -1,6 +1,6 @@
 //! Planted secrets appear nowhere: not in files, not in logs of the most detailed level, not in answers of the API.
 //!
-//! A rack's concern for BMCs contains their passwords, which it needs, readable by its owner alone: [`KEPT`].
+//! A rack's concern for BMCs contains their passwords and keys, which it needs, readable by its owner alone: [`KEPT`].
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -19,6 +19,7 @@ use tokio::process::Command;
 
 /// The planted secrets. The region makes the tokens itself.
 const BMC: &str = "plant-bmc-7Qz1";
+const BMC_KEY: &str = "plant-bmc-key-5Xn3mQ";
 const USER: &str = "planted-user-password-4Vk9x";
 const WEBHOOK: &str = "planted-webhook-key-8Ht2m";
 
@@ -30,7 +31,7 @@ const OPEN: &str = "planted-in-the-open-3Wd6r";
 const USER_DATA: &str = "#cloud-config\n# planted-user-data-5Yb0n\n";
 
 /// Files that may contain a secret, because it is used there: without the region, a rack controls BMCs with its stored concern.
-const KEPT: [(&str, &str); 1] = [("BMC password", "concerns/power.pb")];
+const KEPT: [(&str, &str); 2] = [("BMC password", "concerns/power.pb"), ("BMC key", "concerns/power.pb")];
 
 /// The forms of a text in a file: plain, hexadecimal, and base64 with the text at each of the three byte offsets.
 fn forms(text: &str) -> Vec<Vec<u8>> {
@@ -207,7 +208,10 @@ async fn planted_secrets_are_nowhere_but_where_they_are_named() {
     fleet.restart_rack(&[("BASALT_RACK_LOG", "trace")]).await;
     let text = |value: &Value, name: &str| value[name].as_str().expect("a text").to_owned();
 
-    let machine = fleet.machine(1, Firmware::Bios, |options| options.bmc_password = BMC.to_owned());
+    let machine = fleet.machine(1, Firmware::Bios, |options| {
+        options.bmc_password = BMC.to_owned();
+        options.bmc_key = Some(BMC_KEY.to_owned());
+    });
     fleet.declare("machines", "sim1", machine_spec(&machine)).await;
     fleet.declare("roles", "viewer", json!({"base": "viewer"})).await;
     fleet.declare("users", "alice", json!({"password": USER, "roles": ["viewer"]})).await;
@@ -221,6 +225,7 @@ async fn planted_secrets_are_nowhere_but_where_they_are_named() {
     let join_secret = JoinToken::parse(&join).expect("a join token").secret;
     let planted = [
         ("BMC password", BMC.to_owned()),
+        ("BMC key", BMC_KEY.to_owned()),
         ("user password", USER.to_owned()),
         ("webhook secret", WEBHOOK.to_owned()),
         ("API token", token),
@@ -293,6 +298,8 @@ async fn planted_secrets_are_nowhere_but_where_they_are_named() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    let (_, kept) = KEPT[0];
-    assert!(found_in(&directory, BMC).iter().any(|place| place.ends_with(kept)), "take {kept} off the list");
+    for ((name, kept), text) in KEPT.into_iter().zip([BMC, BMC_KEY]) {
+        let found = found_in(&directory, text);
+        assert!(found.iter().any(|place| place.ends_with(kept)), "take {name} off the list");
+    }
 }
