@@ -25,6 +25,8 @@ pub enum PowerFailure {
     Privilege,
     /// The BMC does not speak the cipher suite.
     CipherSuite,
+    /// All sessions of the BMC are in use.
+    NoSession,
     /// The BMC refused the command.
     CompletionCode,
     /// The BMC's certificate is not the trusted one.
@@ -63,6 +65,7 @@ impl PowerFailure {
             "privilege" => Self::Privilege,
             "cipher_suite" => Self::CipherSuite,
             "completion_code" => Self::CompletionCode,
+            "no_session" => Self::NoSession,
             "certificate" => Self::Certificate,
             "unsupported" => Self::Unsupported,
             "stale_epoch" => Self::StaleEpoch,
@@ -171,6 +174,9 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
     (PowerFailure::CipherSuite, rule("BmcCipherSuite", "the BMC does not offer the cipher suite", &[], CREDENTIALS,
         "set bmc.options.cipher_suite to one that the BMC offers",
         "nothing changes until a person changes it")),
+    (PowerFailure::NoSession, rule("BmcSessions", "all sessions of the BMC are in use", &[5, 15, 45], LATER,
+        "end the sessions of other programs with this BMC, such as consoles and other managers",
+        "a BMC frees a session that nobody uses after a minute")),
     (PowerFailure::CompletionCode, rule("BmcRefused", "the BMC refused the command", &[5, 15, 45], LATER,
         "read the message, and look at the BMC's event log; it may have to be reset",
         "busy BMCs refuse for a few seconds; those that go on are ill")),
@@ -279,6 +285,7 @@ mod tests {
             "privilege",
             "cipher_suite",
             "completion_code",
+            "no_session",
             "certificate",
             "unsupported",
             "moving",

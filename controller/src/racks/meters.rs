@@ -238,7 +238,7 @@ impl Meters {
 }
 
 /// The error codes of racks' power results.
-const CODES: [&str; 17] = [
+const CODES: [&str; 18] = [
     "unreachable",
     "bad_username",
     "bad_password",
@@ -246,6 +246,7 @@ const CODES: [&str; 17] = [
     "privilege",
     "cipher_suite",
     "completion_code",
+    "no_session",
     "certificate",
     "unsupported",
     "stale_epoch",

@@ -8,6 +8,8 @@
 //! a new message tag, so that a late answer to the first try is not taken for an answer to the second. Inside the
 //! session it has the same rqSeq and a new session sequence number, so that a BMC recognises the repetition.
 
+use std::time::Duration;
+
 use crate::command;
 use crate::credentials::{Credentials, Privilege};
 use crate::crypto::{Exchange, SessionKeys, same};
@@ -418,7 +420,9 @@ impl ClientCore {
 
     fn refused(&self, step: &'static str, code: u8) -> Failure {
         match code {
-            status::NO_RESOURCES | status::NO_RESOURCES_FOR_ROLE => Failure::NoFreeSession,
+            status::NO_RESOURCES | status::NO_RESOURCES_FOR_ROLE => {
+                Failure::NoFreeSession { waited: Duration::ZERO }
+            }
             status::INVALID_ROLE | status::UNAUTHORIZED_ROLE => self.refused_privilege(),
             status::UNAUTHORIZED_NAME => Failure::WrongUserName { username: self.username() },
             status::INVALID_CODE => self.wrong_password(),

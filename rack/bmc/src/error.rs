@@ -90,8 +90,14 @@ pub enum Failure {
         suite: u8,
     },
     /// All sessions of the BMC are in use.
-    #[error("has no free session; it frees idle ones within a minute or so: try again later")]
-    NoFreeSession,
+    #[error(
+        "all of its sessions are in use{}; other programs hold them, such as consoles and other managers: end those; a BMC usually frees an idle session after a minute",
+        if .waited.is_zero() { String::new() } else { format!(", and none became free within {:.0} s", .waited.as_secs_f64()) }
+    )]
+    NoFreeSession {
+        /// How long the client waited for one.
+        waited: Duration,
+    },
     /// The BMC refused a step of opening a session for another reason.
     #[error("refused {step}: {reason} (status 0x{status:02x})")]
     Refused {
@@ -131,7 +137,7 @@ impl Failure {
         match self {
             Self::Unreachable { .. }
             | Self::StoppedAnswering { .. }
-            | Self::NoFreeSession
+            | Self::NoFreeSession { .. }
             | Self::Socket(_) => true,
             Self::Command { code, .. } => matches!(code.0, 0xc0 | 0xc3 | 0xc4 | 0xce | 0xd1 | 0xd2 | 0xff),
             _ => false,

@@ -20,7 +20,7 @@ use crate::random::Random;
 use crate::suite::CipherSuite;
 use crate::window::{Window, next_sequence};
 
-/// The most sessions and handshakes at once.
+/// The usual limit of sessions and handshakes at once.
 const MAX_SESSIONS: usize = 16;
 /// A session without traffic is freed after this (§6.12.15).
 const SESSION_IDLE: Duration = Duration::from_secs(60);
@@ -55,6 +55,8 @@ pub struct ServerConfig {
     pub device: DeviceId,
     /// The key K_g that sessions over LAN need beside a password.
     pub bmc_key: Option<BmcKey>,
+    /// The most sessions and handshakes at once.
+    pub sessions: usize,
 }
 
 impl ServerConfig {
@@ -77,6 +79,7 @@ impl ServerConfig {
                 product: 1,
             },
             bmc_key: None,
+            sessions: MAX_SESSIONS,
         }
     }
 }
@@ -284,7 +287,7 @@ impl ServerCore {
         };
         match suite {
             None => response.status = status::NO_MATCHING_SUITE,
-            Some(_) if self.sessions.len() >= MAX_SESSIONS => response.status = status::NO_RESOURCES,
+            Some(_) if self.sessions.len() >= self.config.sessions => response.status = status::NO_RESOURCES,
             Some(suite) => {
                 let bmc_session = self.free_session_id(random)?;
                 self.sessions.push(Session {

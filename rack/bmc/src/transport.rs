@@ -30,6 +30,10 @@ pub struct Timing {
     pub operation: Duration,
     /// The longest wait for the answer to Close Session.
     pub close: Duration,
+    /// The longest wait for a free session, while all sessions of the BMC are in use.
+    pub free_session: Duration,
+    /// The pause between two requests for a session, while all are in use.
+    pub free_session_poll: Duration,
 }
 
 impl Default for Timing {
@@ -40,6 +44,8 @@ impl Default for Timing {
             session: Duration::from_secs(15),
             operation: Duration::from_secs(15),
             close: Duration::from_secs(1),
+            free_session: Duration::from_secs(10),
+            free_session_poll: Duration::from_secs(2),
         }
     }
 }
@@ -171,13 +177,26 @@ pub struct BmcSession {
 }
 
 impl BmcSession {
+    /// Opens a session. While all sessions of the BMC are in use, it asks again.
     async fn open(config: BmcConfig) -> Result<Self, Failure> {
-        let mut link = Link::new(&config).await?;
-        match link.handshake(&config).await {
-            Ok(()) => Ok(Self { config, deadline: None, link }),
-            Err(failure) => {
-                link.farewell();
-                Err(failure)
+        let began = Instant::now();
+        let until = began + config.timing.free_session;
+        loop {
+            let mut link = Link::new(&config).await?;
+            let Err(failure) = link.handshake(&config).await else {
+                return Ok(Self { config, deadline: None, link });
+            };
+            link.farewell();
+            let again_at = Instant::now() + config.timing.free_session_poll;
+            match failure {
+                Failure::NoFreeSession { .. } if again_at < until => {
+                    drop(link);
+                    tokio::time::sleep_until(again_at).await;
+                }
+                Failure::NoFreeSession { .. } => {
+                    return Err(Failure::NoFreeSession { waited: began.elapsed() });
+                }
+                failure => return Err(failure),
             }
         }
     }

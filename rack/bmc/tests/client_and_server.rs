@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use basalt_bmc::{
     Accounts, BmcClient, BmcKey, BootDevice, BootOverride, CipherSuite, CompletionCode, Credentials, Failure,
-    Fault, PowerState, PowerVerb, Privilege, User,
+    Fault, PowerState, PowerVerb, Privilege, ServerConfig, User,
 };
 use support::{Chassis, bmc, bmc_with, client, client_config, server_config};
 
@@ -230,16 +230,53 @@ async fn a_lying_bmc_accepts_and_does_nothing() {
 
 #[tokio::test]
 async fn sessions_are_always_closed() {
-    let server = bmc(&Chassis::off()).await;
+    let server = bmc_with(&Chassis::off(), with_sessions(2)).await;
     let mut wrong = client_config(server.address());
     wrong.credentials = Credentials::new("admin", "wrong").unwrap();
     let wrong = BmcClient::new(wrong);
-    let right = client(server.address());
-    // More sessions than a BMC has: a leaked one would be missing at the end.
-    for _ in 0..40 {
+    let mut right = client_config(server.address());
+    right.timing.free_session = Duration::ZERO;
+    let right = BmcClient::new(right);
+    // A leaked session would be missing at the second round.
+    for round in 0..20 {
         wrong.power_status().await.unwrap_err();
         right.power(PowerVerb::Cycle).await.unwrap_err();
         right.power_status().await.unwrap();
         drop(right.connect().await.unwrap());
+        // An operation is cancelled while the client waits for its answer.
+        let mut session = right.connect().await.unwrap();
+        server.faults().set(&[Fault::Delay(Duration::from_millis(30))]);
+        let cancelled = tokio::time::timeout(Duration::from_millis(5), session.power_status()).await;
+        assert!(cancelled.is_err(), "round {round}");
+        drop(session);
+        server.faults().set(&[]);
     }
+}
+
+/// A BMC with this many sessions.
+fn with_sessions(limit: usize) -> ServerConfig {
+    let mut config = server_config();
+    config.sessions = limit;
+    config
+}
+
+#[tokio::test]
+async fn a_session_that_becomes_free_is_waited_for() {
+    let server = bmc_with(&Chassis::off(), with_sessions(2)).await;
+    let somebody = client(server.address());
+    let (first, second) = (somebody.connect().await.unwrap(), somebody.connect().await.unwrap());
+    let mut patient = client_config(server.address());
+    patient.timing.free_session = Duration::from_secs(20);
+    let patient = BmcClient::new(patient);
+    let releases = async {
+        let error = client(server.address()).power_status().await.unwrap_err();
+        assert!(matches!(error.failure, Failure::NoFreeSession { waited } if !waited.is_zero()), "{error}");
+        let says =
+            "all of its sessions are in use, and none became free within 0 s; other programs hold them";
+        assert!(error.failure.is_transient() && error.to_string().contains(says), "{error}");
+        first.close().await;
+    };
+    let (power, ()) = tokio::join!(patient.power_status(), releases);
+    assert_eq!(power.unwrap(), PowerState::Off);
+    second.close().await;
 }

@@ -53,11 +53,17 @@ impl Suites {
     }
 }
 
-/// Opens a session. `at`: the address of the BMC, if it was checked already.
-pub(super) async fn open(bmc: &Bmc, at: Option<IpAddr>, suites: &Suites) -> Result<BmcSession, Ended> {
+/// Opens a session. `at`: the address of the BMC, if it was checked already. `free`: the longest wait for a free session.
+pub(super) async fn open(
+    bmc: &Bmc,
+    at: Option<IpAddr>,
+    suites: &Suites,
+    free: Duration,
+) -> Result<BmcSession, Ended> {
     let place = place(bmc);
     let mut left = suites.of(bmc, &place).into_iter().peekable();
     let mut config = config(bmc, at).await?;
+    config.timing.free_session = free;
     loop {
         let Some(number) = left.next() else { return Err(Ended::error("cipher_suite", "no suite is left")) };
         let suite = u8::try_from(number).ok().and_then(CipherSuite::by_id);
@@ -152,7 +158,8 @@ fn failed(error: &BmcError) -> Ended {
         Failure::RefusedPrivilege { .. } => "privilege",
         Failure::UnsupportedSuite { .. } | Failure::NoIpmi20 => "cipher_suite",
         // The BMC is busy or ill. It answers, so its address and its cable are right.
-        Failure::Command { .. } | Failure::NoFreeSession | Failure::Refused { .. } => "completion_code",
+        Failure::Command { .. } | Failure::Refused { .. } => "completion_code",
+        Failure::NoFreeSession { .. } => "no_session",
         _ => "unreachable",
     };
     Ended::error(code, error.to_string())

@@ -8,7 +8,8 @@
 //! 3. The power is read until it is the power that the verb asks for, or until 15 seconds have passed. While the BMC says that the power is
 //!    changing, the limit is 50 seconds in all.
 //!
-//! The drivers speak to BMCs: [`ipmi`], [`redfish`], [`webhook`].
+//! The drivers speak to BMCs: [`ipmi`], [`redfish`], [`webhook`]. A command or reading by IPMI has one session, and closes it. So this rack
+//! never has more than one session with a BMC.
 //!
 //! Several machines may have the same BMC. A command is for one machine; the requests for all of them share the BMC's turns.
 //!
@@ -219,7 +220,7 @@ impl Power {
             Err(ended) => return ended,
         };
         match bmc.driver.as_str() {
-            "ipmi" => converse(ipmi::open(bmc, at, &self.suites).await, ask).await,
+            "ipmi" => converse(ipmi::open(bmc, at, &self.suites, self.pace.session).await, ask).await,
             "redfish" => {
                 converse(redfish::open(bmc, at, &self.certificates, self.turns(&place(bmc))).await, ask).await
             }

@@ -52,6 +52,8 @@ pub struct Pace {
     pub longest: Duration,
     /// The longest time of one reading.
     pub look: Duration,
+    /// How long a command or a reading waits for a free session, while other programs hold all sessions of the BMC.
+    pub session: Duration,
     /// How long a command waits for a reading that has begun.
     pub grace: Duration,
     /// The most readings at once.
@@ -66,6 +68,7 @@ pub const PACE: Pace = Pace {
     refresh: Duration::from_secs(3600),
     longest: Duration::from_secs(3600),
     look: Duration::from_secs(25),
+    session: Duration::from_secs(10),
     grace: Duration::from_secs(1),
     at_once: 16,
 };

@@ -2,8 +2,8 @@ use super::*;
 use crate::clock::Clock;
 use crate::spool::{Limits, writer};
 use basalt_bmc::{
-    Accounts, BmcKey, BmcServer, BootOverride, ChassisBackend, CompletionCode, Password, Privilege,
-    ServerConfig, User, Username,
+    Accounts, BmcClient, BmcConfig, BmcKey, BmcServer, BootOverride, ChassisBackend, CompletionCode,
+    Credentials, Password, Privilege, ServerConfig, User, Username,
 };
 use basalt_proto::rack_v1::Fact;
 
@@ -31,7 +31,7 @@ impl ChassisBackend for Chassis {
 
 struct Lab {
     _dir: tempfile::TempDir,
-    _bmc: BmcServer,
+    bmc: BmcServer,
     chassis: Arc<Chassis>,
     concern: watch::Sender<Option<Arc<PowerConcern>>>,
     facts: Facts,
@@ -74,8 +74,9 @@ impl Lab {
         let epochs = Arc::new(Epochs::open(dir.path()).unwrap());
         let (sender, concern) = watch::channel(Some(Arc::new(concern)));
         let certificates = Arc::new(Certificates::open(dir.path()).unwrap());
-        let power = Power::new(concern, epochs, certificates, facts.clone(), PACE);
-        Self { _dir: dir, _bmc: bmc, chassis, concern: sender, facts, power, seen: 0 }
+        let pace = Pace { session: Duration::from_millis(200), ..PACE };
+        let power = Power::new(concern, epochs, certificates, facts.clone(), pace);
+        Self { _dir: dir, bmc, chassis, concern: sender, facts, power, seen: 0 }
     }
 
     /// Changes the description of the BMC.
@@ -206,6 +207,29 @@ async fn a_bmc_key_is_used_and_a_missing_or_wrong_one_is_no_wrong_password() {
     lab.describe(|bmc| bmc.k_g = key.to_vec());
     let right = lab.run(command(Verb::On, 3, "c3")).await.remove(0).1;
     assert!(right.ok, "{}", right.message);
+}
+
+#[tokio::test]
+async fn sessions_that_somebody_else_holds_are_told_as_such() {
+    let mut lab = Lab::with("secret", |bmc| bmc.sessions = 2).await;
+    let credentials = Credentials::new("admin", "secret").unwrap();
+    let somebody = BmcClient::new(BmcConfig::new(lab.bmc.address(), credentials));
+    let first = somebody.connect().await.unwrap();
+    // The rack has one session at a time, and closes it.
+    for (epoch, id) in [(1, "c1"), (2, "c2"), (3, "c3")] {
+        let result = lab.run(command(Verb::On, epoch, id)).await.remove(0).1;
+        assert!(result.ok, "{}", result.message);
+    }
+    let second = somebody.connect().await.unwrap();
+    let result = lab.run(command(Verb::Off, 4, "c4")).await.remove(0).1;
+    assert_eq!(result.error_code, "no_session");
+    let says = "all of its sessions are in use, and none became free within 0 s; other programs hold them";
+    assert!(result.message.contains(says), "{}", result.message);
+    assert_eq!(lab.chassis.0.lock().unwrap().0, PowerState::On, "nothing was done");
+    first.close().await;
+    let result = lab.run(command(Verb::Off, 5, "c5")).await.remove(0).1;
+    assert!(result.ok, "{}", result.message);
+    second.close().await;
 }
 
 #[tokio::test]
