@@ -118,6 +118,8 @@ enum Command {
     Rescue(operate::RescueArgs),
     /// End the commissioning, install, script or rescue of a machine that is under way, and cut its power
     Abort(operate::Args),
+    /// Restart a machine's BMC, if it refuses sessions or does not obey; the machine itself goes on
+    ResetBmc(operate::Args),
     /// Show what was asked of a machine, and what became of it
     Operations(operate::ListArgs),
     /// Enrol racks
@@ -168,6 +170,7 @@ async fn perform(command: Command, connection: &Connection) -> Result<(), Failed
         Command::OverrideTests(args) => operate::override_tests(args, connection).await,
         Command::Rescue(args) => operate::rescue(args, connection).await,
         Command::Abort(args) => operate::run(Verb::Abort, args, connection).await,
+        Command::ResetBmc(args) => operate::run(Verb::ResetBmc, args, connection).await,
         Command::Operations(args) => operate::list(args, connection).await,
         Command::Rack(args) => rack::run(args, connection).await,
     }

@@ -1,4 +1,4 @@
-//! `basalt power`, `recommission`, `run-script`, `test`, `override-tests`, `rescue`, `abort`, `operations`: requests operations on
+//! `basalt power`, `recommission`, `run-script`, `test`, `override-tests`, `rescue`, `abort`, `reset-bmc`, `operations`: requests operations on
 //! machines, and shows their results.
 
 mod many;
@@ -330,7 +330,7 @@ async fn ask(
     }
 }
 
-/// True for verbs that may cut off a running system. For other verbs, the machine is not checked first.
+/// True for verbs that may cut off a running system, or a BMC. For other verbs, the machine is not checked first.
 const fn cuts_off(verb: Verb) -> bool {
     match verb {
         Verb::PowerOff
@@ -338,7 +338,8 @@ const fn cuts_off(verb: Verb) -> bool {
         | Verb::Rescue
         | Verb::RunScript
         | Verb::Test
-        | Verb::Recommission => true,
+        | Verb::Recommission
+        | Verb::ResetBmc => true,
         Verb::PowerOn | Verb::Abort | Verb::OverrideTests => false,
     }
 }

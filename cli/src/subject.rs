@@ -214,6 +214,7 @@ mod tests {
         ("override-tests machine/web1 --reason old", "POST /api/v1/machines/web1/operations", "old"),
         ("rescue machine/web1 --ssh-key KEY --yes", "POST /api/v1/machines/web1/operations", ""),
         ("abort machine/web1", "POST /api/v1/machines/web1/operations", ""),
+        ("reset-bmc machine/web1 --yes", "POST /api/v1/machines/web1/operations", r#""verb":"reset_bmc""#),
         ("operations machine/web1", "GET /api/v1/machines/web1/operations", ""),
         ("rack join-token rack/r1", "POST /api/v1/join_tokens", r#"{"rack":"r1"}"#),
     ];

@@ -80,6 +80,10 @@ fn doc(verb: Verb) -> &'static str {
             "Lets a machine be used although tests of its hardware failed: those that ended before count no more. The reason is in the \
              audit log. It fails where no failed test keeps the machine."
         }
+        Verb::ResetBmc => {
+            "Restarts the BMC of a machine, which may help if it refuses sessions or does not obey. The machine goes on; for some minutes its \
+             power can be neither read nor switched. Machines behind one BMC share it. It needs an account with the privilege administrator."
+        }
         Verb::RunScript => {
             "Runs a script on a machine that no deployment has: the machine boots the ephemeral environment, runs it as root, \
              once, and is left as its specification says. It fails where the script fails, with the end of what it said."

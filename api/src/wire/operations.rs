@@ -134,11 +134,13 @@ pub enum Verb {
     Test,
     /// Make it available although hardware tests failed.
     OverrideTests,
+    /// Restart its BMC. The machine itself goes on.
+    ResetBmc,
 }
 
 impl Verb {
     /// Every verb of an operation, once.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::PowerOn,
         Self::PowerOff,
         Self::PowerCycle,
@@ -148,6 +150,7 @@ impl Verb {
         Self::Rescue,
         Self::Test,
         Self::OverrideTests,
+        Self::ResetBmc,
     ];
 
     /// The word on the wire.
@@ -163,6 +166,7 @@ impl Verb {
             Self::Rescue => "rescue",
             Self::Test => "test",
             Self::OverrideTests => "override_tests",
+            Self::ResetBmc => "reset_bmc",
         }
     }
 }

@@ -87,6 +87,7 @@ const fn class(verb: Verb) -> &'static str {
         Verb::Abort => "abort",
         Verb::RunScript | Verb::Rescue | Verb::Test => "script",
         Verb::OverrideTests => "override",
+        Verb::ResetBmc => "bmc",
     }
 }
 
@@ -99,6 +100,7 @@ fn supersedes(verb: Verb) -> Vec<String> {
         Verb::Recommission => &["recommission", "abort"],
         Verb::RunScript | Verb::Rescue | Verb::Test => &["script"],
         Verb::OverrideTests => &["override"],
+        Verb::ResetBmc => &["bmc"],
         Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => &["power"],
     };
     classes.iter().map(|class| (*class).to_owned()).collect()

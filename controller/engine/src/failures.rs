@@ -168,17 +168,17 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
     (PowerFailure::BadBmcKey, rule("BmcBadKey", "the BMC's key (K_g) is not the declared one", &[], CREDENTIALS,
         "set bmc.k_g to the BMC's key, or null if the BMC has none",
         "each further try occupies a session of the BMC for a minute")),
-    (PowerFailure::Privilege, rule("BmcPrivilege", "the BMC's account may not switch power", &[], CREDENTIALS,
-        "give the account the operator privilege, ask for no more in bmc.options.privilege, or name another account in bmc.username",
+    (PowerFailure::Privilege, rule("BmcPrivilege", "the BMC's account lacks the privilege", &[], CREDENTIALS,
+        "give the account the privilege operator (administrator for a reset of the BMC), ask for no more in bmc.options.privilege, or name another account in bmc.username",
         "nothing changes until a person changes it")),
     (PowerFailure::CipherSuite, rule("BmcCipherSuite", "the BMC does not offer the cipher suite", &[], CREDENTIALS,
         "set bmc.options.cipher_suite to one that the BMC offers",
         "nothing changes until a person changes it")),
     (PowerFailure::NoSession, rule("BmcSessions", "all sessions of the BMC are in use", &[5, 15, 45], LATER,
-        "end the sessions of other programs with this BMC, such as consoles and other managers",
+        "end the sessions of other programs with this BMC, such as consoles and other managers; if nobody uses them, run `basalt reset-bmc`",
         "a BMC frees a session that nobody uses after a minute")),
     (PowerFailure::CompletionCode, rule("BmcRefused", "the BMC refused the command", &[5, 15, 45], LATER,
-        "read the message, and look at the BMC's event log; it may have to be reset",
+        "read the message, and look at the BMC's event log; if it stays so, run `basalt reset-bmc`",
         "busy BMCs refuse for a few seconds; those that go on are ill")),
     (PowerFailure::Certificate, rule("BmcCertificate", "the BMC's certificate is not the one to believe", &[], CREDENTIALS,
         "find out who answers there; if it is the BMC with a new certificate, declare that in bmc.tls.fingerprint",
@@ -202,13 +202,13 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
         "check the rack's log",
         "the rack died with the command, or the link did; the command has expired by now")),
     (PowerFailure::Moving, rule("BmcMoving", "the power is still on its way", &[0, 5, 10, 20, 40], LATER,
-        "look at the machine's console; if it stays so for minutes, reset the BMC or drain its power",
+        "look at the machine's console; if it stays so for minutes, run `basalt reset-bmc`, or drain the machine's power",
         "each try waits for 50 s: a chassis that tests its hardware first takes minutes")),
     (PowerFailure::Outside, rule("BmcOutside", "the BMC is outside of the networks of BMCs", &[], LATER,
         "correct bmc.address, or have an admin add the BMC's network to bmc_networks of Settings",
         "nothing changes until a person changes it, or its name")),
     (PowerFailure::NotMoved, rule("PowerLies", "the BMC said yes, but the power reads as before", &[5, 20, 60], LATER,
-        "look at the machine: a BMC that lies needs a cold reset or to have its power drained",
+        "look at the machine; if the BMC goes on to lie, run `basalt reset-bmc`, or drain the machine's power",
         "chassis take seconds to follow; those that never do must not be believed")),
     (PowerFailure::Unknown, OTHER),
 ];
@@ -293,6 +293,13 @@ mod tests {
         ] {
             assert_ne!(PowerFailure::from_code(code), PowerFailure::Unknown, "{code}");
         }
+    }
+
+    #[test]
+    fn a_reset_of_the_bmc_is_named_where_the_bmc_answers_and_does_not_obey() {
+        let named = POWER_FAILURES.iter().filter(|(_, rule)| rule.fix.contains("`basalt reset-bmc`"));
+        let named: Vec<&str> = named.map(|(_, rule)| rule.code).collect();
+        assert_eq!(named, ["BmcSessions", "BmcRefused", "BmcMoving", "PowerLies"]);
     }
 
     #[test]

@@ -152,6 +152,8 @@ pub enum Verb {
     Off,
     /// Switch off and on.
     Cycle,
+    /// Restart the BMC itself. The machine is not touched.
+    ResetBmc,
 }
 
 /// The boot device to set for the next boot.

@@ -13,6 +13,7 @@ use basalt_api::values::{Attempt, Sha256};
 use basalt_db::{BmcAccount, BmcAccountState, BmcDestination, Fact, NewBmcAccount, Store, StoreError};
 use basalt_engine::facts::{Facts, PowerOutcome, StepKey};
 use basalt_engine::failures::PowerFailure;
+use basalt_engine::steps::StepId;
 
 use super::bmc_destination::{self, Seen};
 use super::converge::Driver;
@@ -183,7 +184,12 @@ fn latest(loaded: &Loaded, account: &BmcAccount) -> Option<Result<(), PowerFailu
 
 /// The same, with the key of its step.
 fn latest_answer<'a>(loaded: &'a Loaded, account: &BmcAccount) -> Option<(&'a StepKey, &'a PowerOutcome)> {
-    let given = loaded.input.records.iter().filter(|it| it.cause.bmc_account == Some(account.attempt));
+    // A reset of the BMC needs more privilege than the account has, so its refusal says nothing about the account.
+    let given = loaded
+        .input
+        .records
+        .iter()
+        .filter(|it| it.cause.bmc_account == Some(account.attempt) && it.step != StepId::ResetBmc);
     let results = &loaded.input.facts.power_results;
     given.filter_map(|record| results.get_key_value(&record.key)).max_by_key(|(_, answer)| answer.at)
 }

@@ -152,6 +152,9 @@ fn add_reading(out: &mut Facts, at: Timestamp, reading: &observed::Reading) {
     }
 }
 
+/// The verb of a rack's result for a reset of a BMC.
+const RESET_BMC: &str = "reset_bmc";
+
 fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
     let state = state_of(&power.power);
     if let Some(state) = state {
@@ -164,6 +167,8 @@ fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
     let Some(key) = &fact.step_key else { return };
     let result = match (power.ok, state) {
         (true, Some(state)) => Ok(state),
+        // A BMC that restarts cannot say it.
+        (true, None) if &*power.verb == RESET_BMC => Ok(PowerState::Unknown),
         (true, None) => {
             Err((PowerFailure::NotMoved, "the BMC did not say whether the machine is on".to_owned()))
         }

@@ -402,6 +402,7 @@ fn power_command(
             Verb::SoftOff => power_command::Verb::SoftOff,
             Verb::Off => power_command::Verb::Off,
             Verb::Cycle => power_command::Verb::Cycle,
+            Verb::ResetBmc => power_command::Verb::ResetBmc,
         }
         .into(),
         boot_device: match device {

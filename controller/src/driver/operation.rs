@@ -46,7 +46,8 @@ pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
             | Verb::RunScript
             | Verb::Rescue
             | Verb::Test
-            | Verb::OverrideTests => return None,
+            | Verb::OverrideTests
+            | Verb::ResetBmc => return None,
         };
         Some(PowerReading { state, at: it.finished_at? })
     });
@@ -66,7 +67,13 @@ pub(super) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, 
         Verb::Recommission => input.recommission_requested_at = Some(now),
         Verb::Abort => input.abort_requested_at = Some(now),
         Verb::OverrideTests => input.failed_tests.accepted_at = Some(now),
-        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle | Verb::RunScript | Verb::Rescue | Verb::Test => {}
+        Verb::PowerOn
+        | Verb::PowerOff
+        | Verb::PowerCycle
+        | Verb::RunScript
+        | Verb::Rescue
+        | Verb::Test
+        | Verb::ResetBmc => {}
     }
 }
 
@@ -77,7 +84,13 @@ pub(super) fn interrupts(
     verb: Verb,
     now: Timestamp,
 ) -> Option<String> {
+    let name = &input.name;
     let then = match verb {
+        Verb::ResetBmc => {
+            return Some(format!(
+                "The BMC of {name} restarts, and for some minutes nobody can read or switch the power by it; {name} itself goes on. Consoles and other sessions of the BMC end."
+            ));
+        }
         Verb::PowerOff => "and stays off",
         Verb::PowerCycle => "and boots again",
         Verb::Rescue => "and comes back when the rescue ends",
@@ -90,7 +103,6 @@ pub(super) fn interrupts(
         }
         Verb::PowerOn | Verb::Recommission | Verb::Abort | Verb::OverrideTests => return None,
     };
-    let name = &input.name;
     let is_on = input.facts.power.as_ref().is_some_and(|reading| reading.state == PowerState::On);
     let shuts_down = matches!(verb, Verb::PowerOff | Verb::PowerCycle) && system_runs(input, policy, now);
     match &input.claim {

@@ -7,7 +7,7 @@ use crate::support::{Lab, lab};
 use basalt_db::Key;
 use basalt_engine::Policy;
 use basalt_proto::rack_v1::power_command::Verb;
-use basalt_proto::rack_v1::{Fact, PowerConcern, PowerReading, fact::Body};
+use basalt_proto::rack_v1::{Fact, PowerConcern, PowerReading, PowerResult, fact::Body};
 use basalt_region::controller::Controller;
 use prost::Message;
 use serde_json::{Value, json};
@@ -138,4 +138,67 @@ async fn a_machine_says_what_was_read_and_what_it_ought_to_be() {
         rack.told().commands.iter().any(|it| it.verb() == Verb::On).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_bmc_is_reset_by_its_rack_and_the_power_stays_as_it_was_read() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    declare(&lab, "auto").await;
+    once("the rack has its BMC", async || {
+        let concerns = rack.told().concerns;
+        let last = concerns.iter().rfind(|version| version.concern == "power")?;
+        (!PowerConcern::decode(last.body.as_slice()).expect("a concern").bmcs.is_empty()).then_some(())
+    })
+    .await;
+    brings(&lab, &rack, read("on")).await;
+    until(&lab, reads("on", "r1")).await;
+
+    const OPERATIONS: &str = "/api/v1/machines/m/operations";
+    let wish = json!({"verb": "reset_bmc"}).to_string();
+    let tried = lab.api.send("POST", &format!("{OPERATIONS}?dry_run=true"), &[], wish.clone()).await.json();
+    let interrupts = tried["plan"]["interrupts"].as_str().expect("a sentence");
+    assert!(interrupts.starts_with("The BMC of m restarts, ") && interrupts.contains("m itself goes on"));
+    assert_eq!(tried["plan"]["steps"][0]["message"], "reset its BMC, as was asked for", "{tried}");
+    assert_eq!(rack.told().commands.len(), 0, "it was only tried");
+
+    let accepted = lab.api.send("POST", OPERATIONS, &[], wish.clone()).await;
+    assert_eq!(accepted.status, 202, "{}", accepted.text());
+    let command = once("the rack is told", async || {
+        rack.told().commands.into_iter().find(|it| it.verb() == Verb::ResetBmc)
+    })
+    .await;
+    let result = PowerResult {
+        command_id: command.command_id,
+        verb: "reset_bmc".to_owned(),
+        ok: true,
+        power: "unknown".to_owned(),
+        epoch: command.epoch,
+        ..PowerResult::default()
+    };
+    let (machine_uid, step_key) = (command.machine_uid, command.step_key);
+    rack.brings(Fact { machine_uid, step_key, body: Some(Body::Power(result)), ..Fact::default() }).await;
+    let path = accepted.json()["path"].as_str().expect("a path").to_owned();
+    let ended = once("its end", async || {
+        let seen = lab.api.get(&path).await.json();
+        (seen["state"] != "requested" && seen["state"] != "running").then_some(seen)
+    })
+    .await;
+    assert_eq!(ended["state"], "done", "{ended}");
+    assert!(ended["message"].as_str().expect("words").contains("the BMC of m resets itself"), "{ended}");
+    assert_eq!(machine(&lab).await["status"]["power"]["state"], "on");
+    let audit = lab.api.get("/api/v1/audit?limit=50").await;
+    assert!(audit.text().contains("reset_bmc"), "{}", audit.text());
+
+    let pdu = json!({"driver": "webhook", "address": "10.77.0.103", "webhook": {"on": "/on", "off": "/off", "status": "/"}});
+    let spec = json!({"boot_macs": ["52:54:00:00:00:02"], "commissioning": {"skip": true}, "bmc": pdu});
+    lab.api.declare("/api/v1/machines/n", &spec.to_string()).await;
+    let refused = lab.api.send("POST", "/api/v1/machines/n/operations", &[], wish).await.problem();
+    assert_eq!(
+        (refused.0, refused.2),
+        (409, vec!["/verb: n is switched by a web service, and not by a BMC of its own".to_owned()])
+    );
 }

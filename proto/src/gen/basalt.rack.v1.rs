@@ -840,7 +840,7 @@ pub struct PowerResult {
     /// "on", "off", "unknown": read after the verb
     #[prost(string, tag = "4")]
     pub power: ::prost::alloc::string::String,
-    /// "unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code", "certificate", "unsupported", "stale_epoch", "expired", "no_bmc", "moving", "outside", "bad_bmc_key"
+    /// "unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code", "certificate", "unsupported", "stale_epoch", "expired", "no_bmc", "moving", "outside", "bad_bmc_key", "no_session"
     #[prost(string, tag = "5")]
     pub error_code: ::prost::alloc::string::String,
     #[prost(string, tag = "6")]
@@ -1372,6 +1372,8 @@ pub mod power_command {
         Off = 3,
         Cycle = 4,
         SoftOff = 5,
+        /// restarts the BMC itself; the machine is not touched
+        ResetBmc = 6,
     }
     impl Verb {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -1386,6 +1388,7 @@ pub mod power_command {
                 Self::Off => "OFF",
                 Self::Cycle => "CYCLE",
                 Self::SoftOff => "SOFT_OFF",
+                Self::ResetBmc => "RESET_BMC",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1397,6 +1400,7 @@ pub mod power_command {
                 "OFF" => Some(Self::Off),
                 "CYCLE" => Some(Self::Cycle),
                 "SOFT_OFF" => Some(Self::SoftOff),
+                "RESET_BMC" => Some(Self::ResetBmc),
                 _ => None,
             }
         }

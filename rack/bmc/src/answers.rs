@@ -16,6 +16,7 @@ pub(crate) enum Action {
     CipherSuites,
     SetPrivilege,
     Close,
+    ColdReset,
     ChassisStatus,
     ChassisControl,
     SetBootOptions,
@@ -52,8 +53,9 @@ pub(crate) struct Served {
 }
 
 /// Every command a BMC serves.
-static COMMANDS: [Served; 25] = [
+static COMMANDS: [Served; 26] = [
     serve(command::GET_DEVICE_ID, Privilege::User, Action::DeviceId),
+    serve(command::COLD_RESET, Privilege::Administrator, Action::ColdReset),
     serve(command::GET_SYSTEM_GUID, Privilege::User, Action::Guid),
     serve(command::GET_CHANNEL_AUTH_CAPABILITIES, Privilege::Callback, Action::Capabilities),
     serve(command::GET_CHANNEL_CIPHER_SUITES, Privilege::Callback, Action::CipherSuites),
@@ -94,6 +96,8 @@ pub(crate) enum Outcome {
     /// Ask the chassis. The number is the boot option parameter to repeat in the answer.
     Chassis(ChassisRequest, u8),
     Closed(Response),
+    /// Answer, then end every session.
+    Restarted(Response),
 }
 
 /// The table's row for a request.
@@ -142,6 +146,7 @@ pub(crate) fn run(
             }
             _ => Outcome::Answer(refuse(CompletionCode(0x87))),
         },
+        Action::ColdReset => Outcome::Restarted(ok(vec![])),
         Action::ChassisStatus => Outcome::Chassis(ChassisRequest::Status, 0),
         Action::ChassisControl => match data.first().copied().and_then(PowerVerb::from_code) {
             Some(verb) => Outcome::Chassis(ChassisRequest::Control(verb), 0),

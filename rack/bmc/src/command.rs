@@ -22,6 +22,7 @@ macro_rules! commands {
 
 commands! {
     GET_DEVICE_ID = APP / 0x01, "Get Device ID";
+    COLD_RESET = APP / 0x02, "Cold Reset";
     GET_SYSTEM_GUID = APP / 0x37, "Get System GUID";
     GET_CHANNEL_AUTH_CAPABILITIES = APP / 0x38, "Get Channel Authentication Capabilities";
     SET_SESSION_PRIVILEGE = APP / 0x3b, "Set Session Privilege Level";

@@ -187,19 +187,26 @@ pub struct ServerCore {
     config: ServerConfig,
     accounts: Accounts,
     sessions: Vec<Session>,
+    restarts: u64,
 }
 
 impl ServerCore {
     /// A BMC without sessions.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
-        Self { accounts: config.accounts.clone(), config, sessions: Vec::new() }
+        Self { accounts: config.accounts.clone(), config, sessions: Vec::new(), restarts: 0 }
     }
 
     /// The number of sessions and handshakes.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// The number of cold resets.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.restarts
     }
 
     /// Takes a datagram from `peer`.
@@ -243,6 +250,10 @@ impl ServerCore {
         };
         match answers::run(&self.config, &mut self.accounts, &served.action, From::Machine, data) {
             Outcome::Answer(response) | Outcome::Closed(response) => FromInside::Answer(response),
+            Outcome::Restarted(response) => {
+                self.restart();
+                FromInside::Answer(response)
+            }
             Outcome::Chassis(ask, parameter) => FromInside::Chassis(ask, parameter),
         }
     }
@@ -479,7 +490,18 @@ impl ServerCore {
                 self.forget(sealed.session);
                 Ok(reply.map_or(Reaction::None, Reaction::Reply))
             }
+            Outcome::Restarted(response) => {
+                let reply = session.answer(encode(response), random)?;
+                self.restart();
+                Ok(reply.map_or(Reaction::None, Reaction::Reply))
+            }
         }
+    }
+
+    /// Restarts the BMC. Its accounts stay, as in the flash memory of a real one, and its sessions end.
+    fn restart(&mut self) {
+        self.sessions.clear();
+        self.restarts += 1;
     }
 
     fn forget(&mut self, bmc_session: u32) {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,6 +50,7 @@ pub trait ChassisBackend: Send + Sync + 'static {
 pub struct BmcServer {
     address: SocketAddr,
     faults: Arc<Faults>,
+    restarts: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
@@ -87,21 +89,28 @@ impl BmcServer {
     ) -> io::Result<Self> {
         let socket = UdpSocket::bind(address).await?;
         let address = socket.local_addr()?;
-        let faults = Arc::new(Faults::default());
+        let (faults, restarts) = (Arc::new(Faults::default()), Arc::new(AtomicU64::new(0)));
         let shell = Shell {
             socket: Arc::new(socket),
             core: ServerCore::new(config),
             chassis,
             faults: Arc::clone(&faults),
+            restarts: Arc::clone(&restarts),
             machine: inside.map(|listener| Machine { listener, stream: None, decoder: Decoder::default() }),
         };
-        Ok(Self { address, faults, task: tokio::spawn(shell.run()) })
+        Ok(Self { address, faults, restarts, task: tokio::spawn(shell.run()) })
     }
 
     /// The address that the BMC answers at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The number of cold resets.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::SeqCst)
     }
 
     /// The faults of the BMC. They can be set and read while it runs.
@@ -122,6 +131,7 @@ struct Shell<B> {
     core: ServerCore,
     chassis: Arc<B>,
     faults: Arc<Faults>,
+    restarts: Arc<AtomicU64>,
     machine: Option<Machine>,
 }
 
@@ -210,6 +220,7 @@ impl<B: ChassisBackend> Shell<B> {
             FromInside::Answer(response) => response,
             FromInside::Chassis(ask, parameter) => self.ask_chassis(ask).await.response(parameter),
         };
+        self.restarts.store(self.core.restarts(), Ordering::SeqCst);
         let octets = inside::encode(request, response.code.0, &response.data);
         if let Some(machine) = &mut self.machine {
             machine.write(&octets).await;
@@ -219,6 +230,7 @@ impl<B: ChassisBackend> Shell<B> {
     async fn react(&mut self, peer: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
         let random = &mut SystemRandom;
         let reaction = self.core.receive(peer, datagram, Instant::now(), random);
+        self.restarts.store(self.core.restarts(), Ordering::SeqCst);
         let outcome = match reaction {
             Ok(Reaction::None) => return None,
             Ok(Reaction::Reply(bytes)) => Ok(Some(bytes)),

@@ -30,6 +30,8 @@ pub struct Timing {
     pub operation: Duration,
     /// The longest wait for the answer to Close Session.
     pub close: Duration,
+    /// The longest wait for the answer to Cold Reset.
+    pub reset: Duration,
     /// The longest wait for a free session, while all sessions of the BMC are in use.
     pub free_session: Duration,
     /// The pause between two requests for a session, while all are in use.
@@ -44,6 +46,7 @@ impl Default for Timing {
             session: Duration::from_secs(15),
             operation: Duration::from_secs(15),
             close: Duration::from_secs(1),
+            reset: Duration::from_secs(5),
             free_session: Duration::from_secs(10),
             free_session_poll: Duration::from_secs(2),
         }
@@ -256,6 +259,20 @@ impl BmcSession {
     pub async fn device_id(&mut self) -> Result<DeviceId, BmcError> {
         let data = self.command(command::GET_DEVICE_ID, vec![]).await?;
         DeviceId::decode(&data).map_err(|failure| self.error(failure))
+    }
+
+    /// Restarts the BMC itself (§20.2). The machine is not touched. Needs [`Privilege::Administrator`]. The session ends with it.
+    ///
+    /// A BMC may restart before it answers. Then silence is no error.
+    ///
+    /// # Errors
+    /// As [`BmcSession::power_status`].
+    pub async fn cold_reset(mut self) -> Result<(), BmcError> {
+        self.deadline = Some(Instant::now() + self.config.timing.reset);
+        match self.command(command::COLD_RESET, vec![]).await {
+            Ok(_) | Err(BmcError { failure: Failure::StoppedAnswering { .. }, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends the session and waits briefly for the BMC's confirmation.

@@ -253,6 +253,33 @@ async fn sessions_are_always_closed() {
     }
 }
 
+#[tokio::test]
+async fn a_cold_reset_ends_every_session_and_leaves_the_machine_alone() {
+    let chassis = Chassis::off();
+    let server = bmc_with(&chassis, with_sessions(2)).await;
+    let somebody = client(server.address());
+    somebody.power(PowerVerb::On).await.unwrap();
+    let _stale = somebody.connect().await.unwrap();
+    let mut config = client_config(server.address());
+    let refused = BmcClient::new(config.clone()).connect().await.unwrap().cold_reset().await.unwrap_err();
+    assert!(refused.to_string().ends_with("Cold Reset failed: insufficient privilege (0xd4)"), "{refused}");
+    config.privilege = Privilege::Administrator;
+    let administrator = BmcClient::new(config);
+    administrator.connect().await.unwrap().cold_reset().await.unwrap();
+    assert_eq!((server.restarts(), chassis.is_on(), chassis.controls()), (1, true, 1));
+    let (_first, _second) = (somebody.connect().await.unwrap(), somebody.connect().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_bmc_that_resets_without_an_answer_has_done_it() {
+    let server = bmc(&Chassis::off()).await;
+    let mut config = client_config(server.address());
+    config.privilege = Privilege::Administrator;
+    let session = BmcClient::new(config).connect().await.unwrap();
+    server.faults().set(&[Fault::Unreachable]);
+    session.cold_reset().await.unwrap();
+}
+
 /// A BMC with this many sessions.
 fn with_sessions(limit: usize) -> ServerConfig {
     let mut config = server_config();

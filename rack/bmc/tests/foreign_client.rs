@@ -96,6 +96,14 @@ async fn ipmitool_with_a_wrong_password_or_suite_gets_no_session() {
 }
 
 #[tokio::test]
+async fn ipmitool_resets_the_bmc() {
+    let chassis = Chassis::off();
+    let server = bmc(&chassis).await;
+    succeeds(&server, "17", "mc reset cold").await;
+    assert_eq!((server.restarts(), chassis.controls()), (1, 0));
+}
+
+#[tokio::test]
 async fn ipmitool_needs_the_key_of_the_bmc() {
     let mut config = server_config();
     config.bmc_key = Some(BmcKey::new(b"twenty octets of key").unwrap());

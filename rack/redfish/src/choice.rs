@@ -31,6 +31,19 @@ pub(crate) fn reset_type(reset: Reset, allowed: Option<&[String]>) -> Result<&'s
         .ok_or_else(|| Failure::Unsupported { what, allowed: allowed.unwrap_or_default().to_vec() })
 }
 
+/// The restart of a BMC, for errors.
+pub(crate) const RESTART: &str = "restart itself";
+/// The ResetTypes of Manager.Reset, the best first: a BMC that is stuck may never end a graceful restart.
+const RESTARTS: [&str; 2] = ["ForceRestart", "GracefulRestart"];
+
+/// The ResetType for the restart of a BMC. A BMC that lists no types has the graceful one: it was the first (Manager 1.0).
+pub(crate) fn restart_type(allowed: Option<&[String]>) -> Result<&'static str, Failure> {
+    let [_, graceful] = RESTARTS;
+    let Some(allowed) = allowed else { return Ok(graceful) };
+    let chosen = RESTARTS.into_iter().find(|choice| allowed.iter().any(|it| it == choice));
+    chosen.ok_or_else(|| Failure::Unsupported { what: RESTART, allowed: allowed.to_vec() })
+}
+
 /// Boot targets that start the network, the best first. The rack serves UEFI HTTP boot as well as PXE.
 const NETWORK: [&str; 2] = ["Pxe", "UefiHttp"];
 /// The property whose rules differ most between BMCs.

@@ -7,6 +7,7 @@
 //!                                                                           412: GET the system, PATCH once more
 //!                                                                           a refusal with its reason: another PATCH
 //!                                                               --> (confirm) compare the boot override
+//!                                                               --> (restart) GET its manager [GET ActionInfo] -> POST Actions/Manager.Reset -> done
 //! ```
 //!
 //! The system is looked up once. Each operation begins with a GET of the system, because its power, its ETag and its
@@ -14,10 +15,12 @@
 
 use serde_json::{Value, json};
 
-use crate::choice::{Override, reset_type};
+use crate::choice::{Override, RESTART, reset_type, restart_type};
 use crate::error::{Failure, told};
 use crate::reference::{Origin, name};
-use crate::resource::{BootNow, System, is_lasting, link, members, objections, reset_types, said};
+use crate::resource::{
+    Action, BootNow, System, is_lasting, link, managers, members, objections, reset_types, said,
+};
 
 /// The service root (DSP0266 §6.2).
 const ROOT: &str = "/redfish/v1/";
@@ -39,6 +42,8 @@ pub enum Operation {
     Boot(Boot),
     /// Check that the system has the boot override that was set last.
     Confirm,
+    /// Restart the BMC that manages the system. The system is not touched.
+    RestartManager,
 }
 
 /// A change of the power state.
@@ -164,6 +169,7 @@ enum Stage {
     Root,
     Systems { found: Vec<String> },
     System { again: bool },
+    Manager,
     ActionInfo { target: String, power: Power },
     Patched { again: bool, mends: u8, power: Power, set: Override, now: BootNow },
     Posted { power: Power },
@@ -260,7 +266,9 @@ impl ClientCore {
                 Ok(Step::Send(Request::get(path)))
             }
             Stage::Systems { found } => self.listed(answer, found),
+            Stage::System { .. } if self.operation == Operation::RestartManager => self.manager(answer),
             Stage::System { again } => self.read(answer, again),
+            Stage::Manager => self.restart(answer),
             Stage::ActionInfo { target, power } => {
                 let allowed = reset_types(&self.json(answer)?);
                 self.post(target, allowed.as_deref(), power)
@@ -297,6 +305,42 @@ impl ClientCore {
         Ok(Step::Send(Request::get(path)))
     }
 
+    /// Continues with the BMC that manages the system. The system's power is of no interest.
+    fn manager(&mut self, answer: &Answer<'_>) -> Result<Step, Failure> {
+        let managers = managers(&self.json(answer)?);
+        let [manager, ..] = managers.as_slice() else {
+            return Err(Failure::Unsupported { what: RESTART, allowed: Vec::new() });
+        };
+        let path = self.path(manager)?;
+        self.stage = Stage::Manager;
+        Ok(Step::Send(Request::get(path)))
+    }
+
+    fn restart(&mut self, answer: &Answer<'_>) -> Result<Step, Failure> {
+        let action = Action::read(&self.json(answer)?, "#Manager.Reset");
+        let target =
+            action.target.ok_or_else(|| Failure::Unsupported { what: RESTART, allowed: Vec::new() })?;
+        let target = self.path(&target)?;
+        self.act(target, (action.allowed, action.info), Power::Off)
+    }
+
+    /// Posts an action, once its allowed ResetTypes are known.
+    fn act(
+        &mut self,
+        target: String,
+        (allowed, info): (Option<Vec<String>>, Option<String>),
+        power: Power,
+    ) -> Result<Step, Failure> {
+        match (allowed, info) {
+            (None, Some(info)) => {
+                let info = self.path(&info)?;
+                self.stage = Stage::ActionInfo { target, power };
+                Ok(Step::Send(Request::get(info)))
+            }
+            (allowed, _) => self.post(target, allowed.as_deref(), power),
+        }
+    }
+
     /// Handles the system's properties, and continues with the operation.
     fn read(&mut self, answer: &Answer<'_>, again: bool) -> Result<Step, Failure> {
         let system = System::read(&self.json(answer)?);
@@ -308,7 +352,7 @@ impl ClientCore {
             other => return Err(Failure::NoPowerState(other.map_or_else(|| "null".to_owned(), told))),
         };
         match self.operation {
-            Operation::Read => Ok(Step::Done(power)),
+            Operation::Read | Operation::RestartManager => Ok(Step::Done(power)),
             Operation::Confirm => match &self.set {
                 Some(set) => match set.contradicted(&system.boot) {
                     Some(reads) => Err(Failure::NotKept { wanted: set.to_string(), reads }),
@@ -323,14 +367,7 @@ impl ClientCore {
             Operation::Reset(_) => {
                 let target = system.reset.as_deref().ok_or_else(|| self.malformed("it has no Reset"))?;
                 let target = self.path(target)?;
-                match (system.resets, system.info) {
-                    (None, Some(info)) => {
-                        let info = self.path(&info)?;
-                        self.stage = Stage::ActionInfo { target, power };
-                        Ok(Step::Send(Request::get(info)))
-                    }
-                    (resets, _) => self.post(target, resets.as_deref(), power),
-                }
+                self.act(target, (system.resets, system.info), power)
             }
             Operation::Boot(boot) => {
                 let set = Override::choose(boot, &system.boot)?;
@@ -350,8 +387,12 @@ impl ClientCore {
     }
 
     fn post(&mut self, path: String, allowed: Option<&[String]>, power: Power) -> Result<Step, Failure> {
-        let Operation::Reset(reset) = self.operation else { return Ok(Step::Done(power)) };
-        let body = Some(json!({"ResetType": reset_type(reset, allowed)?}));
+        let reset = match self.operation {
+            Operation::Reset(reset) => reset_type(reset, allowed)?,
+            Operation::RestartManager => restart_type(allowed)?,
+            Operation::Read | Operation::Boot(_) | Operation::Confirm => return Ok(Step::Done(power)),
+        };
+        let body = Some(json!({ "ResetType": reset }));
         self.stage = Stage::Posted { power };
         Ok(Step::Send(Request { method: Method::Post, path, body, if_match: None }))
     }

@@ -43,17 +43,46 @@ pub(crate) struct BootNow {
     pub(crate) target: Option<String>,
 }
 
+/// An action that takes a ResetType.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Action {
+    /// `target`: the path to post to.
+    pub(crate) target: Option<String>,
+    /// `ResetType@Redfish.AllowableValues`.
+    pub(crate) allowed: Option<Vec<String>>,
+    /// `@Redfish.ActionInfo`: the resource that lists the allowable values, if the action does not.
+    pub(crate) info: Option<String>,
+}
+
+impl Action {
+    pub(crate) fn read(body: &Value, name: &str) -> Self {
+        let action = body.get("Actions").and_then(|actions| actions.get(name));
+        let of = |property: &str| action.and_then(|action| action.get(property));
+        Self {
+            target: text(of("target")),
+            allowed: words(of("ResetType@Redfish.AllowableValues")),
+            info: text(of("@Redfish.ActionInfo")),
+        }
+    }
+}
+
+/// The BMCs that manage a system: `Links.ManagedBy`.
+pub(crate) fn managers(system: &Value) -> Vec<String> {
+    let all = system.pointer("/Links/ManagedBy").and_then(Value::as_array).map(Vec::as_slice);
+    let all = all.unwrap_or_default().iter().take(VALUES);
+    all.filter_map(|manager| text(manager.get("@odata.id"))).collect()
+}
+
 impl System {
     pub(crate) fn read(body: &Value) -> Self {
-        let action = body.pointer("/Actions/#ComputerSystem.Reset");
-        let of_action = |property: &str| action.and_then(|action| action.get(property));
+        let Action { target: reset, allowed: resets, info } = Action::read(body, "#ComputerSystem.Reset");
         let boot = body.get("Boot");
         let of_boot = |property: &str| boot.and_then(|boot| boot.get(property));
         Self {
             power: text(body.get("PowerState")),
-            reset: text(of_action("target")),
-            resets: words(of_action("ResetType@Redfish.AllowableValues")),
-            info: text(of_action("@Redfish.ActionInfo")),
+            reset,
+            resets,
+            info,
             boot: BootNow {
                 targets: words(of_boot("BootSourceOverrideTarget@Redfish.AllowableValues")),
                 mode: text(of_boot("BootSourceOverrideMode")),

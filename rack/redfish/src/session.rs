@@ -160,6 +160,14 @@ impl Session {
         self.run(Operation::Reset(reset)).await.map(drop)
     }
 
+    /// Restarts the BMC itself. The system is not touched. A BMC answers when it has begun.
+    ///
+    /// # Errors
+    /// As [`Session::power`]; [`Failure::Unsupported`] for a BMC without this action.
+    pub async fn restart_manager(&mut self) -> Result<(), RedfishError> {
+        self.run(Operation::RestartManager).await.map(drop)
+    }
+
     /// Chooses the device of the next boot, for one boot, and waits until the system shows it.
     ///
     /// # Errors

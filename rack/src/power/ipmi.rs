@@ -15,7 +15,7 @@ use basalt_bmc::{
 };
 use basalt_proto::rack_v1::Bmc;
 
-use super::{Conversation, Ended, Reading, place};
+use super::{Ask, Conversation, Ended, Reading, Verb, place};
 
 /// The port of IPMI over LAN (RMCP).
 pub(super) const PORT: u16 = 623;
@@ -53,17 +53,35 @@ impl Suites {
     }
 }
 
-/// Opens a session. `at`: the address of the BMC, if it was checked already. `free`: the longest wait for a free session.
+/// The demands on a session.
+pub(super) struct Asked {
+    /// The longest wait for a free session.
+    free: Duration,
+    /// The session resets the BMC, which only an administrator may (IPMI 2.0 appendix G).
+    resets: bool,
+}
+
+impl Asked {
+    pub(super) fn by(ask: Ask<'_>, free: Duration) -> Self {
+        let resets = matches!(ask, Ask::Command(command) if command.verb() == Verb::ResetBmc);
+        Self { free, resets }
+    }
+}
+
+/// Opens a session. `at`: the address of the BMC, if it was checked already.
 pub(super) async fn open(
     bmc: &Bmc,
     at: Option<IpAddr>,
     suites: &Suites,
-    free: Duration,
+    asked: Asked,
 ) -> Result<BmcSession, Ended> {
     let place = place(bmc);
     let mut left = suites.of(bmc, &place).into_iter().peekable();
     let mut config = config(bmc, at).await?;
-    config.timing.free_session = free;
+    config.timing.free_session = asked.free;
+    if asked.resets {
+        config.privilege = Privilege::Administrator;
+    }
     loop {
         let Some(number) = left.next() else { return Err(Ended::error("cipher_suite", "no suite is left")) };
         let suite = u8::try_from(number).ok().and_then(CipherSuite::by_id);
@@ -110,6 +128,10 @@ impl Conversation for BmcSession {
     async fn boot(&mut self, device: BootDevice, efi: bool) -> Result<(), Ended> {
         let boot = BootOverride { device, once: true, efi };
         self.set_boot_override(boot).await.map_err(|error| failed(&error))
+    }
+
+    async fn reset_bmc(self) -> Result<String, Ended> {
+        self.cold_reset().await.map(|()| String::new()).map_err(|error| failed(&error))
     }
 
     async fn close(self) -> String {

@@ -11,6 +11,8 @@
 //! The drivers speak to BMCs: [`ipmi`], [`redfish`], [`webhook`]. A command or reading by IPMI has one session, and closes it. So this rack
 //! never has more than one session with a BMC.
 //!
+//! The verb `RESET_BMC` restarts the BMC itself, and neither changes nor reads the power.
+//!
 //! Several machines may have the same BMC. A command is for one machine; the requests for all of them share the BMC's turns.
 //!
 //! Between commands the rack reads the power of its BMCs ([`readings`]).
@@ -144,6 +146,8 @@ trait Conversation {
     async fn send(&mut self, verb: PowerVerb) -> Result<(), Ended>;
     /// Chooses what the machine boots next, once. `efi`: it is known to boot by UEFI.
     async fn boot(&mut self, device: BootDevice, efi: bool) -> Result<(), Ended>;
+    /// Restarts the BMC itself, and ends the conversation. The machine is not touched. Returns as [`Conversation::close`].
+    async fn reset_bmc(self) -> Result<String, Ended>;
     /// Ends the conversation. Returns the SHA-256 of the certificate that the BMC showed, in hexadecimal. Empty: no certificate.
     async fn close(self) -> String;
 }
@@ -220,7 +224,10 @@ impl Power {
             Err(ended) => return ended,
         };
         match bmc.driver.as_str() {
-            "ipmi" => converse(ipmi::open(bmc, at, &self.suites, self.pace.session).await, ask).await,
+            "ipmi" => {
+                let opened = ipmi::open(bmc, at, &self.suites, ipmi::Asked::by(ask, self.pace.session)).await;
+                converse(opened, ask).await
+            }
             "redfish" => {
                 converse(redfish::open(bmc, at, &self.certificates, self.turns(&place(bmc))).await, ask).await
             }
@@ -376,6 +383,15 @@ async fn converse(opened: Result<impl Conversation, Ended>, ask: Ask<'_>) -> End
         Ok(bmc) => bmc,
         Err(ended) => return ended,
     };
+    if let Ask::Command(command) = ask
+        && command.verb() == Verb::ResetBmc
+    {
+        // The power stays unknown: the BMC answers again after minutes.
+        return match bmc.reset_bmc().await {
+            Ok(certificate) => Ended { power: "unknown", error: None, certificate, moves: false },
+            Err(ended) => ended,
+        };
+    }
     let read = match ask {
         Ask::Command(command) => operate(&mut bmc, command, PATIENCE).await,
         Ask::Reading => bmc.power().await,
@@ -429,7 +445,7 @@ async fn operate(
             // this reading is no error of the command.
             return Ok(bmc.power().await.unwrap_or(Reading::MovingTo(PowerState::Off)));
         }
-        Verb::Status | Verb::Unspecified => None,
+        Verb::Status | Verb::ResetBmc | Verb::Unspecified => None,
     };
     let mut still_until = Instant::now() + patience.still;
     let mut pause = patience.poll.0;

@@ -76,6 +76,12 @@ impl Conversation for Redfish {
         self.session.boot_once(boot).await.map_err(|error| failed(&error, &self.trust))
     }
 
+    async fn reset_bmc(mut self) -> Result<String, Ended> {
+        let restarted = self.session.restart_manager().await;
+        restarted.map_err(|error| failed(&error, &self.trust))?;
+        Ok(self.close().await)
+    }
+
     async fn close(self) -> String {
         self.trust.shown().map(hex::encode).unwrap_or_default()
     }

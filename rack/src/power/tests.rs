@@ -233,6 +233,32 @@ async fn sessions_that_somebody_else_holds_are_told_as_such() {
 }
 
 #[tokio::test]
+async fn a_bmc_is_reset_as_an_administrator_and_the_machine_goes_on() {
+    let mut lab = Lab::with("secret", |bmc| {
+        let (name, password) = (Username::new("root").unwrap(), Password::new("secret").unwrap());
+        let root = User { name, password, privilege: Privilege::Administrator };
+        let (name, password) = (Username::new("admin").unwrap(), Password::new("secret").unwrap());
+        bmc.accounts = Accounts::new(4, vec![User { name, password, privilege: Privilege::Operator }, root]);
+    })
+    .await;
+    assert!(lab.run(command(Verb::On, 1, "c1")).await.remove(0).1.ok);
+    let refused = lab.run(command(Verb::ResetBmc, 2, "c2")).await.remove(0).1;
+    assert_eq!((refused.error_code.as_str(), lab.bmc.restarts()), ("privilege", 0));
+    assert!(
+        refused.message.contains("refused privilege administrator to user \"admin\""),
+        "{}",
+        refused.message
+    );
+    lab.describe(|bmc| bmc.username = "root".into());
+    let reset = command(Verb::ResetBmc, 3, "c3");
+    let result = lab.run(reset.clone()).await.remove(0).1;
+    assert_eq!((result.ok, result.power.as_str(), result.verb.as_str()), (true, "unknown", "reset_bmc"));
+    assert!(lab.run(reset).await.is_empty(), "a repeat resets nothing");
+    assert_eq!(lab.bmc.restarts(), 1);
+    assert_eq!(lab.chassis.0.lock().unwrap().1, ["on"], "the machine was not touched");
+}
+
+#[tokio::test]
 async fn a_command_waits_for_the_description_that_it_was_given_under() {
     let mut lab = Lab::new("wrong").await;
     let mended = PowerCommand { bmc_generation: 2, ..command(Verb::On, 1, "c1") };
@@ -303,6 +329,9 @@ impl Conversation for &mut Slow {
     }
     async fn boot(&mut self, _: BootDevice, _: bool) -> Result<(), Ended> {
         Ok(())
+    }
+    async fn reset_bmc(self) -> Result<String, Ended> {
+        unreachable!("no test asks for it")
     }
     async fn close(self) -> String {
         String::new()

@@ -329,6 +329,11 @@ impl Conversation for Webhook<'_> {
         Ok(())
     }
 
+    async fn reset_bmc(self) -> Result<String, Ended> {
+        let message = format!("BMC {}: a web service has no request that resets a BMC", self.place);
+        Err(Ended::error("unsupported", message))
+    }
+
     async fn close(self) -> String {
         self.trust.and_then(|trust| trust.shown()).map(hex::encode).unwrap_or_default()
     }

@@ -20,7 +20,7 @@ const REGION_ONLY: &[(StepId, &str)] = &[
 ];
 
 /// Steps of operations that a person requests once. The engine's own tests kill at each of them.
-const ASKED_FOR: &[StepId] = &[StepId::OperateOff, StepId::OperateOn, StepId::AbortOff];
+const ASKED_FOR: &[StepId] = &[StepId::OperateOff, StepId::OperateOn, StepId::ResetBmc, StepId::AbortOff];
 
 fn is_of_every_life(step: &&StepSpec) -> bool {
     !ASKED_FOR.contains(&step.id)

@@ -26,7 +26,7 @@ impl Walk<'_> {
     pub(crate) fn fleet_powers(&mut self, step: StepId, verb: Verb) -> bool {
         let exceeded = match verb {
             Verb::On | Verb::Cycle => self.input.budget.against_power_on(self.now),
-            Verb::Status | Verb::Off | Verb::SoftOff => None,
+            Verb::Status | Verb::Off | Verb::SoftOff | Verb::ResetBmc => None,
         };
         self.within_budget(step, exceeded)
     }

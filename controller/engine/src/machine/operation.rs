@@ -3,7 +3,7 @@
 //! Operations come after everything that the machine's goal needs: a power command never interrupts an install. The rules
 //! and their reasons are in docs/decisions/050-operations.md.
 
-use basalt_api::kinds::{MachineMode, OwnershipMode, PowerPolicy, PowerState};
+use basalt_api::kinds::{MachineMode, OwnershipMode, PowerDriver, PowerPolicy, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
 use basalt_api::wire::{OperationState, Verb as Asked};
 
@@ -42,7 +42,10 @@ pub fn judge(input: &MachineInput, policy: &Policy, now: Timestamp, verb: Asked)
     Ok(())
 }
 
-/// True for the power operations.
+/// A step, its command, and the power that has to be read afterwards.
+type PowerStep = (StepId, Verb, Option<PowerState>);
+
+/// True for the operations that change the power.
 const fn is_power(verb: Asked) -> bool {
     matches!(verb, Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle)
 }
@@ -87,7 +90,7 @@ impl<'a> Walk<'a> {
                 return refused("NothingToOverride", message, "see its results: basalt results");
             }
             Asked::RunScript | Asked::Rescue | Asked::Test => return self.stands_against_script(verb),
-            Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle | Asked::Abort => {}
+            Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle | Asked::ResetBmc | Asked::Abort => {}
         }
         if spec.ownership.power == OwnershipMode::Observed {
             let message = format!("the power of {name} is only observed");
@@ -96,6 +99,10 @@ impl<'a> Walk<'a> {
         if self.bmc().is_none() {
             let message = format!("{name} has no BMC that Basalt can speak to");
             return refused("NoBmc", message, "declare its bmc, or press its button");
+        }
+        if verb == Asked::ResetBmc && self.bmc().is_some_and(|bmc| bmc.driver == PowerDriver::Webhook) {
+            let message = format!("{name} is switched by a web service, and not by a BMC of its own");
+            return refused("NoBmc", message, "restart that service yourself");
         }
         let against = match (spec.power, verb) {
             (PowerPolicy::On, Asked::PowerOff) => Some("on"),
@@ -179,6 +186,7 @@ impl<'a> Walk<'a> {
                 Asked::Recommission => self.recommissioned(operation),
                 Asked::Abort => self.abort(operation),
                 Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle => self.switch(operation),
+                Asked::ResetBmc => self.reset_bmc(operation),
                 Asked::RunScript | Asked::Rescue | Asked::Test => self.script(operation),
                 Asked::OverrideTests => self.overridden(operation),
             };
@@ -260,7 +268,7 @@ impl<'a> Walk<'a> {
             let message = format!("attempt {attempt} is aborted; nobody but you can switch {name} off");
             return Far::Done(message);
         }
-        let off = [(StepId::AbortOff, Verb::Off, PowerState::Off)];
+        let off = [(StepId::AbortOff, Verb::Off, Some(PowerState::Off))];
         match self.drive(operation, Some(attempt), &off) {
             Ok(()) => Far::Done(format!("attempt {attempt} is aborted, and {name} is off")),
             Err(far) => far,
@@ -269,9 +277,9 @@ impl<'a> Walk<'a> {
 
     /// Switches the power, unless another action is in progress on the machine.
     fn switch(&mut self, operation: &Operation) -> Far {
-        const ON: (StepId, Verb, PowerState) = (StepId::OperateOn, Verb::On, PowerState::On);
-        const SOFT: (StepId, Verb, PowerState) = (StepId::SoftOff, Verb::SoftOff, PowerState::Off);
-        const OFF: (StepId, Verb, PowerState) = (StepId::OperateOff, Verb::Off, PowerState::Off);
+        const ON: PowerStep = (StepId::OperateOn, Verb::On, Some(PowerState::On));
+        const SOFT: PowerStep = (StepId::SoftOff, Verb::SoftOff, Some(PowerState::Off));
+        const OFF: PowerStep = (StepId::OperateOff, Verb::Off, Some(PowerState::Off));
         if let Some(refused) = self.stands_against(operation.verb) {
             return Far::Failed(refused.code, refused.message);
         }
@@ -289,12 +297,26 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Restarts the BMC. Other work on the machine is no obstacle, because it often waits for this BMC.
+    fn reset_bmc(&mut self, operation: &Operation) -> Far {
+        if let Some(refused) = self.stands_against(operation.verb) {
+            return Far::Failed(refused.code, refused.message);
+        }
+        match self.drive(operation, None, &[(StepId::ResetBmc, Verb::ResetBmc, None)]) {
+            Ok(()) => Far::Done(format!(
+                "the BMC of {} resets itself; it answers again in some minutes, and {0} goes on meanwhile",
+                self.input.name
+            )),
+            Err(far) => far,
+        }
+    }
+
     /// Advances power steps as far as possible, before the other waits.
     fn drive(
         &mut self,
         operation: &Operation,
         attempt: Option<Attempt>,
-        steps: &[(StepId, Verb, PowerState)],
+        steps: &[PowerStep],
     ) -> Result<(), Far> {
         let scope = Scope::Operation(operation.id);
         let held = std::mem::take(&mut self.waits);
@@ -305,7 +327,7 @@ impl<'a> Walk<'a> {
             }
             let ready = *verb != Verb::On || self.boots_disk(*step, operation);
             let effect = (*verb, BootDevice::Unchanged);
-            !(ready && self.drive_power((scope, *step, attempt), effect, Some(*wants)))
+            !(ready && self.drive_power((scope, *step, attempt), effect, *wants))
         });
         let mine = std::mem::replace(&mut self.waits, held);
         let Some((step, ..)) = undone else { return Ok(()) };

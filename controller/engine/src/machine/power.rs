@@ -181,7 +181,8 @@ impl<'a> Walk<'a> {
 
     /// True if a power command may be sent now. Otherwise it waits for the obstacle.
     fn may_power(&mut self, step: StepId, verb: Verb, resumed: Option<&StepRecord>) -> bool {
-        if step != StepId::ReadPower && self.wait_for_writer(step) {
+        let is_harmless = matches!(step, StepId::ReadPower | StepId::ResetBmc);
+        if !is_harmless && self.wait_for_writer(step) {
             return false;
         }
         if matches!(verb, Verb::Off | Verb::Cycle) && self.wait_for_unheard(step) {
@@ -335,6 +336,7 @@ pub(crate) fn tries(rule: &Rule) -> u32 {
 fn verb_words(step: StepId) -> &'static str {
     match wanted_by(step) {
         None if step == StepId::SoftOff => "shut down the system of",
+        None if step == StepId::ResetBmc => "reset the BMC of",
         None => "read the power of",
         Some(PowerState::Off) => "power off",
         Some(_) => "power on",
@@ -344,7 +346,7 @@ fn verb_words(step: StepId) -> &'static str {
 /// The power state that a power step causes.
 pub(super) fn wanted_by(step: StepId) -> Option<PowerState> {
     match step {
-        StepId::ReadPower | StepId::SoftOff => None,
+        StepId::ReadPower | StepId::SoftOff | StepId::ResetBmc => None,
         StepId::PowerOffInventory
         | StepId::PowerOffRelease
         | StepId::PowerOffErase

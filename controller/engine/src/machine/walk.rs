@@ -251,6 +251,8 @@ impl<'a> Walk<'a> {
             .power_results
             .values()
             .filter_map(|o| o.result.as_ref().ok().map(|state| PowerReading { state: *state, at: o.at }));
+        // A BMC that restarts answers without a power.
+        let answers = answers.filter(|reading| reading.state != PowerState::Unknown);
         // If two readings have the same time, the one that was stored last counts.
         answers.chain(facts.power.clone()).max_by_key(|reading| reading.at)
     }

@@ -1,7 +1,7 @@
 //! Operations that a person requests: in each situation they are done, wait or are refused, and they always end.
 
 use basalt_api::kinds::{
-    FailedTestsPolicy, FleetBudget, Lifecycle, MachineMode, OwnershipMode, PowerPolicy, phase,
+    FailedTestsPolicy, FleetBudget, Lifecycle, MachineMode, OwnershipMode, PowerDriver, PowerPolicy, phase,
 };
 use basalt_api::wire::{OperationState, Verb};
 use basalt_engine::Plan;
@@ -99,6 +99,61 @@ fn a_deployed_machine_is_switched_off_and_its_deployment_stays() {
 }
 
 #[test]
+fn a_bmc_is_reset_and_the_system_goes_on() {
+    let mut world = deployed_machine();
+    world.ask(Verb::ResetBmc);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    assert_eq!((world.recorded.as_slice(), world.hardware.bmc_resets), (&[StepId::ResetBmc][..], 1));
+    assert!(world.hardware.on && world.plan().report.deployed);
+    let (_, state, why) = ended(&world);
+    assert_eq!(state, OperationState::Done);
+    assert!(why.contains("the BMC of web1 resets itself") && why.contains("web1 goes on meanwhile"), "{why}");
+    assert!(world.run(2, ready) && world.recorded == [StepId::ResetBmc], "{:?}", world.recorded);
+}
+
+#[test]
+fn a_bmc_is_reset_while_a_disk_is_written() {
+    let mut world = ready_machine();
+    world.deploy(|_| {});
+    assert!(world.run(3, |world, _| world.hardware.writing(&world.tasks)));
+    world.ask(Verb::ResetBmc);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    assert!(world.hardware.bmc_resets == 1 && world.hardware.writing(&world.tasks));
+    assert!(world.run(3, |_, plan| plan.report.deployed));
+    assert_eq!(ended(&world).1, OperationState::Done);
+}
+
+#[test]
+fn a_reset_that_the_bmc_refuses_says_why() {
+    let mut world = ready_machine();
+    world.hardware.faults.insert(Fault::BmcPassword);
+    world.ask(Verb::ResetBmc);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    let (_, state, why) = ended(&world);
+    assert_eq!(state, OperationState::Failed);
+    assert!(why.starts_with("BmcBadPassword: cannot reset the BMC of web1"), "{why}");
+}
+
+#[test]
+fn a_bmc_that_has_no_reset_is_not_asked_for_one() {
+    let mut world = ready_machine();
+    assert_eq!(refused(&world, Verb::ResetBmc), None);
+    for (driver, code) in [
+        (PowerDriver::Redfish, None),
+        (PowerDriver::Webhook, Some("NoBmc")),
+        (PowerDriver::Manual, Some("NoBmc")),
+    ] {
+        world.input.spec.bmc.as_mut().unwrap().driver = driver;
+        assert_eq!(refused(&world, Verb::ResetBmc), code, "{driver}");
+    }
+    world.input.spec.bmc.as_mut().unwrap().driver = PowerDriver::Ipmi;
+    world.input.spec.ownership.power = OwnershipMode::Observed;
+    assert_eq!(refused(&world, Verb::ResetBmc), Some("PowerObserved"));
+    world.input.spec.locked = true;
+    assert_eq!(refused(&world, Verb::ResetBmc), Some("Locked"));
+}
+
+#[test]
 fn a_power_cycle_is_off_and_then_on() {
     let mut world = deployed_machine();
     world.ask(Verb::PowerCycle);
@@ -186,38 +241,49 @@ fn situations_decide_what_can_be_asked() {
     };
     let (nothing, unfailed) = ("NothingToAbort", "NothingToOverride");
     let locked = changed(&|world| world.remachine(|spec| spec.locked = true));
-    assert_eq!(locked, ["Locked"; 9]);
+    assert_eq!(locked, ["Locked"; 10]);
     let observed = changed(&|world| world.remachine(|spec| spec.ownership.boot = OwnershipMode::Observed));
     assert_eq!(
         observed,
-        ["ok", "ok", "ok", "ok", nothing, "BootObserved", "BootObserved", "BootObserved", unfailed]
+        ["ok", "ok", "ok", "ok", nothing, "BootObserved", "BootObserved", "BootObserved", unfailed, "ok"]
     );
     let deployed = changed(&|world| world.deploy(|_| {}));
-    assert_eq!(deployed, ["ok", "ok", "ok", "ok", nothing, "Claimed", "ok", "Claimed", unfailed]);
+    assert_eq!(deployed, ["ok", "ok", "ok", "ok", nothing, "Claimed", "ok", "Claimed", unfailed, "ok"]);
     let no_bmc = changed(&|world| world.remachine(|spec| spec.bmc = None));
-    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing, "ok", "ok", "ok", unfailed]);
+    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing, "ok", "ok", "ok", unfailed, "NoBmc"]);
     let observed = changed(&|world| world.remachine(|spec| spec.ownership.power = OwnershipMode::Observed));
     assert_eq!(
         observed,
-        ["PowerObserved", "PowerObserved", "PowerObserved", "ok", nothing, "ok", "ok", "ok", unfailed]
+        [
+            "PowerObserved",
+            "PowerObserved",
+            "PowerObserved",
+            "ok",
+            nothing,
+            "ok",
+            "ok",
+            "ok",
+            unfailed,
+            "PowerObserved"
+        ]
     );
     let off = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::Off));
-    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing, "ok", "ok", "ok", unfailed]);
+    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing, "ok", "ok", "ok", unfailed, "ok"]);
     let on = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::On));
-    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing, "ok", "ok", "ok", unfailed]);
+    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing, "ok", "ok", "ok", unfailed, "ok"]);
     let leaving = changed(&|world| world.input.deletion_requested_at = Some(world.now));
     assert_eq!(
         leaving,
         [
             "Deleting", "Deleting", "Deleting", "Deleting", nothing, "Deleting", "Deleting", "Deleting",
-            "Deleting"
+            "Deleting", "Deleting"
         ]
     );
     for mode in [MachineMode::Broken, MachineMode::Rescue, MachineMode::Retired] {
         let mended = changed(&|world| world.remachine(|spec| spec.mode = mode));
         assert_eq!(
             mended,
-            ["ok", "ok", "ok", "Mode", nothing, "Mode", "ok", "Mode", unfailed],
+            ["ok", "ok", "ok", "Mode", nothing, "Mode", "ok", "Mode", unfailed, "ok"],
             "a person mends there: {mode}"
         );
     }

@@ -253,6 +253,9 @@ fn live_a_full_life(world: &mut World) {
     assert!(world.run(2, ready), "{:?}", world.plan());
     world.ask(Verb::PowerCycle);
     assert!(world.run(2, |world, _| world.input.operations.is_empty()), "{:?}", world.plan());
+    world.ask(Verb::ResetBmc);
+    assert!(world.run(2, |world, _| world.input.operations.is_empty()), "{:?}", world.plan());
+    assert_eq!(world.hardware.bmc_resets, 1, "{:?}", world.ended);
     world.ask(Verb::RunScript);
     assert!(world.run(2, |world, _| world.input.operations.is_empty()), "{:?}", world.plan());
     assert_eq!(world.hardware.scripts.len(), 1, "a script is run once: {:?}", world.ended);

@@ -43,7 +43,8 @@ pub(super) async fn script(
         | Verb::Recommission
         | Verb::Abort
         | Verb::Test
-        | Verb::OverrideTests => Ok(None),
+        | Verb::OverrideTests
+        | Verb::ResetBmc => Ok(None),
     }
 }
 

@@ -216,6 +216,7 @@ impl Played {
             power_command::Verb::Off => Verb::Off,
             power_command::Verb::SoftOff => Verb::SoftOff,
             power_command::Verb::Cycle => Verb::Cycle,
+            power_command::Verb::ResetBmc => Verb::ResetBmc,
             _ => Verb::Status,
         };
         let device = match command.boot_device() {

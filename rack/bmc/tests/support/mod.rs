@@ -92,6 +92,7 @@ pub fn client_config(address: SocketAddr) -> BmcConfig {
         retransmit_max: Duration::from_millis(200),
         operation: Duration::from_secs(10),
         close: Duration::from_millis(100),
+        reset: Duration::from_millis(400),
         free_session: Duration::from_millis(400),
         free_session_poll: Duration::from_millis(20),
     };

@@ -117,6 +117,44 @@ fn allowable_values_are_looked_up_where_the_action_refers_to_them() {
 }
 
 #[test]
+fn a_bmc_is_restarted_at_the_manager_of_the_system_whatever_the_power_reads() {
+    let links =
+        json!({"Links": {"ManagedBy": [{"@odata.id": "/redfish/v1/Managers/bmc"}]}, "PowerState": null});
+    let manager = |allowed: Value| {
+        let mut action = json!({"target": "/redfish/v1/Managers/bmc/Actions/Manager.Reset"});
+        if !allowed.is_null() {
+            action["ResetType@Redfish.AllowableValues"] = allowed;
+        }
+        json!({"Actions": {"#Manager.Reset": action}})
+    };
+    for (allowed, expected) in [
+        (json!(["GracefulRestart", "ForceRestart"]), Some("ForceRestart")),
+        (json!(["GracefulRestart"]), Some("GracefulRestart")),
+        (Value::Null, Some("GracefulRestart")),
+        (json!(["ResetToDefaults"]), None),
+    ] {
+        let mut table = plain(system("On", links.clone()));
+        table.push(("GET /redfish/v1/Managers/bmc", 200, None, manager(allowed)));
+        table.push(("POST /redfish/v1/Managers/bmc/Actions/Manager.Reset", 204, None, Value::Null));
+        let (sent, ended) = run(&mut client(None), Operation::RestartManager, &table);
+        match expected {
+            Some(expected) => {
+                assert!(ended.is_ok(), "{ended:?}");
+                assert_eq!(sent.last().unwrap().body, Some(json!({"ResetType": expected})));
+                assert!(!told_of(&sent).iter().any(|it| it.contains("ComputerSystem.Reset")), "{sent:?}");
+            }
+            None => assert!(matches!(ended, Err(Failure::Unsupported { .. })), "{ended:?}"),
+        }
+    }
+    for without in [json!({}), links] {
+        let mut table = plain(system("On", without));
+        table.push(("GET /redfish/v1/Managers/bmc", 200, None, json!({"Actions": {}})));
+        let ended = run(&mut client(None), Operation::RestartManager, &table).1.unwrap_err();
+        assert!(ended.to_string().contains("restart itself"), "{ended}");
+    }
+}
+
+#[test]
 fn the_boot_override_is_patched_under_the_tag_that_was_read() {
     let (sent, ended) = run(&mut client(None), PXE, &plain(system("Off", json!({}))));
     assert_eq!(ended, Ok(Power::Off));

@@ -92,6 +92,7 @@ pub(crate) struct Hardware {
     pub(crate) power_cycles: u32,
     pub(crate) commands: u32,
     pub(crate) refused_logins: Vec<Timestamp>,
+    pub(crate) bmc_resets: u32,
     pxe_once: bool,
     agent: Option<Attempt>,
     events: Vec<(Timestamp, Event)>,
@@ -184,8 +185,10 @@ impl Hardware {
                     self.at(now, 30, Event::ShutDown);
                 }
                 Verb::SoftOff => {}
+                Verb::ResetBmc => self.bmc_resets += 1,
             }
-            Ok(self.state())
+            // A BMC that restarts does not say how the power is.
+            if verb == Verb::ResetBmc { Ok(PowerState::Unknown) } else { Ok(self.state()) }
         };
         self.answered.insert(key.clone(), result.clone());
         vec![Fact::Power(key.clone(), result)]

@@ -284,7 +284,8 @@ impl World {
                 | Asked::RunScript
                 | Asked::Rescue
                 | Asked::Test
-                | Asked::OverrideTests => None,
+                | Asked::OverrideTests
+                | Asked::ResetBmc => None,
             };
             if let Some(state) = left.filter(|_| seen.state == OperationState::Done) {
                 self.input.power_wish = Some(PowerReading { state, at: self.now });

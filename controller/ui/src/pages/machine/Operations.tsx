@@ -20,6 +20,7 @@ const VERBS: { verb: Verb; title: string; rare?: boolean }[] = [
   { verb: 'run_script', title: 'Run a script' },
   { verb: 'rescue', title: 'Rescue' },
   { verb: 'abort', title: 'Abort' },
+  { verb: 'reset_bmc', title: 'Reset BMC' },
 ];
 
 /** What can be asked of it now; and of the rest, why not. */

@@ -251,6 +251,7 @@ const SAID: Record<Verb, string> = {
   rescue: 'booted for rescue',
   test: 'booted for its tests',
   override_tests: 'used although tests failed',
+  reset_bmc: 'given a reset of its BMC',
 };
 export const saidOf = (verb: Verb): string => SAID[verb];
 
@@ -264,6 +265,7 @@ const DOING: Record<Verb, string> = {
   rescue: 'Rescue',
   test: 'Test',
   override_tests: 'Override the tests of',
+  reset_bmc: 'Reset the BMC of',
 };
 export const doingOf = (verb: Verb): string => DOING[verb];
 
