@@ -1,6 +1,9 @@
 //! Time limits of all waits, with their reasons. No wait is endless: a machine that gives up reboots and asks again.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+
+use thiserror::Error;
 
 /// Connecting to the rack. It is on the same link; a lost SYN is repeated after 1 s and 3 s.
 pub const CONNECT: Duration = Duration::from_secs(6);
@@ -35,6 +38,11 @@ pub const CHECKPOINT: Duration = Duration::from_secs(300);
 pub const CLAIM: Duration = Duration::from_secs(300);
 /// Delivery of the result. Longer than the restart of a rack, since otherwise a whole install would be lost.
 pub const RESULT: Duration = Duration::from_secs(900);
+/// The rest of the loading of drivers after the claim. The firmware of a large adapter takes half a minute; a broken device holds up its
+/// driver for ever.
+pub const DRIVERS: Duration = Duration::from_secs(120);
+/// Reading the kernel's files. A call that waits for a broken device does not return.
+pub const HARDWARE: Duration = Duration::from_secs(60);
 /// Devices appear after their drivers were loaded.
 pub const DEVICES: Duration = Duration::from_secs(30);
 /// The install disk appears. The disks of a shelf spin up one after the other.
@@ -93,6 +101,41 @@ impl Backoff {
     }
 }
 
+/// Work on a thread of its own. A call that hangs in the kernel cannot be ended, so the caller has to stop waiting for it.
+#[derive(Debug)]
+pub struct Background<T>(Receiver<T>);
+
+/// The reason why there is no result of a [`Background`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoResult {
+    /// The work goes on after the time limit.
+    #[error("it is not done after {0:?}: a call hangs in the kernel, and the thread is left behind")]
+    Late(Duration),
+    /// The work panicked.
+    #[error("it was interrupted by an error of this program")]
+    Interrupted,
+}
+
+impl<T: Send + 'static> Background<T> {
+    /// Starts the work.
+    pub fn start(work: impl FnOnce() -> T + Send + 'static) -> Self {
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || sender.send(work()));
+        Self(receiver)
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// `limit` has passed, or the work panicked.
+    pub fn wait(self, limit: Duration) -> Result<T, NoResult> {
+        self.0.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => NoResult::Late(limit),
+            RecvTimeoutError::Disconnected => NoResult::Interrupted,
+        })
+    }
+}
+
 /// Polls `ready` every 20 ms until it returns a value or `limit` has passed.
 pub fn poll_until<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
@@ -104,5 +147,22 @@ pub fn poll_until<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> O
             return None;
         }
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_hangs_is_left_behind_and_work_that_panics_is_told_apart() {
+        assert_eq!(Background::start(|| 7).wait(HARDWARE), Ok(7));
+        let (release, held) = channel::<()>();
+        let limit = Duration::from_millis(50);
+        let late = Background::start(move || held.recv()).wait(limit);
+        assert_eq!(late, Err(NoResult::Late(limit)));
+        drop(release);
+        let panicked = Background::start(|| panic!("a test of a panic")).wait(HARDWARE);
+        assert_eq!(panicked, Err::<(), _>(NoResult::Interrupted));
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use basalt_api::glob;
 
+use crate::root::Root;
 use crate::{deadlines, say};
 
 /// The index of one kernel's modules.
@@ -271,9 +272,32 @@ fn bus(alias: &str) -> String {
     if bus.contains(['*', '?', '[']) { String::new() } else { bus.to_owned() }
 }
 
+/// Names of the modules whose start has not returned. A broken device holds up its driver there.
+#[must_use]
+pub fn loading(root: &Root) -> Vec<String> {
+    let table = root.text("proc/modules").unwrap_or_default();
+    // `NAME SIZE COUNT USERS STATE ADDRESS`
+    let name = |line: &str| {
+        let mut fields = line.split(' ');
+        let name = fields.next()?;
+        (fields.nth(3) == Some("Loading")).then(|| name.to_owned())
+    };
+    table.lines().filter_map(name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_module_that_does_not_return_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("proc")).unwrap();
+        let table =
+            "ice 1073152 1 - Loading 0x0000000000000000\nlibie 12288 1 ice, Live 0x0000000000000000\n";
+        fs::write(dir.path().join("proc/modules"), table).unwrap();
+        assert_eq!(loading(&Root::at(dir.path())), ["ice"]);
+    }
 
     const DEP: &str = "\
 kernel/drivers/net/virtio_net.ko: kernel/drivers/net/net_failover.ko kernel/net/core/failover.ko

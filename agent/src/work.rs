@@ -5,16 +5,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
-    Bmc, BmcAccount, BmcEnd, BmcSetup, Checkpoint, ClaimReply, ClaimRequest, Outcome, REBOOT_STAGE, Task,
-    TaskAction, TaskResult, Then, bmc_purpose,
+    Bmc, BmcAccount, BmcEnd, BmcSetup, Checkpoint, ClaimReply, ClaimRequest, FailureCode, Inventory, Outcome,
+    REBOOT_STAGE, Task, TaskAction, TaskResult, Then, bmc_purpose,
 };
 use rustix::system::{RebootCommand, reboot};
 
 use crate::cmdline::BootConfig;
+use crate::deadlines::Background;
 use crate::disk::Disks;
 use crate::failure::Failure;
 use crate::http::Client;
-use crate::modules::{Coldplug, Index};
+use crate::modules::{self, Coldplug, Index};
 use crate::neighbours::Listener;
 use crate::rack::{self, Session};
 use crate::report::Reporter;
@@ -99,7 +100,7 @@ fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     let boot = BootConfig::parse(&fs::read_to_string("/proc/cmdline")?)?;
     let client = Client::new(&boot.url, tls::pinned(boot.spki)?)?;
     // Drivers are loaded while the claim is sent.
-    let devices = std::thread::spawn(drive_devices);
+    let devices = Background::start(drive_devices);
     let system = Root::system();
     let interface = network::find(&system, boot.boot_mac.as_deref());
     let own = interface.as_ref().and_then(|name| network::mac(&system, name));
@@ -121,8 +122,11 @@ fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     say!("claimed attempt {}, {:.1} s after the kernel", reply.attempt, console::uptime());
     let session = Session::new(client, reply.session.clone());
     let task = session.task()?;
-    if devices.join().is_err() {
-        say!("loading drivers was interrupted; devices may be missing");
+    if let Err(why) = devices.wait(deadlines::DRIVERS) {
+        let loading = modules::loading(&system).join(", ");
+        say!(
+            "drivers are not loaded, and devices may be missing: {why}. Modules that are still being loaded: {loading}"
+        );
     }
     let listener = listen(&system);
     bring_up_other_interfaces(&system, interface.as_deref());
@@ -153,7 +157,13 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> Result<TaskResu
     if let Err(error) = efi::mount_variables() {
         say!("the firmware's variables cannot be reached, so that Secure Boot is not known: {error}");
     }
-    let mut inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
+    let mut inventory = match read_hardware(&system, context.boot.boot_mac.clone()) {
+        Ok(inventory) => inventory,
+        Err(Failure { code, message }) => {
+            say!("failed: {message}");
+            return Ok(unread(task.attempt, Outcome::Failed { code, message, wrote: false }, reporter));
+        }
+    };
     let mut kernel = bmc::Kernel::find(&system);
     inventory.bmc = kernel.as_mut().and_then(bmc::found::read);
     let boot = network::find(&system, context.boot.boot_mac.as_deref());
@@ -241,6 +251,36 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> Result<TaskResu
         bmc: account,
         logs,
     })
+}
+
+/// Reads the kernel's files of the hardware.
+///
+/// # Errors
+/// A call of the kernel does not return.
+fn read_hardware(system: &Root, boot_mac: Option<String>) -> Result<Inventory, Failure> {
+    let system = system.clone();
+    let read = Background::start(move || inventory::read(&system, boot_mac.as_deref()));
+    read.wait(deadlines::HARDWARE).map_err(|why| Failure {
+        code: FailureCode::Other,
+        message: format!(
+            "the hardware cannot be read: {why}. Look at the kernel's messages on the console for the device, then power the machine off and on"
+        ),
+    })
+}
+
+/// The result of a task that failed before the hardware was read.
+fn unread(attempt: u64, outcome: Outcome, reporter: Reporter) -> TaskResult {
+    TaskResult {
+        attempt,
+        outcome,
+        inventory: None,
+        markers: Default::default(),
+        timings: reporter.finish().into_iter().collect(),
+        output: None,
+        scripts: Vec::new(),
+        bmc: None,
+        logs: None,
+    }
 }
 
 /// Makes the next boot come from the network, like this one: a region sets the boot device only when it powers the machine on. If this
