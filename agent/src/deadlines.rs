@@ -43,6 +43,10 @@ pub const RESULT: Duration = Duration::from_secs(900);
 pub const DRIVERS: Duration = Duration::from_secs(120);
 /// Reading the kernel's files. A call that waits for a broken device does not return.
 pub const HARDWARE: Duration = Duration::from_secs(60);
+/// One device's answer to a program: the version of its firmware, or its health. A disk that spins up needs some seconds.
+pub const DEVICE: Duration = Duration::from_secs(15);
+/// The answers of all devices to programs.
+pub const ALL_DEVICES: Duration = Duration::from_secs(40);
 /// Devices appear after their drivers were loaded.
 pub const DEVICES: Duration = Duration::from_secs(30);
 /// The install disk appears. The disks of a shelf spin up one after the other.

@@ -164,6 +164,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> Result<TaskResu
             return Ok(unread(task.attempt, Outcome::Failed { code, message, wrote: false }, reporter));
         }
     };
+    inventory::ask(&mut inventory);
     let mut kernel = bmc::Kernel::find(&system);
     inventory.bmc = kernel.as_mut().and_then(bmc::found::read);
     let boot = network::find(&system, context.boot.boot_mac.as_deref());

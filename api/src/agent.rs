@@ -555,6 +555,10 @@ pub struct Inventory {
     pub tpm: String,
     /// UEFI Secure Boot is on. Absent: the firmware does not say.
     pub secure_boot: Option<bool>,
+    /// NUMA nodes, by their numbers.
+    pub numa: Vec<NumaNode>,
+    /// USB devices without hubs, by their ports.
+    pub usb: Vec<UsbDevice>,
 }
 
 /// A BMC, as the agent found it from inside the machine.
@@ -624,6 +628,40 @@ pub struct Cpu {
     pub microcode: String,
     /// Number of NUMA nodes. 0: the kernel does not report it.
     pub numa_nodes: u32,
+    /// Features that every processor has, by the kernel's names, sorted.
+    pub flags: Vec<String>,
+}
+
+/// A NUMA node: processors and the memory that is near to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NumaNode {
+    /// Number of the node.
+    pub number: u16,
+    /// Numbers of its hardware threads, as the kernel writes a list: `0-15,32-47`.
+    pub cpus: String,
+    /// Its memory in whole blocks, in bytes. Absent: the kernel has no blocks.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A device on USB that is no hub. Its numbers are lower-case hex without a prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsbDevice {
+    /// The port, which does not depend on the kernel's numbers of buses: `pci-0000:00:14.0-usb2-1.4`.
+    pub port: String,
+    /// `0bda`
+    pub vendor: String,
+    /// `8153`
+    pub product: String,
+    /// Classes of its interfaces, sorted: `08` is mass storage.
+    pub classes: Vec<String>,
+    /// Name of the manufacturer, as the device says it.
+    pub manufacturer: String,
+    /// Name of the product, as the device says it.
+    pub product_name: String,
+    /// Serial number, as the device says it.
+    pub serial: String,
 }
 
 /// A memory module (SMBIOS type 17). A text is empty if the firmware does not report it.
@@ -668,6 +706,12 @@ pub struct Disk {
     pub block_bytes: u32,
     /// `virtio`, `nvme`, `sata`, `sas`, …
     pub transport: String,
+    /// Revision of its firmware. Empty if unknown.
+    pub firmware: String,
+    /// The NUMA node that its controller is attached to.
+    pub numa_node: Option<u16>,
+    /// The disk's report of its own health (SMART), without its temperature. Absent: it reports none.
+    pub health: Option<Verdict>,
 }
 
 /// A network interface.
@@ -691,6 +735,10 @@ pub struct Nic {
     pub driver: String,
     /// The NUMA node that it is attached to.
     pub numa_node: Option<u16>,
+    /// Version of its firmware, as the driver reports it. Empty if unknown.
+    pub firmware: String,
+    /// Its address on PCI. Empty if it is on no PCI bus.
+    pub pci: String,
     /// Devices that announced themselves on its link, in a fixed order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<Neighbour>,

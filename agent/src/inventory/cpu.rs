@@ -2,21 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use basalt_api::agent::Cpu;
+use basalt_api::agent::{Cpu, NumaNode};
+use basalt_api::kinds::MAX_FLAGS;
 
 use crate::root::Root;
 
-pub(super) fn read(root: &Root) -> Cpu {
-    let nodes = root.names("sys/devices/system/node");
-    let is_node = |name: &&String| name.strip_prefix("node").is_some_and(|it| it.parse::<u32>().is_ok());
-    let numa_nodes = count(nodes.iter().filter(is_node).count());
+pub(super) fn read(root: &Root, nodes: &[NumaNode]) -> Cpu {
+    let numa_nodes = count(nodes.len());
     Cpu { numa_nodes, ..parse(&root.text("proc/cpuinfo").unwrap_or_default()) }
 }
 
 fn parse(cpuinfo: &str) -> Cpu {
     let (mut model, mut microcode) = (String::new(), String::new());
     let (mut sockets, mut cores) = (BTreeSet::new(), BTreeSet::new());
-    let mut threads = 0;
+    let (mut threads, mut flags) = (0, None);
     for processor in cpuinfo.split("\n\n") {
         let field = |wanted: &str| {
             processor.lines().find_map(|line| {
@@ -26,6 +25,13 @@ fn parse(cpuinfo: &str) -> Cpu {
         };
         let Some(number) = field("processor") else { continue };
         threads += 1;
+        // The kernel of x86 calls them flags, the one of ARM features. Processors of one machine may differ: only common ones count.
+        let own = field("flags").or_else(|| field("Features")).unwrap_or_default();
+        let own: BTreeSet<String> = own.split_ascii_whitespace().map(str::to_owned).collect();
+        flags = Some(match flags {
+            None => own,
+            Some(common) => &common & &own,
+        });
         if model.is_empty() {
             model = field("model name").unwrap_or_default();
             microcode = field("microcode").unwrap_or_default();
@@ -37,7 +43,8 @@ fn parse(cpuinfo: &str) -> Cpu {
         sockets.insert(socket);
     }
     let (sockets, cores) = (count(sockets.len()), count(cores.len()));
-    Cpu { model, sockets, cores, threads, microcode, numa_nodes: 0 }
+    let flags = flags.into_iter().flatten().take(MAX_FLAGS).collect();
+    Cpu { model, sockets, cores, threads, microcode, numa_nodes: 0, flags }
 }
 
 fn count(n: usize) -> u32 {
@@ -63,12 +70,16 @@ mod tests {
     }
 
     #[test]
-    fn numa_nodes_are_counted() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["node0", "node1", "power"] {
-            std::fs::create_dir_all(dir.path().join("sys/devices/system/node").join(name)).unwrap();
-        }
-        assert_eq!(read(&Root::at(dir.path())).numa_nodes, 2);
+    fn flags_are_those_that_every_processor_has() {
+        let flags = |text: &str| parse(text).flags;
+        assert_eq!(
+            flags("processor: 0\nflags\t: sse2 fpu avx512f\n\nprocessor: 1\nflags\t: sse2 avx2 fpu\n"),
+            ["fpu", "sse2"]
+        );
+        assert_eq!(flags("processor: 0\nFeatures\t: fp asimd\n"), ["asimd", "fp"]);
+        assert_eq!(flags("processor: 0\nflags: sse2\n\nprocessor: 1\n"), [""; 0]);
+        let many: String = (0..5000).map(|n| format!(" flag{n}")).collect();
+        assert_eq!(flags(&format!("processor: 0\nflags:{many}\n")).len(), MAX_FLAGS);
     }
 
     #[test]

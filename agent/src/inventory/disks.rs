@@ -2,7 +2,7 @@
 
 use basalt_api::agent::Disk;
 
-use super::paths;
+use super::{numa, paths};
 use crate::root::Root;
 
 /// Prefixes of kernel names that are not disks: memory, files, optical drives, floppies, and devices made from others.
@@ -45,6 +45,9 @@ fn device(root: &Root, name: String) -> Option<Disk> {
         transport: transport.to_owned(),
         model,
         serial,
+        firmware: firmware(root, &base).unwrap_or_default(),
+        numa_node: numa_node(root, &base),
+        health: None,
         name,
         ids: Vec::new(),
         paths: Vec::new(),
@@ -78,6 +81,39 @@ fn unit_serial(root: &Root, base: &str) -> Option<String> {
         .trim_matches(|c: char| c.is_whitespace() || c == '\0')
         .to_owned();
     (!serial.is_empty()).then_some(serial)
+}
+
+/// Offset of the firmware revision in the ATA information page (SAT-4 §12.4.2): the IDENTIFY data begins at octet 60, and words 23 to 26
+/// are the revision.
+const ATA_FIRMWARE: std::ops::Range<usize> = 106..114;
+
+/// The revision of the firmware. SCSI's own field has four characters, so that the revision of an ATA disk is cut there.
+fn firmware(root: &Root, base: &str) -> Option<String> {
+    let text = |file: &str| root.text(format!("{base}/{file}"));
+    let ata = || {
+        let page = root.bytes(format!("{base}/device/vpd_pg89"))?;
+        // Each word of ATA has its first character in the upper octet.
+        let words = page.get(ATA_FIRMWARE)?.chunks_exact(2).flat_map(|word| word.iter().rev());
+        let octets: Vec<u8> = words.copied().collect();
+        let revision = String::from_utf8_lossy(&octets).trim_matches([' ', '\0']).to_owned();
+        (!revision.is_empty()).then_some(revision)
+    };
+    text("device/firmware_rev").or_else(ata).or_else(|| text("device/rev")).or_else(|| text("device/fwrev"))
+}
+
+/// The NUMA node of a disk's controller. An NVMe disk with several controllers has a node if they agree.
+fn numa_node(root: &Root, base: &str) -> Option<u16> {
+    let of = |address: &str| numa::of_device(root, &format!("sys/bus/pci/devices/{address}"));
+    let link = root.link(base)?;
+    let parts: Vec<&str> = link.split('/').collect();
+    if let Some(address) = paths::pci_at(&parts).and_then(|at| parts.get(at)) {
+        return of(address);
+    }
+    let controllers = root.names(format!("{base}/device"));
+    let controllers = controllers.iter().filter(|name| name.starts_with("nvme"));
+    let mut nodes = controllers.filter_map(|name| root.text(format!("{base}/device/{name}/address")));
+    let first = of(&nodes.next()?)?;
+    nodes.all(|address| of(&address) == Some(first)).then_some(first)
 }
 
 /// The names that udev's rules give below `/dev/disk/by-id`.
@@ -193,6 +229,58 @@ mod tests {
             &[("size", b"8")],
         );
         assert_eq!(sas.transport, "sas");
+    }
+
+    #[test]
+    fn the_firmware_of_an_ata_disk_is_not_cut_to_four_characters() {
+        let mut page = vec![0; 572];
+        page.splice(ATA_FIRMWARE, *b"1040MG74");
+        let place = "pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0";
+        let firmware = |files: &[(&str, &[u8])]| {
+            one("sda", place, &[&[("size", b"8".as_slice())], files].concat()).firmware
+        };
+        assert_eq!(firmware(&[("device/vpd_pg89", &page), ("device/rev", b"GM47\n")]), "0104GM47");
+        assert_eq!(firmware(&[("device/vpd_pg89", b"\0\x89"), ("device/rev", b"GM47\n")]), "GM47");
+        assert_eq!(firmware(&[("device/fwrev", b"0x3\n")]), "0x3");
+    }
+
+    #[test]
+    fn a_disk_is_on_the_numa_node_of_its_controllers() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for (address, node) in
+            [("0000:3d:00.0", "1"), ("0000:3e:00.0", "1"), ("0000:5f:00.0", "0"), ("0000:60:00.0", "-1")]
+        {
+            let device = root.join("sys/bus/pci/devices").join(address);
+            fs::create_dir_all(&device).unwrap();
+            fs::write(device.join("numa_node"), format!("{node}\n")).unwrap();
+        }
+        add(
+            root,
+            "nvme0n1",
+            "pci0000:3c/0000:3c:00.0/0000:3d:00.0/nvme/nvme0",
+            &[("size", b"8"), ("device/firmware_rev", b"GDC5602Q\n")],
+        );
+        add(root, "sda", "pci0000:60/0000:60:00.0/ata1/host0/target0:0:0/0:0:0:0", &[("size", b"8")]);
+        let both = |a: &'static [u8], b: &'static [u8]| {
+            [("size", b"8".as_slice()), ("device/nvme1/address", a), ("device/nvme2/address", b)]
+        };
+        add(
+            root,
+            "nvme1n1",
+            "virtual/nvme-subsystem/nvme-subsys1",
+            &both(b"0000:3d:00.0\n", b"0000:3e:00.0\n"),
+        );
+        add(
+            root,
+            "nvme2n1",
+            "virtual/nvme-subsystem/nvme-subsys2",
+            &both(b"0000:3d:00.0\n", b"0000:5f:00.0\n"),
+        );
+        let disks = block_devices(&Root::at(root));
+        let seen: Vec<_> = disks.iter().map(|disk| (disk.name.as_str(), disk.numa_node)).collect();
+        assert_eq!(seen, [("nvme0n1", Some(1)), ("nvme1n1", Some(1)), ("nvme2n1", None), ("sda", None)]);
+        assert_eq!(disks[0].firmware, "GDC5602Q");
     }
 
     #[test]

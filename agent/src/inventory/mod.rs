@@ -1,13 +1,22 @@
-//! The machine's hardware, read from the kernel's files. Each part is a pure function of a [`Root`].
+//! The machine's hardware, read from the kernel's files. Each part is a pure function of a [`Root`]. The kernel has no files of some values,
+//! and programs ask the devices for them ([`ask`]).
+//!
+//! The same hardware gives the same inventory on every boot. The order of a list and the names in it come from places in the machine, not
+//! from the order in which the kernel found the devices. Counters and temperatures are left out.
 
+mod answers;
 mod cpu;
 mod disks;
 mod dmi;
 mod memory;
 mod nics;
+mod numa;
 mod paths;
 mod pci;
+#[cfg(test)]
+mod same;
 mod security;
+mod usb;
 
 use std::path::Path;
 
@@ -17,16 +26,18 @@ use basalt_api::hardware::{FIRMWARE, Hardware};
 use crate::modules;
 use crate::root::Root;
 
+pub use answers::ask;
 pub use disks::block_devices;
 
 /// Reads the whole inventory. Values that the kernel does not report stay empty.
 #[must_use]
 pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
     let memory_modules = memory::modules(root);
+    let numa = numa::nodes(root);
     Inventory {
         architecture: std::env::consts::ARCH.to_owned(),
         firmware: firmware(root),
-        cpu: cpu::read(root),
+        cpu: cpu::read(root, &numa),
         memory_bytes: memory::bytes(&memory_modules).or_else(|| usable_memory(root)).unwrap_or(0),
         memory_modules,
         tpm: security::tpm(root),
@@ -37,6 +48,8 @@ pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
         dmi: dmi::identification(root),
         bmc_present: !root.names("sys/class/ipmi").is_empty(),
         bmc: None,
+        numa,
+        usb: usb::read(root),
     }
 }
 

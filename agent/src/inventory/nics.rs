@@ -2,6 +2,7 @@
 
 use basalt_api::agent::Nic;
 
+use super::{numa, paths};
 use crate::network;
 use crate::root::Root;
 
@@ -25,10 +26,20 @@ fn nic(root: &Root, name: String, boot_mac: Option<&str>) -> Nic {
         driver: root.link_name(format!("{base}/device/driver")).unwrap_or_default(),
         mac,
         name,
-        // -1 stands for none.
-        numa_node: root.number(format!("{base}/device/numa_node")),
+        numa_node: numa::of_device(root, &format!("{base}/device")),
+        firmware: String::new(),
+        pci: pci(root, &base).unwrap_or_default(),
         neighbours: Vec::new(),
     }
+}
+
+/// The PCI address of an adapter. An adapter on USB has none: the address in its place is the one of the USB controller.
+fn pci(root: &Root, base: &str) -> Option<String> {
+    let place = root.link(base)?;
+    let parts: Vec<&str> = place.split('/').collect();
+    let (above, below) = parts.split_at_checked(paths::pci_at(&parts)? + 1)?;
+    let is_usb = below.iter().any(|part| part.starts_with("usb"));
+    above.last().filter(|_| !is_usb).map(|address| (*address).to_owned())
 }
 
 #[cfg(test)]
@@ -75,6 +86,8 @@ mod tests {
             driver: "virtio_net".to_owned(),
             hardware: Some(1),
             numa_node: Some(1),
+            firmware: String::new(),
+            pci: String::new(),
             neighbours: Vec::new(),
         };
         assert_eq!(nics[0], expected);
@@ -83,6 +96,25 @@ mod tests {
             (None, None, false, false)
         );
         assert_eq!(nics.len(), 2);
+    }
+
+    #[test]
+    fn an_adapter_on_pci_has_its_address_and_one_on_usb_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let class = dir.path().join("sys/class/net");
+        fs::create_dir_all(&class).unwrap();
+        for (name, place) in [
+            ("eth0", "pci0000:3a/0000:3a:00.0/0000:3b:00.1/net/eth0"),
+            ("eth1", "pci0000:00/0000:00:03.0/virtio0/net/eth1"),
+            ("usb0", "pci0000:00/0000:00:14.0/usb1/1-14/1-14:1.0/net/usb0"),
+            ("eth2", "platform/soc/end0/net/eth2"),
+        ] {
+            fs::create_dir_all(dir.path().join("sys/devices").join(place).join("device")).unwrap();
+            symlink(Path::new("../../devices").join(place), class.join(name)).unwrap();
+        }
+        let nics = read(&Root::at(dir.path()), None);
+        let pci: Vec<_> = nics.iter().map(|nic| (nic.name.as_str(), nic.pci.as_str())).collect();
+        assert_eq!(pci, [("eth0", "0000:3b:00.1"), ("eth1", "0000:00:03.0"), ("eth2", ""), ("usb0", "")]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::root::Root;
 /// Names of the disk with this kernel name, from its link in `/sys/block`. Empty for other kinds of attachment.
 pub(super) fn of(root: &Root, name: &str, link: &str) -> Vec<String> {
     let parts: Vec<&str> = link.split('/').collect();
-    let Some(at) = parts.iter().rposition(|part| is_pci(part)) else { return Vec::new() };
+    let Some(at) = pci_at(&parts) else { return Vec::new() };
     let (above, below) = parts.split_at(at + 1);
     let pci = format!("pci-{}", above.last().copied().unwrap_or_default());
     if name.starts_with("nvme") {
@@ -50,8 +50,13 @@ pub(super) fn of(root: &Root, name: &str, link: &str) -> Vec<String> {
     vec![format!("{pci}-{}scsi-{host}:{channel}:{target}:{lun}", usb.unwrap_or_default())]
 }
 
+/// The position of the last PCI address in a place of the device tree.
+pub(super) fn pci_at(parts: &[&str]) -> Option<usize> {
+    parts.iter().rposition(|part| is_pci(part))
+}
+
 /// True for the address of a function on PCI: `0000:00:1f.2`.
-fn is_pci(part: &str) -> bool {
+pub(super) fn is_pci(part: &str) -> bool {
     let mut fields = part.split([':', '.']);
     let mut field = |digits: std::ops::RangeInclusive<usize>| {
         fields

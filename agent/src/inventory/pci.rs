@@ -2,6 +2,7 @@
 
 use basalt_api::agent::PciDevice;
 
+use super::numa;
 use crate::root::Root;
 
 /// Mass storage, network, display, co-processors, encryption, processing accelerators.
@@ -25,8 +26,7 @@ fn device(root: &Root, address: String) -> Option<PciDevice> {
         vendor: number("vendor")?,
         device: number("device")?,
         driver: root.link_name(format!("{base}/driver")).unwrap_or_default(),
-        // -1 stands for none.
-        numa_node: root.number(format!("{base}/numa_node")),
+        numa_node: numa::of_device(root, &base),
         class,
         address,
     })

@@ -17,7 +17,7 @@ mod memory;
 mod network;
 mod parameters;
 mod results;
-mod smart;
+pub(crate) mod smart;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -13,6 +13,12 @@ const NO_ARGUMENTS: i32 = 1 << 0;
 const NOT_OPENED: i32 = 1 << 1;
 const FAILING: i32 = 1 << 3;
 
+/// Places in the JSON: the disk's own verdict, and an NVMe disk's warnings.
+const PASSED: &str = "/smart_status/passed";
+const CRITICAL_WARNING: &str = "/nvme_smart_health_information_log/critical_warning";
+/// The warning of the temperature among them.
+const TOO_HOT: u64 = 1 << 1;
+
 /// A count in the JSON.
 struct Count {
     /// Its place, as a JSON pointer.
@@ -114,18 +120,50 @@ const FIGURES: [(&str, &str); 4] = [
 
 /// Adds the results of smartctl and its exit status to the finding.
 pub(super) fn judge(code: Option<i32>, json: &str, finding: &mut Finding) {
+    match report(code, json) {
+        Ok(report) => judge_report(code.unwrap_or(0), &report, finding),
+        Err(why) => finding.add(Verdict::Passed, why),
+    }
+}
+
+/// The verdict of [`judge`] without the temperature, which changes from boot to boot. `None`: the disk does not report its health.
+pub(crate) fn health(code: Option<i32>, json: &str) -> Option<Verdict> {
+    let mut report = report(code, json).ok()?;
+    let mut code = code.unwrap_or(0);
+    if let Some(warning) = report.pointer_mut(CRITICAL_WARNING)
+        && let Some(bits) = warning.as_u64()
+    {
+        *warning = (bits & !TOO_HOT).into();
+        // smartctl calls every warning a failure.
+        if bits == TOO_HOT {
+            code &= !FAILING;
+            if let Some(passed) = report.pointer_mut(PASSED) {
+                *passed = true.into();
+            }
+        }
+    }
+    let known = [PASSED, CRITICAL_WARNING].iter().any(|at| report.pointer(at).is_some());
+    let mut finding = Finding::at(None);
+    judge_report(code, &report, &mut finding);
+    known.then_some(finding.row.verdict)
+}
+
+/// The report of a disk. The error is the reason why there is none.
+fn report(code: Option<i32>, json: &str) -> Result<Value, String> {
     let Ok(report) = serde_json::from_str::<Value>(json) else {
         let status = code.map_or_else(|| "a signal".to_owned(), |code| format!("status {code}"));
-        finding.add(Verdict::Passed, format!("SMART is not known: smartctl ended with {status} and no JSON"));
-        return;
+        return Err(format!("SMART is not known: smartctl ended with {status} and no JSON"));
     };
-    let code = code.unwrap_or(0);
+    let is_missing = report.pointer("/smart_support/available").and_then(Value::as_bool) == Some(false);
+    if code.unwrap_or(0) & (NO_ARGUMENTS | NOT_OPENED) != 0 || is_missing {
+        return Err(format!("no SMART{}", words(&report)));
+    }
+    Ok(report)
+}
+
+fn judge_report(code: i32, report: &Value, finding: &mut Finding) {
     let number = |at: &str| report.pointer(at).and_then(Value::as_u64);
     let flag = |at: &str| report.pointer(at).and_then(Value::as_bool);
-    if code & (NO_ARGUMENTS | NOT_OPENED) != 0 || flag("/smart_support/available") == Some(false) {
-        finding.add(Verdict::Passed, format!("no SMART{}", words(&report)));
-        return;
-    }
     if flag("/smart_support/enabled") == Some(false) {
         finding.add(Verdict::Passed, "SMART is switched off: smartctl --smart=on switches it on");
     }
@@ -135,14 +173,14 @@ pub(super) fn judge(code: Option<i32>, json: &str, finding: &mut Finding) {
         }
     }
     let before = finding.row.message.len();
-    let warning = number("/nvme_smart_health_information_log/critical_warning").unwrap_or(0);
+    let warning = number(CRITICAL_WARNING).unwrap_or(0);
     for (bit, verdict, meaning) in WARNINGS {
         if warning >> bit & 1 == 1 {
             finding.add(verdict, format!("critical warning: {meaning}"));
         }
     }
     // An NVMe disk only passes without warnings, and warnings differ in severity. So its warnings are judged one by one.
-    let fails = flag("/smart_status/passed") == Some(false) || code & FAILING != 0;
+    let fails = flag(PASSED) == Some(false) || code & FAILING != 0;
     if fails && (warning == 0 || warning >> WARNINGS.len() != 0) {
         finding.add(Verdict::Failed, "the disk says that it fails, or will within a day");
     }
@@ -150,8 +188,8 @@ pub(super) fn judge(code: Option<i32>, json: &str, finding: &mut Finding) {
     for Count { at, figure: name, from, verdict, meaning } in &COUNTS {
         count(number(at), name, *from, *verdict, meaning, finding);
     }
-    attributes(&report, finding);
-    self_tests(&report, finding);
+    attributes(report, finding);
+    self_tests(report, finding);
     if finding.row.message.len() == before {
         finding.add(Verdict::Passed, "SMART shows no trouble");
     }
@@ -302,6 +340,22 @@ mod tests {
         // Bits 6 and 7 are logs of the past.
         assert_eq!(row(0xc0, &ata(&[])).verdict, Verdict::Passed);
         assert_eq!(row(FAILING, &ata(&[])).verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn health_has_the_verdict_without_the_temperature() {
+        let of = |code: i32, report: &Value| health(Some(code), &report.to_string());
+        assert_eq!(of(0, &ata(&[])), Some(Verdict::Passed));
+        let worn = attribute(5, "Reallocated_Sector_Ct", 9, "", true);
+        assert_eq!(of(0, &ata(&[worn])), Some(Verdict::Degraded));
+        let warned = |bits: u64| of(FAILING, &nvme(json!({"critical_warning": bits})));
+        assert_eq!(
+            (warned(TOO_HOT), warned(4), warned(4 | TOO_HOT)),
+            (Some(Verdict::Passed), Some(Verdict::Failed), Some(Verdict::Failed))
+        );
+        assert_eq!(of(NOT_OPENED, &ata(&[])), None);
+        assert_eq!(of(0, &json!({"smart_support": {"available": false}})), None);
+        assert_eq!((of(0, &json!({"device": {"protocol": "SCSI"}})), health(None, "")), (None, None));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! | part | size of its value |
 //! | --- | --- |
-//! | variable | by its [`Shape`], with the longest list and the longest text of the machine |
+//! | variable | by its [`Shape`], with the longest list and the longest text of the machine; the list of flags has bounds of its own |
 //! | `a + b` | both together |
 //! | `c ? a : b` | the larger one |
 //! | `[a, b]`, `{k: v}` | all together |
@@ -23,6 +23,7 @@ use cel::IdedExpr;
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
 
 use super::variables::{Shape, VARIABLES};
+use crate::kinds::{MAX_FLAG_BYTES, MAX_FLAGS};
 
 /// Copying 64 bytes, with the allocations that the library makes for them, takes about as long as evaluating one part.
 pub(super) const BYTES_A_STEP: u64 = 64;
@@ -87,6 +88,7 @@ impl Size {
             Shape::Text => Self::text(wide(limits.text)),
             Shape::Number | Shape::Truth | Shape::Any => Self::scalar(),
             Shape::List(item) => Self::of_items([Self::of(*item, limits)]).times(wide(limits.list)),
+            Shape::Flags => Self::of_items([Self::text(wide(MAX_FLAG_BYTES))]).times(wide(MAX_FLAGS)),
             Shape::Fields(fields) => {
                 let mut map = Self::of_items(fields.iter().map(|(_, shape)| Self::of(*shape, limits)));
                 map.bytes = map.bytes.saturating_add(KEY.saturating_mul(map.length));

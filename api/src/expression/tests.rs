@@ -1,6 +1,6 @@
 use super::*;
 use crate::kinds::{
-    Architecture, Cpu, Disk, Gpu, Interface, Inventory, MemoryModule, Neighbour, NeighbourProtocol,
+    Architecture, Cpu, Disk, Gpu, Interface, Inventory, MemoryModule, Neighbour, NeighbourProtocol, UsbDevice,
 };
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,10 @@ fn server() -> Inventory {
     let module = MemoryModule { technology: Some("DDR5".to_owned()), ..MemoryModule::new(64 << 30) };
     inventory.memory_modules.insert("DIMM_A1".to_owned(), module);
     inventory.cpu = Cpu { model: Some("AMD EPYC 7313".to_owned()), cores: 32, ..Cpu::default() };
+    inventory.cpu.x86_64_level = Some(3);
+    inventory.cpu.flags = (0..200).map(|n| format!("flag{n}")).chain(["avx2".to_owned()]).collect();
+    let stick = UsbDevice { serial: Some("77".to_owned()), ..UsbDevice::new("0781".into(), "5583".into()) };
+    inventory.usb.insert("pci-0000:00:14.0-usb2-1.4".to_owned(), stick);
     for (name, size, rotational) in
         [("sda", 4_000_000_000_000_u64, true), ("nvme0n1", 1_000_000_000_000, false)]
     {
@@ -19,6 +23,7 @@ fn server() -> Inventory {
     let mut eno1 = Interface::new("52:54:00:00:00:01".parse().unwrap());
     let mut leaf = Neighbour::new(NeighbourProtocol::Lldp, "00:1c:73:0a:0b:0c".to_owned(), "Eth7".to_owned());
     (leaf.system_name, leaf.native_vlan) = (Some("leaf-1.example.com".to_owned()), Some(7));
+    eno1.firmware = Some("4.40 0x8001c967".to_owned());
     eno1.neighbours.insert("leaf-1.example.com".to_owned(), leaf);
     inventory.interfaces.insert("eno1".to_owned(), eno1);
     inventory
@@ -46,6 +51,9 @@ fn an_expression_is_a_truth_about_one_machine() {
         "disks.filter(d, d.rotational).size() == 1",
         "!secure_boot && tpm == '2.0' && memory_modules.all(m, m.technology == 'DDR5')",
         "gpus.all(g, g.vendor in ['nvidia', 'amd'])",
+        "cpu.x86_64_level >= 3 && 'avx2' in cpu_flags && !cpu_flags.exists(f, f.startsWith('avx512'))",
+        "interfaces.all(i, i.firmware.startsWith('4.')) && disks.all(d, d.firmware == '')",
+        "usb.exists(u, u.vendor == '0781' && u.product == '5583' && u.serial == '77')",
         "neighbours.exists(n, n.system_name.startsWith('leaf-1.') && n.interface == 'eno1' && n.native_vlan == 7)",
         "zone == 'row-1' ? name.startsWith('web-') : false",
         "disk.bytes / disk.count > 2000000000000",

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::size::Limits;
 use crate::kinds::{
     Architecture, Disk, Gpu, Interface, Inventory, MemoryModule, Neighbour, NeighbourProtocol, PciDevice,
+    UsbDevice,
 };
 use crate::values::Mac;
 
@@ -46,6 +47,9 @@ pub enum Shape {
     Fields(&'static [(&'static str, Shape)]),
     /// A list of values of one type.
     List(&'static Shape),
+    /// The list of processor flags. It is far longer than other lists and its texts are short, so it has
+    /// [bounds of its own](crate::kinds::MAX_FLAGS).
+    Flags,
     /// A computed value of any type.
     Any,
 }
@@ -59,7 +63,7 @@ pub struct Variable {
     pub shape: Shape,
 }
 
-use Shape::{Fields, List, Number, Text, Truth};
+use Shape::{Fields, Flags, List, Number, Text, Truth};
 
 const fn variable(name: &'static str, shape: Shape) -> Variable {
     Variable { name, shape }
@@ -81,8 +85,10 @@ pub const VARIABLES: &[Variable] = &[
             ("threads", Number),
             ("numa_nodes", Number),
             ("microcode", Text),
+            ("x86_64_level", Number),
         ]),
     ),
+    variable("cpu_flags", Flags),
     variable("memory", Fields(&[("bytes", Number), ("mib", Number)])),
     variable(
         "memory_modules",
@@ -118,6 +124,7 @@ pub const VARIABLES: &[Variable] = &[
             ("serial", Text),
             ("transport", Text),
             ("rotational", Truth),
+            ("firmware", Text),
         ])),
     ),
     variable("interface", Fields(&[("count", Number)])),
@@ -130,6 +137,7 @@ pub const VARIABLES: &[Variable] = &[
             ("link", Truth),
             ("booted", Truth),
             ("driver", Text),
+            ("firmware", Text),
         ])),
     ),
     variable(
@@ -157,12 +165,24 @@ pub const VARIABLES: &[Variable] = &[
             ("driver", Text),
         ])),
     ),
+    variable(
+        "usb",
+        List(&Fields(&[
+            ("port", Text),
+            ("vendor", Text),
+            ("product", Text),
+            ("manufacturer", Text),
+            ("product_name", Text),
+            ("serial", Text),
+        ])),
+    ),
 ];
 
 /// Variables whose values come from the hardware inventory.
 pub(super) const HARDWARE: &[&str] = &[
     "firmware",
     "cpu",
+    "cpu_flags",
     "memory",
     "memory_modules",
     "tpm",
@@ -177,6 +197,7 @@ pub(super) const HARDWARE: &[&str] = &[
     "gpu",
     "gpus",
     "pci",
+    "usb",
 ];
 
 /// CEL distinguishes signed from unsigned numbers, and its literals are signed. So all numbers are signed.
@@ -196,6 +217,7 @@ struct Processors<'a> {
     threads: i64,
     numa_nodes: i64,
     microcode: &'a str,
+    x86_64_level: i64,
 }
 
 #[derive(Serialize)]
@@ -247,6 +269,7 @@ struct OneDisk<'a> {
     serial: &'a str,
     transport: &'a str,
     rotational: bool,
+    firmware: &'a str,
 }
 
 #[derive(Serialize)]
@@ -257,6 +280,7 @@ struct OneInterface<'a> {
     link: bool,
     booted: bool,
     driver: &'a str,
+    firmware: &'a str,
 }
 
 #[derive(Serialize)]
@@ -287,6 +311,16 @@ struct OneDevice<'a> {
     driver: &'a str,
 }
 
+#[derive(Serialize)]
+struct OneUsbDevice<'a> {
+    port: &'a str,
+    vendor: &'a str,
+    product: &'a str,
+    manufacturer: &'a str,
+    product_name: &'a str,
+    serial: &'a str,
+}
+
 fn module<'a>((slot, module): (&'a String, &'a MemoryModule)) -> OneModule<'a> {
     OneModule {
         slot,
@@ -306,6 +340,7 @@ fn disk<'a>((name, disk): (&'a String, &'a Disk)) -> OneDisk<'a> {
         serial: text(disk.serial.as_ref()),
         transport: text(disk.transport.as_ref()),
         rotational: disk.rotational,
+        firmware: text(disk.firmware.as_ref()),
     }
 }
 
@@ -317,6 +352,7 @@ fn interface<'a>((name, interface): (&'a String, &'a Interface)) -> OneInterface
         link: interface.link,
         booted: interface.booted,
         driver: text(interface.driver.as_ref()),
+        firmware: text(interface.firmware.as_ref()),
     }
 }
 
@@ -345,6 +381,17 @@ fn device<'a>((address, device): (&'a String, &'a PciDevice)) -> OneDevice<'a> {
         device: &device.device,
         class: &device.class,
         driver: text(device.driver.as_ref()),
+    }
+}
+
+fn usb_device<'a>((port, it): (&'a String, &'a UsbDevice)) -> OneUsbDevice<'a> {
+    OneUsbDevice {
+        port,
+        vendor: &it.vendor,
+        product: &it.product,
+        manufacturer: text(it.manufacturer.as_ref()),
+        product_name: text(it.product_name.as_ref()),
+        serial: text(it.serial.as_ref()),
     }
 }
 
@@ -381,7 +428,9 @@ fn value(
             threads: cpu.threads.into(),
             numa_nodes: cpu.numa_nodes.into(),
             microcode: text(cpu.microcode.as_ref()),
+            x86_64_level: cpu.x86_64_level.unwrap_or(0).into(),
         }),
+        "cpu_flags" => cel::to_value(&cpu.flags),
         "memory_modules" => cel::to_value(found.memory_modules.iter().map(module).collect::<Vec<_>>()),
         "tpm" => cel::to_value(text(found.tpm.as_ref())),
         "secure_boot" => cel::to_value(found.secure_boot.unwrap_or(false)),
@@ -413,6 +462,7 @@ fn value(
             Ok(gpus.into())
         }
         "pci" => cel::to_value(found.pci.iter().map(device).collect::<Vec<_>>()),
+        "usb" => cel::to_value(found.usb.iter().map(usb_device).collect::<Vec<_>>()),
         _ => Ok(cel::Value::Null),
     }
 }
@@ -431,12 +481,13 @@ pub(super) fn limits(machine: &Subject<'_>) -> Limits {
     });
     let security = [&found.tpm, &cpu.microcode].map(|known| text(known.as_ref()));
     let disks = found.disks.iter().flat_map(|(name, disk)| {
-        [name.as_str(), text(disk.model.as_ref()), text(disk.serial.as_ref()), text(disk.transport.as_ref())]
+        let known = [&disk.model, &disk.serial, &disk.transport, &disk.firmware];
+        [name.as_str()].into_iter().chain(known.map(|known| text(known.as_ref())))
     });
     let interfaces = found
         .interfaces
         .iter()
-        .flat_map(|(name, interface)| [name.as_str(), text(interface.driver.as_ref())]);
+        .flat_map(|(name, it)| [name.as_str(), text(it.driver.as_ref()), text(it.firmware.as_ref())]);
     let neighbours = neighbours(found).flat_map(|(_, it)| {
         let known = [&it.system_name, &it.port_description, &it.platform].map(|known| text(known.as_ref()));
         [it.chassis_id.as_str(), &it.port_id].into_iter().chain(known)
@@ -445,13 +496,18 @@ pub(super) fn limits(machine: &Subject<'_>) -> Limits {
     let pci = found.pci.iter().flat_map(|(address, it)| {
         [address.as_str(), &it.vendor, &it.device, &it.class, text(it.driver.as_ref())]
     });
+    let usb = found.usb.iter().flat_map(|(port, it)| {
+        let known = [&it.manufacturer, &it.product_name, &it.serial].map(|known| text(known.as_ref()));
+        [port.as_str(), &it.vendor, &it.product].into_iter().chain(known)
+    });
     let texts = own.into_iter().chain(identity.map(|known| text(known.as_ref())));
-    let devices = gpus.chain(pci).chain(modules).chain(security);
+    let devices = gpus.chain(pci).chain(usb).chain(modules).chain(security);
     let lists = [
         found.disks.len(),
         found.interfaces.len(),
         found.gpus.len(),
         found.pci.len(),
+        found.usb.len(),
         found.memory_modules.len(),
     ];
     Limits {
@@ -487,6 +543,9 @@ pub(super) fn sample() -> Subject<'static> {
         // Numbers that people use as divisors must not be 0.
         (inventory.cpu.sockets, inventory.cpu.cores, inventory.cpu.threads) = (1, 1, 1);
         inventory.cpu.numa_nodes = 1;
+        inventory.cpu.flags.insert("sse2".to_owned());
+        let usb = UsbDevice::new("0781".to_owned(), "5583".to_owned());
+        inventory.usb.insert("pci-0000:00:14.0-usb2-1".to_owned(), usb);
         inventory.memory_bytes = 1 << 20;
         inventory.memory_modules.insert("DIMM_A1".to_owned(), MemoryModule::new(1 << 20));
         inventory
@@ -514,6 +573,7 @@ mod tests {
                 (cel::Value::List(items), List(item)) => {
                     !items.is_empty() && items.iter().all(|v| has(v, *item))
                 }
+                (cel::Value::List(items), Flags) => !items.is_empty() && items.iter().all(|v| has(v, Text)),
                 (cel::Value::Map(map), Fields(fields)) => {
                     let field = |name: &str| map.map.get(&cel::objects::Key::from(name));
                     map.map.len() == fields.len()

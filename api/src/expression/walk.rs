@@ -71,6 +71,7 @@ impl<'a> Walk<'a> {
                 let is_operator = name.contains(|c: char| !c.is_ascii_alphanumeric());
                 match (name, shapes.as_slice()) {
                     ("_[_]", [Shape::List(item), ..]) => return Ok(**item),
+                    ("_[_]", [Shape::Flags, ..]) => return Ok(Shape::Text),
                     ("_[_]", [Shape::Fields(_), ..]) => {
                         return self.unknown(node.id, "fields are named after a dot".to_owned());
                     }
@@ -132,7 +133,9 @@ impl<'a> Walk<'a> {
                     self.unknown(id, format!("there is no field {name}: {}", names.join(", ")))
                 }
             },
-            Shape::List(_) => self.unknown(id, format!("a list has no field {name}; use exists or all")),
+            Shape::List(_) | Shape::Flags => {
+                self.unknown(id, format!("a list has no field {name}; use exists or all"))
+            }
             Shape::Text | Shape::Number | Shape::Truth => {
                 self.unknown(id, format!("{shape:?} has no field {name}"))
             }
@@ -144,10 +147,10 @@ impl<'a> Walk<'a> {
         let range = self.expression(&it.iter_range)?;
         let is_list = match &it.iter_range.expr {
             Expr::List(_) | Expr::Comprehension(_) => true,
-            _ => matches!(range, Shape::List(_)),
+            _ => matches!(range, Shape::List(_) | Shape::Flags),
         };
         if !is_list {
-            let message = "loops go over disks, interfaces, neighbours, gpus, pci, memory_modules, or a list that is written out";
+            let message = "loops go over disks, interfaces, neighbours, gpus, pci, usb, memory_modules, cpu_flags, or a list that is written out";
             return self.unknown(it.iter_range.id, message.to_owned());
         }
         if self.loops >= MAX_LOOPS {
@@ -156,6 +159,7 @@ impl<'a> Walk<'a> {
         }
         let item = match range {
             Shape::List(item) => *item,
+            Shape::Flags => Shape::Text,
             _ => Shape::Any,
         };
         self.expression(&it.accu_init)?;

@@ -3,9 +3,9 @@
 //! The report of the agent ([`crate::agent::Inventory`]) has lists and plain strings. The inventory in a status has maps by
 //! natural key, and typed values.
 
-use super::Architecture;
+use super::{Architecture, TestVerdict};
 use crate::agent;
-use crate::values::{Attempt, Mac, MachineId};
+use crate::values::{Attempt, Mac, MachineId, UntrustedName};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -45,6 +45,11 @@ pub struct Inventory {
     pub pci: BTreeMap<String, PciDevice>,
     /// Graphics processors, by their PCI address.
     pub gpus: BTreeMap<String, Gpu>,
+    /// NUMA nodes, by their numbers. `numa_node` of interfaces, disks and PCI devices names one of them.
+    pub numa: BTreeMap<String, NumaNode>,
+    /// USB devices without hubs, by their ports: the PCI address of the controller, the version of USB, and the path of ports from
+    /// there, as in `pci-0000:00:14.0-usb2-1.4`.
+    pub usb: BTreeMap<String, UsbDevice>,
 }
 
 /// The processors of a machine, taken together.
@@ -66,6 +71,37 @@ pub struct Cpu {
     pub numa_nodes: u32,
     /// Revision of the microcode, as the kernel writes it: `0xd0003e7`.
     pub microcode: Option<String>,
+    /// The level of the x86-64 instruction set that the processors implement (x86-64 psABI): 1 to 4. Absent: they are not x86-64, or
+    /// their flags are not known.
+    pub x86_64_level: Option<u8>,
+    /// Features that every processor has, by the kernel's names: `avx2`, `sse4_2`.
+    pub flags: BTreeSet<String>,
+}
+
+/// A NUMA node: processors and the memory that is near to them.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct NumaNode {
+    /// Numbers of the hardware threads of the node: `0-15,32-47`. Absent: the node has only memory.
+    pub cpus: Option<String>,
+    /// Size of the node's memory in whole blocks of the kernel, in bytes. Absent: not known.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A USB device that is no hub.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct UsbDevice {
+    /// USB vendor id: `0bda`.
+    pub vendor: String,
+    /// USB product id, given by the vendor: `8153`.
+    pub product: String,
+    /// USB classes of the device's interfaces: `03` is a keyboard or mouse, `08` is mass storage, `e0` is wireless.
+    pub classes: BTreeSet<String>,
+    /// Name of the manufacturer, as the device says it.
+    pub manufacturer: Option<String>,
+    /// Name of the product, as the device says it.
+    pub product_name: Option<String>,
+    /// Serial number, as the device says it.
+    pub serial: Option<String>,
 }
 
 /// A memory module.
@@ -127,6 +163,10 @@ pub struct Interface {
     pub driver: Option<String>,
     /// The NUMA node that the interface is attached to.
     pub numa_node: Option<u16>,
+    /// Version of the adapter's firmware, as its driver reports it.
+    pub firmware: Option<String>,
+    /// PCI address of the adapter.
+    pub pci: Option<String>,
     /// Devices at the other end of the link, by name, as they announced themselves by LLDP or CDP.
     pub neighbours: BTreeMap<String, Neighbour>,
 }
@@ -188,6 +228,12 @@ pub struct OtherInterface {
     pub link: bool,
     /// Name of the kernel driver.
     pub driver: Option<String>,
+    /// The NUMA node that the interface is attached to.
+    pub numa_node: Option<u16>,
+    /// Version of the adapter's firmware, as its driver reports it.
+    pub firmware: Option<String>,
+    /// PCI address of the adapter.
+    pub pci: Option<String>,
 }
 
 /// A disk of a machine.
@@ -210,6 +256,14 @@ pub struct Disk {
     /// True: the disk has rotating platters, as the kernel reports it.
     #[field(default = false)]
     pub rotational: bool,
+    /// Revision of the disk's firmware.
+    pub firmware: Option<String>,
+    /// The NUMA node that the disk's controller is attached to.
+    pub numa_node: Option<u16>,
+    /// The disk's report of its own health (SMART): `passed`, `degraded` or `failed`, as the hardware test `disks` judges it, without the
+    /// temperature. Absent: the disk reports none.
+    #[field(volatile)]
+    pub health: Option<TestVerdict>,
     /// Basalt's marker on the disk.
     #[field(volatile)]
     pub marker: Option<DiskMarker>,
@@ -288,6 +342,8 @@ impl Inventory {
                 threads: found.cpu.threads,
                 numa_nodes: found.cpu.numa_nodes,
                 microcode: known(&found.cpu.microcode),
+                x86_64_level: x86_64_level(&found.cpu.flags).filter(|_| found.architecture == "x86_64"),
+                flags: flags(&found.cpu.flags),
             },
             memory_bytes: found.memory_bytes,
             memory_modules: found.memory_modules.iter().map(|it| (it.slot.clone(), module(it))).collect(),
@@ -306,8 +362,66 @@ impl Inventory {
             disks: found.disks.iter().map(|d| (d.name.clone(), disk(d, markers.get(&d.name)))).collect(),
             pci: found.pci.iter().map(|d| (d.address.clone(), pci(d))).collect(),
             gpus: found.pci.iter().filter_map(gpu).collect(),
+            numa: found.numa.iter().take(MAX_NUMA_NODES).map(numa).collect(),
+            usb: found.usb.iter().take(MAX_USB_DEVICES).filter_map(usb).collect(),
         }
     }
+}
+
+/// Most processor flags that are kept. Processors have up to 200.
+pub const MAX_FLAGS: usize = 512;
+/// Most bytes of a processor flag. The longest has 20.
+pub const MAX_FLAG_BYTES: usize = 32;
+/// Most NUMA nodes that are kept. Kernels are built for at most 1,024; machines have up to 64.
+pub const MAX_NUMA_NODES: usize = 256;
+/// Most bytes of the list of a node's threads. 2,048 threads in turn on two nodes have 5,000.
+const MAX_CPUS_BYTES: usize = 8192;
+/// Most USB devices that are kept. A bus has at most 127.
+pub const MAX_USB_DEVICES: usize = 128;
+/// Most classes of a USB device that are kept.
+const MAX_USB_CLASSES: usize = 32;
+
+/// The flags, without texts that no kernel would report.
+fn flags(found: &[String]) -> BTreeSet<String> {
+    let is_flag = |text: &&String| {
+        (1..=MAX_FLAG_BYTES).contains(&text.len())
+            && text.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_')
+    };
+    found.iter().filter(is_flag).take(MAX_FLAGS).cloned().collect()
+}
+
+/// Flags that each level of x86-64 adds (x86-64 psABI 1.0, table 3.1), by the kernel's names. The kernel shows `avx512f` and the like
+/// only if it saves the registers, as levels 3 and 4 require.
+const X86_64_LEVELS: [&[&str]; 4] = [
+    &["cmov", "cx8", "fpu", "fxsr", "lm", "mmx", "sse", "sse2", "syscall"],
+    &["cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"],
+    &["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"],
+    &["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
+];
+
+/// The highest level with all flags of it and of the lower levels.
+fn x86_64_level(flags: &[String]) -> Option<u8> {
+    let has = |wanted: &&str| flags.iter().any(|flag| flag == wanted);
+    let levels = X86_64_LEVELS.iter().take_while(|added| added.iter().all(&has)).count();
+    u8::try_from(levels).ok().filter(|level| *level > 0)
+}
+
+fn numa(found: &agent::NumaNode) -> (String, NumaNode) {
+    let is_list = |text: &String| {
+        text.len() <= MAX_CPUS_BYTES && text.bytes().all(|octet| matches!(octet, b'0'..=b'9' | b',' | b'-'))
+    };
+    let node = NumaNode { cpus: known(&found.cpus).filter(is_list), memory_bytes: found.memory_bytes };
+    (found.number.to_string(), node)
+}
+
+fn usb(found: &agent::UsbDevice) -> Option<(String, UsbDevice)> {
+    let mut device = UsbDevice::new(printable(&found.vendor)?, printable(&found.product)?);
+    device.classes =
+        found.classes.iter().take(MAX_USB_CLASSES).filter_map(|class| printable(class)).collect();
+    device.manufacturer = printable(&found.manufacturer);
+    device.product_name = printable(&found.product_name);
+    device.serial = printable(&found.serial);
+    Some((printable(&found.port)?, device))
 }
 
 fn module(found: &agent::MemoryModule) -> MemoryModule {
@@ -357,6 +471,9 @@ fn other_interface(nic: &agent::Nic) -> Option<(String, OtherInterface)> {
         speed_mbps: nic.speed_mbps,
         link: nic.link,
         driver: known(&nic.driver),
+        numa_node: nic.numa_node,
+        firmware: printable(&nic.firmware),
+        pci: printable(&nic.pci),
     };
     Some((nic.name.clone(), interface))
 }
@@ -369,6 +486,8 @@ fn interface(nic: &agent::Nic) -> Option<(String, Interface)> {
         booted: nic.boot,
         driver: known(&nic.driver),
         numa_node: nic.numa_node,
+        firmware: printable(&nic.firmware),
+        pci: printable(&nic.pci),
         neighbours: neighbours(&nic.neighbours),
     };
     Some((nic.name.clone(), interface))
@@ -424,6 +543,14 @@ fn disk(found: &agent::Disk, marker: Option<&agent::DiskMarker>) -> Disk {
         paths: found.paths.clone(),
         transport: known(&found.transport),
         rotational: found.rotational,
+        firmware: printable(&found.firmware),
+        numa_node: found.numa_node,
+        health: found.health.map(|verdict| match verdict {
+            agent::Verdict::Skipped => TestVerdict::Skipped,
+            agent::Verdict::Passed => TestVerdict::Passed,
+            agent::Verdict::Degraded => TestVerdict::Degraded,
+            agent::Verdict::Failed => TestVerdict::Failed,
+        }),
         marker: marker.and_then(|m| {
             Some(DiskMarker {
                 machine: m.machine_uid.parse().ok()?,
@@ -442,6 +569,11 @@ fn disk(found: &agent::Disk, marker: Option<&agent::DiskMarker>) -> Disk {
 fn known(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A text that a device chooses, as one printable line of at most 256 characters. `None`: it is empty.
+fn printable(text: &str) -> Option<String> {
+    known(&UntrustedName::new(text.trim()))
 }
 
 #[cfg(test)]
@@ -479,17 +611,23 @@ mod tests {
         let found: agent::Inventory = serde_json::from_value(json!({
             "architecture": "aarch64", "firmware": "uefi", "memory_bytes": 68_719_476_736_u64, "tpm": "2.0", "secure_boot": true,
             "bmc_present": true,
-            "cpu": {"model": "Invented", "sockets": 2, "cores": 32, "threads": 64, "numa_nodes": 4, "microcode": "0xd0"},
+            "cpu": {"model": "Invented", "sockets": 2, "cores": 32, "threads": 64, "numa_nodes": 4, "microcode": "0xd0",
+                "flags": ["fp", "asimd"]},
+            "numa": [{"number": 1, "cpus": "0-15,32-47", "memory_bytes": 34_359_738_368_u64}, {"number": 2}],
+            "usb": [{"port": "pci-0000:00:14.0-usb2-1.4", "vendor": "0781", "product": "5583", "classes": ["08"],
+                "manufacturer": "Acme\u{7}", "product_name": "Stick", "serial": "77"}],
             "memory_modules": [{"slot": "DIMM A1", "size_bytes": 34_359_738_368_u64, "technology": "DDR5", "speed_mts": 4800,
                 "manufacturer": "Acme", "part_number": "M321", "serial": "77"}],
             "dmi": {"manufacturer": "Dell Inc.", "product": "R650", "serial": "5BR", "uuid": "u-1", "bios_version": "1.7"},
             "nics": [
                 {"name": "eth0", "mac": "52:54:00:00:00:01", "hardware": 1, "speed_mbps": 25_000, "link": true, "boot": true,
-                    "driver": "ice", "numa_node": 1, "neighbours": [neighbour]},
-                {"name": "ib0", "mac": "80:00:02", "hardware": 32, "speed_mbps": 100_000, "link": true, "driver": "mlx5_core"},
+                    "driver": "ice", "numa_node": 1, "firmware": "4.40 0x8001", "pci": "0000:3b:00.1", "neighbours": [neighbour]},
+                {"name": "ib0", "mac": "80:00:02", "hardware": 32, "speed_mbps": 100_000, "link": true, "driver": "mlx5_core",
+                    "numa_node": 2, "firmware": "20.31", "pci": "0000:5e:00.0"},
             ],
             "disks": [{"name": "sda", "size_bytes": 4096, "block_bytes": 512, "model": "QEMU", "serial": "S1", "ids": ["wwn-1"],
-                "paths": ["pci-1"], "transport": "sata", "rotational": true}],
+                "paths": ["pci-1"], "transport": "sata", "rotational": true, "firmware": "2.5+", "numa_node": 1,
+                "health": "degraded"}],
             "pci": [{"address": "0000:3b:00.0", "vendor": "10de", "device": "20b5", "class": "030200", "driver": "nvidia", "numa_node": 1}],
         }))
         .unwrap();
@@ -505,21 +643,80 @@ mod tests {
         let expected = json!({
             "architecture": "arm64", "firmware": "uefi", "memory_bytes": 68_719_476_736_u64, "tpm": "2.0", "secure_boot": true,
             "bmc_present": true,
-            "cpu": {"model": "Invented", "sockets": 2, "cores": 32, "threads": 64, "numa_nodes": 4, "microcode": "0xd0"},
+            "cpu": {"model": "Invented", "sockets": 2, "cores": 32, "threads": 64, "numa_nodes": 4, "microcode": "0xd0",
+                "flags": ["asimd", "fp"]},
+            "numa": {"1": {"cpus": "0-15,32-47", "memory_bytes": 34_359_738_368_u64}, "2": {}},
+            "usb": {"pci-0000:00:14.0-usb2-1.4": {"vendor": "0781", "product": "5583", "classes": ["08"],
+                "manufacturer": "Acme<U+0007>", "product_name": "Stick", "serial": "77"}},
             "memory_modules": {"DIMM A1": {"size_bytes": 34_359_738_368_u64, "technology": "DDR5", "speed_mts": 4800,
                 "manufacturer": "Acme", "part_number": "M321", "serial": "77"}},
             "dmi": {"manufacturer": "Dell Inc.", "product": "R650", "serial": "5BR", "uuid": "u-1", "bios_version": "1.7"},
             "interfaces": {"eth0": {"mac": "52:54:00:00:00:01", "speed_mbps": 25_000, "link": true, "booted": true, "driver": "ice",
-                "numa_node": 1, "neighbours": {"leaf-1": neighbour}}},
+                "numa_node": 1, "firmware": "4.40 0x8001", "pci": "0000:3b:00.1", "neighbours": {"leaf-1": neighbour}}},
             "other_interfaces": {"ib0": {"technology": "infiniband", "hardware_address": "80:00:02", "speed_mbps": 100_000,
-                "link": true, "driver": "mlx5_core"}},
+                "link": true, "driver": "mlx5_core", "numa_node": 2, "firmware": "20.31", "pci": "0000:5e:00.0"}},
             "disks": {"sda": {"size_bytes": 4096, "block_bytes": 512, "model": "QEMU", "serial": "S1", "ids": ["wwn-1"],
-                "paths": ["pci-1"], "transport": "sata", "rotational": true,
-                "marker": {"machine": machine, "attempt": 7, "state": "erased"}}},
+                "paths": ["pci-1"], "transport": "sata", "rotational": true, "firmware": "2.5+", "numa_node": 1,
+                "health": "degraded", "marker": {"machine": machine, "attempt": 7, "state": "erased"}}},
             "pci": {"0000:3b:00.0": {"vendor": "10de", "device": "20b5", "class": "030200", "driver": "nvidia", "numa_node": 1}},
             "gpus": {"0000:3b:00.0": {"vendor": "nvidia", "model": "20b5"}},
         });
         assert_eq!(serde_json::to_value(&inventory).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_level_of_x86_64_is_the_highest_whose_flags_are_all_there() {
+        let level = |levels: usize, without: &str| {
+            let flags = X86_64_LEVELS.iter().take(levels).flat_map(|added| added.iter());
+            let flags = flags.filter(|flag| **flag != without).map(|flag| (*flag).to_owned()).collect();
+            let cpu = agent::Cpu { flags, ..Default::default() };
+            let found =
+                agent::Inventory { architecture: "x86_64".to_owned(), cpu, ..agent::Inventory::default() };
+            let other = agent::Inventory { architecture: "aarch64".to_owned(), ..found.clone() };
+            assert_eq!(Inventory::from_agent(&other, &BTreeMap::new()).cpu.x86_64_level, None);
+            Inventory::from_agent(&found, &BTreeMap::new()).cpu.x86_64_level
+        };
+        let levels: Vec<_> = (0..=4).map(|levels| level(levels, "")).collect();
+        assert_eq!(levels, [None, Some(1), Some(2), Some(3), Some(4)]);
+        assert_eq!((level(4, "avx512vl"), level(4, "movbe"), level(4, "lm")), (Some(3), Some(2), None));
+    }
+
+    #[test]
+    fn an_inventory_keeps_a_bounded_part_of_a_report_that_lies() {
+        let long = "x".repeat(10_000);
+        let found = agent::Inventory {
+            cpu: agent::Cpu {
+                flags: (0..5000).map(|n| format!("flag{n}")).chain([long.clone(), "a b".into()]).collect(),
+                ..Default::default()
+            },
+            numa: (0..5000)
+                .map(|number| agent::NumaNode { number, cpus: long.clone(), memory_bytes: None })
+                .collect(),
+            usb: (0..5000)
+                .map(|n| agent::UsbDevice {
+                    port: format!("{n}"),
+                    vendor: long.clone(),
+                    product: long.clone(),
+                    classes: (0..5000).map(|class| format!("{class}")).collect(),
+                    manufacturer: long.clone(),
+                    product_name: long.clone(),
+                    serial: long.clone(),
+                })
+                .collect(),
+            nics: vec![agent::Nic { name: "ib0".to_owned(), firmware: long.clone(), ..Default::default() }],
+            disks: vec![agent::Disk { name: "sda".to_owned(), firmware: long.clone(), ..Default::default() }],
+            ..agent::Inventory::default()
+        };
+        let kept = Inventory::from_agent(&found, &BTreeMap::new());
+        assert_eq!(
+            (kept.cpu.flags.len(), kept.numa.len(), kept.usb.len()),
+            (MAX_FLAGS, MAX_NUMA_NODES, MAX_USB_DEVICES)
+        );
+        assert!(kept.numa.values().all(|node| node.cpus.is_none()));
+        let size = serde_json::to_string(&kept).unwrap().len();
+        assert!(size < 400_000, "{size} bytes");
+        let firmware = [&kept.disks["sda"].firmware, &kept.other_interfaces["ib0"].firmware];
+        assert!(firmware.iter().all(|it| it.as_ref().unwrap().chars().count() == 256));
     }
 
     #[test]

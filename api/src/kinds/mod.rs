@@ -66,8 +66,9 @@ pub use host_network::{
 pub use image::Image;
 pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};
 pub use inventory::{
-    Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Gpu, Interface, Inventory, MAX_NEIGHBOURS, MarkerState,
-    MemoryModule, Neighbour, NeighbourProtocol, OtherInterface, PciDevice,
+    Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Gpu, Interface, Inventory, MAX_FLAG_BYTES, MAX_FLAGS,
+    MAX_NEIGHBOURS, MAX_NUMA_NODES, MAX_USB_DEVICES, MarkerState, MemoryModule, Neighbour, NeighbourProtocol,
+    NumaNode, OtherInterface, PciDevice, UsbDevice,
 };
 pub use machine::Machine;
 pub use machine::{

@@ -16,7 +16,7 @@ fn one(name: &str, shape: &Shape) -> String {
     match shape {
         Shape::Fields(fields) => format!("`{name}` with {}", all(fields)),
         Shape::List(Shape::Fields(fields)) => format!("`{name}`, a list, each with {}", all(fields)),
-        Shape::List(_) => format!("`{name}`, a list"),
+        Shape::List(_) | Shape::Flags => format!("`{name}`, a list"),
         _ => format!("`{name}`"),
     }
 }
