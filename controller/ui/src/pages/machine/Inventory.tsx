@@ -1,9 +1,10 @@
 import type { Schemas } from '../../api/client';
-import { Copy, Facts } from '../../parts/Facts';
+import { Chips, Copy, Facts } from '../../parts/Facts';
 import { Notice } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { bytes, speed } from '../../parts/size';
 import { useMachine } from './Machine';
+import { attached } from './numa';
 import css from './Machine.module.css';
 import parts from '../../parts/parts.module.css';
 
@@ -18,7 +19,7 @@ function Unknown({ what }: { what: string }) {
 export function Hardware() {
   const { inventory } = useMachine().status;
   if (!inventory) return <Unknown what="Its hardware" />;
-  const { cpu, dmi, memory_bytes, memory_modules, pci, gpus, tpm, secure_boot } = inventory;
+  const { cpu, dmi, memory_bytes, memory_modules, pci, gpus, usb, tpm, secure_boot } = inventory;
   return (
     <>
       <Facts
@@ -27,6 +28,8 @@ export function Hardware() {
           ['Firmware', inventory.firmware?.toUpperCase()],
           ['Processor', cpu?.model],
           ['Sockets, cores, threads', cpu && [cpu.sockets, cpu.cores, cpu.threads].map((it) => it ?? '?').join(', ')],
+          ['x86-64 level', cpu?.x86_64_level && `x86-64-v${cpu.x86_64_level}`],
+          ['Microcode', cpu?.microcode],
           ['Memory', memory_bytes && bytes(memory_bytes)],
           ['Manufacturer', dmi?.manufacturer],
           ['Product', dmi?.product],
@@ -38,8 +41,11 @@ export function Hardware() {
         ]}
       />
       <Modules of={(memory_modules ?? {}) as Record<string, Schemas['MemoryModule']>} />
+      <Nodes of={inventory} />
       <Devices title="GPUs" of={gpus} />
       <Devices title="PCI devices" of={pci} />
+      <Devices title="USB devices" of={usb} />
+      <Flags of={cpu?.flags ?? []} />
     </>
   );
 }
@@ -81,6 +87,59 @@ function Modules({ of }: { of: Record<string, Schemas['MemoryModule']> }) {
   );
 }
 
+/** NUMA nodes, each with the devices that are attached to it. */
+function Nodes({ of }: { of: Schemas['Inventory'] }) {
+  const nodes = Object.entries((of.numa ?? {}) as Record<string, Schemas['NumaNode']>);
+  if (nodes.length === 0) return null;
+  return (
+    <section className={css.part}>
+      <h2>NUMA nodes</h2>
+      <div className={parts.scroll} role="region" aria-label="NUMA nodes" tabIndex={0}>
+        <table className={parts.grid}>
+          <thead>
+            <tr>
+              <th>node</th>
+              <th>threads</th>
+              <th>memory</th>
+              <th>interfaces</th>
+              <th>disks</th>
+              <th>GPUs</th>
+            </tr>
+          </thead>
+          <tbody>
+            {nodes
+              .sort(([a], [b]) => Number(a) - Number(b))
+              .map(([node, it]) => {
+                const near = attached(of, Number(node));
+                return (
+                  <tr key={node}>
+                    <td>{node}</td>
+                    <td className="mono">{it.cpus}</td>
+                    <td>{it.memory_bytes && bytes(it.memory_bytes)}</td>
+                    <td className="mono">{near.interfaces.join(', ')}</td>
+                    <td className="mono">{near.disks.join(', ')}</td>
+                    <td className="mono">{near.gpus.join(', ')}</td>
+                  </tr>
+                );
+              })}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+/** Features of the processors. There are some 150, so they are closed at first. */
+function Flags({ of }: { of: readonly string[] }) {
+  if (of.length === 0) return null;
+  return (
+    <details className={css.part}>
+      <summary>{of.length} processor flags</summary>
+      <Chips of={of} />
+    </details>
+  );
+}
+
 function Devices({ title, of }: { title: string; of: object | null | undefined }) {
   const devices = Object.entries((of ?? {}) as Record<string, Record<string, unknown>>);
   if (devices.length === 0) return null;
@@ -91,7 +150,7 @@ function Devices({ title, of }: { title: string; of: object | null | undefined }
         {devices.map(([address, device]) => (
           <li key={address} className={css.row}>
             <span className="mono">{address}</span>
-            <span className="muted">{Object.values(device).filter((it) => it !== null && typeof it !== 'object').join(' · ')}</span>
+            <span className="muted">{Object.values(device).flat().filter((it) => it !== null && typeof it !== 'object').join(' · ')}</span>
           </li>
         ))}
       </ul>
@@ -116,7 +175,7 @@ export function Network() {
             <th>MAC</th>
             <th>addresses</th>
             <th>neighbour</th>
-            <th>driver</th>
+            <th>driver, firmware</th>
           </tr>
         </thead>
         <tbody>
@@ -139,7 +198,7 @@ export function Network() {
               <td>
                 <Neighbours of={Object.values((it.neighbours ?? {}) as Record<string, Schemas['Neighbour']>)} />
               </td>
-              <td className="muted">{it.driver}</td>
+              <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
             </tr>
           ))}
           {others.map(([name, it]) => (
@@ -151,7 +210,7 @@ export function Network() {
               <td>{it.hardware_address && <Copy text={it.hardware_address} />}</td>
               <td className="muted">{it.technology}</td>
               <td />
-              <td className="muted">{it.driver}</td>
+              <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
             </tr>
           ))}
         </tbody>
@@ -185,6 +244,8 @@ function Link({ up, mbps }: { up?: boolean | null; mbps?: number | null }) {
   );
 }
 
+const HEALTH: Record<string, 'ok' | 'wait' | 'bad'> = { passed: 'ok', degraded: 'wait', failed: 'bad' };
+
 export function Storage() {
   const { status } = useMachine();
   const disks = Object.entries((status.inventory?.disks ?? {}) as Record<string, Schemas['Disk']>);
@@ -197,7 +258,12 @@ export function Storage() {
           <p className={css.diskname}>
             <b className="mono">{name}</b>
             <span>{bytes(disk.size_bytes)}</span>
-            <span className="muted">{[disk.model, disk.transport, disk.rotational === true && 'rotational', disk.rotational === false && 'flash'].filter(Boolean).join(' · ')}</span>
+            <span className="muted">{[disk.model, disk.transport, disk.rotational === true && 'rotational', disk.rotational === false && 'flash', disk.firmware && `firmware ${disk.firmware}`].filter(Boolean).join(' · ')}</span>
+            {disk.health && (
+              <span className={css.row} title="The disk's report of its own health (SMART)">
+                <Dot tone={HEALTH[disk.health] ?? 'off'} /> {disk.health === 'passed' ? 'healthy' : disk.health}
+              </span>
+            )}
             {disk.serial && <Copy text={disk.serial} />}
           </p>
           <div className={css.bar} style={{ width: `${Math.max(4, (100 * disk.size_bytes) / largest)}%` }} />
