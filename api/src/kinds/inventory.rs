@@ -383,11 +383,13 @@ const MAX_USB_CLASSES: usize = 32;
 
 /// The flags, without texts that no kernel would report.
 fn flags(found: &[String]) -> BTreeSet<String> {
-    let is_flag = |text: &&String| {
-        (1..=MAX_FLAG_BYTES).contains(&text.len())
-            && text.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_')
-    };
-    found.iter().filter(is_flag).take(MAX_FLAGS).cloned().collect()
+    found.iter().filter(|flag| is_flag(flag)).take(MAX_FLAGS).cloned().collect()
+}
+
+/// True for a text that can be the flag of a processor.
+pub(super) fn is_flag(text: &str) -> bool {
+    (1..=MAX_FLAG_BYTES).contains(&text.len())
+        && text.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_')
 }
 
 /// Flags that each level of x86-64 adds (x86-64 psABI 1.0, table 3.1), by the kernel's names. The kernel shows `avx512f` and the like

@@ -1,5 +1,6 @@
 //! The conditions by which a machine is chosen for a deployment.
 
+use super::inventory::is_flag;
 use super::{Architecture, Fabric, Pool, Space, Subnet, Vlan, Zone};
 use crate::model::Ref;
 use crate::pointer::escape;
@@ -28,6 +29,11 @@ pub struct Selector {
     pub not_tags: BTreeSet<Tag>,
     /// The least number of cores.
     pub min_cores: Option<u32>,
+    /// The least level of the x86-64 instruction set (x86-64 psABI), 1 to 4. Processors of other architectures have none.
+    #[field(min = 1, max = 4)]
+    pub min_x86_64_level: Option<u8>,
+    /// Features that every processor of the machine must have, by the kernel's names: `avx512f`.
+    pub cpu_flags: BTreeSet<String>,
     /// The least size of the memory.
     pub min_memory: Option<ByteSize>,
     /// The least size of the largest disk.
@@ -145,6 +151,13 @@ pub(super) fn selector_rules(selector: &Selector, rule: &mut Rule<'_>) {
             "/selector/name",
             format!("{name:?} is the pattern of no machine's name"),
             "a-z, 0-9 and -, with * for any characters and ? for one, like web-*",
+        );
+    }
+    for flag in selector.cpu_flags.iter().filter(|flag| !is_flag(flag)) {
+        rule.broken(
+            "/selector/cpu_flags",
+            format!("{flag:?} is the flag of no processor"),
+            "names as in /proc/cpuinfo, like avx512f",
         );
     }
     if selector.spread_by.is_none() && selector.spread_group.is_some() {

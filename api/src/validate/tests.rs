@@ -39,6 +39,8 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
         ("Machine", json!({"boot_macs": ["ff:ff:ff:ff:ff:ff"], "bmc": {"driver": "ipmi"}})),
         ("Machine", json!({"mode": "maintenance", "architecture": "x86_64"})),
         ("Deployment", json!({"image": "debian-12"})),
+        ("Deployment", json!({"image": "debian-12", "selector": {"min_x86_64_level": 5}})),
+        ("Deployment", json!({"image": "debian-12", "selector": {"cpu_flags": ["avx2", "AVX-512 F"]}})),
         (
             "Deployment",
             json!({"image": "debian-12", "machine": "a", "selector": {}, "readiness": {"check": "tcp"}, "ephemeral": true}),

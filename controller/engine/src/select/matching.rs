@@ -36,6 +36,8 @@ pub enum Constraint {
     Tags,
     /// `min_cores`
     Cores,
+    /// `min_x86_64_level` and `cpu_flags`
+    Processor,
     /// `min_memory`
     Memory,
     /// `min_disk` and `disks`
@@ -60,6 +62,7 @@ impl fmt::Display for Constraint {
             Self::Pool => "pool",
             Self::Tags => "tags",
             Self::Cores => "cores",
+            Self::Processor => "processor",
             Self::Memory => "memory",
             Self::Disks => "disks",
             Self::Interfaces => "interfaces",
@@ -186,6 +189,8 @@ fn place(selector: &Selector, candidate: &Candidate, hear: &mut Hear<'_>) -> Flo
 fn hardware(selector: &Selector, candidate: &Candidate, hear: &mut Hear<'_>) -> Flow {
     let Some(inventory) = &candidate.inventory else {
         let asks = selector.min_cores.is_some()
+            || selector.min_x86_64_level.is_some()
+            || !selector.cpu_flags.is_empty()
             || selector.min_memory.is_some()
             || selector.min_disk.is_some()
             || selector.gpus.is_some()
@@ -199,6 +204,13 @@ fn hardware(selector: &Selector, candidate: &Candidate, hear: &mut Hear<'_>) -> 
     let cores = inventory.cpu.cores;
     if let Some(wanted) = selector.min_cores.filter(|wanted| cores < *wanted) {
         hear(Constraint::Cores, format_args!("{cores} cores, {wanted} asked"))?;
+    }
+    let level = inventory.cpu.x86_64_level.unwrap_or(0);
+    if let Some(wanted) = selector.min_x86_64_level.filter(|wanted| level < *wanted) {
+        hear(Constraint::Processor, format_args!("x86-64 level {level}, {wanted} asked"))?;
+    }
+    for flag in selector.cpu_flags.difference(&inventory.cpu.flags) {
+        hear(Constraint::Processor, format_args!("no processor flag {flag}"))?;
     }
     let memory = inventory.memory_bytes;
     if let Some(wanted) = selector.min_memory.filter(|wanted| memory < wanted.bytes()) {

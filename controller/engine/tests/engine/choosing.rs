@@ -214,6 +214,8 @@ fn each_condition_of_a_selector_leaves_out_the_machine_that_does_not_meet_it() {
     let mut disk = Disk::new(4_000_000_000);
     disk.transport = Some("nvme".to_owned());
     inventory.disks.insert("nvme0n1".to_owned(), disk);
+    inventory.cpu.x86_64_level = Some(3);
+    inventory.cpu.flags = ["avx2", "fma"].map(str::to_owned).into();
     inventory.interfaces.insert("eth0".to_owned(), Interface::new("52:54:00:00:00:01".parse().unwrap()));
     inventory.gpus.insert("3b".to_owned(), Gpu::new("nvidia".to_owned(), "20b5".to_owned()));
     let on = Attached {
@@ -233,6 +235,8 @@ fn each_condition_of_a_selector_leaves_out_the_machine_that_does_not_meet_it() {
         [{"tags": ["ssd"]}, {"tags": ["gpu"]}],
         [{"not_tags": ["gpu"]}, {"not_tags": ["ssd"]}],
         [{"min_cores": 8}, {"min_cores": 9}],
+        [{"min_x86_64_level": 3}, {"min_x86_64_level": 4}],
+        [{"cpu_flags": ["avx2", "fma"]}, {"cpu_flags": ["avx2", "amx_tile"]}],
         [{"min_memory": "8GiB"}, {"min_memory": "9GiB"}],
         [{"min_disk": "4GB"}, {"min_disk": "5GB"}],
         [{"disks": {"a": {"transport": "nvme"}}}, {"disks": {"a": {"transport": "sata"}}}],
