@@ -706,7 +706,7 @@ mod tests {
                 })
                 .collect(),
             nics: vec![agent::Nic { name: "ib0".to_owned(), firmware: long.clone(), ..Default::default() }],
-            disks: vec![agent::Disk { name: "sda".to_owned(), firmware: long.clone(), ..Default::default() }],
+            disks: vec![agent::Disk { name: "sda".to_owned(), firmware: long, ..Default::default() }],
             ..agent::Inventory::default()
         };
         let kept = Inventory::from_agent(&found, &BTreeMap::new());

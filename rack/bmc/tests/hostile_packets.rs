@@ -193,7 +193,7 @@ fn a_replayed_request_is_dropped_and_a_repeated_one_answered_from_memory() {
 fn sessions_that_idle_are_freed() {
     let mut pair = Pair::new(CipherSuite::suite_3());
     let (next, _) = pair.advance(STEPS);
-    pair.now += std::time::Duration::from_secs(61);
+    pair.now += Duration::from_secs(61);
     assert!(pair.ask(&next).is_none());
     assert_eq!(pair.server.sessions(), 0);
 }
