@@ -9,7 +9,7 @@ create table common_concern (
 );
 -- Rows of `rack_concern` with these names are from a region of the version before. They count no more.
 
--- The changes of `known` entries, so that a region reads only the entries that changed since it last read them.
+-- The changes of `known` entries. A region reads the entries that have changed since its last reading.
 --
 -- A position is given when the writing transaction commits, and the row of `known_log` stays locked until the transaction has ended.
 -- Therefore positions commit in their order: a snapshot that shows a position shows every change up to it.

@@ -141,7 +141,7 @@ impl Strangers {
         });
     }
 
-    /// Ends a stranger's turn. It rests, and so do the first 64 of these interfaces that its result names.
+    /// Ends a stranger's turn. The stranger rests, and so do the first 64 interfaces of its result.
     pub fn end(&self, mac: Mac, others: impl IntoIterator<Item = Mac>, now: Time) {
         self.with(|inner| {
             let vlan = inner.known.get(&mac).map(|it| it.vlan.clone()).unwrap_or_default();

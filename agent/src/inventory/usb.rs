@@ -1,7 +1,7 @@
 //! USB devices without hubs, each with its port.
 //!
-//! The kernel numbers buses in the order in which it finds their controllers, and devices in the order in which they are attached. Neither
-//! is in the inventory. A port is named by the PCI address of the controller, the version of USB, and the path of ports from the root hub:
+//! The kernel numbers buses in the order of discovery, and devices in the order of attachment. The inventory has neither number.
+//! A port is named by the PCI address of the controller, the version of USB, and the path of ports from the root hub:
 //! `pci-0000:00:14.0-usb2-1.4`. A controller has one root hub for each version, and their ports have the same numbers.
 
 use basalt_api::agent::UsbDevice;

@@ -47,7 +47,7 @@ pub enum Shape {
     Fields(&'static [(&'static str, Shape)]),
     /// A list of values of one type.
     List(&'static Shape),
-    /// The list of processor flags. It is far longer than other lists and its texts are short, so it has
+    /// The list of processor flags. This list is far longer than others and its texts are short, so the list has
     /// [bounds of its own](crate::kinds::MAX_FLAGS).
     Flags,
     /// A computed value of any type.

@@ -14,7 +14,7 @@ fn pointer(concern: &str) -> String {
     format!("common/{concern}")
 }
 
-/// Where the body of a common concern is sealed.
+/// Calls a function with the place of the seal of a common concern.
 pub(crate) fn with_place<T>(concern: &str, then: impl FnOnce(&Place<'_>) -> T) -> T {
     then(&Place { object: Uid::from(NOBODY), pointer: &pointer(concern) })
 }

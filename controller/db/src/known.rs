@@ -17,7 +17,7 @@ const KEPT: i64 = 10_000;
 pub struct KnownNews {
     /// The position of this reading.
     pub position: i64,
-    /// True if `entries` are all entries. Nothing that was read before counts.
+    /// True if `entries` are all entries: the reader drops those of earlier readings.
     pub is_whole: bool,
     /// The entries that changed, in their present version.
     pub entries: Vec<Entry>,

@@ -215,7 +215,7 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
     Ok(is_given)
 }
 
-/// Wakes the racks that lease addresses in these subnets, so that they lease none to another client, or reserve none any more.
+/// Wakes the racks that lease addresses in these subnets. Their reservations follow the addresses of deployments.
 pub(super) async fn wake_racks(
     driver: &Driver,
     estate: &Estate,

@@ -7,7 +7,7 @@
 //! | `images` | the stored files of images | nothing: the topology is in memory |
 //! | `proxy` | clients and forbidden destinations | nothing |
 //!
-//! Each reconciliation of a rack writes them. So a change of a common concern wakes one rack, and it does not matter which one.
+//! Each reconciliation of a rack writes them. So a change of a common concern wakes any one rack.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::zones::{self, PublishedZones};
 /// The tag of the repeated field that starts each concern with a list.
 const LIST: u32 = 1;
 
-/// What this process has read for the common concerns. Cheap to clone; the clones share it.
+/// The entries and zones that this process has read for the common concerns. Cheap to clone; the clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Common(Arc<tokio::sync::Mutex<Read>>);
 
