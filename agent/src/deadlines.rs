@@ -38,7 +38,7 @@ pub const CHECKPOINT: Duration = Duration::from_secs(300);
 pub const CLAIM: Duration = Duration::from_secs(300);
 /// Delivery of the result. Longer than the restart of a rack, since otherwise a whole install would be lost.
 pub const RESULT: Duration = Duration::from_secs(900);
-/// The rest of the loading of drivers after the claim. The firmware of a large adapter takes half a minute; a broken device holds up its
+/// The rest of the loading of drivers after the claim. A large adapter needs half a minute to load its firmware; a broken device blocks its
 /// driver for ever.
 pub const DRIVERS: Duration = Duration::from_secs(120);
 /// Reading the kernel's files. A call that waits for a broken device does not return.

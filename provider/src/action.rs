@@ -82,7 +82,7 @@ fn doc(verb: Verb) -> &'static str {
         }
         Verb::ResetBmc => {
             "Restarts the BMC of a machine, which may help if it refuses sessions or does not obey. The machine goes on; for some minutes its \
-             power can be neither read nor switched. Machines behind one BMC share it. It needs an account with the privilege administrator."
+             power can be neither read nor switched. The restart affects every machine behind the same BMC. The account needs the privilege administrator."
         }
         Verb::RunScript => {
             "Runs a script on a machine that no deployment has: the machine boots the ephemeral environment, runs it as root, \

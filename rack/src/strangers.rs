@@ -121,11 +121,11 @@ impl Known {
 }
 
 impl Strangers {
-    /// Strangers that had a turn recently, at an unknown time.
+    /// Strangers that had a turn recently, at an unknown time. Their VLANs are unknown too, so they take the places of one VLAN at most.
     #[must_use]
     pub fn had(macs: impl IntoIterator<Item = Mac>, now: Time) -> Self {
         let known = |mac| (mac, Known { vlan: String::new(), state: State::Had { at: now }, asked: now });
-        let known = macs.into_iter().take(MOST).map(known).collect();
+        let known = macs.into_iter().take(MOST_OF_VLAN).map(known).collect();
         Self(Mutex::new(Inner { known, ..Inner::default() }))
     }
 
@@ -146,7 +146,9 @@ impl Strangers {
         self.with(|inner| {
             let vlan = inner.known.get(&mac).map(|it| it.vlan.clone()).unwrap_or_default();
             for mac in [mac].into_iter().chain(others.into_iter().take(INTERFACES)) {
-                if inner.has_place(mac, &vlan, now) {
+                let is_elsewhere =
+                    inner.known.get(&mac).is_some_and(|it| it.vlan != vlan && !it.is_over(now));
+                if !is_elsewhere && inner.has_place(mac, &vlan, now) {
                     let known = Known { vlan: vlan.clone(), state: State::Had { at: now }, asked: now };
                     inner.known.insert(mac, known);
                 }
@@ -238,8 +240,8 @@ pub fn words(vlans: &BTreeSet<String>) -> Option<String> {
     }
     let named: Vec<&str> = vlans.iter().map(String::as_str).take(8).collect();
     Some(format!(
-        "undeclared machines in {} are not inspected and boot their disks: in each VLAN a rack inspects {} at once and {} an hour; if one host \
-         invents MAC addresses, find it; else switch the others on again later",
+        "too many undeclared machines in {}: some wait or boot their disks without an inspection. A rack begins {} inspections at once in each VLAN, and {} an hour. \
+         If one host invents MAC addresses, find it; otherwise switch these machines on again later",
         named.join(", "),
         TURNS.most,
         3_600_000 / TURNS.every_ms

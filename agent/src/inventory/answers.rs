@@ -1,7 +1,7 @@
-//! Values that the kernel has no files of. Programs ask the devices: `ethtool` the drivers of interfaces, `smartctl` the disks. Direct calls
+//! Values for which the kernel has no files. Programs ask the devices: `ethtool` the drivers of interfaces, `smartctl` the disks. Direct calls
 //! of the kernel would need unsafe code.
 //!
-//! A broken device may not answer, or hold up its program in the kernel. So all devices are asked at the same time, each program has a time
+//! A broken device may not answer, or may block its program in the kernel. So all devices are asked at the same time, each program has a time
 //! limit, and so have all together. A device that does not answer has no value, and the log names it.
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,5 +1,5 @@
-//! The machine's hardware, read from the kernel's files. Each part is a pure function of a [`Root`]. The kernel has no files of some values,
-//! and programs ask the devices for them ([`ask`]).
+//! The machine's hardware, read from the kernel's files. Each part is a pure function of a [`Root`]. For some values the kernel has no files:
+//! programs ask the devices for them ([`ask`]).
 //!
 //! The same hardware gives the same inventory on every boot. The order of a list and the names in it come from places in the machine, not
 //! from the order in which the kernel found the devices. Counters and temperatures are left out.

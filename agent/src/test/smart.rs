@@ -110,6 +110,11 @@ const WARNINGS: [(u64, Verdict, &str); 6] = [
     (5, Verdict::Failed, "the persistent memory region has become unreliable"),
 ];
 
+/// The attributes of an ATA disk.
+const TABLE: &str = "/ata_smart_attributes/table";
+/// Attributes that are temperatures: of the air flow, and of the disk.
+const TEMPERATURES: [u64; 2] = [190, 194];
+
 /// Values that are reported without a verdict.
 const FIGURES: [(&str, &str); 4] = [
     ("/power_on_time/hours", "power_on_hours"),
@@ -141,6 +146,9 @@ pub(crate) fn health(code: Option<i32>, json: &str) -> Option<Verdict> {
                 *passed = true.into();
             }
         }
+    }
+    if let Some(table) = report.pointer_mut(TABLE).and_then(Value::as_array_mut) {
+        table.retain(|it| !it["id"].as_u64().is_some_and(|id| TEMPERATURES.contains(&id)));
     }
     let known = [PASSED, CRITICAL_WARNING].iter().any(|at| report.pointer(at).is_some());
     let mut finding = Finding::at(None);
@@ -226,7 +234,7 @@ fn spare(number: &impl Fn(&str) -> Option<u64>, warning: u64, finding: &mut Find
 
 /// The vendor's attributes of an ATA disk.
 fn attributes(report: &Value, finding: &mut Finding) {
-    let table = report.pointer("/ata_smart_attributes/table").and_then(Value::as_array);
+    let table = report.pointer(TABLE).and_then(Value::as_array);
     for attribute in table.into_iter().flatten() {
         let Some(id) = attribute.get("id").and_then(Value::as_u64) else { continue };
         let text = |name: &str| attribute.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -348,6 +356,10 @@ mod tests {
         assert_eq!(of(0, &ata(&[])), Some(Verdict::Passed));
         let worn = attribute(5, "Reallocated_Sector_Ct", 9, "", true);
         assert_eq!(of(0, &ata(&[worn])), Some(Verdict::Degraded));
+        for (id, name) in [(190, "Airflow_Temperature"), (194, "Temperature_Celsius")] {
+            let hot = attribute(id, name, 0, "now", false);
+            assert_eq!(of(0, &ata(&[hot])), Some(Verdict::Passed), "{name}");
+        }
         let warned = |bits: u64| of(FAILING, &nvme(json!({"critical_warning": bits})));
         assert_eq!(
             (warned(TOO_HOT), warned(4), warned(4 | TOO_HOT)),

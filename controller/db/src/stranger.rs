@@ -158,7 +158,7 @@ pub(crate) async fn note(
     sqlx::query_scalar!("select pg_advisory_xact_lock($1)", NOTING).fetch_one(&mut *tx).await?;
     let macs: Vec<String> = seen.macs.iter().chain([mac]).cloned().collect();
     let same = sqlx::query!(
-        r#"select id, discovery from stranger
+        r#"select id, discovery, has_inventory from stranger
            where board = $2 or (boot_mac = any($1::text[]::macaddr[])
              and id = (select stranger from stranger_mac where mac = $3::text::macaddr)) order by id"#,
         &macs,
@@ -178,6 +178,18 @@ pub(crate) async fn note(
     let has_inventory = seen.result.get("inventory").is_some_and(Value::is_object);
     let vlan = vlan_at(&mut *tx, address.as_deref()).await?;
     let mut is_new = false;
+    if let Some(first) = same.first().filter(|first| first.has_inventory && !has_inventory) {
+        // An inspection that failed says less than the one before.
+        let seen = sqlx::query!(
+            "update stranger set source = $2, address = coalesce($3::text::inet, address), last_seen = clock_timestamp() where id = $1",
+            first.id,
+            source,
+            address
+        );
+        seen.execute(&mut *tx).await?;
+        woken.extend(declared.iter().map(|machine| machine.uid.get()));
+        return Ok(woken);
+    }
     let id = match same.first() {
         Some(first) => {
             let others: Vec<i64> = same.iter().skip(1).map(|it| it.id).collect();
@@ -302,7 +314,7 @@ async fn leave_out(tx: &mut PgConnection, vlan: Option<Uuid>, rack: Uuid) -> Res
 pub struct LeftOut {
     /// The name of the VLAN.
     pub vlan: String,
-    /// How many results were left out since the VLAN was declared.
+    /// Number of results that were left out since the VLAN was declared.
     pub count: u64,
     /// When the last one was left out.
     pub at: Timestamp,

@@ -176,7 +176,7 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
         "nothing changes until a person changes it")),
     (PowerFailure::NoSession, rule("BmcSessions", "all sessions of the BMC are in use", &[5, 15, 45], LATER,
         "end the sessions of other programs with this BMC, such as consoles and other managers; if nobody uses them, run `basalt reset-bmc`",
-        "a BMC frees a session that nobody uses after a minute")),
+        "a BMC frees an unused session after about a minute")),
     (PowerFailure::CompletionCode, rule("BmcRefused", "the BMC refused the command", &[5, 15, 45], LATER,
         "read the message, and look at the BMC's event log; if it stays so, run `basalt reset-bmc`",
         "busy BMCs refuse for a few seconds; those that go on are ill")),
@@ -208,7 +208,7 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
         "correct bmc.address, or have an admin add the BMC's network to bmc_networks of Settings",
         "nothing changes until a person changes it, or its name")),
     (PowerFailure::NotMoved, rule("PowerLies", "the BMC said yes, but the power reads as before", &[5, 20, 60], LATER,
-        "look at the machine; if the BMC goes on to lie, run `basalt reset-bmc`, or drain the machine's power",
+        "look at the machine; if its BMC still lies, run `basalt reset-bmc`, or drain the machine's power",
         "chassis take seconds to follow; those that never do must not be believed")),
     (PowerFailure::Unknown, OTHER),
 ];

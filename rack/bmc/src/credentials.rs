@@ -114,7 +114,7 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// A BMC's key K_g: a second secret beside the password of a user, the same for all users (§13.31). Wiped from memory when dropped, never
+/// A BMC's key K_g (§13.31): a second secret beside each user's password. All users have the same key. Wiped from memory when dropped, never
 /// printed.
 #[derive(Clone)]
 pub struct BmcKey(Zeroizing<[u8; BMC_KEY]>);

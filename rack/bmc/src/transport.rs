@@ -98,7 +98,7 @@ impl BmcClient {
     /// Opens a session for several operations; close it with [`BmcSession::close`].
     ///
     /// # Errors
-    /// [`BmcError`], within [`Timing::operation`].
+    /// [`BmcError`], within [`Timing::session`], and [`Timing::free_session`] more while all sessions are in use.
     pub async fn connect(&self) -> Result<BmcSession, BmcError> {
         BmcSession::open(self.config.clone()).await.map_err(|failure| self.error(failure))
     }
@@ -339,7 +339,9 @@ impl Link {
             match self.exchange(config, first, deadline).await {
                 Ok(_) => return Ok(()),
                 // The BMC may have refused a repetition only. Begin a new session.
-                Err(failure) if self.core.is_ambiguous() && !is_silence(&failure) => {
+                Err(failure)
+                    if self.core.is_ambiguous() && !is_silence(&failure) && !is_wrong_key(&failure) =>
+                {
                     self.farewell();
                     self.core = new_core(config)?;
                 }
@@ -441,6 +443,11 @@ impl Link {
             Ok(None) | Err(_) => false,
         }
     }
+}
+
+/// True if the BMC proved that the key is wrong. Another handshake would only use up another of its sessions.
+fn is_wrong_key(failure: &Failure) -> bool {
+    matches!(failure, Failure::WrongBmcKey { .. })
 }
 
 fn is_silence(failure: &Failure) -> bool {

@@ -36,7 +36,7 @@ pub(crate) const RESTART: &str = "restart itself";
 /// The ResetTypes of Manager.Reset, the best first: a BMC that is stuck may never end a graceful restart.
 const RESTARTS: [&str; 2] = ["ForceRestart", "GracefulRestart"];
 
-/// The ResetType for the restart of a BMC. A BMC that lists no types has the graceful one: it was the first (Manager 1.0).
+/// The ResetType for the restart of a BMC. A BMC that lists no types is sent the graceful one, which schema Manager 1.0 had first.
 pub(crate) fn restart_type(allowed: Option<&[String]>) -> Result<&'static str, Failure> {
     let [_, graceful] = RESTARTS;
     let Some(allowed) = allowed else { return Ok(graceful) };

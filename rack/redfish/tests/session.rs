@@ -80,6 +80,9 @@ impl Bmc {
 /// The system's properties for boot overrides.
 const BOOT: &str = r#""BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd"], "BootSourceOverrideMode": "UEFI""#;
 
+/// The action that resets the manager.
+const MANAGER: &str = r#"{"target": "/manager/Actions/Manager.Reset"}"#;
+
 async fn serve(
     stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
     habit: Habit,
@@ -117,7 +120,7 @@ async fn serve(
             }
             _ if is_reset && habit == Habit::Floods => "x".repeat(2 << 20),
             _ => format!(
-                r##"{{"PowerState": "Off", "Actions": {{"#ComputerSystem.Reset": {{"target": "/reset"}}}}, "Boot": {{{BOOT}, "BootSourceOverrideTarget": "{target}", "BootSourceOverrideEnabled": "Once"}}}}"##
+                r##"{{"PowerState": "Off", "Actions": {{"#ComputerSystem.Reset": {{"target": "/reset"}}, "#Manager.Reset": {MANAGER}}}, "Links": {{"ManagedBy": [{{"@odata.id": "/manager"}}]}}, "Boot": {{{BOOT}, "BootSourceOverrideTarget": "{target}", "BootSourceOverrideEnabled": "Once"}}}}"##
             ),
         };
         if is_reset && habit == Habit::HangsAtResets {
@@ -184,6 +187,15 @@ async fn a_reset_that_is_not_answered_in_time_is_not_repeated() {
         "{error}"
     );
     assert_eq!(bmc.heard().iter().filter(|(_, request)| request == "POST /reset").count(), 1);
+}
+
+#[tokio::test]
+async fn a_bmc_that_restarts_before_it_answers_is_restarted_once() {
+    let bmc = Bmc::start(Habit::HangsAtResets).await;
+    let mut session = Session::open(bmc.config.clone()).await.unwrap();
+    assert_eq!(session.restart_manager().await, Ok(()));
+    let restart = "POST /manager/Actions/Manager.Reset";
+    assert_eq!(bmc.heard().iter().filter(|(_, request)| request == restart).count(), 1);
 }
 
 #[tokio::test]

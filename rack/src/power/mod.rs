@@ -9,7 +9,7 @@
 //!    changing, the limit is 50 seconds in all.
 //!
 //! The drivers speak to BMCs: [`ipmi`], [`redfish`], [`webhook`]. A command or reading by IPMI has one session, and closes it. So this rack
-//! never has more than one session with a BMC.
+//! has at most one session with a BMC, and after a wrong key one more that only the BMC can end.
 //!
 //! The verb `RESET_BMC` restarts the BMC itself, and neither changes nor reads the power.
 //!

@@ -255,11 +255,14 @@ impl Schedule {
         let pace = self.pace;
         let Some(entry) = self.entries.get_mut(uid) else { return };
         let due = match &ended.error {
-            Some((code, _)) if REFUSED.contains(code) => {
+            // A BMC that refuses its reset may well tell its power.
+            Some((code, _)) if REFUSED.contains(code) && verb != Verb::ResetBmc => {
                 let longest = entry.due.map(|_| now + pace.longest);
                 return self.plan(uid, longest);
             }
             Some(_) => now + pace.confirm,
+            // A BMC restarts for minutes.
+            None if verb == Verb::ResetBmc => now + pace.follow,
             None => {
                 entry.failures = 0;
                 if ended.power != "unknown" {

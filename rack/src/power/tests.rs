@@ -223,8 +223,9 @@ async fn sessions_that_somebody_else_holds_are_told_as_such() {
     let second = somebody.connect().await.unwrap();
     let result = lab.run(command(Verb::Off, 4, "c4")).await.remove(0).1;
     assert_eq!(result.error_code, "no_session");
-    let says = "all of its sessions are in use, and none became free within 0 s; other programs hold them";
-    assert!(result.message.contains(says), "{}", result.message);
+    for says in ["all of its sessions are in use", "other programs hold them"] {
+        assert!(result.message.contains(says), "{}", result.message);
+    }
     assert_eq!(lab.chassis.0.lock().unwrap().0, PowerState::On, "nothing was done");
     first.close().await;
     let result = lab.run(command(Verb::Off, 5, "c5")).await.remove(0).1;

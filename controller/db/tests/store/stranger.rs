@@ -265,6 +265,19 @@ async fn one_host_that_invents_machines_fills_its_vlan_and_no_other() {
 }
 
 #[tokio::test]
+async fn an_inspection_that_fails_keeps_the_inventory_of_the_one_before() {
+    let mut racks = Racks::new().await;
+    let found = json!({"attempt": racks.attempt, "inventory": {}, "says": 1});
+    racks.bring_invented(0..1, "10.77.0.9", &found).await;
+    let machine = racks.discover().await.remove(0);
+    let failed = json!({"attempt": racks.attempt, "error": "no answer"});
+    racks.bring_invented(0..1, "10.77.0.10", &failed).await;
+    assert_eq!(racks.says(&machine).await, Some(json!(1)));
+    let kept = racks.sql("select has_inventory, host(address) from stranger").await;
+    assert_eq!(kept, [["t", "10.77.0.10"]], "it was seen again");
+}
+
+#[tokio::test]
 async fn a_failed_inspection_gives_way_to_an_inventory_and_an_inventory_to_nothing() {
     let mut racks = Racks::new().await;
     network(&racks.store).await;

@@ -120,8 +120,8 @@ pub(super) fn left_out(all: Vec<LeftOut>, vlans: &BTreeSet<Ref<Vlan>>) -> Vec<Le
 /// The text about undeclared machines that were left out.
 pub(super) fn words(LeftOut { vlan, count, at, .. }: &LeftOut) -> String {
     format!(
-        "undeclared machines of {vlan} are left out, the last one at {} ({count} so far): the VLAN has {MOST_OF_VLAN} Discoveries of machines, or \
-         the region 10,000",
+        "undeclared machines of {vlan} are left out, the last one at {} ({count} so far): the VLAN had {MOST_OF_VLAN} undeclared machines, or \
+         the region had 10,000",
         at.strftime("%Y-%m-%d %H:%M:%S UTC")
     )
 }

@@ -95,6 +95,17 @@ fn a_bmc_that_does_not_answer_is_asked_less_and_less() {
 }
 
 #[test]
+fn a_bmc_that_is_reset_is_read_after_minutes_and_one_that_refuses_its_reset_as_after_any_command() {
+    let mut one = One::new();
+    one.commanded(Verb::ResetBmc, &reads("unknown"));
+    assert_eq!(one.schedule.entries["m0"].due, Some(one.now + PACE.follow));
+    for code in ["privilege", "unsupported"] {
+        one.commanded(Verb::ResetBmc, &fails(code));
+        assert_eq!(one.schedule.entries["m0"].due, Some(one.now + PACE.confirm), "{code}");
+    }
+}
+
+#[test]
 fn a_password_that_is_refused_is_tried_once_an_hour_until_it_is_declared_anew() {
     let mut one = One::new();
     assert_eq!(one.read(&fails("bad_password")).1, Some(false));
