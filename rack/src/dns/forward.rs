@@ -136,6 +136,11 @@ impl Forward {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Answers a client's question: at once from the cache, or when a server has answered. It may be called from any
     /// thread, and calls `reply` in any thread.
     pub fn ask(

@@ -61,6 +61,7 @@ pub struct Dns {
     transfers: Semaphore,
     notifier: Notifier,
     telling: Mutex<()>,
+    choosing: Mutex<()>,
     counters: Counters,
 }
 
@@ -79,6 +80,7 @@ impl Dns {
             transfers: Semaphore::new(TRANSFERS),
             notifier: Notifier::new(facts),
             telling: Mutex::default(),
+            choosing: Mutex::default(),
             counters: Counters::default(),
         })
     }
@@ -145,6 +147,8 @@ impl Dns {
 
     /// Sets the servers to ask: those of the concern, or else those of this host.
     fn choose_servers(&self) {
+        // All callers load the state under the lock, so the last one has the newest.
+        let _turn = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, own) = (self.held.load(), self.own.load());
         self.others
             .configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, &own) });
@@ -152,7 +156,7 @@ impl Dns {
 
     /// Starts notifying the secondaries of the current zones. A rack without addresses has none that could be copied.
     fn tell_secondaries(&self) {
-        // Both callers load the view under the lock, so the last one has the newest.
+        // All callers load the state under the lock, so the last one has the newest.
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, own) = (self.held.load(), self.own.load());
         self.notifier.keep(if own.is_empty() { &[] } else { &held.copies });
@@ -217,4 +221,42 @@ fn upstream(declared: &[IpAddr], own: &BTreeSet<IpAddr>) -> Config {
 fn of_host(own: &BTreeSet<IpAddr>) -> Config {
     let named = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
     Config { upstream: nameservers(&named, own), ..Config::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use basalt_proto::rack_v1::DnsForward;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::spool::{self, writer};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_servers_to_ask_are_those_of_the_latest_concern_and_addresses() {
+        let dir = tempfile::tempdir().unwrap();
+        let (facts, _) = writer::start(dir.path(), spool::Limits::default(), Clock::default()).unwrap();
+        let dns = Arc::new(Dns::new(facts).unwrap());
+        let start = Arc::new(Barrier::new(2));
+        for round in 0..5000_u16 {
+            let [high, low] = round.to_be_bytes();
+            let (server, rack): (IpAddr, IpAddr) = ([10, 1, high, low].into(), [10, 2, high, low].into());
+            let forwards =
+                vec![DnsForward { domain: "corp.example".into(), servers: vec![server.to_string()] }];
+            let concern = DnsConcern { forwards, upstream: vec![rack.to_string()], ..DnsConcern::default() };
+            let (by_concern, both) = (Arc::clone(&dns), Arc::clone(&start));
+            let told = std::thread::spawn(move || {
+                both.wait();
+                by_concern.configure(&concern);
+            });
+            let own = BTreeSet::from([rack]);
+            start.wait();
+            dns.set_own(own);
+            told.join().unwrap();
+            let config = dns.others.config();
+            assert_eq!(config.conditional[0].1, [SocketAddr::new(server, PORT)], "round {round}");
+            assert!(config.upstream.is_empty(), "it asks itself in round {round}");
+        }
+    }
 }
