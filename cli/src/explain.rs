@@ -241,6 +241,24 @@ mod tests {
     }
 
     #[test]
+    fn a_region_that_does_not_answer_a_rack_is_named_with_since_when_and_what_to_do() {
+        let since = Timestamp::from_second(1_800_000_000).unwrap();
+        let wait = Wait {
+            cause: "RegionSilent".into(),
+            message: "region 10.0.0.2:5250 does not answer it (timed out)".into(),
+            since,
+            deadline: None,
+            human: Some("start that region, or let rack1 reach it".into()),
+            remedy: None,
+            rule: None,
+        };
+        assert_eq!(
+            waits(&wait, Timestamp::from_second(1_800_000_030).unwrap()),
+            "  region 10.0.0.2:5250 does not answer it (timed out): since 30 s\n  to do: start that region, or let rack1 reach it\n"
+        );
+    }
+
+    #[test]
     fn a_wait_says_since_when_until_when_and_what_then() {
         let wait = Wait {
             cause: "BootRequest".into(),

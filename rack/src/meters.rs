@@ -405,6 +405,7 @@ mod tests {
         told(Body::Power(PowerResult { error_code: "unreachable".into(), ..PowerResult::default() }));
         told(Body::Lease(LeaseFact { released: true, ..LeaseFact::default() }));
         meters.asked("tftp");
+        meters.infiniband("dhcp");
         meters.power_read("ok", Duration::from_millis(250));
         meters.power_read("unreachable", Duration::from_millis(250));
         meters.changed(Outcome::Applied);
@@ -426,6 +427,7 @@ mod tests {
             "basalt_rack_facts_total 3",
             "basalt_rack_facts_left_out_total 1",
             "basalt_rack_boot_requests_total{service=\"tftp\"} 1",
+            "basalt_rack_infiniband_requests_total{service=\"dhcp\"} 1",
             "basalt_rack_spool_facts 2",
             "basalt_rack_spool_bytes 100",
         ] {

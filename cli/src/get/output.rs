@@ -245,6 +245,13 @@ mod tests {
     }
 
     #[test]
+    fn names_are_written_as_other_commands_take_them() {
+        let named = |name: &str| json!({"metadata": {"name": name}});
+        let found = [(Machine::KIND, vec![named("a"), named("b")]), (Deployment::KIND, vec![named("web")])];
+        assert_eq!(names(&found), "machine/a\nmachine/b\ndeployment/web\n");
+    }
+
+    #[test]
     fn yaml_reads_back_as_it_was_whatever_its_texts_look_like() {
         let text = "#cloud-config\nruncmd:\n  - echo \"1: two\"\n\n";
         let texts =
