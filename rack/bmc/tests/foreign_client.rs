@@ -100,6 +100,13 @@ async fn ipmitool_resets_the_bmc() {
     let chassis = Chassis::off();
     let server = bmc(&chassis).await;
     succeeds(&server, "17", "mc reset cold").await;
+    // ipmitool does not wait for an answer to this command.
+    let restarted = async {
+        while server.restarts() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), restarted).await.expect("the BMC restarts");
     assert_eq!((server.restarts(), chassis.controls()), (1, 0));
 }
 
