@@ -237,7 +237,11 @@ async fn a_rack_whose_clock_is_five_seconds_off_tells_clients_not_to_use_it() {
     play_server(&upstream, Duration::from_secs(5));
     let rack = start(Settings { ntp_port: 123, ..on_switch(dir.path()) }, &[UPSTREAM]).await;
     let told = health(&rack, "time", |it| !it.ok).await;
-    assert!(told.starts_with("clock is 5.0 s behind 10.9.0.9: clients are told not to use it"), "{told}");
+    // A measurement is off by up to half of its round trip, which is long on a busy host.
+    let is_measured = ["4.9", "5.0", "5.1"].iter().any(|seconds| {
+        told.starts_with(&format!("clock is {seconds} s behind 10.9.0.9: clients are told not to use it"))
+    });
+    assert!(is_measured, "{told}");
 
     let host = Host::plug("client", "52:54:00:00:00:01");
     host.run(&["ip", "address", "add", "10.9.0.5/24", "dev", "eth0"]);
