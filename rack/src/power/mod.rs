@@ -8,8 +8,8 @@
 //! 3. The power is read until it is the power that the verb asks for, or until 15 seconds have passed. While the BMC says that the power is
 //!    changing, the limit is 50 seconds in all.
 //!
-//! The drivers speak to BMCs: [`ipmi`], [`redfish`], [`webhook`]. A command or reading by IPMI has one session, and closes it. So this rack
-//! has at most one session with a BMC, and after a wrong key one more that only the BMC can end.
+//! The drivers speak to BMCs: [`ipmi`], [`redfish`], [`webhook`]. A command or reading by IPMI has one session, and closes it. So a rack
+//! has at most one session with a BMC. After a wrong key the BMC keeps a second session open, and only the BMC can end it.
 //!
 //! The verb `RESET_BMC` restarts the BMC itself, and neither changes nor reads the power.
 //!
