@@ -78,6 +78,16 @@ async fn racks_are_told_how_often_power_is_read() {
     );
 }
 
+/// Waits until the rack has a BMC.
+async fn has_bmc(rack: &Linked) {
+    once("the rack has its BMC", async || {
+        let concerns = rack.told().concerns;
+        let last = concerns.iter().rfind(|version| version.concern == "power")?;
+        (!PowerConcern::decode(last.body.as_slice()).expect("a concern").bmcs.is_empty()).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_machine_says_what_was_read_and_what_it_ought_to_be() {
     let lab = lab().await;
@@ -86,12 +96,7 @@ async fn a_machine_says_what_was_read_and_what_it_ought_to_be() {
     furnish(&lab).await;
     let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
     declare(&lab, "auto").await;
-    once("the rack has its BMC", async || {
-        let concerns = rack.told().concerns;
-        let last = concerns.iter().rfind(|version| version.concern == "power")?;
-        (!PowerConcern::decode(last.body.as_slice()).expect("a concern").bmcs.is_empty()).then_some(())
-    })
-    .await;
+    has_bmc(&rack).await;
 
     brings(&lab, &rack, PowerReading { certificate: "0a".repeat(32), ..read("on") }).await;
     let status = until(&lab, reads("on", "r1")).await;
@@ -148,12 +153,7 @@ async fn a_bmc_is_reset_by_its_rack_and_the_power_stays_as_it_was_read() {
     furnish(&lab).await;
     let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
     declare(&lab, "auto").await;
-    once("the rack has its BMC", async || {
-        let concerns = rack.told().concerns;
-        let last = concerns.iter().rfind(|version| version.concern == "power")?;
-        (!PowerConcern::decode(last.body.as_slice()).expect("a concern").bmcs.is_empty()).then_some(())
-    })
-    .await;
+    has_bmc(&rack).await;
     brings(&lab, &rack, read("on")).await;
     until(&lab, reads("on", "r1")).await;
 
