@@ -121,28 +121,6 @@ impl Store {
         }
     }
 
-    /// Wakes every object of a kind.
-    ///
-    /// # Errors
-    /// Fails if the database cannot be written.
-    pub async fn enqueue_kind(&self, kind: &str) -> Result<(), StoreError> {
-        let trace = crate::trace::current();
-        let insert = sqlx::query!(
-            "with those as materialized (select kind, uid from object where kind = $1)
-             insert into reconcile_queue as q (kind, object, trace, traced_at)
-             select kind, uid, $2, case when $2::text is not null then now() end
-             from those order by uid
-             on conflict (kind, object) do update
-             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
-               trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
-            kind,
-            trace.as_deref()
-        );
-        insert.execute(self.pool()).await?;
-        self.touched();
-        Ok(())
-    }
-
     /// Stores the key of an attempt's boot tokens, sealed.
     pub(crate) async fn keep_attempt_key(
         &self,

@@ -93,6 +93,7 @@ mod stranger;
 mod tagging;
 mod test_result;
 mod topology;
+pub mod wake;
 mod watch;
 mod webhook;
 mod write;

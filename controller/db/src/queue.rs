@@ -52,12 +52,6 @@ pub enum Then {
     Again(Duration),
 }
 
-/// Seconds after which every object is handled again, whatever pause was planned.
-const LONGEST_PAUSE: f64 = 300.0;
-
-/// The longest lease without an extension, in seconds.
-const LONGEST_LEASE: f64 = 60.0;
-
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
 }
@@ -212,37 +206,6 @@ impl Store {
         Ok(())
     }
 
-    /// Puts every object of the reconciled kinds into the queue: the periodic scan that repairs missed wake-ups. It also limits
-    /// leases to [`LONGEST_LEASE`] and pauses to [`LONGEST_PAUSE`] from now: after the database's clock went back, they would
-    /// last too long.
-    ///
-    /// # Errors
-    /// Fails if the database cannot be written.
-    pub async fn enqueue_all(&self) -> Result<u64, StoreError> {
-        let shorten = sqlx::query!(
-            "with far as (
-               select kind, object from reconcile_queue
-               where not_before > now() + make_interval(secs => $1) or lease_until > now() + make_interval(secs => $2)
-               order by object for update skip locked)
-             update reconcile_queue q
-             set not_before = least(q.not_before, now() + make_interval(secs => $1)),
-                 lease_until = case when q.lease_until is not null
-                   then least(q.lease_until, now() + make_interval(secs => $2)) end
-             from far where q.kind = far.kind and q.object = far.object",
-            LONGEST_PAUSE,
-            LONGEST_LEASE
-        );
-        shorten.execute(self.pool()).await?;
-        let insert = sqlx::query!(
-            "insert into reconcile_queue (kind, object)
-             select kind, uid from object where kind = any($1) order by uid on conflict do nothing",
-            self.worked_on()
-        );
-        let rows = insert.execute(self.pool()).await?.rows_affected();
-        self.touched();
-        Ok(rows)
-    }
-
     /// The time until an object is due; `None` when the queue is empty.
     ///
     /// # Errors
@@ -372,7 +335,7 @@ impl Store {
     }
 }
 
-/// Stores the phase and the stall, for the gauges. Returns the phase that the object left, and the time in it.
+/// Stores the phase and the stall, for the gauges, and whether the object is settled, for wake-ups. Returns the phase that the object left, and the time in it.
 async fn note_state(
     tx: &mut Tx,
     lease: &Lease,
@@ -406,13 +369,15 @@ async fn note_state(
         note.execute(&mut **tx).await?;
     }
     let upsert = sqlx::query!(
-        "insert into object_state as s (object, kind, phase, stalled) values ($1, $2, $3, $4)
-         on conflict (object) do update set phase = excluded.phase, stalled = excluded.stalled,
+        "insert into object_state as s (object, kind, phase, stalled, settled)
+         values ($1, $2, $3, $4, says_settled($5::text::jsonb))
+         on conflict (object) do update set phase = excluded.phase, stalled = excluded.stalled, settled = excluded.settled,
            since = case when s.phase = excluded.phase then s.since else excluded.since end",
         lease.uid.get(),
         lease.kind,
         phase,
-        stalled
+        stalled,
+        status.to_string()
     );
     upsert.execute(&mut **tx).await?;
     let left = before.filter(|before| before.phase != phase && !before.phase.is_empty());

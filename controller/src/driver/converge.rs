@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use basalt_api::values::{Generation, Uid};
 use basalt_db::change::Follower;
+use basalt_db::wake::TURNS;
 use basalt_db::{Lease, StatusWrite, Store, StoreError, Then, trace};
 use basalt_engine::Policy;
 use basalt_proto::trace_id;
@@ -32,8 +33,8 @@ const WORKERS: usize = 8;
 const LEASE: Duration = Duration::from_secs(10);
 /// The longest wait for a wake-up, in case one was lost.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
-/// The interval at which every object is put into the queue, in case a wake-up was missed.
-const FULL_SCAN: Duration = Duration::from_secs(60);
+/// The interval of the scan for missed wake-ups.
+const SCAN: Duration = Duration::from_secs(60);
 
 /// The parts that handlers use. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -184,11 +185,15 @@ impl Driver {
     }
 }
 
+/// Puts all objects into the queue once, and later those that are not settled and a part of the others each time.
 async fn scan(store: Store) {
+    let mut turns = (0..TURNS).cycle();
+    let mut scanned = store.enqueue_all().await;
     loop {
-        if let Err(error) = store.enqueue_all().await {
-            tracing::warn!(%error, "the full scan failed; the next one comes");
+        if let Err(error) = scanned {
+            tracing::warn!(%error, "a scan failed; the next one comes");
         }
-        tokio::time::sleep(FULL_SCAN).await;
+        tokio::time::sleep(SCAN).await;
+        scanned = store.enqueue_turn(turns.next().unwrap_or_default()).await;
     }
 }

@@ -59,7 +59,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             driver.store.release_addresses(object.uid, &[]).await?;
             driver.store.finalise(object.uid).await?;
             // Wake the deployments that wait for this one's machine.
-            driver.store.enqueue_kind("Deployment").await?;
+            driver.store.enqueue_waiting().await?;
             driver.allocator.note_any();
             Ok(Then::Rest)
         }

@@ -1,7 +1,8 @@
 //! Wakes objects that depend on changed objects.
 //!
 //! Changes come faster than all objects of a kind can be woken. The changes that come during one round of wake-ups are answered together by
-//! the next round. So ten thousand changes do not each wake ten thousand machines.
+//! the next round. So ten thousand changes do not each wake ten thousand machines. The settled ones among them are woken at a pace
+//! ([`basalt_db::wake`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,8 @@ const WAKES: &[(&str, &[&str])] = &[
     ("IpAddress", &["Rack", "Domain"]),
     ("StaticRoute", &["Rack"]),
     ("Device", &["Rack", "Discovery", "Subnet", "Domain"]),
-    ("Domain", &["Rack", "Subnet"]),
+    // Machines have their names in the default domain.
+    ("Domain", &["Rack", "Subnet", "Machine"]),
     ("Image", &["Rack", "Machine"]),
     ("Rack", &["Machine", "Discovery"]),
     ("Script", &["Machine"]),

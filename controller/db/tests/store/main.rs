@@ -17,5 +17,6 @@ mod rotate;
 mod shared_leases;
 mod stranger;
 mod topology;
+mod wake;
 mod work;
 mod zone;

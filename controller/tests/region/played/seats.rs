@@ -121,5 +121,7 @@ impl World {
         let store = self.seats[seat].store.clone();
         let fresh = self.seat(store).await;
         self.seats[seat] = fresh;
+        // As each process does when it starts.
+        self.store().enqueue_all().await.expect("woken");
     }
 }

@@ -16,6 +16,7 @@ use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::from_region::Message as FromRegionMessage;
 use basalt_proto::rack_v1::{BootConcern, FromRegion};
 use basalt_region::driver::RECONCILED;
+use basalt_db::wake::TURNS;
 use basalt_region::driver::wakes::wake_for;
 use prost::Message;
 use serde_json::{Value, json};
@@ -60,6 +61,9 @@ pub(crate) struct World {
     /// Deleted machines, and the machine that has their hardware now.
     pub(super) heirs: BTreeMap<MachineId, MachineId>,
     scanned: Timestamp,
+    turns: u8,
+    /// A process died after a change, before it woke what depends on it. Another one begins with all objects.
+    missed: bool,
     /// The step records at the last check: nothing may begin twice.
     pub(super) armed: BTreeMap<String, StepRecord>,
     /// The deployment that has each machine, at the last check.
@@ -158,6 +162,8 @@ impl World {
             leaving: BTreeMap::new(),
             heirs: BTreeMap::new(),
             scanned: now,
+            turns: 0,
+            missed: false,
             armed: BTreeMap::new(),
             claims: BTreeMap::new(),
         };
@@ -213,6 +219,8 @@ impl World {
         put(self.store(), kind, name, spec).await;
         if wakes {
             wake_for(self.store(), kind).await.expect("woken");
+        } else {
+            self.missed = true;
         }
     }
 
@@ -421,7 +429,11 @@ impl World {
         for seat in &mut self.seats {
             seat.driver.allocator = Arc::default();
         }
-        self.store().enqueue_all().await.expect("scanned");
+        match std::mem::take(&mut self.missed) {
+            true => self.store().enqueue_all().await.expect("scanned"),
+            false => self.store().enqueue_turn(self.turns).await.expect("scanned"),
+        };
+        self.turns = (self.turns + 1) % TURNS;
     }
 
     /// Deletes a machine, and declares it again once it is gone.
