@@ -25,6 +25,7 @@ mod names;
 mod namespace;
 mod netem;
 mod ntp;
+mod own_ports;
 mod packages;
 mod peers;
 mod peers6;

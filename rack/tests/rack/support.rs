@@ -1,10 +1,11 @@
 //! A rack on free ports of loopback, and a client that can choose its source address.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::own_ports::own_port;
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::fact::Body;
@@ -30,8 +31,6 @@ pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 77);
 pub(crate) const KEY: [u8; 32] = [9; 32];
 
 pub(crate) fn settings(dir: &Path) -> Settings {
-    let tcp = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let udp = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let loaders = dir.join("loaders");
     std::fs::create_dir_all(&loaders).unwrap();
     std::fs::write(loaders.join("undionly.kpxe"), b"a loader").unwrap();
@@ -40,17 +39,17 @@ pub(crate) fn settings(dir: &Path) -> Settings {
         name: Some("rack-1".into()),
         interface: Some(vec!["lo".into()]),
         loader_dir: Some(loaders),
-        http_port: Some(tcp()),
-        dhcp_port: Some(udp()),
-        dhcp_client_port: Some(udp()),
-        tftp_port: Some(udp()),
-        dns_port: Some(udp()),
-        ntp_port: Some(udp()),
-        syslog_port: Some(vec![udp()]),
-        proxy_port: Some(tcp()),
+        http_port: Some(own_port()),
+        dhcp_port: Some(own_port()),
+        dhcp_client_port: Some(own_port()),
+        tftp_port: Some(own_port()),
+        dns_port: Some(own_port()),
+        ntp_port: Some(own_port()),
+        syslog_port: Some(vec![own_port()]),
+        proxy_port: Some(own_port()),
         proxy_program: Some("/nowhere/squid".into()),
         proxy_dir: Some(dir.join("proxy")),
-        metrics: Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()),
+        metrics: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, own_port()))),
         ..Given::default()
     };
     given.settle().unwrap()

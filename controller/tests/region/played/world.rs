@@ -63,7 +63,7 @@ pub(crate) struct World {
     scanned: Timestamp,
     turns: u8,
     /// A process died after a change, before it woke what depends on it. Another one begins with all objects.
-    missed: bool,
+    pub(super) missed: bool,
     /// The step records at the last check: nothing may begin twice.
     pub(super) armed: BTreeMap<String, StepRecord>,
     /// The deployment that has each machine, at the last check.
