@@ -15,7 +15,7 @@ select o.uid, o.kind,
   coalesce(s.settled, false) and o.observed_generation = o.generation and o.deletion_requested_at is null as settled
 from object o left join object_state s on s.object = o.uid;
 
--- When to handle each of these objects, if all are woken together. Those that are not settled, and a hundred settled ones, are due at
+-- When to handle each of these objects, if all are woken together. All unsettled objects and the first hundred settled ones are due at
 -- once. The other settled ones follow at intervals of 30 ms, or of less if five minutes would not be enough for all.
 create function paced(those uuid[]) returns table (kind text, object uuid, not_before timestamptz) stable language sql as $$
   select kind, uid, now() + case when settled and place > 100

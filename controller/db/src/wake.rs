@@ -1,7 +1,7 @@
 //! Wake-ups of many objects at once: of a kind, around a rack, and by the periodic scan.
 //!
-//! A settled object changes only when something that it depends on changes. Of a large fleet almost all objects are settled, so these
-//! wake-ups are spread over time, and the scan takes a part of them each time. Objects that are not settled never wait.
+//! A settled object changes only when something that it depends on changes. In a large fleet almost all objects are settled. Their wake-ups
+//! are spread over time, and each scan takes only a part of these objects. Objects that are not settled never wait.
 
 use basalt_api::values::RackId;
 
@@ -33,8 +33,8 @@ impl Store {
         Ok(())
     }
 
-    /// Wakes the machines that may depend on a rack's connection: those that are not settled, those with an entry for this rack, and those
-    /// with a BMC that no rack controls. Settled ones are woken at a pace.
+    /// Wakes the machines that may depend on a rack's connection. These are all unsettled machines, all machines with an entry for this rack,
+    /// and all machines with a BMC that no rack controls. Settled ones are woken at a pace.
     ///
     /// # Errors
     /// Fails if the database cannot be written.

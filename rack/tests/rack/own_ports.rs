@@ -1,8 +1,8 @@
 //! Ports for servers of tests.
 //!
-//! The kernel gives connections ports from 32768 on. A test that took a free port of that range and bound it later could find a connection
-//! there, also one that a client made to itself while it tried to reach a server that did not listen yet. These ports are below that range,
-//! and each is given once in a process.
+//! The kernel gives connections ports from 32768 on. A test that takes a free port of that range and binds it later can find a connection
+//! there. A client that calls a server too early can even connect to itself, and so keep the port. The ports of this module are below that
+//! range, and each is given once in a process.
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
