@@ -9,10 +9,13 @@
 //! | creates the file that `BASALT_REBOOT` names, and ends well | the next run begins |
 //! | writes `again` to this file, and ends well | the same run begins again |
 //!
+//! A script without this permission may still bring the machine down, in each boot anew. After a first restart that nobody announced, the
+//! rack writes down which scripts begin, and after the third one they are not begun any more.
+//!
 //! `BASALT_BOOT` is the number of the boot in which a run is begun, from 1.
 
 use basalt_api::agent::{
-    BmcEnd, CHECKPOINT_BYTES, Checkpoint, RUN_BOOTS, RunInProgress, ScriptEnd, TASK_RESTARTS,
+    BmcEnd, CHECKPOINT_BYTES, Checkpoint, DEADLY_BOOTS, RUN_BOOTS, RunInProgress, ScriptEnd, TASK_RESTARTS,
 };
 
 use crate::runs::Run;
@@ -131,8 +134,34 @@ impl<'a> Restarts<'a> {
         }
     }
 
+    /// Stores that runs which may not restart the machine begin. Stores nothing in the first boot: almost no script brings a machine down.
+    ///
+    /// # Errors
+    /// The reason why they must not begin: the machine was restarted too often while they ran.
+    pub fn begin_all(&mut self, runs: &[Run<'_>]) -> Result<(), String> {
+        let Some(first) = runs.first().filter(|_| self.unannounced) else { return Ok(()) };
+        let mine = |it: &RunInProgress| it.name == first.script.name && it.device == first.device;
+        let boot = self.state.begun.take().filter(mine).map_or(1, |it| it.boot.saturating_add(1));
+        if boot > DEADLY_BOOTS {
+            let labels: Vec<String> = runs.iter().map(Run::label).collect();
+            let labels = labels.join(", ");
+            return Err(format!(
+                "the machine was restarted {boot} times before the end of {labels}, and nobody had asked for that: it is not begun again; \
+                 look at the machine's log for the last lines before each restart"
+            ));
+        }
+        let (name, device) = (first.script.name.clone(), first.device.clone());
+        self.state.begun = Some(RunInProgress { name, device, boot });
+        if let Err(why) = self.write() {
+            // Without the record, only the time of the attempt ends a series of restarts.
+            crate::say!("{why}");
+        }
+        Ok(())
+    }
+
     /// Adds the ends of runs that cannot restart the machine.
     pub fn add(&mut self, ends: &[ScriptEnd]) {
+        self.state.begun = None;
         self.state.scripts.extend_from_slice(ends);
     }
 
@@ -305,6 +334,45 @@ mod tests {
         assert_eq!(boot, 0, "it is not begun");
         let why = done.unwrap().failure.unwrap();
         assert!(why.contains("has restarted the machine 5 times without an end"), "{why}");
+    }
+
+    #[test]
+    fn scripts_that_bring_the_machine_down_are_begun_three_times() {
+        let (calm, deadly) = (script("calm"), script("deadly"));
+        let mut earlier: Option<Checkpoint> = None;
+        let mut begun = Vec::new();
+        for boot in 1..=4 {
+            let mut written = None;
+            let mut ledger = |it: &Checkpoint| {
+                written = Some(it.clone());
+                Ok(())
+            };
+            let mut restarts = Restarts::new(earlier.as_ref(), boot > 1, LONG, &mut ledger);
+            if restarts.end_of(&Run::of(&calm)).is_none() {
+                restarts.begin_all(&[Run::of(&calm)]).unwrap();
+                restarts.add(&[named(&Run::of(&calm))]);
+                begun.push((boot, "calm"));
+            }
+            match restarts.begin_all(&[Run::of(&deadly), Run::of(&script("beside"))]) {
+                Ok(()) => begun.push((boot, "deadly")),
+                Err(why) => {
+                    let wanted =
+                        "the machine was restarted 3 times before the end of deadly, beside, and nobody";
+                    assert!(why.starts_with(wanted), "{why}");
+                }
+            }
+            earlier = written.or(earlier);
+            assert_eq!(earlier.is_some(), boot > 1, "a healthy machine stores nothing");
+        }
+        // The first boot has stored no end.
+        assert_eq!(begun, [(1, "calm"), (1, "deadly"), (2, "calm"), (2, "deadly"), (3, "deadly")]);
+    }
+
+    #[test]
+    fn a_rack_that_stores_nothing_keeps_no_script_from_running() {
+        let mut ledger = |_: &Checkpoint| Err("no answer".to_owned());
+        let mut restarts = Restarts::new(None, true, LONG, &mut ledger);
+        assert_eq!(restarts.begin_all(&[Run::of(&script("calm"))]), Ok(()));
     }
 
     #[test]

@@ -87,12 +87,23 @@ fn carry_on(
             ends.push(restarts.carry_out(run, |run| one(run, carry_out))?);
         }
         _ => {
-            let new = ends_of(group, restarts.is_unannounced(), carry_out);
+            let new = match restarts.begin_all(&group) {
+                Ok(()) => ends_of(group, restarts.is_unannounced(), carry_out),
+                Err(why) => group.iter().map(|run| not_begun(run, &why)).collect(),
+            };
             restarts.add(&new);
             ends.extend(new);
         }
     }
     Ok(())
+}
+
+/// The end of a run that brought the machine down too often.
+fn not_begun(run: &Run<'_>, why: &str) -> ScriptEnd {
+    match &run.skipped {
+        Some(reason) => left_out(run, reason),
+        None => ScriptEnd { failure: Some(why.to_owned()), ..named(run) },
+    }
 }
 
 /// Carries out one run.
@@ -180,6 +191,9 @@ pub fn run_asked(
     }
     if script.may_reboot {
         return run_asked_across_restarts(context, runs, reporter, restarts);
+    }
+    if let Err(why) = restarts.begin_all(&runs) {
+        return (None, Err(Failure::new(FailureCode::ScriptFailed, why).into()));
     }
     let count = runs.len();
     let (mut outputs, mut failures) = (Vec::new(), Vec::new());

@@ -56,6 +56,9 @@ pub struct Checkpoint {
     /// The run that is in progress, and may restart the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunInProgress>,
+    /// The first of the runs that began together and may not restart the machine. It is there only after a restart that no script announced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<RunInProgress>,
     /// The runs that have ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptEnd>,
@@ -72,7 +75,7 @@ impl Checkpoint {
     }
 }
 
-/// A run in progress, of a script that may restart the machine.
+/// A run in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunInProgress {
     /// Name of the Script.
@@ -95,6 +98,9 @@ pub const REBOOT_STAGE: &str = "reboot";
 
 /// Most boots in which one run of a script may be begun.
 pub const RUN_BOOTS: u32 = 5;
+
+/// Number of boots in which scripts that may not restart the machine are begun after it was restarted without an announcement.
+pub const DEADLY_BOOTS: u32 = 2;
 
 /// Most restarts within one attempt.
 pub const TASK_RESTARTS: u32 = 16;

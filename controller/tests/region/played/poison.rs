@@ -19,6 +19,8 @@ async fn a_machine_whose_spec_cannot_be_read_harms_no_other_and_heals_once_it_is
     world.settle(4).await.expect("both are taken in");
     let spec = world.hand.run("select spec from object where name = 'm0'").await[0][0].clone();
     world.hand.run("update object set spec = '{\"architecture\": [\"none\"]}' where name = 'm0'").await;
+    // A region with other rules has started: it looks at everything.
+    world.missed = true;
     world.declare("Deployment", "web", &deployment("m1"), true).await;
     for _ in 0..40 {
         world.scan().await;
