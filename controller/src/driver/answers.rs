@@ -23,7 +23,7 @@ use super::serving::Network;
 use super::zones::{self, explain::Asked};
 use super::{
     Answer, Choices, Judged, Machinery, Supposed, allocate, consequences, decision, departure, deployment,
-    operation, rack,
+    operation, rack, tag_change,
 };
 use crate::racks;
 use crate::racks::observed::{self, Observed};
@@ -63,8 +63,15 @@ impl Machinery for Driver {
         })
     }
 
-    fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences> {
-        Box::pin(consequences::of(self, others))
+    fn consequences<'a>(
+        &'a self,
+        others: &'a Arc<Overlay>,
+        pools: Option<&'a [String]>,
+    ) -> Answer<'a, Consequences> {
+        Box::pin(async move {
+            let machines = consequences::of(self, others).await?;
+            Ok(Consequences { tags: tag_change::of(self, others, pools).await?, ..machines })
+        })
     }
 
     fn departure(&self, rack: Uid) -> Answer<'_, departure::Departure> {
