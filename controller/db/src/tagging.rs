@@ -212,14 +212,15 @@ impl Store {
         Ok(machine.collect())
     }
 
-    /// The number of machines after one, in the order of uids.
+    /// The number of machines after `after`, in the order of uids.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn machines_after(&self, machine: Uid) -> Result<u64, StoreError> {
+    pub async fn machines_after(&self, after: Option<Uid>) -> Result<u64, StoreError> {
         let query = sqlx::query_scalar!(
-            "select count(*) from object where kind = 'Machine' and uid > $1",
-            machine.get()
+            "select count(*) from object
+             where kind = 'Machine' and uid > coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid)",
+            after.map(Uid::get)
         );
         Ok(count(query.fetch_one(self.pool()).await?))
     }

@@ -2,7 +2,8 @@
 //!
 //! The present tags are the stored results of evaluations. So a machine that a pending evaluation will change counts as it is now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use basalt_api::expression::Expression;
 use basalt_api::kinds::{Inventory, MachineSpec, TagSpec};
@@ -16,6 +17,10 @@ use super::tag::{Read, read, subject};
 
 /// The number of machines that are examined. Each costs the reading of its inventory, and the caller waits for the answer.
 const EXAMINED: usize = 10_000;
+/// The number of evaluations: of many tags, fewer machines are examined.
+const EVALUATIONS: usize = 100_000;
+/// The time for all evaluations. An expression may take some milliseconds for one machine.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The number of machines that are read at once.
 const PAGE: usize = 500;
 /// The number of names in each list.
@@ -39,28 +44,71 @@ pub(super) async fn of(
         return Ok(Vec::new());
     }
     let uids: Vec<_> = tags.iter().map(|tag| tag.uid).collect();
-    let instead: std::collections::BTreeMap<_, _> = supposed.of_kind("Machine").collect();
-    let (mut last, mut seen) = (None, 0_usize);
-    while seen < EXAMINED {
-        let limit = PAGE.min(EXAMINED.saturating_sub(seen));
+    let declared = supposed.of_kind("Machine").map(|(uid, machine)| (uid, machine.and_then(|it| spec(it).ok())));
+    let mut look = Look { tags, instead: declared.collect(), until: Instant::now() + PATIENCE, last: None };
+    let most = EXAMINED.min(EVALUATIONS / uids.len()).max(1);
+    let mut seen = 0_usize;
+    while seen < most {
+        let limit = PAGE.min(most.saturating_sub(seen));
+        let after = look.last;
         let machines =
-            driver.store.taggable(&uids, pools, last, i64::try_from(limit).unwrap_or(i64::MAX)).await?;
-        seen = seen.saturating_add(machines.len());
-        let is_end = machines.len() < limit;
-        last = machines.last().map(|machine| machine.uid).or(last);
-        for machine in &machines {
-            look(machine, instead.get(&machine.uid).copied(), &mut tags);
-        }
-        if is_end {
-            last = None;
+            driver.store.taggable(&uids, pools, after, i64::try_from(limit).unwrap_or(i64::MAX)).await?;
+        let (is_end, read) = (machines.len() < limit, machines.len());
+        let examined: Result<(Look, usize), _> = tokio::task::spawn_blocking(move || look.at(&machines)).await;
+        let (after, examined) =
+            examined.map_err(|error| StoreError::Corrupt(format!("an expression cannot be computed: {error}")))?;
+        look = after;
+        seen = seen.saturating_add(examined);
+        if examined < read {
             break;
         }
+        if is_end {
+            return Ok(look.told(0));
+        }
     }
-    let rest = match last {
-        Some(last) => driver.store.machines_after(last).await?,
-        None => 0,
-    };
-    Ok(tags.into_iter().map(|tag| tag.told(rest)).collect())
+    let rest = driver.store.machines_after(look.last).await?;
+    Ok(look.told(rest))
+}
+
+/// The work on the machines so far.
+struct Look {
+    tags: Vec<Changing>,
+    /// The specs that machines would have by the same write. `None`: the machine would be deleted, or cannot be read.
+    instead: BTreeMap<Uid, Option<MachineSpec>>,
+    /// When the work ends at the latest.
+    until: Instant,
+    /// The last machine that was examined.
+    last: Option<Uid>,
+}
+
+impl Look {
+    /// Examines these machines, and returns the number of those for which there was time.
+    fn at(mut self, machines: &[Taggable]) -> (Self, usize) {
+        for (number, machine) in machines.iter().enumerate() {
+            if Instant::now() >= self.until {
+                return (self, number);
+            }
+            let declared = match self.instead.get(&machine.uid) {
+                Some(instead) => instead.clone(),
+                None => serde_json::from_str(&machine.spec).ok(),
+            };
+            if let Some(declared) = declared {
+                look(machine, &declared, &mut self.tags);
+            }
+            self.last = Some(machine.uid);
+        }
+        (self, machines.len())
+    }
+
+    fn told(self, not_examined: u64) -> Vec<TagChange> {
+        let told = |tag: Changing| {
+            let mut change = TagChange { not_examined, ..tag.change };
+            change.gains.sort();
+            change.loses.sort();
+            change
+        };
+        self.tags.into_iter().map(told).collect()
+    }
 }
 
 /// One tag, and what was found so far.
@@ -98,19 +146,13 @@ async fn changed(
     Ok(Some(Changing { uid, expression: is.as_deref().map(read), change }))
 }
 
-/// Examines one machine with all tags. A machine that cannot be read has no automatic tag, now and later.
-fn look(machine: &Taggable, instead: Option<Option<&Object>>, tags: &mut [Changing]) {
-    let declared: Option<MachineSpec> = match instead {
-        Some(None) => return,
-        Some(Some(supposed)) => spec(supposed).ok(),
-        None => serde_json::from_str(&machine.spec).ok(),
-    };
-    let Some(declared) = declared else { return };
+/// Examines one machine with all tags.
+fn look(machine: &Taggable, declared: &MachineSpec, tags: &mut [Changing]) {
     let inventory: Option<Inventory> =
         machine.inventory.as_deref().and_then(|text| serde_json::from_str(text).ok()).flatten();
     let given: BTreeSet<&str> =
         declared.tags.iter().map(|tag| tag.as_str()).chain(machine.layered.iter().map(String::as_str)).collect();
-    let subject = subject(&machine.name, &declared, inventory.as_ref());
+    let subject = subject(&machine.name, declared, inventory.as_ref());
     for tag in tags {
         let expression = tag.expression.as_deref().and_then(|read| read.as_ref().ok());
         let holds = match expression.map(|it: &Expression| it.holds(&subject)) {
@@ -134,14 +176,5 @@ fn look(machine: &Taggable, instead: Option<Option<&Object>>, tags: &mut [Changi
         if machine.shown && names.len() < NAMED {
             names.extend(machine.name.parse::<Name>().ok());
         }
-    }
-}
-
-impl Changing {
-    fn told(self, not_examined: u64) -> TagChange {
-        let mut change = TagChange { not_examined, ..self.change };
-        change.gains.sort();
-        change.loses.sort();
-        change
     }
 }
