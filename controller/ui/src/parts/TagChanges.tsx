@@ -16,7 +16,7 @@ export function TagChanges({ of }: { of: readonly TagChange[] }) {
       <Names sign="ok" count={change.gained} words={['gains it', 'gain it']} of={change.gains} />
       <Names sign="bad" count={change.lost} words={['loses it', 'lose it']} of={change.loses} />
       {change.gained + change.lost === 0 && <p className="muted">No machine gains or loses it.</p>}
-      {change.errors > 0 && <p>It cannot be computed for {machines(change.errors)}, which will not have it.</p>}
+      {change.errors > 0 && <p>The expression cannot be computed for {machines(change.errors)}.</p>}
       {change.not_examined > 0 && <p className="muted">{machines(change.not_examined)} more were not examined: there are too many.</p>}
     </section>
   ));

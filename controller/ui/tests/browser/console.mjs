@@ -305,8 +305,8 @@ test('the time axis of a machine is zoomed, and each mark leads to its evidence'
   await axis.getByRole('button', { name: 'Zoom in' }).click();
   await axis.getByRole('button', { name: 'Back to now' }).click();
   await picture(page, 'time-axis');
-  await lane('People').getByRole('link', { name: /run_script/ }).first().click();
-  await page.waitForURL(/operations\?of=/);
+  await lane('People').getByRole('link').first().click();
+  await page.waitForURL(/audit\?object=/);
   assert.deepEqual(complaints, []);
   await context.close();
 });
