@@ -44,7 +44,8 @@ pub(super) async fn of(
         return Ok(Vec::new());
     }
     let uids: Vec<_> = tags.iter().map(|tag| tag.uid).collect();
-    let declared = supposed.of_kind("Machine").map(|(uid, machine)| (uid, machine.and_then(|it| spec(it).ok())));
+    let declared =
+        supposed.of_kind("Machine").map(|(uid, machine)| (uid, machine.and_then(|it| spec(it).ok())));
     let mut look = Look { tags, instead: declared.collect(), until: Instant::now() + PATIENCE, last: None };
     let most = EXAMINED.min(EVALUATIONS / uids.len()).max(1);
     let mut seen = 0_usize;
@@ -54,9 +55,10 @@ pub(super) async fn of(
         let machines =
             driver.store.taggable(&uids, pools, after, i64::try_from(limit).unwrap_or(i64::MAX)).await?;
         let (is_end, read) = (machines.len() < limit, machines.len());
-        let examined: Result<(Look, usize), _> = tokio::task::spawn_blocking(move || look.at(&machines)).await;
-        let (after, examined) =
-            examined.map_err(|error| StoreError::Corrupt(format!("an expression cannot be computed: {error}")))?;
+        let examined: Result<(Look, usize), _> =
+            tokio::task::spawn_blocking(move || look.at(&machines)).await;
+        let (after, examined) = examined
+            .map_err(|error| StoreError::Corrupt(format!("an expression cannot be computed: {error}")))?;
         look = after;
         seen = seen.saturating_add(examined);
         if examined < read {
@@ -120,11 +122,7 @@ struct Changing {
 }
 
 /// The tag, if its expression changes.
-async fn changed(
-    driver: &Driver,
-    uid: Uid,
-    after: Option<&Object>,
-) -> Result<Option<Changing>, StoreError> {
+async fn changed(driver: &Driver, uid: Uid, after: Option<&Object>) -> Result<Option<Changing>, StoreError> {
     let text = |object: &Object| spec::<TagSpec>(object).map(|spec| spec.expression);
     let before = driver.store.get_by_uid(uid).await?;
     let was = before.as_ref().map(text).transpose()?.flatten();
@@ -150,8 +148,12 @@ async fn changed(
 fn look(machine: &Taggable, declared: &MachineSpec, tags: &mut [Changing]) {
     let inventory: Option<Inventory> =
         machine.inventory.as_deref().and_then(|text| serde_json::from_str(text).ok()).flatten();
-    let given: BTreeSet<&str> =
-        declared.tags.iter().map(|tag| tag.as_str()).chain(machine.layered.iter().map(String::as_str)).collect();
+    let given: BTreeSet<&str> = declared
+        .tags
+        .iter()
+        .map(|tag| tag.as_str())
+        .chain(machine.layered.iter().map(String::as_str))
+        .collect();
     let subject = subject(&machine.name, declared, inventory.as_ref());
     for tag in tags {
         let expression = tag.expression.as_deref().and_then(|read| read.as_ref().ok());
