@@ -118,6 +118,9 @@ pub struct Consequences {
     /// Number of further machines that are not ready and not in the list: there were too many to examine, or the caller may not see them.
     #[serde(default)]
     pub not_told: u64,
+    /// The tags whose expressions change, with the machines that gain and lose them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<TagChange>,
 }
 
 impl Consequences {
@@ -138,6 +141,62 @@ pub struct Consequence {
     /// Steps in their order, with those already run.
     #[serde(default)]
     pub steps: Vec<Step>,
+}
+
+/// The machines that gain or lose one tag because its expression changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
+pub struct TagChange {
+    /// Name of the tag.
+    pub tag: Name,
+    /// Number of machines that gain the tag.
+    #[serde(default)]
+    pub gained: u64,
+    /// Number of machines that lose the tag.
+    #[serde(default)]
+    pub lost: u64,
+    /// Names of machines that gain the tag: at most 100, and only those that the caller may see.
+    #[serde(default)]
+    pub gains: Vec<Name>,
+    /// Names of machines that lose the tag: at most 100, and only those that the caller may see.
+    #[serde(default)]
+    pub loses: Vec<Name>,
+    /// Number of machines for which the new expression cannot be computed. They do not have the tag.
+    #[serde(default)]
+    pub errors: u64,
+    /// Number of machines that were not examined, because there are too many.
+    #[serde(default)]
+    pub not_examined: u64,
+}
+
+impl std::fmt::Display for TagChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let machines = |count: u64, one: &str, many: &str| match count {
+            1 => format!("1 machine {one}"),
+            _ => format!("{count} machines {many}"),
+        };
+        let named = |names: &[Name]| match names {
+            [] => String::new(),
+            names => format!(" ({})", names.iter().map(Name::as_str).collect::<Vec<_>>().join(", ")),
+        };
+        let Self { tag, gained, lost, gains, loses, errors, not_examined } = self;
+        let mut parts = Vec::new();
+        if *gained > 0 {
+            parts.push(machines(*gained, "gains it", "gain it") + &named(gains));
+        }
+        if *lost > 0 {
+            parts.push(machines(*lost, "loses it", "lose it") + &named(loses));
+        }
+        if parts.is_empty() {
+            parts.push("no machine gains or loses it".to_owned());
+        }
+        if *errors > 0 {
+            parts.push(format!("it cannot be computed for {}", machines(*errors, "", "").trim_end()));
+        }
+        if *not_examined > 0 {
+            parts.push(machines(*not_examined, "was not examined", "were not examined"));
+        }
+        write!(f, "Tag {tag}: {}", parts.join("; "))
+    }
 }
 
 /// A conflict of a write with the present state of other objects.

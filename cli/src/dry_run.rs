@@ -27,6 +27,9 @@ pub(crate) fn shown(dry: &DryRun) -> String {
     for it in &dry.consequences.machines {
         text.push_str(&format!("  then Machine {}\n", line(&it.summary)));
     }
+    for it in &dry.consequences.tags {
+        text.push_str(&format!("  then {it}\n"));
+    }
     for advisory in &dry.advisories {
         text.push_str(&format!("  {}: {}\n", advisory.pointer, line(&advisory.message)));
     }

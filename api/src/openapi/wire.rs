@@ -348,7 +348,7 @@ fn derived() -> impl Iterator<Item = (&'static str, Value)> {
             OperationsAnswer RedeliverRequest Redelivered Replay ReplayDifference TestResult TestResults
             Timeline TokenIssued Version Waits WhoAmI;
         plan:
-            Advisory Consequence Consequences PlanReport Step TimelineEntry Wait;
+            Advisory Consequence Consequences PlanReport Step TagChange TimelineEntry Wait;
         problem:
             FieldError Problem;
         diff:

@@ -38,6 +38,7 @@ pub(super) fn shown(plan: &ApplyResponse, declared: &[Declared]) -> String {
         text.push('\n');
     }
     plan.consequences.machines.iter().for_each(|it| text.push_str(&consequence(it)));
+    plan.consequences.tags.iter().for_each(|it| text.push_str(&format!("> {it}\n")));
     if plan.consequences.not_told > 0 {
         let more = counted("more machine", usize::try_from(plan.consequences.not_told).unwrap_or(usize::MAX));
         text.push_str(&format!("> {more} may be affected; what follows there is not shown\n"));

@@ -138,7 +138,7 @@ pub use store::{Options, Store};
 pub use stranger::{
     DeclaredMachine, FORGET, LeftOut, MADE, MOST_OF_VLAN, NEW_STRANGERS, STRANGER, Stranger, StrangerSeen,
 };
-pub use tagging::{PlaceUse, TagUse, Tagged, Tagging};
+pub use tagging::{PlaceUse, TagUse, Taggable, Tagged, Tagging};
 pub use test_result::{TestQuery, TestResult, TestRun};
 pub use topology::{TOPOLOGY_KINDS, TopologyRows};
 pub use watch::{Changed, ChangedPage};

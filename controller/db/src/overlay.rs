@@ -38,6 +38,11 @@ impl Overlay {
         Self(HashMap::from([(object.kind.clone(), BTreeMap::from([(object.uid, supposed)]))]))
     }
 
+    /// The objects of a kind, by uid; `None` for those that would be deleted.
+    pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = (Uid, Option<&Object>)> {
+        self.0.get(kind).into_iter().flatten().map(|(uid, object)| (*uid, object.as_ref()))
+    }
+
     fn get(&self, uid: Uid) -> Option<&Option<Object>> {
         self.0.values().find_map(|of_kind| of_kind.get(&uid))
     }

@@ -31,6 +31,25 @@ pub struct Tagging {
     tx: Tx,
 }
 
+/// A machine, with what decides whether it has some tags.
+#[derive(Clone, Debug)]
+pub struct Taggable {
+    /// The machine's id.
+    pub uid: Uid,
+    /// The machine's name.
+    pub name: String,
+    /// True if the machine is in one of the pools that were asked for.
+    pub shown: bool,
+    /// The machine's spec, as JSON.
+    pub spec: String,
+    /// The inventory in the machine's status, as JSON.
+    pub inventory: Option<String>,
+    /// The tags among those asked for that the machine has by their expressions.
+    pub automatic: BTreeSet<Uid>,
+    /// The tags that managers gave the machine.
+    pub layered: BTreeSet<String>,
+}
+
 /// The number of machines that have a tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagUse {
@@ -151,6 +170,59 @@ impl Store {
         let rows = rows.fetch_all(self.pool()).await?;
         let tagged = |(tag, name, error)| Tagged { machine, tag: Uid::from(tag), name, error };
         Ok(rows.into_iter().map(|r| tagged((r.tag, r.name, r.error))).collect())
+    }
+
+    /// The next machines after `after`, in the order of uids, with what decides whether they have these tags. With `pools`, only
+    /// machines in these pools are shown.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn taggable(
+        &self,
+        tags: &[Uid],
+        pools: Option<&[String]>,
+        after: Option<Uid>,
+        limit: i64,
+    ) -> Result<Vec<Taggable>, StoreError> {
+        let tags: Vec<_> = tags.iter().map(|uid| uid.get()).collect();
+        let rows = sqlx::query!(
+            r#"select m.uid, m.name, m.spec::text as "spec!", (m.status->'inventory')::text as inventory,
+                 ($2::text[] is null or coalesce(object_pool(m.kind, m.uid, m.spec) = any($2), false)) as "shown!",
+                 array(select k.tag from machine_tag k where k.machine = m.uid and k.tag = any($1) and k.error is null)
+                   as "automatic!",
+                 array(select l.tag from tag_layer l where l.object = m.uid) as "layered!"
+               from object m
+               where m.kind = 'Machine' and m.uid > coalesce($3, '00000000-0000-0000-0000-000000000000'::uuid)
+               order by m.uid limit $4"#,
+            &tags,
+            pools as Option<&[String]>,
+            after.map(Uid::get),
+            limit
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let machine = rows.into_iter().map(|row| Taggable {
+            uid: Uid::from(row.uid),
+            name: row.name,
+            shown: row.shown,
+            spec: row.spec,
+            inventory: row.inventory,
+            automatic: row.automatic.into_iter().map(Uid::from).collect(),
+            layered: row.layered.into_iter().collect(),
+        });
+        Ok(machine.collect())
+    }
+
+    /// The number of machines after `after`, in the order of uids.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn machines_after(&self, after: Option<Uid>) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            "select count(*) from object
+             where kind = 'Machine' and uid > coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid)",
+            after.map(Uid::get)
+        );
+        Ok(count(query.fetch_one(self.pool()).await?))
     }
 
     /// True if results are stored under another name of the tag: the tag was renamed.

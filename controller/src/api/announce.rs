@@ -152,8 +152,9 @@ fn in_words(stored: &Stored) -> String {
 /// The effects on machines that are not among these objects. Machines that the caller does not see are only counted.
 pub(super) async fn for_others(app: &App, rights: &Rights, these: &Arc<Overlay>) -> Answer<Consequences> {
     let Some(machinery) = app.machinery() else { return Ok(Consequences::default()) };
-    let mut all = machinery.consequences(these).await?;
-    if rights.unlimited().is_some() {
+    let pools = rights.visible_pools().map(|pools| pools.into_iter().collect::<Vec<_>>());
+    let mut all = machinery.consequences(these, pools.as_deref()).await?;
+    if pools.is_none() {
         return Ok(all);
     }
     let mut seen = Vec::new();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use basalt_api::kinds::DeploymentSpec;
 use basalt_api::plan::{Consequences, PlanReport, Step, StepState, TimelineEntry, TimelineKind, Wait};
-use basalt_api::values::{Timestamp, Uid};
+use basalt_api::values::{Duration, Timestamp, Uid};
 use basalt_api::wire::{Decisions, NameReport, Timeline, Verb, Waits};
 use basalt_db::{Fact, Object, Overlay, StepRecord, StoreError};
 use basalt_engine::deadlines::DeadlineId;
 use basalt_engine::deployment::DeploymentAction;
+use basalt_engine::ends::Ending;
 use basalt_engine::select::Choice;
 use basalt_engine::steps::EffectKind;
 use basalt_engine::{Plan, plan, plan::Wait as Waited};
@@ -23,7 +24,7 @@ use super::serving::Network;
 use super::zones::{self, explain::Asked};
 use super::{
     Answer, Choices, Judged, Machinery, Supposed, allocate, consequences, decision, departure, deployment,
-    operation, rack,
+    operation, rack, tag_change,
 };
 use crate::racks;
 use crate::racks::observed::{self, Observed};
@@ -63,8 +64,15 @@ impl Machinery for Driver {
         })
     }
 
-    fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences> {
-        Box::pin(consequences::of(self, others))
+    fn consequences<'a>(
+        &'a self,
+        others: &'a Arc<Overlay>,
+        pools: Option<&'a [String]>,
+    ) -> Answer<'a, Consequences> {
+        Box::pin(async move {
+            let machines = consequences::of(self, others).await?;
+            Ok(Consequences { tags: tag_change::of(self, others, pools).await?, ..machines })
+        })
     }
 
     fn departure(&self, rack: Uid) -> Answer<'_, departure::Departure> {
@@ -306,7 +314,15 @@ fn of_step(row: &StepRecord) -> TimelineEntry {
     let says = record.as_ref().map_or("a step", |record| record.step.spec().says);
     let not_yet =
         record.is_some_and(|r| r.step.spec().effect == EffectKind::Power) && row.started_at.is_none();
+    let ending: Option<Ending> =
+        row.outcome.as_ref().and_then(|outcome| serde_json::from_value(outcome.clone()).ok());
     let mut data = Map::new();
+    if let Some(ending) = &ending {
+        data.insert("outcome".to_owned(), ending.word().into());
+    }
+    if let Some(Ending::Failed { message, .. }) = ending {
+        data.insert("error".to_owned(), message.into());
+    }
     data.insert("epoch".to_owned(), row.epoch.get().into());
     if let Some(attempt) = row.attempt {
         data.insert("attempt".to_owned(), attempt.get().into());
@@ -317,9 +333,14 @@ fn of_step(row: &StepRecord) -> TimelineEntry {
         reason: row.step_key.clone(),
         message: if not_yet { format!("{says} (not handed over)") } else { says.to_owned() },
         source: Some("region".to_owned()),
-        took: None,
+        took: row.finished_at.map(|end| between(row.announced_at, end)),
         data,
     }
+}
+
+/// The time between two times, in milliseconds.
+pub(super) fn between(begin: Timestamp, end: Timestamp) -> Duration {
+    Duration::from_millis(u64::try_from(end.duration_since(begin).as_millis()).unwrap_or(0))
 }
 
 /// True if a reading repeats the one before.

@@ -39,7 +39,7 @@ pub(super) async fn of(driver: &Driver, others: &Arc<Overlay>) -> Result<Consequ
     let mut readings = Readings { is: driver, would_be: &supposing, now: driver.store.now().await? };
     let (machines, moving) = compare(unready, &mut readings).await?;
     let not_told = u64::try_from(rest.len().saturating_add(moving)).unwrap_or(u64::MAX);
-    Ok(Consequences { machines, not_told })
+    Ok(Consequences { machines, not_told, tags: Vec::new() })
 }
 
 /// The plans of machines, with their names, by uid.

@@ -24,6 +24,7 @@
 //! | `packages`, `syslog`, [`report_token`] | package repositories, log receivers and the report token of installed systems |
 //! | [`departure`] | the racks that replace one that stops serving |
 //! | [`consequences`] | the effects of a write on machines that it does not name |
+//! | [`tag_change`] | the machines that gain or lose a tag by a write |
 //! | [`answers`] | plans, waits and timelines for people |
 //! | [`services`] | the state of a rack's services, from its reports |
 //! | [`serving`] | the state of DHCP on VLANs and subnets, for people |
@@ -73,6 +74,7 @@ pub mod serving;
 pub mod strangers;
 mod syslog;
 pub mod tag;
+pub mod tag_change;
 pub mod topology;
 pub mod unread;
 pub mod wakes;
@@ -165,7 +167,11 @@ pub trait Machinery: Send + Sync + 'static {
     ) -> Answer<'a, Choices>;
 
     /// The effects on machines that are not among `others`, if those had their supposed states.
-    fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences>;
+    fn consequences<'a>(
+        &'a self,
+        others: &'a Arc<Overlay>,
+        pools: Option<&'a [String]>,
+    ) -> Answer<'a, Consequences>;
 
     /// The subnets and BMCs that other racks would take over from a rack.
     fn departure(&self, rack: Uid) -> Answer<'_, departure::Departure>;

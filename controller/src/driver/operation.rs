@@ -12,6 +12,7 @@ use basalt_engine::{MachineInput, Plan, Policy, input};
 use serde_json::Map;
 
 use super::Wish;
+use super::answers::between;
 use super::converge::Driver;
 use super::load::Loaded;
 
@@ -172,19 +173,20 @@ pub(super) fn waits(input: &MachineInput, planned: &Plan) -> Vec<Wait> {
 
 /// The request and the result of an operation, as entries of a timeline.
 pub(super) fn entries(operation: &Operation) -> Vec<TimelineEntry> {
-    let entry = |at, message| TimelineEntry {
+    let entry = |at, message, took| TimelineEntry {
         at,
         kind: TimelineKind::Step,
         reason: operation.verb.to_string(),
         message,
         source: operation.requested_by.clone(),
-        took: None,
+        took,
         data: Map::from_iter([("operation".to_owned(), operation.id.to_string().into())]),
     };
-    let asked = entry(operation.requested_at, format!("{} was asked for", operation.verb));
+    let asked = entry(operation.requested_at, format!("{} was asked for", operation.verb), None);
     let ended = operation.finished_at.map(|at| {
         let Operation { verb, state, message, .. } = operation;
-        entry(at, format!("{verb} is {}: {message}", state.as_str()))
+        let took = between(operation.begun_at.unwrap_or(operation.requested_at), at);
+        entry(at, format!("{verb} is {}: {message}", state.as_str()), Some(took))
     });
     std::iter::once(asked).chain(ended).collect()
 }

@@ -59,12 +59,12 @@ impl TagSeen {
     }
 }
 
-type Read = Arc<Result<Expression, ExpressionError>>;
+pub(super) type Read = Arc<Result<Expression, ExpressionError>>;
 
 /// Parsed expressions: a text has the same meaning everywhere.
 static READ: LazyLock<Mutex<HashMap<String, Read>>> = LazyLock::new(Mutex::default);
 
-fn read(text: &str) -> Read {
+pub(super) fn read(text: &str) -> Read {
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = read.get(text) {
         return known.clone();

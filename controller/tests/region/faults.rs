@@ -43,7 +43,7 @@ impl Machinery for Faulty {
         Box::pin(async { Ok(Choices::default()) })
     }
 
-    fn consequences<'a>(&'a self, _: &'a Arc<Overlay>) -> Answer<'a, Consequences> {
+    fn consequences<'a>(&'a self, _: &'a Arc<Overlay>, _: Option<&'a [String]>) -> Answer<'a, Consequences> {
         Box::pin(async { Ok(Consequences::default()) })
     }
 

@@ -66,6 +66,7 @@ mod servable;
 mod site;
 mod support;
 mod tags;
+mod timeline;
 mod tls;
 mod traces;
 mod tried;

@@ -1,8 +1,9 @@
 //! Tags with an expression: they follow changes of the machines and of the expression.
 
+use crate::accounts::{issue, pools};
 use crate::allocation::{apply, image, machine, once};
 use crate::metrics::scrape;
-use crate::support::{Lab, driven_lab};
+use crate::support::{Client, Lab, driven_lab};
 use basalt_api::agent::{Cpu, Inventory, Outcome, TaskResult};
 use basalt_api::values::{Attempt, Timestamp};
 use basalt_db::{Key, NewFact};
@@ -119,6 +120,63 @@ async fn a_machine_that_an_expression_cannot_be_computed_for_is_counted() {
     assert_eq!((&tag["machines"], &tag["automatic"]), (&json!(0), &json!(0)));
     let error = tag["error"].as_str().expect("it says which");
     assert!(error.starts_with("m1: "), "{error}");
+}
+
+/// The changes of tags that a dry run of this request tells.
+async fn tried(api: &Client, method: &str, path: &str, spec: &Value) -> Value {
+    let body = if method == "DELETE" { String::new() } else { json!({"spec": spec}).to_string() };
+    let answer = api.send(method, &format!("{path}?dry_run=true"), &[], body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["consequences"]["tags"].clone()
+}
+
+/// A change of the tag `big`.
+fn change(gains: &[&str], loses: &[&str], errors: u64) -> Value {
+    json!([{"tag": "big", "gained": gains.len(), "lost": loses.len(), "gains": gains, "loses": loses,
+        "errors": errors, "not_examined": 0}])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_tells_which_machines_gain_and_lose_a_tag() {
+    let lab = driven_lab().await;
+    pools(&lab.api).await;
+    declare(&lab, &json!({"metadata": {"name": "a"}, "spec": {}}), "zones").await;
+    for name in ["m1", "m2", "m3"] {
+        let mut machine = machine(name, "a");
+        machine["spec"]["pool"] = json!(if name == "m2" { "blue" } else { "red" });
+        // This one has the tag whatever its hardware is.
+        machine["spec"]["tags"] = if name == "m3" { json!(["big"]) } else { json!([]) };
+        declare(&lab, &machine, "machines").await;
+    }
+    let new = tried(&lab.api, "PUT", BIG, &json!({"expression": "cpu.cores >= 16"})).await;
+    assert_eq!(new, change(&[], &[], 0), "no hardware is known");
+    for (attempt, (name, cores)) in (1..).zip([("m1", 32), ("m2", 8), ("m3", 4)]) {
+        report(&lab, name, attempt, cores).await;
+        let path = format!("/api/v1/machines/{name}");
+        once("the hardware is known", async || {
+            (lab.api.get(&path).await.json()["status"]["inventory"]["cpu"]["cores"] == cores).then_some(())
+        })
+        .await;
+    }
+    let new = tried(&lab.api, "PUT", BIG, &json!({"expression": "cpu.cores >= 16"})).await;
+    assert_eq!(new, change(&["m1"], &[], 0));
+    lab.api.declare(BIG, r#"{"expression":"cpu.cores >= 16"}"#).await;
+    shows(&lab, "/api/v1/machines/m1", "automatic_tags", json!(["big"])).await;
+
+    let turned = json!({"expression": "cpu.cores < 16"});
+    assert_eq!(tried(&lab.api, "PUT", BIG, &turned).await, change(&["m2"], &["m1"], 0));
+    let odd = json!({"expression": "disks[0].bytes > 0"});
+    let of_odd = tried(&lab.api, "PUT", BIG, &odd).await;
+    assert_eq!((&of_odd[0]["loses"], &of_odd[0]["errors"]), (&json!(["m1"]), &json!(3)), "{of_odd}");
+    let same = json!({"expression": "cpu.cores >= 16", "comment": "many cores"});
+    assert_eq!(tried(&lab.api, "PUT", BIG, &same).await, Value::Null, "the expression stays");
+    assert_eq!(tried(&lab.api, "DELETE", BIG, &Value::Null).await, change(&[], &["m1"], 0));
+
+    // Machines of other pools are counted and not named.
+    let blue = Client::new(lab.region.address(), Some(issue(&lab, "of-blue", r#"{"role":"blue"}"#).await));
+    let seen = tried(&blue, "PUT", BIG, &turned).await;
+    assert_eq!((&seen[0]["gains"], &seen[0]["loses"]), (&json!(["m2"]), &json!([])), "{seen}");
+    assert_eq!((&seen[0]["gained"], &seen[0]["lost"]), (&json!(1), &json!(1)), "{seen}");
 }
 
 #[tokio::test]

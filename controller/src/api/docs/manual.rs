@@ -78,7 +78,7 @@ pub(super) fn page(name: &str) -> Answer<String> {
         return Err(Refusal::new(ProblemCode::NotFound, detail));
     };
     let body = markdown::page(without_head(text), |to| link(path, to));
-    Ok(layout(&title(path, text), &format!("<div class=\"wide\">{body}</div>")))
+    Ok(layout(&title(path, text), &body))
 }
 
 fn folder_of(path: &str) -> &str {

@@ -17,7 +17,7 @@ use super::problem::Answer;
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b}\
 table{border-collapse:collapse;width:100%;margin:.5rem 0 1.5rem}td,th{border-bottom:1px solid #ddd;padding:.25rem .5rem;\
 text-align:left;vertical-align:top}code{font:13px ui-monospace,monospace}pre{background:#f4f4f4;padding:.75rem;overflow-x:auto}\
-nav{display:flex;flex-wrap:wrap;gap:.25rem .75rem}.wide{overflow-x:auto}\
+nav{display:flex;flex-wrap:wrap;gap:.25rem .75rem}.box{overflow-x:auto}h1,h2,h3,p,li,a{overflow-wrap:anywhere}\
 @media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}a{color:#8ab4f8}td,th{border-color:#444}pre{background:#222}}";
 
 /// The page at `/docs`.
@@ -37,7 +37,7 @@ pub(super) async fn page(Path(name): Path<String>) -> Answer<Html<String>> {
 
 /// A whole page.
 fn layout(title: &str, body: &str) -> String {
-    let title = escaped(title);
+    let (title, body) = (escaped(title), boxed(body));
     format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body>\
@@ -47,6 +47,11 @@ fn layout(title: &str, body: &str) -> String {
     )
 }
 
+/// The body with each table in a box of its own, which scrolls sideways on a narrow screen. The keyboard scrolls it too.
+fn boxed(body: &str) -> String {
+    body.replace("<table>", "<div class=\"box\" tabindex=\"0\"><table>").replace("</table>", "</table></div>")
+}
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -54,6 +59,15 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_table_of_a_page_scrolls_in_its_own_box() {
+        for page in [reference::page(), &manual::contents()] {
+            assert!(page.contains("<table>"));
+            let boxes = page.matches("<div class=\"box\" tabindex=\"0\"><table>").count();
+            assert_eq!([page.matches("<table>").count(), page.matches("</table></div>").count()], [boxes; 2]);
+        }
+    }
 
     #[test]
     fn words_are_no_markup() {

@@ -189,8 +189,8 @@ fn section(page: &mut String, document: &Value, tag: &str, rows: &[String]) {
     if !what.is_empty() {
         let _ = write!(page, "<p>{}</p>", inline(&what));
     }
-    let head = "<div class=\"wide\"><table><tr><th>method<th>path<th>does<th>parameters<th>body<th>answers";
-    let _ = write!(page, "{head}{}</table></div>", rows.concat());
+    let head = "<table><tr><th>method<th>path<th>does<th>parameters<th>body<th>answers";
+    let _ = write!(page, "{head}{}</table>", rows.concat());
     for (part, whose) in [("Spec", "spec"), ("Status", "status")] {
         let mut fields = String::new();
         describe(&mut fields, document, schema(part), "", DEEPEST);

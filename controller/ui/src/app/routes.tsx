@@ -38,7 +38,7 @@ function objectView(search: Record<string, unknown>): ObjectView {
   return { tab: text('tab'), state: text('state') };
 }
 
-/** The operation, or the finding, that is open. */
+/** The operation, the finding or the decision that is open. */
 export interface OpenView {
   of?: string;
 }
@@ -73,7 +73,7 @@ const machine = createRoute({
 const TABS = ['Overview', 'Timeline', 'Operations', 'Boots', 'Logs', 'Hardware', 'Network', 'Storage', 'Tests', 'Configuration', 'Decisions'] as const;
 export const MACHINE_TABS = TABS.map((title) => ({ title, path: title === 'Overview' ? '' : title.toLowerCase() }));
 
-const SEARCHES: Partial<Record<(typeof TABS)[number], (search: Record<string, unknown>) => object>> = { Logs: logView, Operations: openView, Tests: openView };
+const SEARCHES: Partial<Record<(typeof TABS)[number], (search: Record<string, unknown>) => object>> = { Logs: logView, Operations: openView, Tests: openView, Decisions: openView };
 
 const tabs = MACHINE_TABS.map(({ title, path }) =>
   createRoute({
@@ -94,6 +94,7 @@ const boots = createRoute({
 const audit = createRoute({
   getParentRoute: () => root,
   path: '/audit',
+  validateSearch: ({ object }: Record<string, unknown>): { object?: string } => ({ object: typeof object === 'string' && object ? object : undefined }),
   component: page('Audit'),
 });
 

@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
+import { Link, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Refused, type Schemas, ask } from '../api/client';
 import { pageOf, placeOfKind } from '../app/sections';
@@ -13,12 +13,13 @@ import parts from '../parts/parts.module.css';
 export function Audit() {
   const [actor, setActor] = useState('');
   const [asked, setAsked] = useState('');
+  const { object } = useSearch({ strict: false }) as { object?: string };
   const { data, error, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
-    queryKey: ['audit', asked],
+    queryKey: ['audit', asked, object],
     initialPageParam: '',
     queryFn: ({ pageParam }) =>
       ask<Schemas['AuditPage']>(
-        `/api/v1/audit?limit=100${asked ? `&actor=${encodeURIComponent(asked)}` : ''}${pageParam ? `&continue=${encodeURIComponent(pageParam)}` : ''}`,
+        `/api/v1/audit?limit=100${asked ? `&actor=${encodeURIComponent(asked)}` : ''}${object ? `&object=${encodeURIComponent(object)}` : ''}${pageParam ? `&continue=${encodeURIComponent(pageParam)}` : ''}`,
       ),
     getNextPageParam: (page) => page.continue,
   });
@@ -44,6 +45,11 @@ export function Audit() {
           Show
         </button>
         <span className="muted">of an actor: user NAME, token NAME</span>
+        {object && (
+          <span>
+            Only of <span className="mono">{object}</span>. <Link to="/audit">Show all</Link>
+          </span>
+        )}
       </form>
       {error && <Failure error={error} again={() => void refetch()} />}
       {!data && !error && <Loading />}

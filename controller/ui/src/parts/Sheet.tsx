@@ -37,7 +37,10 @@ export function Sheet({ title, middle, close, foot, children }: Props) {
           ✕
         </Button>
       </header>
-      <div className={css.body}>{children}</div>
+      {/* A plan may be longer than the screen and have nothing to press: the keyboard scrolls it. */}
+      <div className={css.body} tabIndex={0}>
+        {children}
+      </div>
       {foot && <footer className={css.foot}>{foot}</footer>}
     </dialog>
   );

@@ -200,6 +200,8 @@ test('what many machines are asked for is told of each, and why some cannot take
   await says(page.getByRole('status'), '2 of ');
   await page.getByLabel('Select all that match').check();
   const bar = page.getByRole('toolbar', { name: 'Selected machines' });
+  await bar.getByRole('button', { name: 'More…' }).click();
+  await accessible(page, 'more operations');
   await bar.getByRole('button', { name: 'Recommission…' }).click();
   const plan = page.getByRole('dialog');
   await plan.getByRole('heading', { name: 'One cannot take it' }).waitFor();
@@ -514,6 +516,101 @@ test('events come while somebody looks on, and only of the kind that was asked f
   await context.close();
 });
 
+test('many machines are tagged, deployed and released, each after its plan', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await filter(page).fill('name:(=web4,=web8,=web10)');
+  await says(page.getByRole('status'), '3 of ');
+  const bar = page.getByRole('toolbar', { name: 'Selected machines' });
+  const plan = page.getByRole('dialog', { name: /^Plan:/ });
+  const ask = async (what) => {
+    await page.getByLabel('Select all that match').check();
+    await says(bar, '3 selected');
+    await bar.getByRole('button', { name: what }).click();
+  };
+  await ask('Tag…');
+  const tag = page.getByRole('dialog', { name: 'Tag 3 machines' });
+  await tag.getByLabel('Add', { exact: true }).fill('burn-in, spare');
+  await accessible(page, 'a tag for many');
+  await picture(page, 'bulk-tag');
+  await tag.getByRole('button', { name: 'Show the plan' }).click();
+  await says(plan.getByRole('row').first(), 'field');
+  await picture(page, 'plan-bulk-tag');
+  assert.equal((await admin('GET', 'machines/web8')).spec.tags, undefined, 'nothing changes before the plan is applied');
+  await plan.getByRole('button', { name: 'Tag 3 machines' }).click();
+  await plan.waitFor({ state: 'detached' });
+  await bar.waitFor({ state: 'detached' });
+  const { spec } = await admin('GET', 'machines/web8');
+  assert.deepEqual([spec.tags, spec.zone, spec.bmc], [['burn-in', 'spare'], 'row-1', undefined], 'the other fields stay');
+
+  await ask('Deploy…');
+  const deploy = page.getByRole('dialog', { name: 'Deploy 3 machines' });
+  await deploy.getByLabel('Image').selectOption('debian-12');
+  await accessible(page, 'a deployment of many');
+  await picture(page, 'bulk-deploy');
+  await deploy.getByRole('button', { name: 'Show the plan' }).click();
+  await plan.getByRole('heading', { name: 'One cannot take it' }).waitFor();
+  await says(plan, 'its mode is broken');
+  await accessible(page, 'a plan of many deployments');
+  await picture(page, 'plan-bulk-deploy');
+  await plan.getByRole('button', { name: 'Deploy 2 machines' }).click();
+  await plan.waitFor({ state: 'detached' });
+  await says(bar, '1 selected');
+  assert.equal((await admin('GET', 'deployments/web8')).spec.machine, 'web8');
+  const until = async (what, look) => {
+    for (const end = Date.now() + 15_000; !(await look()); ) assert.ok(Date.now() < end, what);
+  };
+  for (const name of ['web8', 'web10']) await until(`${name} is claimed`, async () => (await admin('GET', `machines/${name}`)).status.deployment === name);
+
+  await ask('Release…');
+  await says(plan, 'it has no deployment');
+  await plan.getByRole('button', { name: 'Release 2 machines' }).click();
+  await plan.waitFor({ state: 'detached' });
+  await says(bar, '1 selected');
+  for (const name of ['web8', 'web10']) await until(`${name} is released`, async () => !(await admin('GET', `machines/${name}`)).status.deployment);
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a tag says which machines gain and lose it by another expression, before it is applied', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await admin('PUT', 'tags/big', { spec: { expression: 'cpu.cores >= 64', comment: 'many cores' } });
+  await login(page, 'ann', PASSWORD);
+  await page.goto('/ui/tags/big');
+  await page.getByLabel('Expression', { exact: true }).fill('cpu.cores >= 16');
+  const preview = page.getByRole('region', { name: 'Machines of tag big' });
+  await says(preview, '1 machine gains it: web1');
+  await accessible(page, 'a preview of a tag');
+  await picture(page, 'tag-preview');
+  assert.equal((await admin('GET', 'tags/big')).spec.expression, 'cpu.cores >= 64', 'nothing changes before the plan is applied');
+  await page.getByRole('button', { name: 'Show the plan' }).click();
+  const plan = page.getByRole('dialog', { name: 'Plan' });
+  await says(plan.getByRole('region', { name: 'Machines of tag big' }), 'gains it');
+  await plan.getByRole('button', { name: 'Apply 1 change' }).click();
+  await plan.waitFor({ state: 'detached' });
+  assert.deepEqual((await admin('GET', 'tags/big')).spec, { expression: 'cpu.cores >= 16', comment: 'many cores' });
+  await admin('DELETE', 'tags/big');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('the time axis of a machine is zoomed, and each mark leads to its evidence', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'ann', PASSWORD);
+  await page.goto('/ui/machines/web1/timeline');
+  const axis = page.getByRole('region', { name: 'Axis of time' });
+  await axis.getByLabel('Time', { exact: true }).selectOption('The last day');
+  const lane = (name) => axis.getByRole('list', { name, exact: true });
+  await lane('People').getByRole('link').first().waitFor();
+  await axis.getByRole('button', { name: 'Zoom in' }).click();
+  await axis.getByRole('button', { name: 'Back to now' }).click();
+  await picture(page, 'time-axis');
+  await lane('People').getByRole('link').first().click();
+  await page.waitForURL(/audit\?object=/);
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
 const ROUTES = [
   'machines',
   'machines?q=nothing-has-this',
@@ -571,6 +668,17 @@ test('every page can be read by everybody, in both themes, and keeps to the poli
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'web1' }).waitFor();
   assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('tables of the API and the manual scroll in their own boxes on a narrow screen', async () => {
+  const { page, context } = await person(chrome, url, { viewport: { width: 360, height: 640 } });
+  for (const route of ['docs', 'pages']) {
+    await page.goto(`/${route}`);
+    const widths = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(widths[0] <= widths[1], `${route} is ${widths[0]} px wide`);
+  }
+  assert.equal(await page.goto('/docs').then(() => page.locator('.box > table').count()) > 100, true);
   await context.close();
 });
 

@@ -96,6 +96,8 @@ test('failures of a selection stay in view until they are closed, and the machin
   await page.shows('3 machines');
   page.check('Select all that match');
   await page.shows('3 selected');
+  page.press('More…');
+  await page.shows('Switch off…');
   page.press('Switch off…');
   await page.shows('Switch off 3 machines');
   page.press('Switch off 3 machines');

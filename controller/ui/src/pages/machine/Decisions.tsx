@@ -1,6 +1,8 @@
-import { useState } from 'react';
+import { useSearch } from '@tanstack/react-router';
+import { useEffect, useRef, useState } from 'react';
 import { type Schemas, ask, path } from '../../api/client';
 import { useObject } from '../../api/objects';
+import type { OpenView } from '../../app/routes';
 import { Button } from '../../parts/Button';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
@@ -21,6 +23,10 @@ export function DecisionsOf({ kind, plural, name }: { kind: string; plural: stri
   const { data, error, refetch } = useObject<Schemas['Decisions']>(kind, plural, name, 'decisions');
   const [replayed, setReplayed] = useState<ReadonlyMap<number, Schemas['Replay']>>(new Map());
   const [failed, setFailed] = useState<unknown>();
+  const { of } = useSearch({ strict: false }) as OpenView;
+  const meant = useRef<HTMLTableRowElement>(null);
+  const isRead = data !== undefined;
+  useEffect(() => meant.current?.scrollIntoView({ block: 'center' }), [isRead, of]);
   if (error) return <Failure error={error} again={() => void refetch()} />;
   if (!data) return <Loading inside />;
   if (data.decisions.length === 0) return <Notice inside title="Nothing has been decided about it yet." />;
@@ -53,7 +59,7 @@ export function DecisionsOf({ kind, plural, name }: { kind: string; plural: stri
           </thead>
           <tbody>
             {data.decisions.map((it: Decision) => (
-              <tr key={it.id}>
+              <tr key={it.id} ref={it.step_key === of ? meant : undefined} aria-current={it.step_key === of ? true : undefined}>
                 <td className={css.when}>
                   <Time at={it.at} />
                 </td>

@@ -11,7 +11,7 @@ import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
 import { absolute } from '../../parts/time';
 import { useMachine } from './Machine';
-import { SPANS, bootOf, goesOn, inOneRow, programOf, textOf, toneOf } from './log';
+import { SPANS, bootOf, goesOn, inOneRow, programOf, textOf, timeOf, toneOf } from './log';
 import { useLog } from './tail';
 import css from './Logs.module.css';
 import parts from '../../parts/parts.module.css';
@@ -60,9 +60,11 @@ function Part({ machine, view, change }: { machine: string; view: LogView; chang
   const { data } = useRead<Schemas['Boots']>(path('boots', machine));
   const known = data?.boots ?? [];
   const boot = bootOf(view);
+  const time = timeOf(view);
   return (
     <select aria-label="Lines" value={view.of ?? ''} onChange={({ target }) => change({ of: target.value || undefined })}>
       <option value="">The latest</option>
+      {time !== undefined && <option value={view.of}>Around {absolute(time)}</option>}
       {SPANS.map(({ of, title }) => (
         <option key={of} value={of}>
           {title}

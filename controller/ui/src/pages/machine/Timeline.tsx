@@ -13,12 +13,12 @@ type Entry = Schemas['TimelineEntry'];
 const KINDS: Entry['kind'][] = ['change', 'fact', 'step', 'condition'];
 
 export function Timeline() {
-  const { name } = useMachine().metadata;
-  return <TimelineOf kind="Machine" plural="machines" name={name} />;
+  const { name, uid } = useMachine().metadata;
+  return <TimelineOf kind="Machine" plural="machines" name={name} uid={uid} />;
 }
 
 /** What happened, the latest first. */
-export function TimelineOf({ kind, plural, name }: { kind: string; plural: string; name: string }) {
+export function TimelineOf({ kind, plural, name, uid }: { kind: string; plural: string; name: string; uid?: string }) {
   const { data, error, refetch } = useObject<Schemas['Timeline']>(kind, plural, name, 'timeline');
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
   if (error) return <Failure error={error} again={() => void refetch()} />;
@@ -32,7 +32,7 @@ export function TimelineOf({ kind, plural, name }: { kind: string; plural: strin
   };
   return (
     <>
-      {plural === 'machines' && <Axis machine={name} entries={data.entries} />}
+      {uid && <Axis machine={{ name, uid }} entries={data.entries} />}
       <fieldset className={css.row} style={{ border: 0, padding: 0, margin: 0 }}>
         <legend className="unseen">What is shown</legend>
         {KINDS.map((kind) => (
@@ -60,7 +60,10 @@ export function TimelineOf({ kind, plural, name }: { kind: string; plural: strin
                   <Time at={entry.at} />
                 </td>
                 <td className="muted">{entry.kind}</td>
-                <td>{plain(entry.message)}</td>
+                <td>
+                  {plain(entry.message)}
+                  {errorOf(entry) && <span className={parts.bad}>: {errorOf(entry)}</span>}
+                </td>
                 <td className="muted">{entry.source}</td>
                 <td className="muted">{entry.took}</td>
               </tr>
@@ -71,3 +74,6 @@ export function TimelineOf({ kind, plural, name }: { kind: string; plural: strin
     </>
   );
 }
+
+/** Why a step failed. */
+const errorOf = ({ data }: Entry): string | undefined => (data as { error?: string } | undefined)?.error;

@@ -8,6 +8,8 @@ import { absolute } from '../../parts/time';
 export const PAGE = 1000;
 
 const HOUR = 3_600_000;
+/** Lines before a time, and after it. */
+const AROUND = HOUR / 6;
 
 /** Times that can be chosen, by their words in the address. */
 export const SPANS: { of: string; title: string; lasts: number }[] = [
@@ -23,8 +25,14 @@ export function bootOf({ of = '' }: LogView): number | undefined {
   return number === undefined ? undefined : Number(number);
 }
 
+/** The time in the middle of the lines, in milliseconds. */
+export function timeOf({ of = '' }: LogView): number | undefined {
+  const time = /^at-(\d{1,15})$/.exec(of)?.[1];
+  return time === undefined ? undefined : Number(time);
+}
+
 /** Only the last boot goes on. */
-export const goesOn = (view: LogView): boolean => (bootOf(view) ?? 0) === 0;
+export const goesOn = (view: LogView): boolean => (bootOf(view) ?? 0) === 0 && timeOf(view) === undefined;
 
 /** The question for a part of a log. */
 export function questionOf(view: LogView, now: number): URLSearchParams {
@@ -32,6 +40,11 @@ export function questionOf(view: LogView, now: number): URLSearchParams {
   const span = SPANS.find(({ of }) => of === view.of);
   const boot = bootOf(view);
   if (span) question.set('since', new Date(now - span.lasts).toISOString());
+  const time = timeOf(view);
+  if (time !== undefined) {
+    question.set('since', new Date(time - AROUND).toISOString());
+    question.set('until', new Date(time + AROUND).toISOString());
+  }
   if (boot !== undefined) question.set('boot', String(boot));
   if (view.grep) question.set('grep', view.grep);
   return question;

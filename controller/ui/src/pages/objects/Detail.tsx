@@ -30,6 +30,7 @@ import { ScriptContent } from './ScriptContent';
 import { ScriptRun } from './ScriptRun';
 import { Secondaries } from './Secondaries';
 import { Addresses } from './Subnet';
+import { TagPreview } from './TagPreview';
 import { TokenActions } from './Token';
 import { Value } from './Value';
 
@@ -125,6 +126,7 @@ function Overview({ object, plural, described }: { object: BasaltObject; plural:
     <>
       {LIVING.includes(plural) && <NextSteps plural={plural} kind={object.kind} name={metadata.name} />}
       {plural === 'racks' && <RackServices rack={object} />}
+      {plural === 'tags' && <TagPreview tag={object} />}
       {plural === 'scripts' && <ScriptContent script={object} />}
       {plural === 'domains' && <Secondaries declared={(spec.secondaries ?? {}) as never} domain={metadata.name} />}
       {plural === 'settings' && <Secondaries declared={(spec.dns_secondaries ?? {}) as never} />}

@@ -7,9 +7,10 @@ import { Button } from '../Button';
 import { Failure, Loading } from '../Notice';
 import { Sheet } from '../Sheet';
 import { Dot } from '../State';
+import { TagChanges } from '../TagChanges';
 import { Words } from '../Words';
 import { plain } from '../state';
-import { type Outcome, type Proposal, type Tried, alikeOf, carryOut, countsOf, doingOf, retry, toldOf, tryOut, verbOf } from './proposal';
+import { type Outcome, type Proposal, type Tried, alikeOf, carryOut, countsOf, doingOf, doneOf, retry, toldOf, tryOut, verbOf } from './proposal';
 import css from './Plan.module.css';
 import parts from '../parts.module.css';
 
@@ -26,6 +27,8 @@ const titleOf = (proposal: Proposal): string => {
   if (proposal.kind === 'apply') return 'Plan';
   if (proposal.kind === 'delete') return `Plan: delete ${proposal.name}`;
   if (proposal.kind === 'request') return `Plan: ${proposal.verb.charAt(0).toLowerCase()}${proposal.verb.slice(1)}`;
+  if (proposal.kind === 'edit') return `Plan: ${proposal.verb.toLowerCase()}`;
+  if (proposal.kind === 'release') return 'Plan: release';
   return `Plan: ${doingOf(proposal.wish.verb).toLowerCase()}`;
 };
 
@@ -43,7 +46,7 @@ export function Plan({ proposal, close, done }: Props) {
   const [busy, setBusy] = useState(false);
   const [outcomes, setOutcomes] = useState<Outcome[]>();
   const [answered, setAnswered] = useState(0);
-  const total = proposal.kind === 'operation' ? proposal.machines.length : 1;
+  const total = 'machines' in proposal ? proposal.machines.length : 1;
 
   const compute = useCallback(async () => {
     setTried(undefined);
@@ -85,7 +88,7 @@ export function Plan({ proposal, close, done }: Props) {
 
   const nothing = tried && tried.outcomes.every(({ action, refused }) => refused || action === 'unchanged');
   const why = off || (!tried ? 'the plan is not there yet' : nothing ? 'there is nothing to do' : busy && 'it is being done');
-  const hurts = (tried?.disks.length ?? 0) > 0 || proposal.kind === 'delete' || (proposal.kind === 'request' && !!proposal.hurts);
+  const hurts = (tried?.disks.length ?? 0) > 0 || proposal.kind === 'delete' || proposal.kind === 'release' || (proposal.kind === 'request' && !!proposal.hurts);
   return (
     <Sheet
       title={titleOf(proposal)}
@@ -114,7 +117,7 @@ export function Plan({ proposal, close, done }: Props) {
     >
       {stale && <p className={css.stale}>Things have changed since the plan was made: this is the plan as it is now.</p>}
       {error !== undefined && <Failure error={error} again={outcomes || managed(error) ? undefined : () => void compute()} />}
-      {(managed(error) || adopt) && (
+      {(managed(error) || adopt || (!outcomes && tried?.outcomes.some(({ refused }) => managed(refused)))) && (
         <label className={css.adopt}>
           <input type="checkbox" checked={adopt} onChange={() => setAdopt(!adopt)} />
           Take it over. The tool that manages it will see a difference, and may change it back.
@@ -126,7 +129,7 @@ export function Plan({ proposal, close, done }: Props) {
           {answered} of {total} have answered.
         </p>
       )}
-      {outcomes ? <Became of={outcomes} /> : tried && <Shown tried={tried} />}
+      {outcomes ? <Became of={outcomes} done={doneOf(proposal)} /> : tried && <Shown tried={tried} />}
     </Sheet>
   );
 }
@@ -283,7 +286,16 @@ function Advisories({ of }: { of: Schemas['Advisory'][] }) {
 }
 
 function Consequences({ of }: { of: Schemas['Consequences'] | undefined }) {
-  if (!of || of.machines.length === 0) return null;
+  if (!of) return null;
+  return (
+    <>
+      <TagChanges of={of.tags ?? []} />
+      {of.machines.length > 0 && <Others of={of} />}
+    </>
+  );
+}
+
+function Others({ of }: { of: Schemas['Consequences'] }) {
   return (
     <section className={css.part}>
       <h2>What follows for other machines</h2>
@@ -299,13 +311,13 @@ function Consequences({ of }: { of: Schemas['Consequences'] | undefined }) {
 }
 
 /** Results of many: those that were refused by their reasons, and the count of the others. */
-function Became({ of }: { of: Outcome[] }) {
+function Became({ of, done }: { of: Outcome[]; done: string }) {
   const refused = of.filter((outcome) => outcome.refused);
   if (of.length <= MANY) return <Results of={of} />;
   return (
     <>
       <p className={css.summary}>
-        {countsOf(of)}.
+        {countsOf(of, done)}.
       </p>
       <Reasons of={refused} />
     </>

@@ -1,6 +1,7 @@
 // A proposal is tried out, shown, and then done. A write is bound to the digest of the plan that was shown, a deletion to the generation.
 import { Refused, type Schemas, ask, path } from '../../api/client';
 import type { BasaltObject, Json } from '../../api/object';
+import { type Edit, type Held, type Part, type ReleaseOf, applyEdit, release, tryEdit, tryRelease } from './many';
 
 export type Verb = Schemas['Action']['verb'];
 
@@ -26,6 +27,8 @@ export type Proposal =
   | { kind: 'apply'; documents: Document[] }
   | { kind: 'delete'; of: string; plural: string; name: string }
   | { kind: 'operation'; wish: Wish; machines: string[] }
+  | Edit
+  | ReleaseOf
   | Request;
 
 /** A POST about one object whose dry run answers a plan: a new name, a token's text, dead letters that are sent again. */
@@ -73,6 +76,10 @@ export interface Tried {
   digest?: string;
   /** What a deletion is bound to. */
   generation?: number;
+  /** What an edit of many machines is bound to. */
+  parts?: Part[];
+  /** What a release of many machines is bound to. */
+  held?: Map<string, Held>;
 }
 
 export async function tryOut(proposal: Proposal, adopt: boolean, progress?: Progress): Promise<Tried> {
@@ -101,6 +108,12 @@ export async function tryOut(proposal: Proposal, adopt: boolean, progress?: Prog
     }
     case 'operation':
       return ofPlans(await asked(proposal.wish, proposal.machines, undefined, progress));
+    case 'edit':
+      return { summary: '', key: newKey(), ...(await tryEdit(proposal, adopt, progress)) };
+    case 'release': {
+      const { outcomes, held } = await tryRelease(proposal.machines, adopt, progress);
+      return { ...ofPlans(outcomes), held };
+    }
     case 'request': {
       const { name, of } = proposal;
       const said = await ask<Schemas['DryRun']>(`${requestPath(proposal)}?dry_run=true${adopt ? '&adopt=true' : ''}`, { method: 'POST', body: proposal.body });
@@ -179,12 +192,18 @@ export function toldOf({ action, missed, refused }: Outcome): string {
   return missed ? `${MISSED[missed]} (${wordsOf(refused)})` : wordsOf(refused);
 }
 
+/** What is said of those that took it. */
+export function doneOf(proposal: Proposal): string {
+  if (proposal.kind === 'edit') return `were ${proposal.said}`;
+  return proposal.kind === 'release' ? 'were released' : 'were asked';
+}
+
 /** The counts of many results, as words. */
-export function countsOf(outcomes: readonly Outcome[]): string {
+export function countsOf(outcomes: readonly Outcome[], done = 'were asked'): string {
   const count = (of: (outcome: Outcome) => boolean) => outcomes.filter(of).length;
   const part = (many: number, words: string) => (many > 0 ? [`${many} ${words}`] : []);
   return [
-    `${count(({ refused }) => !refused)} of ${outcomes.length} were asked`,
+    `${count(({ refused }) => !refused)} of ${outcomes.length} ${done}`,
     ...part(count(({ missed, refused }) => Boolean(refused) && !missed), 'could not take it'),
     ...part(count(({ missed }) => missed === 'unknown'), 'may have been asked'),
     ...part(count(({ missed }) => missed === 'not asked'), 'were not asked'),
@@ -223,6 +242,10 @@ export async function carryOut(proposal: Proposal, tried: Tried, adopt: boolean,
       const able = tried.outcomes.filter(({ refused }) => !refused).map(({ name }) => name);
       return asked(proposal.wish, able, tried.key, progress);
     }
+    case 'edit':
+      return applyEdit(proposal, tried.parts ?? [], adopt, progress);
+    case 'release':
+      return release(tried.held ?? new Map(), adopt, progress);
     case 'request': {
       const { name, of, at } = proposal;
       const answer = await ask(`${requestPath(proposal)}${adopt ? '?adopt=true' : ''}`, { method: 'POST', body: proposal.body });
@@ -234,9 +257,15 @@ export async function carryOut(proposal: Proposal, tried: Tried, adopt: boolean,
 /** Carries out the part of a plan that was missed, under the same key. Other outcomes stay. */
 export async function retry(proposal: Proposal, tried: Tried, became: readonly Outcome[], adopt: boolean, progress?: Progress): Promise<Outcome[]> {
   const missed = new Set(became.filter(({ missed }) => missed).map(({ name }) => name));
-  const part = { ...tried, outcomes: tried.outcomes.filter(({ name }) => missed.has(name)) };
+  const part = {
+    ...tried,
+    outcomes: tried.outcomes.filter(({ name }) => missed.has(name)),
+    held: tried.held && new Map([...tried.held].filter(([name]) => missed.has(name))),
+  };
   const settled = became.length - missed.size;
-  const again = await carryOut(proposal, part, adopt, progress && ((answered) => progress(settled + answered)));
+  const told = progress && ((answered: number) => progress(settled + answered));
+  const parts = tried.parts?.filter(({ machines }) => machines.some((name) => missed.has(name)));
+  const again = await (proposal.kind === 'edit' ? applyEdit(proposal, parts ?? [], adopt, told, true) : carryOut(proposal, part, adopt, told));
   const latest = new Map(again.map((outcome) => [outcome.name, outcome]));
   return became.map((outcome) => latest.get(outcome.name) ?? outcome);
 }
@@ -273,6 +302,9 @@ export const doingOf = (verb: Verb): string => DOING[verb];
 export function verbOf(proposal: Proposal, tried: Tried): string {
   const machines = (count: number) => `${count} ${count === 1 ? 'machine' : 'machines'}`;
   if (proposal.kind === 'operation') return `${doingOf(proposal.wish.verb)} ${machines(tried.outcomes.filter(({ refused }) => !refused).length)}`;
+  const able = () => machines(tried.outcomes.filter(({ action, refused }) => !refused && action !== 'unchanged').length);
+  if (proposal.kind === 'edit') return `${proposal.verb} ${able()}`;
+  if (proposal.kind === 'release') return `Release ${able()}`;
   if (proposal.kind === 'request') return proposal.verb;
   if (tried.disks.length > 0) return `Erase ${machines(tried.disks.length)}`;
   if (proposal.kind === 'delete') return `Delete ${proposal.name}`;
