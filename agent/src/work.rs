@@ -23,7 +23,7 @@ use crate::restarts::{Restart, Restarts};
 use crate::root::Root;
 use crate::task_scripts::Stop;
 use crate::{
-    bmc, console, deadlines, efi, erase, initrd, install, inventory, ipv6, neighbours, network, say,
+    bmc, console, deadlines, efi, erase, initrd, install, inventory, ipv6, neighbours, network, proxy, say,
     task_scripts, tls,
 };
 
@@ -173,6 +173,11 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> Result<TaskResu
         Some(Ok(found)) => found.describe(inventory.bmc.get_or_insert_default()),
         Some(Err(why)) => say!("{why}"),
         None => {}
+    }
+    if let Some(at) = &task.proxy
+        && let Err(error) = proxy::configure(&system.path(""), at)
+    {
+        say!("package managers do not use the proxy {at}: {error}");
     }
     let mut disks = Disks::new(system.clone());
     let (mut output, mut scripts, mut logs) = (None, Vec::new(), None);

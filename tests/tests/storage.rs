@@ -213,6 +213,7 @@ impl World {
             ntp_servers: Vec::new(),
             packages: None,
             log_to: None,
+            log_receivers: Vec::new(),
             seed,
         };
         let rack = self.rack(TaskAction::Install(Box::new(install))).await;

@@ -100,13 +100,36 @@ pub(super) fn rack_name(settings: &SettingsSpec, net: &Net) -> String {
 /// The racks of a subnet for an installed system, as `HOST:PORT`. HOST is the name of the racks in the internal domain, so that the system
 /// finds a rack that joins later. If the system asks DNS servers that do not know this name, the result is `at`, the address of one rack.
 pub(super) fn rack_for_system(estate: &Estate, net: &Net, at: SocketAddr, asks_others: bool) -> String {
-    let asks_racks = !asks_others
-        && net.subnet.dns_servers.is_none()
-        && !estate::name_servers(net, &estate.nets, &estate.racks, None).is_empty();
-    match asks_racks {
+    match asks_racks(estate, net, asks_others) {
         true => format!("{}:{}", rack_name(&estate.settings, net), at.port()),
         false => at.to_string(),
     }
+}
+
+/// The racks of an installed system with these addresses, as `HOST:PORT` by name. The first of its subnets with racks counts. `None`: it
+/// has no such subnet, or asks DNS servers that do not know the name.
+pub(super) fn racks_by_name(
+    estate: &Estate,
+    addresses: &[IpAddr],
+    port: u16,
+    asks_others: bool,
+) -> Option<String> {
+    let served = |net: &Net| {
+        let racks = estate.racks.iter().filter(|rack| !rack.maintenance);
+        racks.flat_map(|rack| &rack.served).any(|at| net.subnet.cidr.contains(*at))
+    };
+    addresses.iter().find_map(|address| {
+        let net = estate.nets.iter().find(|net| net.subnet.cidr.contains(*address))?;
+        let knows = served(net) && asks_racks(estate, net, asks_others);
+        knows.then(|| format!("{}:{port}", rack_name(&estate.settings, net)))
+    })
+}
+
+/// True if systems of the subnet ask racks for names. `asks_others`: the system has its own DNS servers.
+fn asks_racks(estate: &Estate, net: &Net, asks_others: bool) -> bool {
+    !asks_others
+        && net.subnet.dns_servers.is_none()
+        && !estate::name_servers(net, &estate.nets, &estate.racks, None).is_empty()
 }
 
 fn internal_domain(settings: &SettingsSpec) -> String {
