@@ -31,7 +31,8 @@ pub fn variables(proxy: &str) -> [(&'static str, String); 4] {
 /// `io::Error`: a file cannot be written.
 pub fn configure(root: &Path, proxy: &str) -> io::Result<()> {
     let wanted = Packages { proxy: Some(proxy.to_owned()), ..Packages::default() };
-    let files = packages::files(&wanted, &Image::of(root)).map_err(|failure| io::Error::other(failure.message))?;
+    let files =
+        packages::files(&wanted, &Image::of(root)).map_err(|failure| io::Error::other(failure.message))?;
     for (path, text) in files {
         let path = root.join(path);
         if let Some(parent) = path.parent() {

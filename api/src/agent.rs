@@ -18,9 +18,9 @@ mod script;
 use std::collections::BTreeMap;
 
 pub use self::script::{
-    BOOT_VARIABLE, CHECKPOINT_BYTES, Checkpoint, DeviceKind, OUTPUT_BYTES, PROXY_VARIABLE, PerDevice, REBOOT_STAGE,
-    REBOOT_VARIABLE, RESULTS_VARIABLE, RUN_BOOTS, RunInProgress, Script, ScriptEnd, TASK_RESTARTS,
-    TEST_OUTPUT_BYTES, TEST_ROWS, TEST_STAGE, TestRow, Verdict,
+    BOOT_VARIABLE, CHECKPOINT_BYTES, Checkpoint, DeviceKind, OUTPUT_BYTES, PROXY_VARIABLE, PerDevice,
+    REBOOT_STAGE, REBOOT_VARIABLE, RESULTS_VARIABLE, RUN_BOOTS, RunInProgress, Script, ScriptEnd,
+    TASK_RESTARTS, TEST_OUTPUT_BYTES, TEST_ROWS, TEST_STAGE, TestRow, Verdict,
 };
 use crate::kinds::StorageConfig;
 use crate::values::untrusted_json;

@@ -163,7 +163,10 @@ mod tests {
         };
         let text = &files(&journal)[1].2;
         assert_eq!(verify(text), "");
-        assert!(verify(&text.replace("Restart=always", "Restart=nonsense")).contains("nonsense"), "it checks");
+        assert!(
+            verify(&text.replace("Restart=always", "Restart=nonsense")).contains("nonsense"),
+            "it checks"
+        );
     }
 
     #[test]

@@ -20,9 +20,8 @@ pub(super) fn of_system(estate: &Estate, addresses: &[IpAddr], asks_others: bool
         let mut ports: Vec<SocketAddr> = ports.collect();
         ports.sort_by_key(|at| Reverse(at.port()));
         let best = zones::rack_for_system(estate, net, *ports.first()?, asks_others);
-        let mut receivers = vec![best];
-        receivers.extend(ports.iter().map(ToString::to_string).filter(|it| !receivers.contains(it)));
-        Some(receivers)
+        let others = ports.iter().map(ToString::to_string).filter(|it| *it != best);
+        Some(std::iter::once(best.clone()).chain(others).collect::<Vec<_>>())
     });
     found.unwrap_or_default()
 }

@@ -16,7 +16,7 @@ pub mod render;
 pub mod reverse;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -469,5 +469,31 @@ impl Declared<'_> {
             all.push((name.clone(), secondary));
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::estate::RackSeen;
+    use super::super::proxy::tests::{estate, net, rack};
+    use super::*;
+
+    #[test]
+    fn a_system_finds_racks_by_the_name_of_its_first_subnet_with_racks_if_it_asks_them_for_names() {
+        let addresses = ["10.99.0.1", "10.78.0.9", "10.77.0.9"].map(|it| it.parse::<IpAddr>().unwrap());
+        let told = |change: fn(&mut Net, &mut RackSeen), asks_others| {
+            let (mut net_of_rack, mut rack) = (net(2, "lab", "10.77.0.0/24"), rack(1, "10.77.0.2", false));
+            change(&mut net_of_rack, &mut rack);
+            let estate = estate(vec![net(1, "behind", "10.78.0.0/24"), net_of_rack], vec![rack]);
+            racks_by_name(&estate, &addresses, 5248, asks_others)
+        };
+        assert_eq!(told(|_, _| (), false), Some("lab.rack.basalt.internal:5248".to_owned()));
+        assert_eq!(told(|_, _| (), true), None);
+        let of_subnet = |net: &mut Net, _: &mut RackSeen| {
+            net.subnet.dns_servers = Some(vec!["192.0.2.53".parse().unwrap()]);
+        };
+        assert_eq!(told(of_subnet, false), None);
+        assert_eq!(told(|net, _| net.subnet.allow_dns = false, false), None, "racks do not answer it");
+        assert_eq!(told(|_, rack| rack.maintenance = true, false), None);
     }
 }
