@@ -202,7 +202,7 @@ fn a_full_disk_says_what_is_lost_and_logs_are_read_until_there_is_room_again() {
     logs.store(rack(), batch(1..=2)).unwrap();
     mount(&["-o", "remount,size=1m"], disk);
     let mut filler = fs::File::create(disk.join("filler")).unwrap();
-    while io::Write::write(&mut filler, &[0; 4096]).is_ok() {}
+    while filler.write_all(&[0; 4096]).is_ok() {}
     let refused = logs.store(rack(), batch(3..=4)).unwrap_err();
     assert!(matches!(refused, LogError::Full { free: 0, .. }), "{refused:?}");
     let said = refused.to_string();
