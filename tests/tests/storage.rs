@@ -253,6 +253,7 @@ impl World {
                 repeats: true,
                 ..Script::default()
             }],
+            proxy: None,
             bmc: None,
             action,
             then: Then::PowerOff,
