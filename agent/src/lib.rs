@@ -37,6 +37,7 @@ pub mod lease;
 pub mod modules;
 pub mod neighbours;
 pub mod network;
+pub mod proxy;
 pub mod rack;
 pub mod report;
 pub mod resolv;

@@ -25,7 +25,7 @@ use crate::report::{Reporter, Shared};
 use crate::restarts::Asks;
 use crate::runs::Run;
 use crate::tool::{LEFT_BEHIND, reap};
-use crate::{results, say};
+use crate::{proxy, results, say};
 
 /// The directories of runs; in memory.
 const DIRECTORY: &str = "/run/basalt-script";
@@ -212,6 +212,9 @@ fn attend(
         .stdout(writer)
         .stderr(error_writer)
         .process_group(0);
+    if let Some(proxy) = &task.proxy {
+        command.envs(proxy::variables(proxy));
+    }
     if script.test {
         command.env(RESULTS_VARIABLE, directory.join(RESULTS));
     }
@@ -386,6 +389,7 @@ mod tests {
             not_after_unix_ms: 0,
             machine_uid: "a-uid".to_owned(),
             scripts: Vec::new(),
+            proxy: None,
             bmc: None,
             action: TaskAction::Script(script.clone()),
             then: Then::PowerOff,
@@ -422,6 +426,19 @@ mod tests {
             60,
         );
         assert_eq!((done, said.as_str()), (Ok(()), "one\ntwo\n--mode=a b a-uid 7\n"));
+    }
+
+    #[test]
+    fn a_script_finds_the_proxy_in_its_environment() {
+        let script = script("#!/bin/sh\necho $BASALT_PROXY $http_proxy $https_proxy\n", &[], 60);
+        for proxy in [None, Some("http://10.77.0.2:8000")] {
+            let directory = tempfile::tempdir().unwrap();
+            let task = Task { proxy: proxy.map(ToOwned::to_owned), ..task(&script) };
+            let runs = [Run::of(&script)];
+            let ended = run_all_in(&below(directory.path()), &task, &runs, &mut Reporter::silent()).remove(0);
+            let wanted = proxy.map_or_else(String::new, |proxy| [proxy; 3].join(" "));
+            assert_eq!(ended.output, format!("{wanted}\n"));
+        }
     }
 
     #[test]

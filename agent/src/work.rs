@@ -23,7 +23,7 @@ use crate::restarts::{Restart, Restarts};
 use crate::root::Root;
 use crate::task_scripts::Stop;
 use crate::{
-    bmc, console, deadlines, efi, erase, initrd, install, inventory, ipv6, neighbours, network, say,
+    bmc, console, deadlines, efi, erase, initrd, install, inventory, ipv6, neighbours, network, proxy, say,
     task_scripts, tls,
 };
 
@@ -174,6 +174,7 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> Result<TaskResu
         Some(Err(why)) => say!("{why}"),
         None => {}
     }
+    use_proxy(task, &system);
     let mut disks = Disks::new(system.clone());
     let (mut output, mut scripts, mut logs) = (None, Vec::new(), None);
     let earlier = context.checkpoint.and_then(|it| it.bmc.clone());
@@ -252,6 +253,15 @@ fn perform(context: &Context<'_>, listener: Option<Listener>) -> Result<TaskResu
         bmc: account,
         logs,
     })
+}
+
+/// Has the package managers of the ephemeral environment use the task's proxy. Without it, scripts may still reach their repositories.
+fn use_proxy(task: &Task, system: &Root) {
+    if let Some(at) = &task.proxy
+        && let Err(error) = proxy::configure(&system.path(""), at)
+    {
+        say!("package managers do not use the proxy {at}: {error}");
+    }
 }
 
 /// Reads the kernel's files of the hardware.

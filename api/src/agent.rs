@@ -18,7 +18,7 @@ mod script;
 use std::collections::BTreeMap;
 
 pub use self::script::{
-    BOOT_VARIABLE, CHECKPOINT_BYTES, Checkpoint, DEADLY_BOOTS, DeviceKind, OUTPUT_BYTES, PerDevice,
+    BOOT_VARIABLE, CHECKPOINT_BYTES, Checkpoint, DEADLY_BOOTS, DeviceKind, OUTPUT_BYTES, PROXY_VARIABLE, PerDevice,
     REBOOT_STAGE, REBOOT_VARIABLE, RESULTS_VARIABLE, RUN_BOOTS, RunInProgress, Script, ScriptEnd,
     TASK_RESTARTS, TEST_OUTPUT_BYTES, TEST_ROWS, TEST_STAGE, TestRow, Verdict,
 };
@@ -72,6 +72,9 @@ pub struct Task {
     /// after everything else is written. Other scripts run after the hardware was read and before any disk is touched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<Script>,
+    /// The HTTP proxy for scripts: `http://HOST:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
     /// The account that is made on the BMC, with an inventory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcSetup>,
@@ -226,6 +229,10 @@ pub struct Install {
     /// log is not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_to: Option<String>,
+    /// All receivers of the log, best first: the name of `log_to`, then the addresses of racks. A region that sends them knows
+    /// [`LogSetup::Journal`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log_receivers: Vec<String>,
     /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.
     pub seed: NoCloudSeed,
 }
@@ -395,7 +402,12 @@ pub enum LogSetup {
         /// `HOST:PORT`.
         to: String,
     },
-    /// The log is not sent: the image has no rsyslog, and the journal of systemd does not speak syslog.
+    /// The image has no rsyslog. The service `basalt-journal` reads the journal of systemd, and sends it.
+    Journal {
+        /// `HOST:PORT`, best first.
+        to: Vec<String>,
+    },
+    /// The log is not sent: the image has no rsyslog, and it lacks systemd or python3, which `basalt-journal` needs.
     NoRsyslog,
 }
 
@@ -403,7 +415,10 @@ impl std::fmt::Display for LogSetup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Rsyslog { to } => write!(f, "rsyslog sends it to {to}"),
-            Self::NoRsyslog => write!(f, "it is not sent: the image has no rsyslog"),
+            Self::Journal { to } => write!(f, "basalt-journal sends it to {}", to.join(", ")),
+            Self::NoRsyslog => {
+                write!(f, "it is not sent: the image has no rsyslog, and it has no systemd or no python3")
+            }
         }
     }
 }

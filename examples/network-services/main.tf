@@ -1,5 +1,5 @@
-# Names, time and packages for the machines of a network: a domain with records, names of addresses, a domain of other servers, NTP servers,
-# the proxy of racks, and repositories of packages.
+# Names, time, logs and packages for the machines of a network: a domain with records, names of addresses, a domain of other servers, NTP
+# servers, the proxy of racks, a receiver of logs, and repositories of packages.
 
 variable "tsig_secret" {
   description = "The secret of the key basalt.example.com, in base64."
@@ -48,6 +48,12 @@ resource "basalt_settings" "default" {
   # Racks with Squid installed serve a caching proxy, and ask this one.
   proxy = {
     upstream = "http://proxy.corp.example.com:3128"
+  }
+  # Racks take the logs of machines, and the region sends a copy of all lines to this receiver.
+  remote_syslog = {
+    siem = {
+      address = "logs.corp.example.com:6514"
+    }
   }
 }
 

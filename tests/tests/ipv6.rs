@@ -73,6 +73,7 @@ fn boot([kernel_sha256, initrd_sha256, squashfs_sha256]: [String; 3]) -> BootCon
         not_after_unix_ms: i64::MAX,
         machine_uid: "uid-1".into(),
         scripts: Vec::new(),
+        proxy: None,
         bmc: None,
         action: TaskAction::Inventory,
         then: Then::PowerOff,

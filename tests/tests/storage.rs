@@ -213,6 +213,7 @@ impl World {
             ntp_servers: Vec::new(),
             packages: None,
             log_to: None,
+            log_receivers: Vec::new(),
             seed,
         };
         let rack = self.rack(TaskAction::Install(Box::new(install))).await;
@@ -252,6 +253,7 @@ impl World {
                 repeats: true,
                 ..Script::default()
             }],
+            proxy: None,
             bmc: None,
             action,
             then: Then::PowerOff,

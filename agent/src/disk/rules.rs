@@ -126,6 +126,7 @@ mod tests {
             not_after_unix_ms: i64::MAX,
             machine_uid: ME.to_owned(),
             scripts: Vec::new(),
+            proxy: None,
             bmc: None,
             action: TaskAction::Inventory,
             then: Then::Reboot,

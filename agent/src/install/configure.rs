@@ -36,11 +36,11 @@ pub(super) fn write(install: &Install, menu: &Menu, plan: &Plan) -> Result<Optio
     };
     let mut files = files(install, menu, plan);
     files.extend(packages.into_iter().map(|(path, text)| NewFile { path, mode: 0o644, text }));
-    let setup = install.log_to.as_deref().map(|to| logs::setup(target, to));
-    if let Some(LogSetup::Rsyslog { to }) = &setup
-        && let Some(text) = logs::drop_in(to)
-    {
-        files.push(NewFile { path: logs::DROP_IN.to_owned(), mode: 0o644, text });
+    let setup = logs::setup(target, install);
+    if let Some(setup) = &setup {
+        let new = logs::files(setup).into_iter();
+        files.extend(new.map(|(path, mode, text)| NewFile { path: path.to_owned(), mode, text }));
+        logs::enable(target, setup).map_err(Failure::disk("starting the sender of the log at boot"))?;
     }
     write_below(target, &files).map_err(Failure::disk("configuring the new system"))?;
     Ok(setup)
@@ -133,12 +133,12 @@ fn files(install: &Install, menu: &Menu, plan: &Plan) -> Vec<NewFile> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use basalt_api::agent::{BlobRef, DiskSelector, DnfRepository, NoCloudSeed, Repository, Wipe};
 
     use super::*;
 
-    fn install() -> Install {
+    pub(in crate::install) fn install() -> Install {
         Install {
             image: BlobRef { sha256: String::new(), size: 0 },
             disk: DiskSelector::default(),
@@ -150,6 +150,7 @@ mod tests {
             ntp_servers: Vec::new(),
             packages: None,
             log_to: None,
+            log_receivers: Vec::new(),
             seed: NoCloudSeed { user_data: "#cloud-config\n".to_owned(), ..NoCloudSeed::default() },
         }
     }

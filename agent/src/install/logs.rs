@@ -1,30 +1,79 @@
-//! The log of the new system: its own rsyslog sends it to racks.
+//! The log of the new system: its own rsyslog sends it to racks. A system without rsyslog gets a service that sends its journal.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use basalt_api::agent::LogSetup;
+use basalt_api::agent::{Install, LogSetup};
 
 /// Programs of rsyslog, by distribution.
-const PROGRAMS: [&str; 2] = ["usr/sbin/rsyslogd", "usr/bin/rsyslogd"];
+const RSYSLOG: [&str; 2] = ["usr/sbin/rsyslogd", "usr/bin/rsyslogd"];
 /// The directory that rsyslog.conf of Debian, Ubuntu, Fedora and RHEL includes.
 const DROP_INS: &str = "etc/rsyslog.d";
 /// The file in it.
-pub(super) const DROP_IN: &str = "etc/rsyslog.d/90-basalt.conf";
+const DROP_IN: &str = "etc/rsyslog.d/90-basalt.conf";
+/// The requirements of [`PROGRAM`].
+const FOR_JOURNAL: [&str; 3] = ["usr/bin/journalctl", "usr/bin/python3", "usr/lib/systemd/systemd-journald"];
+/// The program that sends the journal, and its text.
+const PROGRAM: (&str, &str) = ("usr/local/sbin/basalt-journal", include_str!("basalt-journal"));
+/// Its unit. `@RECEIVERS@` stands for the arguments of the program.
+const UNIT: (&str, &str) =
+    ("etc/systemd/system/basalt-journal.service", include_str!("basalt-journal.service"));
+/// The link that starts the unit at boot, as `systemctl enable` makes it, and its destination.
+const ENABLED: (&str, &str) =
+    ("etc/systemd/system/multi-user.target.wants/basalt-journal.service", "../basalt-journal.service");
 
-/// The possible setup for the unpacked image. `to`: `HOST:PORT` of its racks.
-pub(super) fn setup(target: &Path, to: &str) -> LogSetup {
+/// A file of the new system: its path, its mode, and its text.
+pub(super) type ModeFile = (&'static str, u32, String);
+
+/// The possible setup for the unpacked image. `None`: the task does not ask for the log.
+pub(super) fn setup(target: &Path, install: &Install) -> Option<LogSetup> {
+    let to = install.log_to.as_ref()?;
     // Links are not followed: they may lead out of the image.
     let is_file = |path: &&str| fs::symlink_metadata(target.join(path)).is_ok_and(|it| it.is_file());
     let is_dir = fs::symlink_metadata(target.join(DROP_INS)).is_ok_and(|it| it.is_dir());
-    match is_dir && PROGRAMS.iter().any(is_file) {
-        true => LogSetup::Rsyslog { to: to.to_owned() },
-        false => LogSetup::NoRsyslog,
+    // Debian's python3 is a link to a version, and /lib may be a link to /usr/lib.
+    let exists = |path: &&str| fs::symlink_metadata(target.join(path)).is_ok();
+    Some(if is_dir && RSYSLOG.iter().any(is_file) {
+        LogSetup::Rsyslog { to: to.clone() }
+    } else if !install.log_receivers.is_empty() && FOR_JOURNAL.iter().all(exists) {
+        LogSetup::Journal { to: install.log_receivers.clone() }
+    } else {
+        LogSetup::NoRsyslog
+    })
+}
+
+/// The files of a setup.
+pub(super) fn files(setup: &LogSetup) -> Vec<ModeFile> {
+    match setup {
+        LogSetup::Rsyslog { to } => drop_in(to).map(|text| (DROP_IN, 0o644, text)).into_iter().collect(),
+        LogSetup::Journal { to } => vec![
+            (PROGRAM.0, 0o755, PROGRAM.1.to_owned()),
+            (UNIT.0, 0o644, UNIT.1.replace("@RECEIVERS@", &to.join(" "))),
+        ],
+        LogSetup::NoRsyslog => Vec::new(),
+    }
+}
+
+/// Has the system start the service of a setup at boot.
+///
+/// # Errors
+/// `io::Error`: the link cannot be written.
+pub(super) fn enable(target: &Path, setup: &LogSetup) -> io::Result<()> {
+    let LogSetup::Journal { .. } = setup else { return Ok(()) };
+    let link = target.join(ENABLED.0);
+    if let Some(parent) = link.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::remove_file(&link) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => symlink(ENABLED.1, &link),
     }
 }
 
 /// The drop-in. Lines are stored on disk while no rack answers. A full queue drops lines, so that the system never waits for a rack.
-pub(super) fn drop_in(to: &str) -> Option<String> {
+fn drop_in(to: &str) -> Option<String> {
     let (host, port) = to.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     Some(format!(
@@ -40,22 +89,84 @@ pub(super) fn drop_in(to: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    const TO: &str = "lab.rack.basalt.internal:5247";
+    const ADDRESS: &str = "10.77.0.2:5247";
+
+    fn setup(target: &Path, receivers: &[&str]) -> LogSetup {
+        let receivers = receivers.iter().map(|it| (*it).to_owned()).collect();
+        let install = Install { log_receivers: receivers, ..super::super::configure::tests::install() };
+        super::setup(target, &Install { log_to: Some(TO.to_owned()), ..install }).unwrap()
+    }
+
     #[test]
     fn an_image_with_rsyslog_gets_a_drop_in_and_another_none() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path();
-        assert_eq!(setup(target, "10.77.0.2:5247"), LogSetup::NoRsyslog);
+        let rsyslog = LogSetup::Rsyslog { to: TO.to_owned() };
+        assert_eq!(super::setup(target, &super::super::configure::tests::install()), None);
+        assert_eq!(setup(target, &[]), LogSetup::NoRsyslog);
         fs::create_dir_all(target.join("usr/sbin")).unwrap();
         fs::create_dir_all(target.join(DROP_INS)).unwrap();
-        std::os::unix::fs::symlink("/bin/true", target.join("usr/sbin/rsyslogd")).unwrap();
-        assert_eq!(
-            setup(target, "10.77.0.2:5247"),
-            LogSetup::NoRsyslog,
-            "a link out of the image is no rsyslog"
-        );
+        symlink("/bin/true", target.join("usr/sbin/rsyslogd")).unwrap();
+        assert_eq!(setup(target, &[]), LogSetup::NoRsyslog, "a link out of the image is no rsyslog");
         fs::remove_file(target.join("usr/sbin/rsyslogd")).unwrap();
         fs::write(target.join("usr/sbin/rsyslogd"), "").unwrap();
-        assert_eq!(setup(target, "10.77.0.2:5247"), LogSetup::Rsyslog { to: "10.77.0.2:5247".to_owned() });
+        assert_eq!(setup(target, &[TO, ADDRESS]), rsyslog);
+        let [(path, 0o644, text)] = &files(&rsyslog)[..] else { panic!("one file") };
+        assert_eq!((*path, text), (DROP_IN, &drop_in(TO).unwrap()));
+        enable(target, &rsyslog).unwrap();
+        assert!(!target.join("etc/systemd").exists());
+    }
+
+    #[test]
+    fn an_image_without_rsyslog_gets_a_service_that_sends_its_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path();
+        for directory in ["usr/bin", "usr/lib/systemd"] {
+            fs::create_dir_all(target.join(directory)).unwrap();
+        }
+        fs::write(target.join("usr/bin/journalctl"), "").unwrap();
+        fs::write(target.join("usr/lib/systemd/systemd-journald"), "").unwrap();
+        assert_eq!(setup(target, &[TO, ADDRESS]), LogSetup::NoRsyslog, "it has no python3");
+        symlink("python3.11", target.join("usr/bin/python3")).unwrap();
+        assert_eq!(setup(target, &[]), LogSetup::NoRsyslog, "an older region does not know the service");
+        let journal = setup(target, &[TO, ADDRESS]);
+        assert_eq!(journal, LogSetup::Journal { to: vec![TO.to_owned(), ADDRESS.to_owned()] });
+        let [(program, 0o755, _), (unit, 0o644, text)] = &files(&journal)[..] else { panic!("two files") };
+        let start =
+            format!("\nExecStart=/usr/bin/python3 /{program} lab.rack.basalt.internal:5247 10.77.0.2:5247\n");
+        assert!(text.contains(&start), "{text}");
+        // The link of an earlier boot of the image is replaced.
+        for _ in 0..2 {
+            enable(target, &journal).unwrap();
+        }
+        let link = target.join("etc/systemd/system/multi-user.target.wants/basalt-journal.service");
+        let wanted = link.parent().unwrap().join(fs::read_link(&link).unwrap());
+        fs::write(target.join(unit), text).unwrap();
+        assert_eq!(fs::canonicalize(wanted).unwrap(), fs::canonicalize(target.join(unit)).unwrap());
+    }
+
+    #[test]
+    fn systemd_understands_the_unit() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = LogSetup::Journal { to: vec![TO.to_owned(), "[2001:db8::2]:5247".to_owned()] };
+        let verify = |text: &str| {
+            let unit = dir.path().join("basalt-journal.service");
+            // The program is checked too, and this host does not have it.
+            fs::write(&unit, text.replace("/usr/local/sbin/basalt-journal", "-")).unwrap();
+            let verified = std::process::Command::new("systemd-analyze")
+                .args(["verify", "--man=no", "--recursive-errors=no"])
+                .arg(&unit)
+                .output()
+                .unwrap();
+            String::from_utf8_lossy(&verified.stderr).into_owned()
+        };
+        let text = &files(&journal)[1].2;
+        assert_eq!(verify(text), "");
+        assert!(
+            verify(&text.replace("Restart=always", "Restart=nonsense")).contains("nonsense"),
+            "it checks"
+        );
     }
 
     #[test]

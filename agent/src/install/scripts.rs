@@ -195,6 +195,7 @@ mod tests {
             not_after_unix_ms: 0,
             machine_uid: "a-uid".to_owned(),
             scripts: vec![script.clone()],
+            proxy: None,
             bmc: None,
             action: TaskAction::Inventory,
             then: Then::Reboot,

@@ -153,6 +153,7 @@ mod tests {
             not_after_unix_ms: 0,
             machine_uid: "m".to_owned(),
             scripts: Vec::new(),
+            proxy: None,
             bmc: None,
             action: TaskAction::Inventory,
             then: Then::Reboot,

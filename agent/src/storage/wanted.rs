@@ -51,6 +51,7 @@ mod tests {
             ntp_servers: Vec::new(),
             packages: None,
             log_to: None,
+            log_receivers: Vec::new(),
             seed: NoCloudSeed::default(),
         }
     }

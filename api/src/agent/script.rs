@@ -90,6 +90,9 @@ pub struct RunInProgress {
 /// Environment variable with the number of the boot in which a script that may restart the machine runs, from 1.
 pub const BOOT_VARIABLE: &str = "BASALT_BOOT";
 
+/// Environment variable with the URL of the racks' proxy, `http://HOST:PORT`.
+pub const PROXY_VARIABLE: &str = "BASALT_PROXY";
+
 /// Environment variable that names a file. A script that creates it has the machine restarted when the script ends.
 pub const REBOOT_VARIABLE: &str = "BASALT_REBOOT";
 

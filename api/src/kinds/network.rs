@@ -162,8 +162,8 @@ pub struct SubnetSpec {
     /// Network boot of machines here.
     #[field(default)]
     pub boot: SubnetBoot,
-    /// Domains in which DHCP clients here look up short names, in order (RFC 3397, RFC 3646). Together they have at most 255
-    /// bytes.
+    /// Domains in which machines here look up short names, in order: DHCP clients (RFC 3397, RFC 3646), and systems that are
+    /// installed with an address of this subnet. Together they have at most 255 bytes.
     pub search_domains: Vec<Hostname>,
     /// DHCPv4 options for clients here, in the form of `dhcp.options` of a Vlan.
     pub dhcp_options: BTreeMap<String, String>,

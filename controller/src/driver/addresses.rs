@@ -93,6 +93,7 @@ impl Addressing {
                 ntp_servers: ntp::of_systems(net, estate),
                 mtu: (net.vlan.mtu != 1500).then_some(net.vlan.mtu),
                 routes: estate.routes.iter().filter(|it| it.source == net.uid).filter_map(route).collect(),
+                search_domains: net.subnet.search_domains.iter().map(ToString::to_string).collect(),
             };
             Some((wanted.one.purpose, assigned))
         });

@@ -327,6 +327,7 @@ mod tests {
                     ntp_servers: Vec::new(),
                     mtu: None,
                     routes: Vec::new(),
+                    search_domains: Vec::new(),
                 };
                 ((*name).to_owned(), assigned)
             });

@@ -10,7 +10,7 @@ use basalt_engine::facts::Link;
 use super::serving::Short;
 
 /// Port of a rack's HTTP service.
-const RACK_HTTP: u16 = 5248;
+pub(super) const RACK_HTTP: u16 = 5248;
 
 /// A rack, with the fields that matter here.
 #[derive(Clone, Debug)]

@@ -295,8 +295,15 @@ impl Turn<'_> {
             .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
         let machine = loaded.input.uid;
         let racks = estate::boot_racks(&estate.nets, &estate.racks, &loaded.stands_at);
+        let booted_at: Vec<IpAddr> = loaded.stands_at.iter().copied().chain(leased(&loaded.facts)).collect();
+        let assigned = loaded.input.claim.iter().flat_map(|claim| claim.assigned.values());
+        let addresses: Vec<IpAddr> =
+            assigned.map(|assigned| assigned.address).chain(booted_at.iter().copied()).collect();
+        let asks_others = loaded.input.network().is_some_and(|it| it.dns_servers.is_some());
+        let by_name = zones::racks_by_name(estate, &addresses, estate::RACK_HTTP, asks_others);
+        let by_address = estate::http_of(&racks, &estate.nets, &leased(&loaded.facts));
         let report = ReportTo {
-            racks: estate::http_of(&racks, &estate.nets, &leased(&loaded.facts)),
+            racks: by_name.map(|at| format!("http://{at}")).into_iter().chain(by_address).collect(),
             token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),
         };
         let scripts = loaded.scripts.of(kind).to_vec();
@@ -304,16 +311,12 @@ impl Turn<'_> {
             .then(|| bmc_account::wanted(&driver.store, loaded, &estate.settings, attempt));
         let (packages, log_to) = match kind {
             TaskKind::Install => {
-                let assigned = loaded.input.claim.iter().flat_map(|claim| claim.assigned.values());
-                let addresses: Vec<IpAddr> =
-                    assigned.map(|assigned| assigned.address).chain(loaded.stands_at.clone()).collect();
                 let packages = packages::repositories(&driver.store, loaded.input.spec.architecture).await?;
-                let asks_others = loaded.input.network().is_some_and(|it| it.dns_servers.is_some());
                 let log_to = syslog::of_system(estate, &addresses, asks_others);
                 let proxy = proxy::of_system(estate, &addresses, asks_others);
                 (Packages { proxy, ..packages }, log_to)
             }
-            _ => (Packages::default(), None),
+            _ => (Packages::default(), Vec::new()),
         };
         let context = Context {
             attempt,
@@ -323,6 +326,8 @@ impl Turn<'_> {
             bmc: bmc.flatten(),
             packages,
             log_to,
+            // The ephemeral environment has its DNS servers from DHCP.
+            proxy: proxy::of_system(estate, &booted_at, false),
         };
         let task = match compose(&loaded.input, kind, &context) {
             Ok(task) => task,

@@ -59,7 +59,10 @@ const JOURNAL: &str = "forward";
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The disk is full, except for the reserve.
-    #[error("{} has {free} bytes left, and {RESERVE} of them stay free for the database; make room", path.display())]
+    #[error(
+        "{} has {free} bytes left, and {RESERVE} of them stay free for the database. New lines of logs wait at racks, and the oldest are lost when a rack has no room for more; make room",
+        path.display()
+    )]
     Full {
         /// The directory of logs.
         path: PathBuf,

@@ -174,3 +174,46 @@ async fn whoever_follows_gets_each_line_once_from_where_it_was() {
     let mut again = logs.follow(machine(), middle, all());
     assert_eq!(again.next().await.unwrap()[0].0.text, "line 26");
 }
+
+/// Runs `mount` in this namespace.
+fn mount(arguments: &[&str], at: &Path) {
+    let status = std::process::Command::new("mount").args(arguments).arg(at).status().unwrap();
+    assert!(status.success(), "mount {arguments:?}: {status}");
+}
+
+#[test]
+fn a_full_disk_says_what_is_lost_and_logs_are_read_until_there_is_room_again() {
+    const NAME: &str =
+        "logs::tests::a_full_disk_says_what_is_lost_and_logs_are_read_until_there_is_room_again";
+    const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
+    if std::env::var_os(INSIDE).is_none() {
+        let again = std::env::current_exe().unwrap();
+        let mut inside = std::process::Command::new("unshare");
+        inside.args(["-r", "-m"]).arg(again).args(["--exact", NAME]).env(INSIDE, "1");
+        let inside = inside.output().unwrap();
+        let said = String::from_utf8_lossy(&inside.stdout) + String::from_utf8_lossy(&inside.stderr);
+        assert!(inside.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path();
+    mount(&["-t", "tmpfs", "-o", "size=2g", "none"], disk);
+    let logs = logs(disk);
+    logs.store(rack(), batch(1..=2)).unwrap();
+    mount(&["-o", "remount,size=1m"], disk);
+    let mut filler = fs::File::create(disk.join("filler")).unwrap();
+    while filler.write_all(&[0; 4096]).is_ok() {}
+    let refused = logs.store(rack(), batch(3..=4)).unwrap_err();
+    assert!(matches!(refused, LogError::Full { free: 0, .. }), "{refused:?}");
+    let said = refused.to_string();
+    for part in [&*disk.to_string_lossy(), "has 0 bytes left", "the oldest are lost", "make room"] {
+        assert!(said.contains(part), "{said}");
+    }
+    // The cursors cannot be written either. Logs are still read, and nothing of them goes.
+    assert!(logs.sync().is_err());
+    logs.tidy().unwrap();
+    assert_eq!(texts(&logs, &all()), lines(1..=2));
+    mount(&["-o", "remount,size=2g"], disk);
+    logs.store(rack(), batch(1..=4)).unwrap();
+    assert_eq!(texts(&logs, &all()), lines(1..=4));
+}

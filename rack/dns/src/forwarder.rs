@@ -78,9 +78,14 @@ pub enum Outcome {
     Refused,
 }
 
+/// The number of a configuration: the servers to ask, and the cache of their answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Generation(u64);
+
 /// A query for other servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
+    generation: Generation,
     key: Key,
     servers: Vec<IpAddr>,
     passed: Vec<u64>,
@@ -146,8 +151,10 @@ pub struct Forwarder<A> {
     /// The number by which this forwarder knows its own queries.
     number: u64,
     limits: Limits,
+    /// The current configuration, which the cache is for. Questions of earlier ones neither read nor change the cache.
+    generation: Generation,
     cache: Cache,
-    waiting: HashMap<Key, Vec<Asker<A>>>,
+    waiting: HashMap<(Generation, Key), Vec<Asker<A>>>,
     clients: HashMap<IpAddr, usize>,
     counts: Counts,
 }
@@ -159,6 +166,7 @@ impl<A> Forwarder<A> {
         Self {
             number,
             limits,
+            generation: Generation::default(),
             cache: Cache::new(limits.cache),
             waiting: HashMap::new(),
             clients: HashMap::new(),
@@ -166,14 +174,27 @@ impl<A> Forwarder<A> {
         }
     }
 
-    /// Takes a question of a client.
+    /// Takes a question of a client, for the current configuration.
     pub fn ask(&mut self, now: Instant, client: IpAddr, question: Question, reply_to: A) -> Next<A> {
+        self.ask_in(self.generation, now, client, question, reply_to)
+    }
+
+    /// Takes a question of a client that arrived in a configuration. The answer is of that configuration, too.
+    pub fn ask_in(
+        &mut self,
+        generation: Generation,
+        now: Instant,
+        client: IpAddr,
+        question: Question,
+        reply_to: A,
+    ) -> Next<A> {
         // A query of ours that came back would be asked for ever (RFC 9520 §3.1 counts such loops as failures).
         if question.passed().contains(&self.number) || question.passed().len() >= MAX_FORWARDERS {
             self.counts.loops += 1;
             return Next::Reply(reply_to, question.fail_with(Code::Refused));
         }
-        match self.cache.get(now, question.key()) {
+        let is_current = generation == self.generation;
+        match is_current.then(|| self.cache.get(now, question.key())).flatten() {
             Some(Hit::Fresh(kept, age)) => {
                 self.counts.hits += 1;
                 return Next::Reply(reply_to, reply(question, &kept, Age::Seconds(age)));
@@ -185,13 +206,14 @@ impl<A> Forwarder<A> {
             Some(Hit::Expired) | None => {}
         }
         let of_client = self.clients.get(&client).copied().unwrap_or(0);
-        let in_line = self.waiting.get(question.key()).map(Vec::len);
+        let line = (generation, question.key().clone());
+        let in_line = self.waiting.get(&line).map(Vec::len);
         let full = match in_line {
             Some(askers) => askers >= self.limits.askers,
             None => self.waiting.len() >= self.limits.questions,
         };
         if full || of_client >= self.limits.per_client {
-            let stale = self.cache.stale(now, question.key());
+            let stale = is_current.then(|| self.cache.stale(now, question.key())).flatten();
             match &stale {
                 Some(_) => self.counts.stale += 1,
                 None if full => self.counts.full += 1,
@@ -208,16 +230,17 @@ impl<A> Forwarder<A> {
         *self.clients.entry(client).or_default() += 1;
         let mut passed = question.passed().to_vec();
         passed.push(self.number);
-        let upstream = Upstream { key: question.key().clone(), servers: question.servers().to_vec(), passed };
+        let key = question.key().clone();
+        let upstream = Upstream { generation, key, servers: question.servers().to_vec(), passed };
         let asker = Asker { client, question, reply_to };
-        match self.waiting.get_mut(&upstream.key) {
+        match self.waiting.get_mut(&line) {
             Some(askers) => {
                 askers.push(asker);
                 self.counts.joined += 1;
                 Next::Wait
             }
             None => {
-                self.waiting.insert(upstream.key.clone(), vec![asker]);
+                self.waiting.insert(line, vec![asker]);
                 self.counts.queries += 1;
                 Next::Ask(upstream)
             }
@@ -225,34 +248,45 @@ impl<A> Forwarder<A> {
     }
 
     /// The replies to all clients that wait for the answer to a query.
-    pub fn finish(&mut self, now: Instant, key: &Key, outcome: Outcome) -> Vec<(A, Vec<u8>)> {
+    pub fn finish(&mut self, now: Instant, upstream: &Upstream, outcome: Outcome) -> Vec<(A, Vec<u8>)> {
+        let Upstream { generation, key, .. } = upstream;
+        let cache = Some(&mut self.cache).filter(|_| *generation == self.generation);
         let (kept, age) = match outcome {
             Outcome::Response(response) => {
                 let response = Arc::new(response);
-                self.cache.insert(now, key.clone(), response.clone());
+                if let Some(cache) = cache {
+                    cache.insert(now, key.clone(), response.clone());
+                }
                 (Kept::Response(response), Age::Seconds(0))
             }
             Outcome::Failed => {
                 self.counts.failed += 1;
-                match self.cache.fail(now, key.clone(), Code::ServFail) {
+                match cache.and_then(|cache| cache.fail(now, key.clone(), Code::ServFail)) {
                     Some(response) => (Kept::Response(response), Age::Stale),
                     None => (Kept::Failure(Code::ServFail), Age::Stale),
                 }
             }
             Outcome::Refused => {
-                self.cache.refuse(now, key.clone());
+                if let Some(cache) = cache {
+                    cache.refuse(now, key.clone());
+                }
                 (Kept::Failure(Code::Refused), Age::Stale)
             }
         };
-        let askers = self.waiting.remove(key).unwrap_or_default();
+        let askers = self.waiting.remove(&(*generation, key.clone())).unwrap_or_default();
         self.reply_all(askers, &kept, age)
     }
 
     /// Call this if the servers have not answered after 1.8 seconds (RFC 8767 §5). Returns replies from an expired answer in the cache, if
     /// there is one. The query continues.
-    pub fn overdue(&mut self, now: Instant, key: &Key) -> Vec<(A, Vec<u8>)> {
+    pub fn overdue(&mut self, now: Instant, upstream: &Upstream) -> Vec<(A, Vec<u8>)> {
+        let Upstream { generation, key, .. } = upstream;
+        if *generation != self.generation {
+            return Vec::new();
+        }
         let Some(response) = self.cache.stale(now, key) else { return Vec::new() };
-        let askers = self.waiting.get_mut(key).map(std::mem::take).unwrap_or_default();
+        let line = (*generation, key.clone());
+        let askers = self.waiting.get_mut(&line).map(std::mem::take).unwrap_or_default();
         self.reply_all(askers, &Kept::Response(response), Age::Stale)
     }
 
@@ -275,9 +309,17 @@ impl<A> Forwarder<A> {
         replies
     }
 
-    /// Empties the cache.
-    pub fn forget(&mut self) {
+    /// Begins a new configuration, with an empty cache.
+    pub fn forget(&mut self) -> Generation {
+        self.generation = Generation(self.generation.0 + 1);
         self.cache = Cache::new(self.limits.cache);
+        self.generation
+    }
+
+    /// The current configuration.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// Figures since the start.

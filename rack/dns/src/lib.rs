@@ -52,7 +52,7 @@ mod zones;
 
 pub use answer::{Answer, Transport, answer};
 pub use computed::Computed;
-pub use forwarder::{Counts, Forwarder, Limits, Next, Outcome, Upstream};
+pub use forwarder::{Counts, Forwarder, Generation, Limits, Next, Outcome, Upstream};
 pub use hickory_proto::rr::{Name, RData, Record, RecordType, rdata};
 pub use question::{Key, Question};
 pub use response::{BadResponse, Response};

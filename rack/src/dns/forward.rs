@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use basalt_dns::{Counts, Forwarder, Limits, Name, Next, Outcome, Question, Response, Upstream};
+use basalt_dns::{Counts, Forwarder, Generation, Limits, Name, Next, Outcome, Question, Response, Upstream};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -46,6 +46,21 @@ pub struct Config {
     pub conditional: Vec<(Name, Vec<SocketAddr>)>,
     /// Other names that may have private addresses.
     pub private: Private,
+}
+
+/// A configuration in use. Questions that arrived in it are answered by its servers.
+#[derive(Debug, Clone, Default)]
+pub struct Current {
+    config: Arc<Config>,
+    generation: Generation,
+}
+
+impl Current {
+    /// The servers to ask.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
 }
 
 /// The names from upstream servers that may have private addresses. Otherwise an internet page could reach internal
@@ -91,7 +106,7 @@ type Reply = Box<dyn FnOnce(Vec<u8>) + Send>;
 /// A forwarder with its sockets.
 pub struct Forward {
     core: Mutex<Forwarder<Reply>>,
-    config: Mutex<Arc<Config>>,
+    current: Mutex<Current>,
     servers: Servers,
     timing: Timing,
     latency: Latency,
@@ -101,7 +116,7 @@ pub struct Forward {
 impl fmt::Debug for Forward {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Forward")
-            .field("config", &self.config)
+            .field("current", &self.current)
             .field("servers", &self.servers)
             .finish_non_exhaustive()
     }
@@ -116,10 +131,11 @@ impl Forward {
     /// # Panics
     /// If the caller runs outside a tokio runtime.
     pub fn new(config: Config, limits: Limits, timing: Timing) -> io::Result<Arc<Self>> {
-        let number = u64::from_be_bytes(exchange::random()?);
+        let core = Forwarder::new(u64::from_be_bytes(exchange::random()?), limits);
+        let current = Current { config: Arc::new(config), generation: core.generation() };
         Ok(Arc::new(Self {
-            core: Mutex::new(Forwarder::new(number, limits)),
-            config: Mutex::new(Arc::new(config)),
+            core: Mutex::new(core),
+            current: Mutex::new(current),
             servers: Servers::default(),
             timing,
             latency: Latency::default(),
@@ -128,31 +144,35 @@ impl Forward {
     }
 
     /// Sets the servers to ask. A change empties the cache: other servers may know other names.
-    pub fn configure(&self, config: Config) {
-        let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        if **current != config {
-            *current = Arc::new(config);
-            self.core().forget();
+    pub fn configure(&self, config: Config) -> Current {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current.config != config {
+            *current = Current { config: Arc::new(config), generation: self.core().forget() };
         }
+        current.clone()
     }
 
-    #[cfg(test)]
-    pub(super) fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The latest configuration.
+    #[must_use]
+    pub fn current(&self) -> Current {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Answers a client's question: at once from the cache, or when a server has answered. It may be called from any
-    /// thread, and calls `reply` in any thread.
+    /// thread, and calls `reply` in any thread. `current` is the configuration in which the question arrived.
     pub fn ask(
         self: &Arc<Self>,
+        current: Current,
         client: IpAddr,
         question: Question,
         reply: impl FnOnce(Vec<u8>) + Send + 'static,
     ) {
-        let next = self.core().ask(now(), client, question, Box::new(reply));
+        let next = self.core().ask_in(current.generation, now(), client, question, Box::new(reply));
         match next {
             Next::Reply(reply, message) => reply(message),
-            Next::Ask(upstream) => drop(self.runtime.spawn(Arc::clone(self).resolve(upstream))),
+            Next::Ask(upstream) => {
+                drop(self.runtime.spawn(Arc::clone(self).resolve(current.config, upstream)))
+            }
             Next::Wait => {}
         }
     }
@@ -185,28 +205,27 @@ impl Forward {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn resolve(self: Arc<Self>, upstream: Upstream) {
+    async fn resolve(self: Arc<Self>, config: Arc<Config>, upstream: Upstream) {
         let began = Instant::now();
-        let query = self.query(&upstream, began + self.timing.patience);
+        let query = self.query(&config, &upstream, began + self.timing.patience);
         tokio::pin!(query);
         let in_time = timeout_at(began + self.timing.stale, &mut query).await;
         let outcome = match in_time {
             Ok(outcome) => outcome,
             Err(_) => {
-                let replies = self.core().overdue(now(), upstream.key());
+                let replies = self.core().overdue(now(), &upstream);
                 send(replies);
                 query.await
             }
         };
         self.latency.ended(&outcome, began.elapsed());
-        let replies = self.core().finish(now(), upstream.key(), outcome);
+        let replies = self.core().finish(now(), &upstream, outcome);
         send(replies);
     }
 
     /// Asks one server after the other until one answers.
-    async fn query(&self, upstream: &Upstream, deadline: Instant) -> Outcome {
-        let config = Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner));
-        let route = Route::new(&config, upstream);
+    async fn query(&self, config: &Config, upstream: &Upstream, deadline: Instant) -> Outcome {
+        let route = Route::new(config, upstream);
         // At a site without internet access, each name would otherwise take its clients five seconds.
         let deadline = match self.servers.all_rest(&route.servers) {
             true => deadline.min(Instant::now() + self.timing.next),

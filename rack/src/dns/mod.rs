@@ -36,7 +36,7 @@ use crate::health::Health;
 use crate::holder::{self, Protocol};
 use crate::spool::writer::Facts;
 use counts::{Counters, Counts};
-use forward::{Config, Forward, PORT, Timing, nameservers};
+use forward::{Config, Current, Forward, PORT, Timing, nameservers};
 use secondaries::Notifier;
 use zones::Held;
 
@@ -53,7 +53,9 @@ const ADVICE: &str = "or have it leave this address alone (dnsmasq: `except-inte
 /// The DNS service of a rack.
 #[derive(Debug)]
 pub struct Dns {
-    held: ArcSwap<Held>,
+    state: ArcSwap<State>,
+    /// True after the first concern was applied, or there is none.
+    is_ready: watch::Sender<bool>,
     others: Arc<Forward>,
     /// The addresses that this rack answers at.
     own: ArcSwap<BTreeSet<IpAddr>>,
@@ -65,6 +67,28 @@ pub struct Dns {
     counters: Counters,
 }
 
+/// The zones and the other servers, replaced together. With zones of one concern and servers of another, a name that moves from a zone to a
+/// server would be denied for a moment.
+#[derive(Debug, Default)]
+struct State {
+    held: Arc<Held>,
+    /// The servers for names in no zone.
+    others: Current,
+}
+
+/// The next action for a query.
+#[derive(Debug)]
+enum Action {
+    /// Send this reply.
+    Reply(Vec<u8>),
+    /// Forward the question to these servers.
+    Forward(Box<Question>, Current),
+    /// Answer by [`Dns::answer_secondary`].
+    Secondary,
+    /// Send nothing.
+    Drop,
+}
+
 impl Dns {
     /// A service without zones, which asks the servers of this host. It reports facts about secondaries. Queries run in
     /// the runtime of the caller.
@@ -73,8 +97,10 @@ impl Dns {
     /// `io::Error`: the system has no random numbers.
     pub fn new(facts: Facts) -> io::Result<Self> {
         let others = Forward::new(of_host(&BTreeSet::new()), Limits::default(), Timing::default())?;
+        let state = State { held: Arc::default(), others: others.current() };
         Ok(Self {
-            held: ArcSwap::default(),
+            state: ArcSwap::from_pointee(state),
+            is_ready: watch::Sender::new(false),
             others,
             own: ArcSwap::default(),
             transfers: Semaphore::new(TRANSFERS),
@@ -88,7 +114,8 @@ impl Dns {
     /// Figures since the start, and what is held now.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let held = self.held.load();
+        let state = self.state.load();
+        let held = &state.held;
         let mut counts = self.counters.read();
         counts.add_forwarder(&self.others.counts());
         (counts.cache_entries, counts.cache_bytes) = self.others.kept();
@@ -131,38 +158,46 @@ impl Dns {
                 None => dns.choose_servers(),
             });
             configured.await.ok();
+            self.is_ready.send_replace(true);
             self.tell_secondaries();
         }
     }
 
     /// Sets the zones to answer from and the servers to ask.
     fn configure(&self, concern: &DnsConcern) {
-        let (held, left_out) = Held::new(concern, &self.held.load());
+        let (held, left_out) = Held::new(concern, &self.state.load().held);
         for why in left_out {
             tracing::error!(why, "a part of the concern dns is left out");
         }
-        self.held.store(Arc::new(held));
-        self.choose_servers();
+        self.put(Some(Arc::new(held)));
     }
 
-    /// Sets the servers to ask: those of the concern, or else those of this host.
+    /// Chooses the servers to ask again, since addresses or name servers of this host may have changed.
     fn choose_servers(&self) {
+        self.put(None);
+    }
+
+    /// Sets the servers to ask, together with new zones if there are any. Without declared servers, the rack asks those of this host.
+    fn put(&self, new: Option<Arc<Held>>) {
         // All callers load the state under the lock, so the last one has the newest.
         let _turn = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (held, own) = (self.held.load(), self.own.load());
-        self.others
-            .configure(Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, &own) });
+        let held = new.unwrap_or_else(|| Arc::clone(&self.state.load().held));
+        let config =
+            Config { conditional: held.forwards.clone(), ..upstream(&held.upstream, &self.own.load()) };
+        let others = self.others.configure(config);
+        self.state.store(Arc::new(State { held, others }));
     }
 
     /// Starts notifying the secondaries of the current zones. A rack without addresses has none that could be copied.
     fn tell_secondaries(&self) {
         // All callers load the state under the lock, so the last one has the newest.
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        let (held, own) = (self.held.load(), self.own.load());
-        self.notifier.keep(if own.is_empty() { &[] } else { &held.copies });
+        let (state, own) = (self.state.load(), self.own.load());
+        self.notifier.keep(if own.is_empty() { &[] } else { &state.held.copies });
     }
 
-    /// Serves one address until cancelled.
+    /// Serves one address until cancelled. Queries wait until the stored concern is applied: a name that it has must not be answered
+    /// REFUSED or NXDOMAIN after a restart.
     ///
     /// # Errors
     /// `io::Error`: the address cannot be bound.
@@ -175,6 +210,11 @@ impl Dns {
         let taken = |protocol, error: &io::Error| holder::refused("DNS", protocol, at, error, ADVICE);
         let sockets = udp::bind(at).map_err(|error| taken(Protocol::Udp, &error))?;
         let listener = TcpListener::bind(at).await.map_err(|error| taken(Protocol::Tcp, &error))?;
+        let mut is_ready = self.is_ready.subscribe();
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            _ = is_ready.wait_for(|is_ready| *is_ready) => {}
+        }
         health.up();
         tokio::select! {
             () = stop.cancelled() => Ok(()),
@@ -184,22 +224,34 @@ impl Dns {
     }
 
     /// The answer to a query, or the question to forward.
-    fn answer(&self, query: &[u8], peer: IpAddr, transport: Transport) -> Answer {
-        let held = self.held.load();
-        let answer = answer(&held.zones, query, transport, held.may_recurse(peer));
+    fn answer(&self, query: &[u8], peer: IpAddr, transport: Transport) -> Action {
+        let state = self.state.load();
+        let answer = answer(&state.held.zones, query, transport, state.held.may_recurse(peer));
         self.counters.answered(&answer);
-        answer
+        match answer {
+            Answer::Reply(reply) => Action::Reply(reply),
+            Answer::Forward(question) => Action::Forward(question, state.others.clone()),
+            Answer::Secondary => Action::Secondary,
+            Answer::Drop => Action::Drop,
+        }
     }
 
     /// The answer to a query that is signed, or that asks for a whole zone.
     fn answer_secondary(&self, query: &[u8], peer: IpAddr, transport: Transport) -> Served {
-        let held = self.held.load();
-        held.secondaries.answer(&held.zones, query, peer, transport, unix())
+        let state = self.state.load();
+        state.held.secondaries.answer(&state.held.zones, query, peer, transport, unix())
     }
 
-    /// Forwards a client's question. `reply` is called with the answer, at once or within some seconds.
-    fn forward(&self, question: Question, peer: IpAddr, reply: impl FnOnce(Vec<u8>) + Send + 'static) {
-        self.others.ask(peer, question, reply);
+    /// Forwards a client's question to the servers of the state in which it arrived. `reply` is called with the answer, at once or
+    /// within some seconds.
+    fn forward(
+        &self,
+        question: Question,
+        servers: Current,
+        peer: IpAddr,
+        reply: impl FnOnce(Vec<u8>) + Send + 'static,
+    ) {
+        self.others.ask(servers, peer, question, reply);
     }
 }
 
@@ -227,7 +279,7 @@ fn of_host(own: &BTreeSet<IpAddr>) -> Config {
 mod tests {
     use std::sync::Barrier;
 
-    use basalt_proto::rack_v1::DnsForward;
+    use basalt_proto::rack_v1::{DnsForward, DnsRecord, DnsZone};
 
     use super::*;
     use crate::clock::Clock;
@@ -254,9 +306,93 @@ mod tests {
             start.wait();
             dns.set_own(own);
             told.join().unwrap();
-            let config = dns.others.config();
+            let current = dns.others.current();
+            let config = current.config();
             assert_eq!(config.conditional[0].1, [SocketAddr::new(server, PORT)], "round {round}");
             assert!(config.upstream.is_empty(), "it asks itself in round {round}");
         }
+    }
+
+    /// A query for `name` in `corp.example`, from the wire.
+    fn query() -> Vec<u8> {
+        let head = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00";
+        [&head[..], b"\x04name\x04corp\x07example\x00\x00\x01\x00\x01"].concat()
+    }
+
+    /// A concern with zone `corp.example`.
+    fn with_zone() -> DnsConcern {
+        let record = DnsRecord { owner: "name".into(), rtype: "A".into(), ttl: 60, data: "10.77.0.9".into() };
+        let zone = DnsZone {
+            origin: "corp.example".into(),
+            serial: 1,
+            ttl: 60,
+            primary: "ns.basalt.internal.".into(),
+            records: vec![record],
+            ..DnsZone::default()
+        };
+        DnsConcern { zones: vec![zone], ..DnsConcern::default() }
+    }
+
+    fn service(dir: &std::path::Path) -> (Arc<Dns>, Facts) {
+        let (facts, _) = writer::start(dir, spool::Limits::default(), Clock::default()).unwrap();
+        (Arc::new(Dns::new(facts.clone()).unwrap()), facts)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_name_that_moves_between_a_zone_and_other_servers_is_never_asked_of_wrong_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let (dns, _) = service(dir.path());
+        let forwards = vec![DnsForward { domain: "corp.example".into(), servers: vec!["10.1.0.1".into()] }];
+        let with_forward = DnsConcern { forwards, ..DnsConcern::default() };
+        dns.configure(&with_zone());
+        let asked = || dns.answer(&query(), [127, 0, 0, 1].into(), Transport::Udp);
+        let (changed, forwarding) = (Arc::clone(&dns), with_forward.clone());
+        let changes = std::thread::spawn(move || {
+            for _ in 0..2000 {
+                changed.configure(&forwarding);
+                changed.configure(&with_zone());
+            }
+        });
+        while !changes.is_finished() {
+            if let Action::Forward(_, servers) = asked() {
+                assert_eq!(servers.config().conditional.len(), 1, "it has servers of its own");
+            }
+        }
+        changes.join().unwrap();
+        // A question that arrived before a change goes to the servers of that time.
+        dns.configure(&with_forward);
+        let Action::Forward(_, servers) = asked() else { panic!("it is in no zone") };
+        dns.configure(&with_zone());
+        assert_eq!(servers.config().conditional[0].1, [SocketAddr::from(([10, 1, 0, 1], PORT))]);
+        assert!(dns.others.current().config().conditional.is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn queries_wait_until_the_stored_concern_is_in_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let (dns, facts) = service(dir.path());
+        // Below the ports of the kernel's clients.
+        let at = SocketAddr::from(([127, 0, 53, 1], 20_053));
+        let (stop, health) = (CancellationToken::new(), Health::new("dns".to_owned(), facts));
+        let (served, token) = (Arc::clone(&dns), stop.clone());
+        let serving = tokio::spawn(async move { served.serve(at, &health, &token).await });
+        let client = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        // TCP is bound after UDP.
+        while tokio::net::TcpStream::connect(at).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        client.send_to(&query(), at).await.unwrap();
+        let mut reply = [0; 512];
+        // An answer of the empty state would be there at once.
+        let early = tokio::time::timeout(Duration::from_millis(100), client.recv(&mut reply)).await;
+        assert!(early.is_err(), "{early:?}");
+        let view = watch::Sender::new(Some(Arc::new(with_zone())));
+        let following = tokio::spawn(Arc::clone(&dns).follow(view.subscribe(), stop.clone()));
+        let length =
+            tokio::time::timeout(Duration::from_secs(10), client.recv(&mut reply)).await.unwrap().unwrap();
+        assert_eq!((reply[3] & 15, &reply[length - 4..length]), (0, &[10, 77, 0, 9][..]));
+        stop.cancel();
+        following.await.unwrap();
+        serving.await.unwrap().unwrap();
     }
 }

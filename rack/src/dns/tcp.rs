@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use basalt_dns::{Answer, Served, Transfer, Transport};
+use basalt_dns::{Served, Transfer, Transport};
 use basalt_proto::places::client;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
-use super::{Dns, unix};
+use super::{Action, Dns, unix};
 
 /// The most connections of one address. Further clients wait to be accepted.
 const CONNECTIONS: usize = 256;
@@ -95,14 +95,14 @@ async fn talk(dns: &Dns, mut stream: TcpStream, peer: IpAddr) -> io::Result<()> 
         };
         tokio::time::timeout(IDLE, read).await??;
         let reply = match dns.answer(&query, peer, Transport::Tcp) {
-            Answer::Reply(reply) => reply,
-            Answer::Forward(question) => {
+            Action::Reply(reply) => reply,
+            Action::Forward(question, servers) => {
                 let (reply, answered) = oneshot::channel();
-                dns.forward(*question, peer, |message| drop(reply.send(message)));
+                dns.forward(*question, servers, peer, |message| drop(reply.send(message)));
                 let Ok(message) = answered.await else { return Ok(()) };
                 message
             }
-            Answer::Secondary => match dns.answer_secondary(&query, peer, Transport::Tcp) {
+            Action::Secondary => match dns.answer_secondary(&query, peer, Transport::Tcp) {
                 Served::Reply(reply) => reply,
                 Served::Transfer(transfer) => {
                     let whole = copy(dns, *transfer, &mut writer);
@@ -111,7 +111,7 @@ async fn talk(dns: &Dns, mut stream: TcpStream, peer: IpAddr) -> io::Result<()> 
                 }
                 Served::Drop => return Ok(()),
             },
-            Answer::Drop => return Ok(()),
+            Action::Drop => return Ok(()),
         };
         send(&mut writer, &reply).await?;
     }

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use basalt_dns::{Answer, Served, Transport};
+use basalt_dns::{Served, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use super::Dns;
+use super::{Action, Dns};
 
 /// The receive buffer for waiting queries, in bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
@@ -74,17 +74,17 @@ async fn answer(dns: &Arc<Dns>, socket: &Arc<UdpSocket>) -> io::Result<()> {
 fn take(dns: &Arc<Dns>, socket: &Arc<UdpSocket>, query: &[u8], peer: SocketAddr) {
     match dns.answer(query, peer.ip(), Transport::Udp) {
         // A full buffer loses the answer, and the client asks again.
-        Answer::Reply(reply) => drop(socket.try_send_to(&reply, peer)),
-        Answer::Forward(question) => {
+        Action::Reply(reply) => drop(socket.try_send_to(&reply, peer)),
+        Action::Forward(question, servers) => {
             let socket = Arc::clone(socket);
-            dns.forward(*question, peer.ip(), move |reply| drop(socket.try_send_to(&reply, peer)));
+            dns.forward(*question, servers, peer.ip(), move |reply| drop(socket.try_send_to(&reply, peer)));
         }
-        Answer::Secondary => {
+        Action::Secondary => {
             if let Served::Reply(reply) = dns.answer_secondary(query, peer.ip(), Transport::Udp) {
                 drop(socket.try_send_to(&reply, peer));
             }
         }
-        Answer::Drop => {}
+        Action::Drop => {}
     }
 }
 

@@ -19,7 +19,7 @@ use super::namespace::peer;
 use super::support::{Client, DEADLINE, MAC, MACHINE, boot_concern, fact, settings};
 
 /// A rack with one machine, known by its reserved address.
-async fn start(settings: &Settings) -> Daemon {
+pub(super) async fn start(settings: &Settings) -> Daemon {
     let dir = &settings.data_dir;
     write_concern(dir, &version(Concern::Boot, 1, "local", &boot_concern(1))).unwrap();
     let reservation =
@@ -46,7 +46,7 @@ async fn start(settings: &Settings) -> Daemon {
     rack
 }
 
-fn at(settings: &Settings) -> SocketAddr {
+pub(super) fn at(settings: &Settings) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, settings.syslog_port[0]).into()
 }
 

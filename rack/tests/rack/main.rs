@@ -18,6 +18,7 @@ mod firmware6;
 mod forward;
 mod guest;
 mod http;
+mod journal;
 mod link;
 mod logs;
 mod loopback;

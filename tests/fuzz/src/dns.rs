@@ -114,7 +114,7 @@ pub fn dns_upstream(data: &[u8]) {
             Ok(response) => Outcome::Response(response),
             Err(_) => Outcome::Failed,
         };
-        let replies = forwarder.finish(now, upstream.key(), outcome);
+        let replies = forwarder.finish(now, &upstream, outcome);
         assert_eq!(replies.len(), 1);
         assert!(forwarder.kept().1 <= 4096);
         replies.iter().for_each(|((), reply)| whole(&query, reply));

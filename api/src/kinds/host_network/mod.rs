@@ -32,7 +32,7 @@ pub struct NetworkConfig {
     pub routes: BTreeMap<String, RouteConfig>,
     /// DNS servers of the system. Absent: the DNS servers of the subnet.
     pub dns_servers: Option<Vec<IpAddr>>,
-    /// Domains in which the system looks up short names. Absent: none.
+    /// Domains in which the system looks up short names. Absent: the search domains of the subnets of its static addresses.
     pub search: Vec<Hostname>,
 }
 

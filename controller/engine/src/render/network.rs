@@ -29,6 +29,9 @@ pub struct Assigned {
     /// The subnet's static routes, one to each network.
     #[serde(default)]
     pub routes: Vec<Route>,
+    /// The subnet's search domains.
+    #[serde(default)]
+    pub search_domains: Vec<String>,
 }
 
 impl Assigned {
@@ -67,7 +70,7 @@ pub struct Interface {
     pub mtu: Option<u32>,
     /// DNS servers in addition to those from DHCP.
     pub dns_servers: Vec<IpAddr>,
-    /// DNS search domains.
+    /// DNS search domains: those of the declaration, else those of the subnets of its addresses. DHCP may add others.
     pub search: Vec<String>,
     /// The routes through this interface.
     pub routes: Vec<Route>,
@@ -258,8 +261,14 @@ impl Network {
             let has = |way| link.addresses().any(|one| one.addressing == way);
             let (mut dns_servers, mut domains) = (Vec::new(), Vec::new());
             if addresses.is_some() {
-                dns_servers = config.dns_servers.clone().unwrap_or_else(|| dns(&given));
-                domains = search(config);
+                dns_servers = match &config.dns_servers {
+                    Some(declared) => declared.clone(),
+                    None => unique(&given, |given| &given.dns_servers),
+                };
+                domains = match config.search.is_empty() {
+                    true => unique(&given, |given| &given.search_domains),
+                    false => search(config),
+                };
             }
             interfaces.push(Interface {
                 name: renamed(&called, link.name),
@@ -331,15 +340,15 @@ fn networks(given: &[Given<'_>]) -> Vec<Cidr> {
     given.iter().filter_map(|(_, given)| given.network()).collect()
 }
 
-/// The DNS servers of an interface's subnets, each once.
-fn dns(given: &[Given<'_>]) -> Vec<IpAddr> {
-    let mut servers = Vec::new();
-    for server in given.iter().flat_map(|(_, given)| &given.dns_servers) {
-        if !servers.contains(server) {
-            servers.push(*server);
+/// The values of an interface's subnets, each once.
+fn unique<T: Clone + PartialEq>(given: &[Given<'_>], of: impl Fn(&Assigned) -> &Vec<T>) -> Vec<T> {
+    let mut values = Vec::new();
+    for value in given.iter().flat_map(|(_, given)| of(given)) {
+        if !values.contains(value) {
+            values.push(value.clone());
         }
     }
-    servers
+    values
 }
 
 /// The routes that a system has already.

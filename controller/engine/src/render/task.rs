@@ -33,8 +33,10 @@ pub struct Context {
     pub bmc: Option<BmcSetup>,
     /// The package sources of an installed system.
     pub packages: Packages,
-    /// The rack addresses to which an installed system sends its log, `HOST:PORT`.
-    pub log_to: Option<String>,
+    /// The racks to which an installed system sends its log, `HOST:PORT`, best first.
+    pub log_to: Vec<String>,
+    /// The proxy of the network from which the machine boots, for scripts.
+    pub proxy: Option<String>,
 }
 
 /// The address to which an installed system reports.
@@ -111,11 +113,13 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
         TaskKind::Script => tests(input).to_vec(),
         _ => context.scripts.clone(),
     };
+    let has_scripts = !scripts.is_empty() || matches!(action, TaskAction::Script(_));
     Ok(Task {
         attempt: context.attempt.get(),
         not_after_unix_ms: context.not_after.as_millisecond(),
         machine_uid: input.uid.to_string(),
         scripts,
+        proxy: context.proxy.clone().filter(|_| has_scripts),
         bmc: context.bmc.clone(),
         action,
         then,
@@ -177,7 +181,8 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         kernel_options: kernel_options(options),
         netplan: netplan::netplan(&network),
         ntp_servers: ntp_servers(claim),
-        log_to: context.log_to.clone(),
+        log_to: context.log_to.first().cloned(),
+        log_receivers: context.log_to.clone(),
         packages: (context.packages != Packages::default()).then(|| Box::new(context.packages.clone())),
         seed,
     })

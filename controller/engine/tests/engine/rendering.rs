@@ -6,7 +6,7 @@ use std::process::Command;
 
 use basalt_api::agent::{
     Disk, DnfRepository, Erase, EraseLevel, Install, Inventory, NEEDS_STORAGE, Nic, Packages, Repository,
-    TaskAction, Then, Wipe,
+    Script, TaskAction, Then, Wipe,
 };
 use basalt_api::kinds::{
     self, Addressing, InterfaceConfig, NetworkConfig, RouteConfig, StorageConfig, StorageLayout,
@@ -75,6 +75,7 @@ fn of_both_families(purposes: &[&str]) -> BTreeMap<String, Assigned> {
             ntp_servers: Vec::new(),
             mtu: None,
             routes: Vec::new(),
+            search_domains: Vec::new(),
         };
         ((*purpose).to_owned(), given)
     };
@@ -90,6 +91,7 @@ fn assigned() -> BTreeMap<String, Assigned> {
         ntp_servers: vec!["10.77.0.2".to_owned(), "ntp.example.com".to_owned()],
         mtu: Some(9000),
         routes: Vec::new(),
+        search_domains: Vec::new(),
     };
     BTreeMap::from([("enp1s0".to_owned(), given)])
 }
@@ -418,6 +420,7 @@ fn given(purpose: &str, address: &str, prefix_len: u8, gateway: Option<&str>) ->
         ntp_servers: Vec::new(),
         mtu: None,
         routes: Vec::new(),
+        search_domains: Vec::new(),
     };
     (purpose.to_owned(), given)
 }
@@ -606,7 +609,7 @@ fn what_older_agents_can_do_is_asked_of_them_as_ever_and_nothing_else_is() {
 fn an_installed_system_is_told_its_proxy_its_repositories_and_where_its_log_goes() {
     let world = deployed();
     assert_eq!((composed(&world).packages, composed(&world).log_to), (None, None));
-    let log_to = Some("10.77.0.2:5247".to_owned());
+    let log_to = ["lab.rack.basalt.internal:5247", "10.77.0.2:5247"].map(str::to_owned).to_vec();
     let repositories = vec![Repository { name: "lab".to_owned(), ..Repository::default() }];
     let dnf = vec![DnfRepository { name: "rpms".to_owned(), ..DnfRepository::default() }];
     let packages = Packages { proxy: Some("http://10.77.0.2:8000".to_owned()), repositories, dnf };
@@ -615,7 +618,39 @@ fn an_installed_system_is_told_its_proxy_its_repositories_and_where_its_log_goes
     else {
         panic!("an install")
     };
-    assert_eq!((install.packages, install.log_to), (Some(Box::new(packages)), log_to));
+    assert_eq!(install.packages, Some(Box::new(packages)));
+    assert_eq!((install.log_to.as_ref(), &install.log_receivers), (log_to.first(), &log_to));
+}
+
+#[test]
+fn a_task_with_scripts_has_the_proxy() {
+    let world = deployed();
+    let proxy = Some("http://10.77.0.2:8000".to_owned());
+    let told = |scripts| {
+        let context = Context { proxy: proxy.clone(), scripts, ..context() };
+        compose(&world.input, TaskKind::Install, &context).unwrap().proxy
+    };
+    assert_eq!(told(Vec::new()), None, "nobody would use it");
+    assert_eq!(told(vec![Script::default()]), proxy);
+}
+
+#[test]
+fn search_domains_are_those_of_the_network_else_those_of_the_subnets_of_static_addresses() {
+    let mut config = NetworkConfig::default();
+    config.interfaces.insert("enp1s0".to_owned(), interface(Addressing::Auto));
+    config.interfaces.insert("enp2s0".to_owned(), interface(Addressing::Dhcp));
+    let mut assigned = assigned();
+    assigned.get_mut("enp1s0").unwrap().search_domains = vec!["lab.example.com".to_owned()];
+    let rendered = |config: &NetworkConfig| {
+        let network = Network::resolve(Some(config), &inventory(), &assigned).unwrap();
+        network.interfaces.iter().map(|it| it.search.join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(rendered(&config), ["lab.example.com", ""], "DHCP tells those of its subnet");
+    let network = Network::resolve(Some(&config), &inventory(), &assigned).unwrap();
+    let told = "nameservers:\n        addresses: [\"10.77.0.2\"]\n        search: [\"lab.example.com\"]\n";
+    assert!(netplan::netplan(&network).contains(told), "{}", netplan::netplan(&network));
+    config.search = vec!["example.org".parse().unwrap()];
+    assert_eq!(rendered(&config), ["example.org", "example.org"]);
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn task(attempt: Attempt, mode: EnlistMode) -> Task {
         not_after_unix_ms: i64::MAX,
         machine_uid: String::new(),
         scripts: Vec::new(),
+        proxy: None,
         bmc: None,
         action: TaskAction::Inventory,
         then: match mode {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use basalt_dns::{
-    Answer, Counts, Forwarder, Key, Limits, Next, Outcome, Response, Transport, Upstream, Zones, answer,
+    Answer, Counts, Forwarder, Limits, Next, Outcome, Response, Transport, Upstream, Zones, answer,
 };
 use hickory_proto::op::{Message, ResponseCode};
 
@@ -50,8 +50,8 @@ impl Played {
         }
     }
 
-    fn finish(&mut self, key: &Key, outcome: Outcome) -> Vec<(u32, Message)> {
-        let replies = self.forwarder.finish(self.now, key, outcome);
+    fn finish(&mut self, upstream: &Upstream, outcome: Outcome) -> Vec<(u32, Message)> {
+        let replies = self.forwarder.finish(self.now, upstream, outcome);
         replies.into_iter().map(|(number, reply)| (number, Message::from_vec(&reply).unwrap())).collect()
     }
 
@@ -64,11 +64,11 @@ impl Played {
         authorities: &str,
     ) -> String {
         let outcome = response(upstream, code, answers, authorities);
-        text(&self.finish(upstream.key(), outcome)[0].1)
+        text(&self.finish(upstream, outcome)[0].1)
     }
 
     fn fail(&mut self, upstream: &Upstream) -> String {
-        text(&self.finish(upstream.key(), Outcome::Failed)[0].1)
+        text(&self.finish(upstream, Outcome::Failed)[0].1)
     }
 }
 
@@ -163,21 +163,18 @@ fn an_answer_past_its_time_serves_for_a_day_while_nobody_answers() {
 fn clients_of_slow_servers_get_the_old_answer_and_the_query_goes_on() {
     let mut played = Played::new(Limits::default());
     let upstream = played.upstream("www.example.com. A");
-    assert!(played.forwarder.overdue(played.now, upstream.key()).is_empty());
+    assert!(played.forwarder.overdue(played.now, &upstream).is_empty());
     played.answer(&upstream, ResponseCode::NoError, WWW, "");
     played.pass(100);
     let upstream = played.upstream("www.example.com. A");
-    let replies = played.forwarder.overdue(played.now, upstream.key());
+    let replies = played.forwarder.overdue(played.now, &upstream);
     assert_eq!(
         text(&Message::from_vec(&replies[0].1).unwrap()),
         "NOERROR\nwww.example.com. 30 A 192.0.2.1\n"
     );
     assert!(matches!(played.ask_as([10, 0, 0, 9], 5, &query("www.example.com. A")), Next::Wait));
     let outcome = response(&upstream, ResponseCode::NoError, WWW, "");
-    assert_eq!(
-        played.finish(upstream.key(), outcome).iter().map(|(number, _)| *number).collect::<Vec<_>>(),
-        [5]
-    );
+    assert_eq!(played.finish(&upstream, outcome).iter().map(|(number, _)| *number).collect::<Vec<_>>(), [5]);
 }
 
 #[test]
@@ -187,7 +184,7 @@ fn a_refused_answer_reaches_nobody() {
     played.answer(&upstream, ResponseCode::NoError, WWW, "");
     played.pass(100);
     let upstream = played.upstream("www.example.com. A");
-    assert_eq!(text(&played.finish(upstream.key(), Outcome::Refused)[0].1), "REFUSED\n");
+    assert_eq!(text(&played.finish(&upstream, Outcome::Refused)[0].1), "REFUSED\n");
     assert_eq!(played.kept("www.example.com. A"), "REFUSED\n");
 }
 
@@ -201,7 +198,7 @@ fn a_hundred_clients_are_answered_by_one_query_each_with_its_own_question() {
         assert!(matches!(played.ask_as([10, 0, 0, 1], number, &asked), Next::Wait));
     }
     let outcome = response(&upstream, ResponseCode::NoError, WWW, "");
-    let replies = played.finish(upstream.key(), outcome);
+    let replies = played.finish(&upstream, outcome);
     assert_eq!(replies.len(), 100);
     for (number, reply) in replies.iter().skip(1) {
         assert_eq!(u32::from(reply.id), *number);
@@ -220,7 +217,7 @@ fn each_bound_refuses_the_next_question_and_no_more() {
     let mut played = Played::new(Limits { questions: 3, askers: 2, per_client: 2, ..Limits::default() });
     let refused = |next: Next<u32>| matches!(next, Next::Reply(..));
     let a = [10, 0, 0, 1];
-    assert!(!refused(played.ask_as(a, 1, &query("one.example.com. A"))));
+    let Next::Ask(one) = played.ask_as(a, 1, &query("one.example.com. A")) else { panic!() };
     assert!(!refused(played.ask_as(a, 2, &query("two.example.com. A"))));
     assert!(refused(played.ask_as(a, 3, &query("three.example.com. A"))), "of one client");
     let b = [10, 0, 0, 2];
@@ -232,8 +229,7 @@ fn each_bound_refuses_the_next_question_and_no_more() {
     assert_eq!((full, per_client), (2, 1));
 
     // A client may ask again when it has its answer.
-    let key = forwarded(&Zones::default(), &query("one.example.com. A")).key().clone();
-    assert_eq!(played.finish(&key, Outcome::Failed).len(), 2);
+    assert_eq!(played.finish(&one, Outcome::Failed).len(), 2);
     assert!(!refused(played.ask_as(a, 8, &query("four.example.com. A"))));
 }
 
@@ -245,7 +241,7 @@ fn a_client_that_asks_many_names_drives_out_none_that_is_used() {
     let outcome = response(&upstream, ResponseCode::NoError, WWW, "");
     for number in 0..20_000 {
         let upstream = played.upstream(&format!("host{number}.example.com. A"));
-        played.forwarder.finish(played.now, upstream.key(), outcome.clone());
+        played.forwarder.finish(played.now, &upstream, outcome.clone());
         let (entries, size) = played.forwarder.kept();
         assert!(size <= 1 << 18 && entries < 1250, "{entries} entries of {size} octets");
         if number % 100 == 0 {
@@ -309,7 +305,7 @@ fn ad_reaches_clients_that_read_it() {
     let mut message = respond(&sent, ResponseCode::NoError, WWW, "");
     message.metadata.authentic_data = true;
     let outcome = Outcome::Response(Response::read(&sent, &message.to_vec().unwrap()).unwrap());
-    let replies = played.finish(upstream.key(), outcome);
+    let replies = played.finish(&upstream, outcome);
     let authentic: Vec<bool> = replies.iter().map(|(_, reply)| reply.authentic_data).collect();
     assert_eq!(
         authentic,
@@ -335,8 +331,32 @@ fn an_answer_that_does_not_fit_for_one_client_may_fit_for_another() {
     assert!(matches!(played.forwarder.ask(played.now, [10, 0, 0, 9].into(), *question, 2), Next::Wait));
     let many: Vec<String> = (0..60).map(|number| format!("www.example.com. 60 A 192.0.2.{number}")).collect();
     let outcome = response(&upstream, ResponseCode::NoError, &many.join("\n"), "");
-    let replies = played.finish(upstream.key(), outcome);
+    let replies = played.finish(&upstream, outcome);
     let shapes: Vec<(usize, bool)> =
         replies.iter().map(|(_, reply)| (reply.answers.len(), reply.truncation)).collect();
     assert_eq!(shapes, [(0, true), (60, false), (60, false)]);
+}
+
+#[test]
+fn an_answer_of_earlier_servers_reaches_its_clients_and_no_later_ones() {
+    let mut played = Played::new(Limits::default());
+    let (now, name) = (played.now, "www.example.com. A");
+    let earlier = played.forwarder.generation();
+    let upstream = played.upstream(name);
+    played.forwarder.forget();
+    // This question arrived before the change, and is asked after it.
+    let question = forwarded(&Zones::default(), &query(name));
+    assert!(matches!(played.forwarder.ask_in(earlier, now, [10, 0, 0, 9].into(), question, 1), Next::Wait));
+    let later = played.upstream(name);
+    let outcome = response(&upstream, ResponseCode::NoError, WWW, "");
+    let told: Vec<u32> = played.finish(&upstream, outcome).iter().map(|(number, _)| *number).collect();
+    assert_eq!(told, [0, 1]);
+    assert_eq!(played.forwarder.kept(), (0, 0));
+    played.answer(&later, ResponseCode::NoError, "www.example.com. 100 A 192.0.2.2", "");
+    assert_eq!(played.kept(name), "NOERROR\nwww.example.com. 100 A 192.0.2.2\n");
+    let question = forwarded(&Zones::default(), &query(name));
+    let next = played.forwarder.ask_in(earlier, now, [10, 0, 0, 9].into(), question, 2);
+    let Next::Ask(again) = next else { panic!("the cache is of later servers: {next:?}") };
+    assert!(played.forwarder.overdue(now, &again).is_empty());
+    assert_eq!(text(&played.finish(&again, Outcome::Failed)[0].1), "SERVFAIL\n");
 }

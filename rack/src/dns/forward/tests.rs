@@ -112,7 +112,7 @@ fn question(owner: &str) -> Question {
 
 fn begin(forward: &Arc<Forward>, owner: &str) -> oneshot::Receiver<Message> {
     let (send, receive) = oneshot::channel();
-    forward.ask([127, 0, 0, 9].into(), question(owner), move |reply| {
+    forward.ask(forward.current(), [127, 0, 0, 9].into(), question(owner), move |reply| {
         send.send(Message::from_vec(&reply).unwrap()).unwrap();
     });
     receive
@@ -345,7 +345,7 @@ async fn a_forwarder_that_is_its_own_upstream_fails_at_once() {
             let answer = answer(&Zones::default(), &buffer[..length], Transport::Udp, true);
             let Answer::Forward(question) = answer else { panic!("{answer:?}") };
             let socket = Arc::clone(&socket);
-            own.ask(client.ip(), *question, move |reply| {
+            own.ask(own.current(), client.ip(), *question, move |reply| {
                 socket.try_send_to(&reply, client).unwrap();
             });
         }

@@ -173,6 +173,7 @@ impl Rack {
             ntp_servers: Vec::new(),
             packages: None,
             log_to: None,
+            log_receivers: Vec::new(),
             seed: NoCloudSeed {
                 vendor_data: format!(
                     "#cloud-boothook\n#!/bin/sh\nreport() {{\n    for url in 'http://10.77.0.1:5248/report/{token}'; do\n    \
@@ -236,6 +237,7 @@ fn task(attempt: u64, action: TaskAction, then: Then) -> Task {
         not_after_unix_ms: i64::MAX,
         machine_uid: UID.into(),
         scripts: Vec::new(),
+        proxy: None,
         bmc: None,
         action,
         then,
