@@ -214,6 +214,7 @@ impl World {
             packages: None,
             log_to: None,
             seed,
+            first_boot: None,
         };
         let rack = self.rack(TaskAction::Install(Box::new(install))).await;
         ip("tuntap add dev machine0 mode tap");

@@ -52,6 +52,7 @@ mod tests {
             packages: None,
             log_to: None,
             seed: NoCloudSeed::default(),
+            first_boot: None,
         }
     }
 
