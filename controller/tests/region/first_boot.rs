@@ -97,5 +97,5 @@ async fn a_deployment_is_ready_when_the_scripts_of_its_first_boot_went_well() {
 
     // A person has mended the system.
     reports(&rack, &task, FIRST_BOOT_DONE, "").await;
-    assert_eq!(ready(&lab, "Deployed").await["status"], "True");
+    assert_eq!(ready(&lab, "Deployed").await["status"], "true");
 }
