@@ -247,7 +247,7 @@ mod tests {
         let failed = report("first_boot_failed", "script tune ended with exit status: 3");
         let failure = Some("script tune ended with exit status: 3".to_owned());
         assert_eq!(of(&[report("booted", "")]), (Some(Level::Booted), None));
-        assert_eq!(of(&[failed.clone()]), (Some(Level::Booted), Some(failure)));
+        assert_eq!(of(std::slice::from_ref(&failed)), (Some(Level::Booted), Some(failure)));
         assert_eq!(
             of(&[failed, report("first_boot", "")]),
             (Some(Level::Booted), Some(None)),
