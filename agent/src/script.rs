@@ -15,8 +15,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
-    BOOT_VARIABLE, FailureCode, OUTPUT_BYTES, REBOOT_VARIABLE, RESULTS_VARIABLE, Script, TEST_ROWS,
-    TEST_STAGE, Task, TestRow,
+    BOOT_VARIABLE, FailureCode, INSTALL_PACKAGES, OUTPUT_BYTES, PACKAGE_LINES, PACKAGES_HINT,
+    PACKAGES_SECONDS, REBOOT_VARIABLE, RESULTS_VARIABLE, Script, TEST_ROWS, TEST_STAGE, Task, TestRow,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -154,7 +154,8 @@ fn labels(runs: &[Run<'_>]) -> String {
 fn run_in(place: &Place, directory: &Path, task: &Task, run: &Run<'_>, shared: &Shared<'_>) -> Ended {
     let began = Instant::now();
     let mut said = Said::with_limit((LOG_BYTES / run.shared_by).max(LEAST_LOG_BYTES));
-    let mut done = attend(place, directory, task, run, &mut said, shared);
+    let mut done = install_packages(place, directory, task, run, shared)
+        .and_then(|()| attend(place, directory, task, run, &mut said, shared));
     let mut asks = None;
     if let Some(word) = asked(&directory.join(REBOOT)).filter(|_| run.script.may_reboot && done.is_ok()) {
         match Asks::parse(&word) {
@@ -180,6 +181,31 @@ fn asked(path: &Path) -> Option<String> {
     let mut content = Vec::new();
     fs::File::open(path).ok()?.take(REBOOT_BYTES).read_to_end(&mut content).ok()?;
     Some(String::from_utf8_lossy(&content).into_owned())
+}
+
+/// Installs the packages of a script, by the package manager of the system in which it runs.
+fn install_packages(
+    place: &Place,
+    directory: &Path,
+    task: &Task,
+    run: &Run<'_>,
+    shared: &Shared<'_>,
+) -> Result<(), Failure> {
+    let packages = &run.script.packages;
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let script = Script {
+        name: format!("{} (packages {})", run.label(), packages.join(" ")),
+        content: INSTALL_PACKAGES.to_owned(),
+        arguments: packages.clone(),
+        timeout_seconds: PACKAGES_SECONDS,
+        ..Script::default()
+    };
+    let limit = (LOG_BYTES / run.shared_by).max(LEAST_LOG_BYTES);
+    let mut said = Said { quoted: PACKAGE_LINES, ..Said::with_limit(limit) };
+    attend(place, directory, task, &Run::of(&script), &mut said, shared)
+        .map_err(|failure| Failure { message: format!("{}; {PACKAGES_HINT}", failure.message), ..failure })
 }
 
 /// Starts a script, logs its output, and waits for its end.
@@ -327,11 +353,13 @@ struct Said {
     logged: usize,
     /// Most bytes that are logged.
     log_bytes: usize,
+    /// Number of last lines that a failure quotes.
+    quoted: usize,
 }
 
 impl Said {
     fn with_limit(log_bytes: usize) -> Self {
-        Self { log_bytes, ..Self::default() }
+        Self { log_bytes, quoted: 1, ..Self::default() }
     }
 
     fn say(&mut self, name: &str, line: String) {
@@ -357,9 +385,12 @@ impl Said {
         self.lines.iter().rev().map(|line| line.trim()).find(|line| !line.is_empty())
     }
 
-    /// The last line as an addition to a sentence.
+    /// The last lines as an addition to a sentence.
     fn in_words(&self) -> String {
-        self.last().map(|line| format!("; it said last: {line}")).unwrap_or_default()
+        let lines = self.lines.iter().rev().map(|line| line.trim()).filter(|line| !line.is_empty());
+        let mut lines: Vec<&str> = lines.take(self.quoted).collect();
+        lines.reverse();
+        if lines.is_empty() { String::new() } else { format!("; it said last: {}", lines.join(" / ")) }
     }
 
     fn into_text(self) -> String {

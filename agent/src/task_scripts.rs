@@ -1,7 +1,7 @@
 //! Scripts of a task. All are run, in their order, except those for other hardware. If a script fails, the task fails. The failure of a
 //! hardware test is a result of the machine, and does not fail the task.
 
-use basalt_api::agent::{FailureCode, OUTPUT_BYTES, Script, ScriptEnd, TEST_OUTPUT_BYTES};
+use basalt_api::agent::{FailureCode, FirstBoot, OUTPUT_BYTES, Script, ScriptEnd, TEST_OUTPUT_BYTES};
 
 use crate::disk::{Disks, rules};
 use crate::failure::Failure;
@@ -285,6 +285,18 @@ pub fn not_run(runs: &[Run<'_>]) -> Option<Failure> {
 pub fn left_out(run: &Run<'_>, reason: &str) -> ScriptEnd {
     say!("script {} is skipped: {reason}", run.label());
     ScriptEnd { skipped: Some(reason.to_owned()), ..named(run) }
+}
+
+/// The scripts of a first boot that are for this hardware, and an end for each script of it. They are skipped in the task of the install;
+/// the end shows the region that the agent knows them.
+#[must_use]
+pub fn of_first_boot(first_boot: &FirstBoot, root: &Root) -> (Vec<ScriptEnd>, Vec<Script>) {
+    let (mut ends, mut scripts) = (Vec::new(), Vec::new());
+    for run in runs::of(&first_boot.work.scripts, root) {
+        ends.push(left_out(&run, run.skipped.as_deref().unwrap_or("it runs at the first boot")));
+        scripts.extend(run.skipped.is_none().then(|| run.script.clone()));
+    }
+    (ends, scripts)
 }
 
 /// An empty end of a run, with its name.

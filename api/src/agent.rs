@@ -18,9 +18,11 @@ mod script;
 use std::collections::BTreeMap;
 
 pub use self::script::{
-    BOOT_VARIABLE, CHECKPOINT_BYTES, Checkpoint, DEADLY_BOOTS, DeviceKind, OUTPUT_BYTES, PROXY_VARIABLE, PerDevice,
-    REBOOT_STAGE, REBOOT_VARIABLE, RESULTS_VARIABLE, RUN_BOOTS, RunInProgress, Script, ScriptEnd,
-    TASK_RESTARTS, TEST_OUTPUT_BYTES, TEST_ROWS, TEST_STAGE, TestRow, Verdict,
+    BOOT_VARIABLE, CHECKPOINT_BYTES, Checkpoint, DEADLY_BOOTS, DeviceKind, FIRST_BOOT_DONE,
+    FIRST_BOOT_FAILED, FirstBoot, FirstBootWork, INSTALL_PACKAGES, OUTPUT_BYTES, PACKAGE_LINES,
+    PACKAGES_HINT, PACKAGES_SECONDS, PROXY_VARIABLE, PerDevice, REBOOT_STAGE, REBOOT_VARIABLE,
+    RESULTS_VARIABLE, RUN_BOOTS, RunInProgress, Script, ScriptEnd, TASK_RESTARTS, TEST_OUTPUT_BYTES,
+    TEST_ROWS, TEST_STAGE, TestRow, Verdict,
 };
 use crate::kinds::StorageConfig;
 use crate::values::untrusted_json;
@@ -235,6 +237,9 @@ pub struct Install {
     pub log_receivers: Vec<String>,
     /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.
     pub seed: NoCloudSeed,
+    /// Scripts of the first boot. The result has an end for each, as skipped: so the region recognises agents that do not know them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_boot: Option<Box<FirstBoot>>,
 }
 
 /// The sources of a system's packages.

@@ -312,6 +312,7 @@ async fn operations(region: &Region, machine: &str) {
         timeout_seconds: 60,
         repeats: false,
         may_reboot: false,
+        packages: Vec::new(),
         test: false,
         hardware: Vec::new(),
         per_device: None,

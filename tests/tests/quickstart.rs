@@ -30,6 +30,55 @@ const QUICK: Duration = Duration::from_secs(120);
 /// An installed system boots.
 const BOOT: Duration = Duration::from_secs(600);
 
+/// Scripts of the deployments, in the user's own files beside the example. The lab has no network, so the first script makes a repository
+/// in the image; the package of the second one comes from there.
+const SCRIPTS: &str = r#"
+resource "basalt_script" "repository" {
+  name    = "repository"
+  type    = "deployment"
+  content = <<-EOT
+    #!/bin/sh
+    set -e
+    mkdir -p /srv/repository/hello/DEBIAN /srv/repository/hello/usr/bin
+    cd /srv/repository
+    printf 'Package: basalt-hello\nVersion: 1\nArchitecture: all\nMaintainer: lab\nDescription: says hello\n' >hello/DEBIAN/control
+    printf '#!/bin/sh\necho hello\n' >hello/usr/bin/basalt-hello
+    chmod 755 hello/usr/bin/basalt-hello
+    dpkg-deb -Znone --root-owner-group --build hello basalt-hello.deb
+    {
+      cat hello/DEBIAN/control
+      echo Filename: ./basalt-hello.deb
+      stat -c 'Size: %s' basalt-hello.deb
+      echo "SHA256: $(sha256sum <basalt-hello.deb | cut -d ' ' -f 1)"
+    } >Packages
+    rm -rf /etc/apt/sources.list.d/*
+    echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
+  EOT
+}
+
+resource "basalt_script" "greet" {
+  name     = "greet"
+  type     = "deployment"
+  when     = "first_boot"
+  packages = ["basalt-hello"]
+  timeout  = "5m"
+  content  = <<-EOT
+    #!/bin/sh
+    set -e
+    basalt-hello
+    basalt-hello >>/var/lib/greeted
+    # The test cuts the power later.
+    sync
+  EOT
+}
+"#;
+/// Adds the scripts to the deployments of the example: <https://developer.hashicorp.com/terraform/language/files/override>.
+const WITH_SCRIPTS: &str = r#"
+resource "basalt_deployment" "this" {
+  scripts = [basalt_script.repository.name, basalt_script.greet.name]
+}
+"#;
+
 fn images_directory() -> PathBuf {
     let cache = std::env::var_os("BASALT_CACHE_DIR").map(PathBuf::from);
     let default = || Path::new(&std::env::var_os("HOME").expect("a home directory")).join(".cache/basalt");
@@ -70,7 +119,11 @@ impl World {
                 ("bmc_password", "secret"),
             ],
         );
-        Self { workspace: workspace.expect("a workspace"), site, client }
+        let workspace = workspace.expect("a workspace");
+        for (file, text) in [("scripts.tf", SCRIPTS), ("scripts_override.tf", WITH_SCRIPTS)] {
+            std::fs::write(workspace.directory().join(file), text).expect("a file");
+        }
+        Self { workspace, site, client }
     }
 
     /// Runs Terraform; its output is in `terraform.log` of the site.
@@ -340,6 +393,9 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         let deployment = world.get("Deployment", name).await;
         let address = deployment.status["address"].as_str().expect("an address").to_owned();
         assert_system(&world, name, &address).await;
+        assert_eq!(world.ssh(&address, "cat /var/lib/greeted").await, "hello", "the deployment is Ready");
+        // The journal may lag behind: this is tried again until the line is there.
+        world.ssh(&address, "sudo journalctl -u basalt-first-boot -o cat | grep -x 'greet: hello'").await;
         addresses.push((config.name, address));
     }
 
@@ -356,6 +412,7 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         assert_system(&world, name, address).await;
         let uptime = world.ssh(address, "cut -d. -f1 /proc/uptime").await;
         assert!(uptime.parse::<u64>().expect("seconds") < BOOT.as_secs(), "it was power cycled");
+        assert_eq!(world.ssh(address, "cat /var/lib/greeted").await, "hello", "another boot runs no script");
     }
 
     // The marker on the disk shows that the attempt is done: the installed system stays, and boots.

@@ -215,6 +215,7 @@ impl World {
             log_to: None,
             log_receivers: Vec::new(),
             seed,
+            first_boot: None,
         };
         let rack = self.rack(TaskAction::Install(Box::new(install))).await;
         ip("tuntap add dev machine0 mode tap");

@@ -17,10 +17,10 @@ use crate::storage::Plan;
 
 /// One file of the new system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct NewFile {
-    path: String,
-    mode: u32,
-    text: String,
+pub(super) struct NewFile {
+    pub(super) path: String,
+    pub(super) mode: u32,
+    pub(super) text: String,
 }
 
 /// Writes the files, with those of [`packages`] and [`logs`]. Removes host keys, since every machine must have its own. Returns how the
@@ -57,7 +57,8 @@ fn package_files(
     packages::files(packages, &image)
 }
 
-fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
+/// Writes files below `target`. Files and links of the image at their paths are replaced.
+pub(super) fn write_files(target: &Path, files: &[NewFile]) -> io::Result<()> {
     for file in files {
         let path = target.join(&file.path);
         if let Some(parent) = path.parent() {
@@ -71,6 +72,11 @@ fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
         let mut new = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(&path)?;
         new.write_all(file.text.as_bytes())?;
     }
+    Ok(())
+}
+
+fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
+    write_files(target, files)?;
     // cloud-init makes new host keys at the first boot.
     for entry in fs::read_dir(target.join("etc/ssh")).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with("ssh_host_") {
@@ -152,6 +158,7 @@ pub(super) mod tests {
             log_to: None,
             log_receivers: Vec::new(),
             seed: NoCloudSeed { user_data: "#cloud-config\n".to_owned(), ..NoCloudSeed::default() },
+            first_boot: None,
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod bootloader;
 mod configure;
+mod first_boot;
 mod logs;
 mod menu;
 pub mod packages;
@@ -71,6 +72,7 @@ pub fn run(
     reporter.stage("seed", 75, "writing host name, network configuration and cloud-init seed");
     let menu = menu::Menu::new(&install.kernel_options, &context.boot.consoles);
     *logs = configure::write(install, &menu, &plan)?;
+    first_boot::write(install, Path::new(TARGET), ends)?;
     system::has_programs(&plan)?;
     reporter.stage("bootloader", 80, "installing GRUB");
     bootloader::install(&plan.boot.esps, inventory::firmware(&Root::system()))?;

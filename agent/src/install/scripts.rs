@@ -147,7 +147,7 @@ fn processes(proc: &Path, root: &Path) -> Vec<Pid> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
@@ -187,9 +187,14 @@ mod tests {
     }
 
     fn run_in(root: &Path, content: &str, timeout_seconds: u64) -> Ended {
+        run_with_packages(root, content, timeout_seconds, &[])
+    }
+
+    fn run_with_packages(root: &Path, content: &str, timeout_seconds: u64, packages: &[&str]) -> Ended {
         let arguments = vec!["--role=db one".to_owned()];
         let (name, content) = ("seed".to_owned(), content.to_owned());
-        let script = Script { name, content, arguments, timeout_seconds, ..Script::default() };
+        let packages = packages.iter().map(|it| (*it).to_owned()).collect();
+        let script = Script { name, content, arguments, timeout_seconds, packages, ..Script::default() };
         let task = Task {
             attempt: 7,
             not_after_unix_ms: 0,
@@ -228,6 +233,47 @@ mod tests {
         assert!(failed.contains("exit status: 127") && failed.contains("not found"), "{failed}");
         let failed = why("#!/bin/sh\nsleep 1000\n", 1);
         assert!(failed.starts_with("script seed was stopped after 1 s"), "{failed}");
+    }
+
+    #[test]
+    fn packages_of_a_script_are_installed_before_it_runs() {
+        if !is_inside("install::scripts::tests::packages_of_a_script_are_installed_before_it_runs") {
+            return;
+        }
+        let dir = system();
+        let root = dir.path();
+        fs::create_dir(root.join("dev")).unwrap();
+        fs::write(root.join("dev/null"), "").unwrap();
+        let content = "#!/bin/sh\necho script >>/log\n";
+        let failed = run_with_packages(root, content, 60, &["jq"]).done.unwrap_err().message;
+        assert_eq!(
+            failed,
+            "script seed (packages jq) ended with exit status: 1; it said last: this system has neither apt-get nor dnf: leave \
+             out packages, or put the programs into the image; check the names of the packages, and the repositories of the system"
+        );
+        assert!(!root.join("log").exists(), "the script needs its packages");
+
+        let manager = |name: &str, content: &str| {
+            let path = root.join("bin").join(name);
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        manager("dnf", "#!/bin/sh\necho dnf \"$@\" >>/log\n");
+        assert!(run_with_packages(root, content, 60, &["jq", "curl"]).done.is_ok());
+        assert_eq!(fs::read_to_string(root.join("log")).unwrap(), "dnf -q -y install jq curl\nscript\n");
+        let apt = "#!/bin/sh\ncase \"$*\" in\n*update) ;;\n*bad*) for it in 1 2 3 4; do echo \"E: $it\"; done; exit 100 ;;\n\
+             *) echo apt \"$@\" >/log ;;\nesac\n";
+        manager("apt-get", apt);
+        let ended = run_with_packages(root, content, 60, &["jq"]);
+        assert!(ended.done.is_ok(), "{:?}", ended.done);
+        let log = fs::read_to_string(root.join("log")).unwrap();
+        assert!(log.starts_with("apt -q -y ") && log.ends_with(" install jq\nscript\n"), "{log}");
+        let failed = run_with_packages(root, content, 60, &["bad"]).done.unwrap_err().message;
+        assert_eq!(
+            failed,
+            "script seed (packages bad) ended with exit status: 100; it said last: E: 2 / E: 3 / E: 4; check the names of the \
+             packages, and the repositories of the system"
+        );
     }
 
     #[test]

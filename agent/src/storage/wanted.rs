@@ -53,6 +53,7 @@ mod tests {
             log_to: None,
             log_receivers: Vec::new(),
             seed: NoCloudSeed::default(),
+            first_boot: None,
         }
     }
 

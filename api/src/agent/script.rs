@@ -40,7 +40,58 @@ pub struct Script {
     /// True: a restart of the machine during a run is no failure. The run is begun again afterwards.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_reboot: bool,
+    /// Packages that are installed before it runs, by [`INSTALL_PACKAGES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<String>,
 }
+
+/// A program for `/bin/sh`. It installs the packages of its arguments by the package manager of its system.
+pub const INSTALL_PACKAGES: &str = include_str!("packages.sh");
+
+/// Time limit of [`INSTALL_PACKAGES`] in seconds, apart from the script's own.
+pub const PACKAGES_SECONDS: u64 = 1800;
+
+/// Number of lines of a package manager that a failure quotes.
+pub const PACKAGE_LINES: usize = 3;
+
+/// The remedy for packages that were not installed.
+pub const PACKAGES_HINT: &str = "check the names of the packages, and the repositories of the system";
+
+/// Scripts of the first boot of an installed system, and the program that runs them there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstBoot {
+    /// The runner: a program for python3.
+    pub runner: String,
+    /// The systemd unit that starts the runner.
+    pub unit: String,
+    /// The work of the runner.
+    pub work: FirstBootWork,
+}
+
+/// The file that the runner reads. Its agent leaves out scripts for other hardware.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstBootWork {
+    /// URLs for the report of the end, tried in order. The level is appended: [`FIRST_BOOT_DONE`] or [`FIRST_BOOT_FAILED`].
+    pub report: Vec<String>,
+    /// Environment variables of the scripts.
+    pub environment: BTreeMap<String, String>,
+    /// Scripts, run in this order, each once.
+    pub scripts: Vec<Script>,
+    /// [`INSTALL_PACKAGES`].
+    pub install_packages: String,
+    /// [`PACKAGES_SECONDS`].
+    pub packages_seconds: u64,
+    /// [`PACKAGES_HINT`].
+    pub packages_hint: String,
+    /// The longest wait for the end of cloud-init, in seconds. After it the scripts run.
+    pub cloud_init_seconds: u64,
+}
+
+/// The report of an installed system whose scripts of the first boot all ended well.
+pub const FIRST_BOOT_DONE: &str = "first_boot";
+
+/// The report of an installed system of whose scripts of the first boot one failed. Its body says which, and why.
+pub const FIRST_BOOT_FAILED: &str = "first_boot_failed";
 
 /// The work that a task's scripts had done when it was written down. The next boot of the attempt continues from there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

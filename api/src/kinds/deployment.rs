@@ -57,8 +57,9 @@ pub struct DeploymentSpec {
     /// The data on the machine's disks that may be destroyed.
     #[field(none, default = Wipe::IfOurs)]
     pub wipe: Wipe,
-    /// Scripts of type `deployment` that run in the new system at the end of an installation, before its first boot, in the order
-    /// of their names. A change takes effect at the next installation; the running system stays as it is.
+    /// Scripts of type `deployment`. They run in the new system, in the order of their names: at the end of the installation, or at the
+    /// first boot if the script has `when = "first_boot"`. A change takes effect at the next installation; the running system stays as
+    /// it is.
     #[field(none)]
     pub scripts: BTreeSet<Ref<Script>>,
     /// The check after which the deployment counts as done.

@@ -89,8 +89,8 @@ pub use route::{StaticRoute, StaticRouteSpec, StaticRouteStatus};
 #[cfg(any(test, feature = "sample-kind"))]
 pub use sample::{Sample, SampleColour, SampleDetail, SamplePart, SampleSpec, SampleStatus};
 pub use script::{
-    MAX_ARGUMENT_BYTES, Script, ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec,
-    ScriptStatus, ScriptType,
+    MAX_ARGUMENT_BYTES, MAX_PACKAGES, Occasion, Script, ScriptParallel, ScriptParameter, ScriptParameterType,
+    ScriptSpec, ScriptStatus, ScriptType,
 };
 #[cfg(feature = "comments")]
 pub use script_comment::ScriptComment;

@@ -23,6 +23,12 @@ pub struct ScriptSpec {
     /// The text of the script, from `#!` on.
     #[field(text)]
     pub content: String,
+    /// When a script of type `deployment` runs: at the end of the installation, or at the first boot of the new system.
+    #[field(name = "when", default = Occasion::Install)]
+    pub occasion: Occasion,
+    /// Packages that are installed before the script runs, by apt-get or dnf: the name alone, or with a version as the package
+    /// manager reads it (`curl=7.88.1-10`). They come from the repositories of the system in which the script runs.
+    pub packages: BTreeSet<String>,
     /// The longest time that a run may take. A longer run is stopped.
     #[field(default = "10m")]
     pub timeout: Duration,
@@ -43,6 +49,11 @@ pub struct ScriptSpec {
     #[field(none)]
     pub description: Option<String>,
 }
+
+/// Most packages of a script.
+pub const MAX_PACKAGES: usize = 100;
+/// Most bytes in the name of a package.
+const MAX_PACKAGE_BYTES: usize = 128;
 
 /// Most bytes in the value of a script's parameter.
 pub const MAX_ARGUMENT_BYTES: usize = 4096;
@@ -97,6 +108,7 @@ impl ScriptSpec {
             per_device,
             parallel: self.parallel,
             may_reboot: self.may_reboot,
+            packages: self.packages.iter().cloned().collect(),
         })
     }
 
@@ -198,6 +210,15 @@ pub enum ScriptType {
     Deployment,
 }
 
+/// The time at which a script of a deployment runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Occasion {
+    /// At the end of the installation, in the new system, before its first boot.
+    Install,
+    /// Once at the first boot of the new system, after cloud-init has finished.
+    FirstBoot,
+}
+
 /// The scripts that may run at the same time as a script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum ScriptParallel {
@@ -288,6 +309,17 @@ fn script_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {
         let message = "a script that may restart the machine runs alone";
         rule.broken("/may_reboot", message, "leave it out, or say parallel = \"disabled\"");
     }
+    first_boot_rules(spec, rule);
+    for bad in spec.packages.iter().filter(|name| !is_package(name)) {
+        let hint = format!(
+            "a letter or digit, then letters, digits and the characters +-._:=~, and no - at the end; at most {MAX_PACKAGE_BYTES} bytes"
+        );
+        rule.broken("/packages", format!("{bad:?} is no name of a package"), hint);
+    }
+    if spec.packages.len() > MAX_PACKAGES {
+        let message = format!("{} packages are declared", spec.packages.len());
+        rule.broken("/packages", message, format!("at most {MAX_PACKAGES}"));
+    }
     let for_each = spec.parameters.iter().filter(|(_, parameter)| parameter.devices().is_some());
     let for_each: Vec<&str> = for_each.map(|(name, _)| name.as_str()).collect();
     if let [first, second, ..] = for_each[..] {
@@ -317,6 +349,38 @@ fn script_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {
     }
 }
 
+/// True for a name that a package manager takes as an argument. A first `-` would make it an option, and apt-get removes packages whose
+/// names have a last `-`.
+fn is_package(name: &str) -> bool {
+    let is_first = |c: char| c.is_ascii_alphanumeric();
+    let is_other = |c: char| is_first(c) || "+-._:=~".contains(c);
+    name.len() <= MAX_PACKAGE_BYTES
+        && name.starts_with(is_first)
+        && name.chars().all(is_other)
+        && !name.ends_with('-')
+}
+
+/// Rules for scripts of the first boot. They run one after the other, without the agent, which knows the names of devices.
+fn first_boot_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {
+    if spec.occasion != Occasion::FirstBoot {
+        return;
+    }
+    if spec.when != ScriptType::Deployment {
+        let message = format!("a script of type {} has no first boot", spec.when);
+        rule.broken("/when", message, "leave it out, or say type = \"deployment\"");
+    }
+    if spec.parallel != ScriptParallel::Disabled {
+        let message = "scripts of the first boot run one after the other";
+        rule.broken("/parallel", message, "leave it out, or say when = \"install\"");
+    }
+    for (name, _) in spec.parameters.iter().filter(|(_, parameter)| parameter.devices().is_some()) {
+        let at = crate::pointer::child("/parameters", name);
+        let message =
+            format!("the script would be run for each {name}, which scripts of the first boot cannot");
+        rule.broken(at, message, "give it a default, or list the devices in the script");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,6 +407,53 @@ mod tests {
         let spec: ScriptSpec = serde_json::from_value(spec(more)).unwrap();
         let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         spec.run("probe", &given.collect())
+    }
+
+    #[test]
+    fn packages_are_names_that_no_package_manager_reads_as_options_or_removals() {
+        let good = [
+            "g++",
+            "linux-image-6.1",
+            "curl=7.88.1-10+deb12u8",
+            "libc6:i386",
+            "python3.11",
+            "NetworkManager",
+        ];
+        assert_eq!(errors(&json!({ "packages": good })), Vec::<String>::new());
+        let sorted: BTreeSet<String> = good.map(ToOwned::to_owned).into();
+        assert_eq!(run(&json!({ "packages": good }), &[]).unwrap().packages, Vec::from_iter(sorted));
+        for bad in ["", "-y", "curl-", "a b", "a;b", "../a.deb", "http://x/a.deb", "ü", &"a".repeat(129)] {
+            let expected = format!("/packages {bad:?} is no name of a package");
+            assert_eq!(errors(&json!({ "packages": [bad] })), [expected]);
+        }
+        let many: Vec<String> = (0..=MAX_PACKAGES).map(|number| format!("p{number}")).collect();
+        assert_eq!(errors(&json!({ "packages": many })), ["/packages 101 packages are declared"]);
+    }
+
+    #[test]
+    fn a_script_of_the_first_boot_belongs_to_a_deployment_and_runs_alone() {
+        let first = |more: &Value| {
+            let mut all = json!({"type": "deployment", "when": "first_boot"});
+            all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            errors(&all)
+        };
+        assert_eq!(first(&json!({"hardware": ["usb:0bda:8153"], "packages": ["jq"]})), Vec::<String>::new());
+        assert_eq!(first(&json!({"type": "release"})), ["/when a script of type release has no first boot"]);
+        assert_eq!(
+            first(&json!({"parallel": "any"})),
+            ["/parallel scripts of the first boot run one after the other"]
+        );
+        let disk = json!({"parameters": {"disk": {"type": "storage"}}});
+        assert_eq!(
+            first(&disk),
+            [
+                "/parameters/disk the script would be run for each disk, which scripts of the first boot cannot"
+            ]
+        );
+        assert_eq!(
+            first(&json!({"parameters": {"disk": {"type": "storage", "default": "sda"}}})),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

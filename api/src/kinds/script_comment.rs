@@ -5,7 +5,7 @@
 //!
 //! | key of the comment | here |
 //! | --- | --- |
-//! | `script_type`, `timeout`, `parallel`, `may_reboot`, `for_hardware`, `parameters` | compared with the spec |
+//! | `script_type`, `timeout`, `parallel`, `may_reboot`, `for_hardware`, `packages` of `apt`, `parameters` | compared with the spec |
 //! | `name`, `title`, `description`, `comment`, `hardware_type`, `destructive`, `results` | for people, or true of every Script |
 //! | others | reported |
 
@@ -27,9 +27,8 @@ const QUOTED: usize = 80;
 const FOR_PEOPLE: [&str; 7] =
     ["name", "title", "description", "comment", "hardware_type", "destructive", "results"];
 /// Keys without a counterpart here, and the way to get the same effect.
-const WITHOUT_COUNTERPART: [(&str, &str); 4] = [
+const WITHOUT_COUNTERPART: [(&str, &str); 3] = [
     ("tags", "name the script in commissioning.scripts, commissioning.testing or release.scripts"),
-    ("packages", "the ephemeral environment has bash, awk, curl and the tools of its tests"),
     ("recommission", "`basalt recommission` reads the hardware again"),
     ("apply_configured_networking", "the ephemeral environment has its address by DHCP"),
 ];
@@ -85,6 +84,10 @@ impl ScriptComment {
             // The default needs no declaration.
             "may_reboot" if *value == Value::Bool(false) => return,
             "may_reboot" => value.as_bool().map(|it| ("may_reboot", it.into())),
+            "packages" => match self.packages(value) {
+                Some(packages) if packages.is_empty() => return,
+                packages => packages.map(|it| ("packages", json!(it))),
+            },
             "for_hardware" => texts(value).map(|it| ("hardware", json!(it))),
             "parameters" => value.as_object().map(|all| ("parameters", self.parameters(all))),
             _ if FOR_PEOPLE.contains(&key) => return,
@@ -106,6 +109,21 @@ impl ScriptComment {
             }
             None => self.note(format!("{key} cannot be read: {}", shown(&value.to_string()))),
         }
+    }
+
+    /// Reads the packages of apt. Those of other sources have no counterpart.
+    fn packages(&mut self, value: &Value) -> Option<BTreeSet<String>> {
+        let mut packages = BTreeSet::new();
+        for (source, names) in value.as_object()?.iter().collect::<BTreeMap<_, _>>() {
+            match source.as_str() {
+                "apt" => packages = texts(names)?,
+                _ => self.note(format!(
+                    "packages.{} has no counterpart: packages are those of apt-get or dnf",
+                    shown(source)
+                )),
+            }
+        }
+        Some(packages)
     }
 
     fn parameters(&mut self, all: &Map<String, Value>) -> Value {
@@ -239,6 +257,7 @@ fn differences(declared: &ScriptSpec, commented: &ScriptSpec) -> Vec<(String, St
         ("parallel", declared.parallel.to_string(), commented.parallel.to_string()),
         ("may_reboot", declared.may_reboot.to_string(), commented.may_reboot.to_string()),
         ("hardware", words(&declared.hardware), words(&commented.hardware)),
+        ("packages", words(&declared.packages), words(&commented.packages)),
     ];
     let fields = pairs.into_iter().map(|(field, is, would_be)| (field.to_owned(), is, would_be));
     let parameters = commented.parameters.iter().map(|(name, would_be)| {
@@ -388,30 +407,33 @@ exit 0
     fn each_setting_that_the_spec_does_not_have_is_named() {
         let says = |what: &str| format!("the script's comment says {what}, and the spec alone counts");
         let content = with(
-            "timeout: 1200\nparallel: 2\nmay_reboot: true\nfor_hardware: usb:0bda:8153\nparameters: {mode: {type: string}}",
+            "timeout: 1200\nparallel: 2\nmay_reboot: true\nfor_hardware: usb:0bda:8153\npackages: {apt: [jq, curl]}\nparameters: {mode: {type: string}}",
         );
         let all = [
             "timeout 20m: it is 10m",
             "parallel any: it is disabled",
             "may_reboot true: it is false",
             "hardware usb:0bda:8153: it is empty",
+            "packages curl, jq: it is empty",
         ];
         let mode = "parameters.mode string, required: it is not declared";
         assert_eq!(told(&content, &json!({})), all.into_iter().chain([mode]).map(says).collect::<Vec<_>>());
         let same = json!({"timeout": "1200s", "parallel": "any", "may_reboot": true, "hardware": ["usb:0bda:8153"],
-            "parameters": {"mode": {"required": true, "description": "a word"}}});
+            "packages": ["curl", "jq"], "parameters": {"mode": {"required": true, "description": "a word"}}});
         assert_eq!(told(&content, &same), [""; 0]);
         assert_eq!(told("#!/bin/sh\n", &json!({})), [""; 0], "no comment");
     }
 
     #[test]
     fn keys_without_a_counterpart_and_unknown_ones_are_told() {
-        let content =
-            with("tags: [noauto]\nmay_reboot: maybe\nrecommission: false\nspeed: 9\ntimeout: [1]\nname: x");
+        let content = with(
+            "tags: [noauto]\nmay_reboot: maybe\nrecommission: false\nspeed: 9\ntimeout: [1]\nname: x\npackages: {snap: [lxd]}",
+        );
         assert_eq!(
             told(&content, &json!({})),
             [
                 "in the script's comment, may_reboot cannot be read: \"maybe\"",
+                "in the script's comment, packages.snap has no counterpart: packages are those of apt-get or dnf",
                 "in the script's comment, speed is no known key",
                 "in the script's comment, tags has no counterpart: name the script in commissioning.scripts, commissioning.testing or release.scripts",
                 "in the script's comment, timeout cannot be read: [1]",

@@ -144,7 +144,11 @@ pub fn examples() -> Vec<Example> {
                 "parameters": {"mode": {"type": "choice", "required": true, "default": "a", "min": 0, "max": 9,
                     "choices": ["a", "b"], "description": "how"}}}),
         ),
-        ("Script", "seed", json!({"type": "deployment", "content": "#!/bin/sh\n"})),
+        (
+            "Script",
+            "seed",
+            json!({"type": "deployment", "when": "first_boot", "content": "#!/bin/sh\n", "packages": ["jq"]}),
+        ),
         ("Script", "flash", json!({"type": "commissioning", "content": "#!/bin/sh\n", "may_reboot": true})),
         (
             "PackageRepository",

@@ -11,6 +11,7 @@ use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, OperationId, 
 use serde::{Deserialize, Serialize};
 
 use crate::failures::PowerFailure;
+use crate::input::FirstBootScripts;
 use crate::steps::StepId;
 
 /// The latest observations of one machine.
@@ -49,6 +50,9 @@ pub struct Facts {
     pub inventory: Option<InventorySeen>,
     /// The highest level that an installed system has reported, by the attempt that installed it.
     pub readiness: BTreeMap<Attempt, Reported>,
+    /// The latest reports of installed systems about the scripts of their first boot, by the attempt that installed them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub first_boot: BTreeMap<Attempt, FirstBootEnded>,
     /// The machine's latest DHCP lease.
     pub lease: Option<Leased>,
     /// The latest alarm of a rack about this machine.
@@ -220,6 +224,15 @@ pub struct Reported {
     pub address: String,
 }
 
+/// The scripts of an installed system's first boot have ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstBootEnded {
+    /// When the report was stored.
+    pub at: Timestamp,
+    /// The failed scripts with their errors, in one sentence. `None`: all ended well.
+    pub failure: Option<String>,
+}
+
 /// A DHCP lease of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leased {
@@ -331,6 +344,9 @@ pub struct StepRecord {
     /// The network that an installed system takes from the machine. Only for an install.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkConfig>,
+    /// The scripts that an installed system runs at its first boot. Only for an install.
+    #[serde(default, skip_serializing_if = "FirstBootScripts::are_none")]
+    pub first_boot: FirstBootScripts,
     /// When the record was written.
     pub started_at: Timestamp,
     /// When the effect was handed over: a power command to a rack's stream, any other effect with the record itself.

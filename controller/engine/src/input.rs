@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use basalt_api::agent::{BlobRef, Outcome, RUN_BOOTS, Script};
+use basalt_api::agent::{BlobRef, Outcome, PACKAGES_SECONDS, RUN_BOOTS, Script};
 use basalt_api::kinds::{DeploymentSpec, MachineSpec, NetworkConfig, Redeploy, StorageConfig};
 use basalt_api::values::{
     Attempt, DeploymentId, Generation, ImageId, MachineId, OperationId, Sha256, Timestamp,
@@ -65,6 +65,9 @@ pub struct MachineInput {
     /// Scripts that are run in the new system at the end of an install.
     #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
     pub install: TaskScripts,
+    /// Scripts that are run at the first boot of the next system that is installed.
+    #[serde(default, skip_serializing_if = "FirstBootScripts::are_none")]
+    pub first_boot: FirstBootScripts,
     /// The scripts that run before the disks are erased.
     #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
     pub release: TaskScripts,
@@ -148,6 +151,7 @@ impl MachineInput {
         let many = many.chain(facts.progress.values().map(|it| it.at));
         let many = many.chain(facts.results.values().map(|it| it.at));
         let many = many.chain(facts.readiness.values().map(|it| it.at));
+        let many = many.chain(facts.first_boot.values().map(|it| it.at));
         let many =
             many.chain(self.records.iter().map(|r| r.delivered_at.unwrap_or(r.started_at).max(r.started_at)));
         single.into_iter().flatten().chain(many).max().unwrap_or(self.created_at)
@@ -237,6 +241,34 @@ impl TaskScripts {
     #[must_use]
     pub fn are_none(&self) -> bool {
         self.names.is_empty() && self.unusable.is_none()
+    }
+}
+
+/// Scripts that run at the first boot of an installed system. Installs with unusable ones do not begin: [`TaskScripts::unusable`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstBootScripts {
+    /// The names of the scripts, in the order in which they run.
+    pub names: Vec<String>,
+    /// The sum of their time limits, with those of their packages. In seconds.
+    pub seconds: u64,
+}
+
+impl FirstBootScripts {
+    /// The scripts of this list.
+    #[must_use]
+    pub fn of(scripts: &[Script]) -> Self {
+        let packages = |it: &Script| if it.packages.is_empty() { 0 } else { PACKAGES_SECONDS };
+        let seconds = scripts.iter().map(|it| it.timeout_seconds.saturating_add(packages(it)));
+        Self {
+            names: scripts.iter().map(|it| it.name.clone()).collect(),
+            seconds: seconds.fold(0, u64::saturating_add),
+        }
+    }
+
+    /// True if there is no script.
+    #[must_use]
+    pub const fn are_none(&self) -> bool {
+        self.names.is_empty()
     }
 }
 

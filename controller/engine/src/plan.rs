@@ -7,6 +7,7 @@ use basalt_api::wire::OperationState;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Cause, Scope, StepKey, StepRecord};
+use crate::input::FirstBootScripts;
 use crate::steps::{EffectKind, StepId};
 
 /// The result of one run of the planner.
@@ -76,6 +77,9 @@ pub struct PlannedStep {
     /// The network of an install, for the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkConfig>,
+    /// The scripts of the first boot after an install, for the record.
+    #[serde(skip_serializing_if = "FirstBootScripts::are_none")]
+    pub first_boot: FirstBootScripts,
     /// The effect must not begin after this time. It goes into the record.
     pub not_after: Timestamp,
 }
@@ -93,6 +97,7 @@ impl PlannedStep {
             cause: self.cause.clone(),
             fingerprint: self.fingerprint,
             network: self.network.clone(),
+            first_boot: self.first_boot.clone(),
             started_at: now,
             delivered_at: (self.step.spec().effect != EffectKind::Power).then_some(now),
             not_after: self.not_after,

@@ -406,6 +406,9 @@ fn in_words(fact: &Fact) -> String {
         Some(Observed::Health(it)) if it.ok => format!("{} runs", it.service),
         Some(Observed::Health(it)) => format!("{} does not run: {}", it.service, it.message),
         Some(Observed::Alarm(it)) => format!("ALARM {}: {}", it.code, it.message),
+        Some(Observed::Readiness(it)) if !it.message.is_empty() => {
+            format!("the installed system reports {}: {}", it.level, it.message)
+        }
         Some(Observed::Readiness(it)) => format!("the installed system reports {}", it.level),
         Some(Observed::Hello(it)) => format!("rack of version {} connected", it.version),
         Some(Observed::DhcpServer(it)) => format!("the DHCP server {} is there: {}", it.address, it.seen),

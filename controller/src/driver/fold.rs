@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use basalt_api::agent::{FailureCode, Outcome, TaskResult};
+use basalt_api::agent::{FIRST_BOOT_DONE, FIRST_BOOT_FAILED, FailureCode, Outcome, TaskResult};
 use basalt_api::kinds::PowerState;
 use basalt_api::values::{Attempt, Timestamp};
 use basalt_db::Fact;
 use basalt_engine::facts::{
-    Alarm, BootRequest, Checkpointed, Claimed, Ended, Facts, InventorySeen, Leased, Level, PowerOutcome,
-    PowerReading, PowerUnread, Progressed, Reported, StepKey, StepRecord,
+    Alarm, BootRequest, Checkpointed, Claimed, Ended, Facts, FirstBootEnded, InventorySeen, Leased, Level,
+    PowerOutcome, PowerReading, PowerUnread, Progressed, Reported, StepKey, StepRecord,
 };
 use basalt_engine::failures::PowerFailure;
 use serde_json::Value;
@@ -43,16 +43,21 @@ pub fn fold(mut facts: Vec<Fact>, records: &[StepRecord], tasks: &BTreeMap<Attem
     out
 }
 
-/// The result with its scripts checked. An old agent that does not know scripts runs none, and reports success.
+/// The result with its scripts checked. An old agent that does not know scripts runs none, and reports success. The scripts of the first
+/// boot have ends too, as skipped ones.
 fn with_its_scripts(mut result: TaskResult, tasks: &BTreeMap<Attempt, Value>) -> TaskResult {
     let task = tasks.get(&Attempt::new(result.attempt));
-    let wanted = task.and_then(|task| task.get("scripts")?.as_array()).map(Vec::as_slice).unwrap_or_default();
+    let listed = |path: &str| {
+        let scripts = task.and_then(|task| task.pointer(path)?.as_array());
+        scripts.map(Vec::as_slice).unwrap_or_default()
+    };
+    let wanted = listed("/scripts").iter().chain(listed("/action/first_boot/work/scripts"));
     // A script that runs for each device has several results.
     let has_end = |script: &&Value| {
         let name = script.get("name").and_then(Value::as_str);
         result.scripts.iter().any(|end| Some(end.name.as_str()) == name)
     };
-    let (ran, wanted) = (wanted.iter().filter(has_end).count(), wanted.len());
+    let (ran, wanted) = (wanted.clone().filter(has_end).count(), wanted.count());
     if result.outcome == Outcome::Succeeded && ran < wanted {
         let message = format!(
             "the agent ran {ran} of {wanted} scripts: upload an ephemeral image of this version, and run `basalt recommission`"
@@ -106,6 +111,14 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
             });
         }
         (Observed::Readiness(it), Some(attempt)) => {
+            let failure = match it.level.as_str() {
+                FIRST_BOOT_DONE => Some(None),
+                FIRST_BOOT_FAILED => Some(Some(it.message.into())),
+                _ => None,
+            };
+            if let Some(failure) = failure {
+                out.first_boot.insert(attempt, FirstBootEnded { at, failure });
+            }
             let level = match it.level.as_str() {
                 "cloud_init" => Level::CloudInit,
                 "tcp" => Level::Tcp,
@@ -220,6 +233,29 @@ mod tests {
     }
 
     #[test]
+    fn the_latest_report_about_the_first_boot_counts_and_its_system_has_booted() {
+        let report = |level: &str, message: &str| {
+            let (level, message) = (level.into(), message.into());
+            Observed::Readiness(observed::Readiness { level, message, address: "10.0.0.9".into() })
+        };
+        let of = |reports: &[Observed]| {
+            let facts = (1..).zip(reports).map(|(id, it)| fact(id, 7, it)).collect();
+            let mut facts = fold(facts, &[], &BTreeMap::new());
+            let booted = facts.readiness.remove(&Attempt::new(7)).map(|it| it.level);
+            (booted, facts.first_boot.remove(&Attempt::new(7)).map(|it| it.failure))
+        };
+        let failed = report("first_boot_failed", "script tune ended with exit status: 3");
+        let failure = Some("script tune ended with exit status: 3".to_owned());
+        assert_eq!(of(&[report("booted", "")]), (Some(Level::Booted), None));
+        assert_eq!(of(std::slice::from_ref(&failed)), (Some(Level::Booted), Some(failure)));
+        assert_eq!(
+            of(&[failed, report("first_boot", "")]),
+            (Some(Level::Booted), Some(None)),
+            "it was mended"
+        );
+    }
+
+    #[test]
     fn a_failed_power_command_answers_its_step_and_reads_nothing() {
         let power = Observed::Power(observed::Power {
             verb: "on".into(),
@@ -328,5 +364,24 @@ mod tests {
         assert_eq!((ended(&[]), ended(&["burn-in"]), ended(&["burn-in", "scan"])), (bad, bad, good));
         assert_eq!(ended(&["scan", "scan"]), bad, "one script, for two devices");
         assert_eq!(ended(&["scan", "scan", "burn-in"]), good);
+    }
+
+    #[test]
+    fn an_agent_that_did_not_prepare_the_first_boot_has_not_succeeded() {
+        let first_boot = json!({"work": {"scripts": [{"name": "tune"}]}});
+        let task =
+            json!({"scripts": [{"name": "seed"}], "action": {"type": "install", "first_boot": first_boot}});
+        let tasks = BTreeMap::from([(Attempt::new(5), task)]);
+        let ended = |names: &[&str]| {
+            let scripts = names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+            let result = json!({"attempt": 5, "outcome": {"type": "succeeded"}, "scripts": scripts,
+                "markers": {}, "timings": {}});
+            let result: TaskResult = serde_json::from_value(result).unwrap();
+            let facts = fold(vec![fact(1, 5, &Observed::Result(Box::new(result)))], &[], &tasks);
+            facts.results[&Attempt::new(5)].outcome.clone()
+        };
+        assert_eq!(ended(&["tune", "seed"]), Outcome::Succeeded);
+        let Outcome::Failed { message, .. } = ended(&["seed"]) else { panic!("an old image") };
+        assert!(message.contains("the agent ran 1 of 2 scripts: upload an ephemeral image"), "{message}");
     }
 }

@@ -25,7 +25,7 @@ use basalt_engine::Policy;
 use basalt_engine::budget::Budget;
 use basalt_engine::deadlines::DEADLINES;
 use basalt_engine::facts::{Facts, StepKey, StepRecord};
-use basalt_engine::input::{Claim, EphemeralImage, MachineInput, ResolvedImage};
+use basalt_engine::input::{Claim, EphemeralImage, FirstBootScripts, MachineInput, ResolvedImage};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -430,6 +430,7 @@ impl Estate {
             inspection: scripts.inspection.planned(),
             failed_tests: tests.failed(),
             install: scripts.install.planned(),
+            first_boot: FirstBootScripts::of(&scripts.first_boot),
             release: scripts.release.planned(),
             budget,
             facts,

@@ -323,6 +323,11 @@ impl Turn<'_> {
             not_after: step.not_after,
             report: Some(report),
             scripts,
+            first_boot: if kind == TaskKind::Install {
+                loaded.scripts.first_boot.clone()
+            } else {
+                Vec::new()
+            },
             bmc: bmc.flatten(),
             packages,
             log_to,

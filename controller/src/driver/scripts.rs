@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use basalt_api::kinds::{DeploymentSpec, MachineSpec, Script, ScriptSpec, ScriptType};
+use basalt_api::kinds::{DeploymentSpec, MachineSpec, Occasion, Script, ScriptSpec, ScriptType};
 use basalt_api::{KindOf, Ref, agent};
 use basalt_db::{Key, Store, StoreError};
 use basalt_engine::input::{TaskScripts, restart_seconds};
@@ -13,8 +13,10 @@ use basalt_engine::plan::TaskKind;
 pub struct Scripts {
     /// Those of commissioning, then those of testing.
     pub inspection: Runs,
-    /// Those of an install.
+    /// Those of an install. The reasons why scripts of the first boot cannot be run are here too: they keep the install from beginning.
     pub install: Runs,
+    /// Those of the first boot after an install.
+    pub first_boot: Vec<agent::Script>,
     /// Those of a release.
     pub release: Runs,
 }
@@ -23,6 +25,7 @@ pub struct Scripts {
 #[derive(Debug, Default)]
 pub struct Runs {
     scripts: Vec<agent::Script>,
+    first_boot: Vec<agent::Script>,
     unusable: Vec<String>,
 }
 
@@ -41,9 +44,9 @@ impl Scripts {
         all.inspection.add(store, &of.scripts, ScriptType::Commissioning, "commissioning.scripts").await?;
         all.inspection.add(store, &of.testing, ScriptType::Testing, "commissioning.testing").await?;
         if let Some(deployment) = deployment {
-            all.install
-                .add(store, &deployment.scripts, ScriptType::Deployment, "scripts of a deployment")
-                .await?;
+            let runs = &mut all.install;
+            runs.add(store, &deployment.scripts, ScriptType::Deployment, "scripts of a deployment").await?;
+            all.first_boot = std::mem::take(&mut runs.first_boot);
             let declared = &deployment.release.scripts;
             all.release.add(store, declared, ScriptType::Release, "release.scripts").await?;
         }
@@ -80,7 +83,8 @@ impl Runs {
     ) -> Result<(), StoreError> {
         for name in names {
             match one(store, name.as_str(), when, field).await? {
-                Ok(script) => self.scripts.push(script),
+                Ok((Occasion::Install, script)) => self.scripts.push(script),
+                Ok((Occasion::FirstBoot, script)) => self.first_boot.push(script),
                 Err(why) => self.unusable.push(why),
             }
         }
@@ -88,13 +92,13 @@ impl Runs {
     }
 }
 
-/// One script, or why it cannot be run.
+/// One script with its occasion, or why it cannot be run.
 async fn one(
     store: &Store,
     name: &str,
     when: ScriptType,
     field: &str,
-) -> Result<Result<agent::Script, String>, StoreError> {
+) -> Result<Result<(Occasion, agent::Script), String>, StoreError> {
     let object = match store.get(Script::KIND.name, Key::Name(name)).await {
         Ok(object) => object,
         // In a dry run it may not be there yet.
@@ -105,7 +109,7 @@ async fn one(
         Ok(spec) => spec,
         Err(error) => return Ok(Err(format!("this region cannot read script {name}: {error}"))),
     };
-    Ok(usable(name, &spec, when, field))
+    Ok(usable(name, &spec, when, field).map(|script| (spec.occasion, script)))
 }
 
 fn usable(name: &str, spec: &ScriptSpec, when: ScriptType, field: &str) -> Result<agent::Script, String> {
@@ -142,6 +146,14 @@ mod tests {
         );
         let run = usable("leave", &spec, ScriptType::Release, "release.scripts").unwrap();
         assert!(run.repeats, "an agent that comes up again runs it again");
+    }
+
+    #[test]
+    fn packages_go_with_the_run() {
+        let spec =
+            serde_json::json!({"type": "deployment", "content": "#!/bin/sh\n", "packages": ["jq", "curl"]});
+        let run = usable("seed", &script(spec), ScriptType::Deployment, "scripts of a deployment").unwrap();
+        assert_eq!(run.packages, ["curl", "jq"]);
     }
 
     #[test]

@@ -388,7 +388,11 @@ impl Session {
     /// Handles a Hello on an established link.
     async fn moved(&self, hello: &Hello) -> Result<(), StoreError> {
         let is_elsewhere = self.introduce(hello, self.racks.store.now().await?).await?;
-        if is_elsewhere { self.wake(true).await } else { self.racks.store.enqueue(self.rack.into(), Duration::ZERO).await }
+        if is_elsewhere {
+            self.wake(true).await
+        } else {
+            self.racks.store.enqueue(self.rack.into(), Duration::ZERO).await
+        }
     }
 
     /// Stores a Hello. True if the rack serves other addresses than by its last one.
@@ -408,7 +412,11 @@ impl Session {
     async fn wake(&self, is_elsewhere: bool) -> Result<(), StoreError> {
         let store = &self.racks.store;
         store.enqueue(self.rack.into(), Duration::ZERO).await?;
-        if is_elsewhere { store.enqueue_kind("Machine").await } else { store.enqueue_around_rack(self.rack).await }
+        if is_elsewhere {
+            store.enqueue_kind("Machine").await
+        } else {
+            store.enqueue_around_rack(self.rack).await
+        }
     }
 
     async fn answered(&self, reply: ConcernReply, sent: &mut Sent) -> Result<(), StoreError> {

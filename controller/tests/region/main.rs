@@ -24,6 +24,7 @@ mod events;
 mod examples;
 mod faults;
 mod filters;
+mod first_boot;
 mod first_token;
 mod forwarded;
 mod hardware_tests;

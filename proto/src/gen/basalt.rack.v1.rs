@@ -918,7 +918,7 @@ pub struct AgentBmcAccount {
 /// The installed system reported that it booted (NoCloud seed's report-only token).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadinessFact {
-    /// "booted", "cloud_init"
+    /// "booted", "cloud_init", "first_boot", "first_boot_failed"
     #[prost(string, tag = "1")]
     pub level: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
+use basalt_api::agent::{FIRST_BOOT_DONE, FIRST_BOOT_FAILED};
 use basalt_proto::rack_v1::{ReadinessFact, fact::Body};
 use http::StatusCode;
 
@@ -14,7 +15,7 @@ use crate::facts::About;
 use crate::token::report;
 
 /// The levels that an installed system can report.
-const LEVELS: [&str; 2] = ["booted", "cloud_init"];
+const LEVELS: [&str; 4] = ["booted", "cloud_init", FIRST_BOOT_DONE, FIRST_BOOT_FAILED];
 /// The longest message kept, in bytes.
 const MAX_MESSAGE: usize = 4096;
 
@@ -51,7 +52,7 @@ pub async fn report(
         return Err(Problem::new(
             StatusCode::NOT_FOUND,
             "not_found",
-            "no such level; there are: booted, cloud_init",
+            format!("no such level; there are: {}", LEVELS.join(", ")),
         ));
     }
     let unknown = || {

@@ -447,6 +447,11 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
         fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Readiness(it)) if it.level == "booted"))
             .await;
     assert_eq!(ready.machine_uid, "uid-1");
+    let failed = "script tune ended with exit status: 3";
+    let first_boot = format!("/report/{report}/first_boot_failed");
+    assert_eq!(elsewhere.post(&first_boot, None, failed).await.status, 204);
+    let is_failed = |fact: &Fact| matches!(&fact.body, Some(Body::Readiness(it)) if it.level == "first_boot_failed" && it.message == failed);
+    assert_eq!(fact(&rack.facts, is_failed).await.attempt, 17);
     let alarm =
         fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Alarm(it)) if it.code == "wrong_address"))
             .await;

@@ -112,7 +112,7 @@ pub enum Event {
     },
     /// The rack took a report of the installed system.
     Reported {
-        /// `booted`, `cloud_init`.
+        /// `booted`, `cloud_init`, `first_boot`, `first_boot_failed`.
         level: String,
     },
     /// No device boots, and the machine waits for a person.

@@ -37,6 +37,9 @@ pub(crate) struct System {
     pub(crate) netplan: String,
     /// `/var/lib/cloud/seed/nocloud/`
     pub(crate) seed: NoCloudSeed,
+    /// The names of the scripts of its first boot. `None`: it has no runner for them.
+    #[serde(default)]
+    pub(crate) first_boot: Option<Vec<String>>,
 }
 
 /// A machine's parts.
@@ -243,6 +246,7 @@ mod tests {
             hostname: "web1".into(),
             netplan: String::new(),
             seed: NoCloudSeed { vendor_data: "x".into(), ..NoCloudSeed::default() },
+            first_boot: None,
         };
         assert_eq!(hardware.system().unwrap(), None);
         hardware.write_system(&system).unwrap();

@@ -3,9 +3,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use basalt_api::agent::{FIRST_BOOT_DONE, FIRST_BOOT_FAILED};
+
 use crate::event::{Event, Speaker};
 use crate::hardware::System;
 use crate::life::{Life, Stop};
+use crate::task::FAILS;
 use crate::{cable, dhcp, web};
 
 /// Number of attempts of the boot hook to report.
@@ -22,7 +25,15 @@ pub(crate) fn boot(life: &Life) -> Result<bool, Stop> {
     life.event(Event::BootedDisk { attempt: system.attempt, hostname: system.hostname.clone() })?;
     network(life, &system)?;
     for level in levels(&system.seed.vendor_data) {
-        report(life, &urls(&system.seed.vendor_data), &level)?;
+        report(life, &urls(&system.seed.vendor_data), &level, "")?;
+    }
+    if let Some(scripts) = &system.first_boot {
+        let failure = format!("script {FAILS} ended with exit status: 1");
+        let (level, said) = match scripts.iter().any(|name| name == FAILS) {
+            true => (FIRST_BOOT_FAILED, failure.as_str()),
+            false => (FIRST_BOOT_DONE, ""),
+        };
+        report(life, &urls(&system.seed.vendor_data), level, said)?;
     }
     Ok(true)
 }
@@ -42,10 +53,10 @@ fn network(life: &Life, system: &System) -> Result<(), Stop> {
 }
 
 /// Reports to the first URL that answers, with retries.
-fn report(life: &Life, urls: &[String], level: &str) -> Result<(), Stop> {
+fn report(life: &Life, urls: &[String], level: &str, said: &str) -> Result<(), Stop> {
     for number in 0..TRIES {
         for url in urls {
-            match web::post(life, &format!("{url}/{level}"))? {
+            match web::post(life, &format!("{url}/{level}"), said.as_bytes())? {
                 Ok(_) => return life.event(Event::Reported { level: level.to_owned() }),
                 // One log entry is enough.
                 Err(why) if number == 0 => life.refused(why)?,

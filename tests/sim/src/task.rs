@@ -30,7 +30,7 @@ const MIB: u64 = 1 << 20;
 const TOO_SMALL: u64 = 64 * MIB;
 
 /// Name of a script that fails on every simulated machine.
-const FAILS: &str = "fails";
+pub(crate) const FAILS: &str = "fails";
 
 /// Reasons why a task stops.
 enum Halt {
@@ -197,11 +197,18 @@ impl Work<'_> {
         self.stage(Stage::Unpack, 10, "fetching and unpacking the image")?;
         self.unpack(install)?;
         self.stage(Stage::Seed, 75, "writing host name, network configuration and cloud-init seed")?;
+        let first_boot = install.first_boot.as_deref().map(|first_boot| {
+            let (ends, scripts) =
+                task_scripts::of_first_boot(first_boot, &self.life.chassis().hardware.root());
+            self.scripts.extend(ends);
+            scripts.into_iter().map(|script| script.name).collect()
+        });
         let system = System {
             attempt: self.context.task.attempt,
             hostname: install.hostname.clone(),
             netplan: install.netplan.clone(),
             seed: install.seed.clone(),
+            first_boot,
         };
         let hardware = &self.life.chassis().hardware;
         self.on_disk(&name, || hardware.write_system(&system))?;

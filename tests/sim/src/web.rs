@@ -12,22 +12,17 @@ const MAX_SCRIPT: u64 = 64 << 10;
 
 /// Fetches a URL without TLS and drops the bytes. Returns their number, or the error.
 pub(crate) fn discard(life: &Life, url: &str) -> Result<Result<u64, String>, Stop> {
-    exchange(life, url, |path| Request::get(path), |_| {})
+    exchange(life, url, None, |_| {})
 }
 
 /// Fetches a small text.
 pub(crate) fn text(life: &Life, url: &str) -> Result<Result<String, String>, Stop> {
     let mut bytes = Vec::new();
-    let got = exchange(
-        life,
-        url,
-        |path| Request::get(path),
-        |part| {
-            if bytes.len() as u64 <= MAX_SCRIPT {
-                bytes.extend_from_slice(part);
-            }
-        },
-    )?;
+    let got = exchange(life, url, None, |part| {
+        if bytes.len() as u64 <= MAX_SCRIPT {
+            bytes.extend_from_slice(part);
+        }
+    })?;
     Ok(match got {
         Ok(length) if length > MAX_SCRIPT => {
             Err(format!("{url} has {length} bytes; no script is longer than {MAX_SCRIPT}"))
@@ -37,26 +32,30 @@ pub(crate) fn text(life: &Life, url: &str) -> Result<Result<String, String>, Sto
     })
 }
 
-/// Posts an empty body to a URL.
-pub(crate) fn post(life: &Life, url: &str) -> Result<Result<u64, String>, Stop> {
-    exchange(life, url, |path| Request::post(path, "application/octet-stream", b""), |_| {})
+/// Posts a body to a URL.
+pub(crate) fn post(life: &Life, url: &str, body: &[u8]) -> Result<Result<u64, String>, Stop> {
+    exchange(life, url, Some(body), |_| {})
 }
 
+/// Posts the body, or fetches the URL without one.
 fn exchange(
     life: &Life,
     url: &str,
-    request: impl Fn(&str) -> Request<'_>,
+    body: Option<&[u8]>,
     mut take: impl FnMut(&[u8]),
 ) -> Result<Result<u64, String>, Stop> {
     life.check()?;
     let Some((authority, path)) = split(url) else {
         return Ok(Err(format!("{url:?} is no http:// URL")));
     };
+    let request = match body {
+        Some(body) => Request::post(&path, "application/octet-stream", body),
+        None => Request::get(&path),
+    };
     // The client is made for a rack's https address; without TLS, the key is unused.
     let client = tls::pinned([0; 32]).map_err(|error| error.to_string());
     let client = client.and_then(|tls| Client::new(&authority, tls).map_err(|error| error.to_string()));
-    let response =
-        client.and_then(|it| it.send(Security::Clear, request(&path)).map_err(|error| error.to_string()));
+    let response = client.and_then(|it| it.send(Security::Clear, request).map_err(|error| error.to_string()));
     let mut response = match response {
         Ok(response) => response,
         Err(why) => {

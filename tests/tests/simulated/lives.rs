@@ -62,6 +62,39 @@ async fn a_script_that_may_restart_the_machine_is_followed_by_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_is_ready_when_the_scripts_of_its_first_boot_went_well() {
+    let mut fleet = Fleet::start("first-boot", &[]).await;
+    // A simulated machine does not run scripts; one called `fails` fails.
+    let first_boot = json!({ "type": "deployment", "when": "first_boot", "content": "#!/bin/sh\n" });
+    let install = json!({ "type": "deployment", "content": "#!/bin/sh\n" });
+    for (name, spec) in [("join", &first_boot), ("fails", &first_boot), ("seed", &install)] {
+        fleet.declare("scripts", name, spec.clone()).await;
+    }
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    let mut deployment = deployment_spec("sim1");
+    deployment["scripts"] = json!(["join", "seed"]);
+    fleet.declare("deployments", "web", deployment.clone()).await;
+    fleet.ready("deployments", "web").await;
+    let reported = |level: &str| {
+        machine.count(|it| matches!(it, Event::Reported { level: reported } if reported == level))
+    };
+    assert_eq!((reported("first_boot"), reported("first_boot_failed")), (1, 0));
+    assert_eq!(machine.count(|it| matches!(it, Event::RanScript { .. })), 1, "seed ran in the install");
+
+    deployment["scripts"] = json!(["fails", "join"]);
+    deployment["redeploy"] = json!("in_place");
+    deployment["hostname"] = json!("other");
+    fleet.declare("deployments", "web", deployment).await;
+    let says = ["script fails ended with exit status: 1", "read the log of sim1"];
+    fleet.waits_saying("deployments", "web", &says).await;
+    fleet.stalled("deployments", "web").await;
+    assert_eq!(machine.count(|it| matches!(it, Event::Installed { .. })), 2, "it is not installed again");
+    fleet.delete("deployments", "web").await;
+    fleet.ready("machines", "sim1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it_is_erased() {
     let mut fleet = Fleet::start("scripts", &[]).await;
     // A simulated machine does not run scripts; one called `fails` fails.

@@ -6,6 +6,7 @@
 mod attempt;
 mod boot;
 mod expected;
+mod first_boot;
 mod fleet;
 mod operation;
 mod power;
@@ -229,7 +230,7 @@ impl Walk<'_> {
             self.announce(scope, &[StepId::ReadyInstall]);
             return None;
         }
-        if !self.reported(claim, scope, attempt, at) {
+        if !self.reported(claim, scope, attempt, at) || !self.first_boot_ended(claim, record, attempt, at) {
             return None;
         }
         match self.input.spec.power {

@@ -8,7 +8,7 @@ use basalt_api::values::{Attempt, Timestamp};
 
 use crate::deadlines::DeadlineId;
 use crate::facts::{BootSeen, Cause, Link, PowerReading, Scope, StepKey, StepRecord};
-use crate::input::{MachineInput, Policy, later};
+use crate::input::{FirstBootScripts, MachineInput, Policy, later};
 use crate::plan::{BootAction, Effect, LaterStep, OperationSeen, PlannedStep, Wait};
 use crate::steps::StepId;
 
@@ -101,6 +101,10 @@ impl<'a> Walk<'a> {
             cause: self.cause(scope),
             fingerprint: claim.map(crate::input::Claim::fingerprint),
             network: self.input.spec.network.clone().filter(|_| from_machine),
+            first_boot: match step {
+                StepId::ArmInstall => self.input.first_boot.clone(),
+                _ => FirstBootScripts::default(),
+            },
             not_after: later(self.now, self.policy.deadline(life) + self.restarts(step)),
         });
     }
@@ -124,6 +128,7 @@ impl<'a> Walk<'a> {
             cause: record.cause.clone(),
             fingerprint: record.fingerprint,
             network: record.network.clone(),
+            first_boot: record.first_boot.clone(),
             not_after: record.not_after,
         });
     }

@@ -1,5 +1,6 @@
 //! Renders a machine's network, identity and task. Pure text: the same input gives the same output.
 
+pub mod first_boot;
 mod kernel;
 pub mod netplan;
 pub mod network;

@@ -1,14 +1,14 @@
 //! Composes the task of an attempt: spec and facts become the agent's instructions.
 
 use basalt_api::agent::{
-    BmcSetup, DiskSelector, Erase, Install, Inventory, NEEDS_STORAGE, Packages, Script, Task, TaskAction,
-    Then, Wipe,
+    BmcSetup, DiskSelector, Erase, FirstBoot, Install, Inventory, NEEDS_STORAGE, Packages, Script, Task,
+    TaskAction, Then, Wipe,
 };
 use basalt_api::kinds::{self, PowerPolicy, StorageConfig, StorageLayout};
 use basalt_api::values::{Attempt, Timestamp};
 
 use super::network::{Network, NetworkError};
-use super::{kernel_options, netplan, nocloud};
+use super::{first_boot, kernel_options, netplan, nocloud};
 use crate::input::{Claim, MachineInput, ResolvedImage};
 use crate::plan::TaskKind;
 
@@ -29,6 +29,8 @@ pub struct Context {
     pub report: Option<ReportTo>,
     /// The scripts of the task.
     pub scripts: Vec<Script>,
+    /// The scripts of the first boot after an install.
+    pub first_boot: Vec<Script>,
     /// The account to create on the BMC.
     pub bmc: Option<BmcSetup>,
     /// The package sources of an installed system.
@@ -185,7 +187,21 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         log_receivers: context.log_to.clone(),
         packages: (context.packages != Packages::default()).then(|| Box::new(context.packages.clone())),
         seed,
+        first_boot: first_boot(input, claim, context, report.unwrap_or_default()),
     })
+}
+
+/// The scripts of the first boot, with their runner. `report` are the URLs to which the system reports.
+fn first_boot(
+    input: &MachineInput,
+    claim: &Claim,
+    context: &Context,
+    report: Vec<String>,
+) -> Option<Box<FirstBoot>> {
+    let patience = claim.spec.readiness.timeout.as_secs();
+    let scripts = context.first_boot.clone();
+    let identity = (input.uid, context.attempt);
+    (!scripts.is_empty()).then(|| Box::new(first_boot::render(scripts, identity, patience, report)))
 }
 
 /// The NTP servers of the subnets in which the region has assigned addresses. For other subnets, DHCP provides them.

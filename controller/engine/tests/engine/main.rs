@@ -3,6 +3,8 @@
 mod announced;
 mod choosing;
 mod deadlines;
+mod first_boot;
+mod first_boot_runner;
 mod histories;
 mod operations;
 mod ownership;

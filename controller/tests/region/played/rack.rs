@@ -1,7 +1,9 @@
 //! Models of racks: each obeys the newest epoch, runs a command once, reports at least once, and serves its boot instructions.
 
 use super::hardware::{Fact, Fault, Hardware};
-use basalt_api::agent::{DiskMarker, MarkerState, Nic, Outcome, TaskResult};
+use basalt_api::agent::{
+    DiskMarker, FIRST_BOOT_DONE, FIRST_BOOT_FAILED, MarkerState, Nic, Outcome, TaskResult,
+};
 use basalt_api::kinds::PowerState;
 use basalt_api::values::{Attempt, MachineId, RackId, Sha256, Timestamp, Uid};
 use basalt_db::NewFact;
@@ -300,6 +302,12 @@ fn new_fact(machine: MachineId, played: &Played, fact: Fact, observed_at: Timest
         Fact::Result(attempt, outcome) => {
             of = Some(attempt);
             Observed::Result(Box::new(result(machine, played, attempt, outcome)))
+        }
+        Fact::FirstBoot(attempt, failure) => {
+            of = Some(attempt);
+            let level = if failure.is_some() { FIRST_BOOT_FAILED } else { FIRST_BOOT_DONE };
+            let (message, address) = (failure.unwrap_or_default().into(), "10.77.0.50".into());
+            Observed::Readiness(observed::Readiness { level: level.into(), message, address })
         }
         Fact::Readiness(attempt, level) => {
             of = Some(attempt);

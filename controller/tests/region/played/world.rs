@@ -8,6 +8,7 @@ use basalt_api::Kind;
 use basalt_api::agent::Outcome;
 use basalt_api::values::{Attempt, DeploymentId, MachineId, RackId, Timestamp, Uid};
 use basalt_db::testing::clock::Hand;
+use basalt_db::wake::TURNS;
 use basalt_db::{
     Blob, ConcernAck, Key, Object, Options, Precondition, Put, SealKey, Store, StoreError, splice,
 };
@@ -16,7 +17,6 @@ use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::from_region::Message as FromRegionMessage;
 use basalt_proto::rack_v1::{BootConcern, FromRegion};
 use basalt_region::driver::RECONCILED;
-use basalt_db::wake::TURNS;
 use basalt_region::driver::wakes::wake_for;
 use prost::Message;
 use serde_json::{Value, json};

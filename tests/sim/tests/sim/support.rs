@@ -181,6 +181,7 @@ impl Rack {
                 ),
                 ..NoCloudSeed::default()
             },
+            first_boot: None,
         };
         task(attempt, TaskAction::Install(Box::new(install)), Then::Reboot)
     }

@@ -20,6 +20,8 @@ pub(crate) enum Fact {
     Progress(Attempt, u8),
     Result(Attempt, Outcome),
     Readiness(Attempt, Level),
+    /// The scripts of the first boot have ended: with a failure, or well.
+    FirstBoot(Attempt, Option<String>),
     /// A rack read the power.
     Reading(PowerState),
 }
@@ -64,6 +66,7 @@ enum Event {
     AgentUp(Attempt),
     AgentSays(Attempt, u8),
     SystemUp(Attempt, Level),
+    ScriptsEnd(Attempt),
     ShutDown,
 }
 
@@ -85,6 +88,8 @@ pub(crate) struct Hardware {
     pub(crate) system: Option<Attempt>,
     /// True if inventories and erases have scripts.
     pub(crate) scripted: bool,
+    /// True if installed systems run scripts at their first boot.
+    pub(crate) first_boot: bool,
     /// Attempts whose scripts have begun.
     pub(crate) scripts: Vec<Attempt>,
     /// Attempts in which people repaired it.
@@ -273,7 +278,14 @@ impl Hardware {
                 facts.push(Fact::Readiness(attempt, level));
                 if level == Level::Booted {
                     self.at(now, 60, Event::SystemUp(attempt, Level::CloudInit));
+                } else if self.first_boot {
+                    self.at(now, 120, Event::ScriptsEnd(attempt));
                 }
+            }
+            Event::ScriptsEnd(attempt) => {
+                let failure = "script tune ended with exit status: 3; it said last: no such device";
+                let failure = self.has(Fault::ScriptFails).then(|| failure.to_owned());
+                facts.push(Fact::FirstBoot(attempt, failure));
             }
         }
     }

@@ -17,7 +17,8 @@ use basalt_api::wire::{OperationState, Verb as Asked};
 use basalt_engine::deadlines::DeadlineId;
 use basalt_engine::facts::*;
 use basalt_engine::input::{
-    Claim, EphemeralImage, FailedTests, MachineInput, Operation, Policy, ResolvedImage, TaskScripts,
+    Claim, EphemeralImage, FailedTests, FirstBootScripts, MachineInput, Operation, Policy, ResolvedImage,
+    TaskScripts,
 };
 use basalt_engine::plan::{BootAction, Effect, Plan, PlannedStep, TaskKind, Wait};
 use basalt_engine::render::{Context, compose};
@@ -136,6 +137,7 @@ impl World {
                 inspection: TaskScripts::default(),
                 install: TaskScripts::default(),
                 release: TaskScripts::default(),
+                first_boot: FirstBootScripts::default(),
                 failed_tests: FailedTests::default(),
                 claim: None,
                 budget: basalt_engine::budget::Budget::default(),
@@ -172,6 +174,14 @@ impl World {
         (self.input.inspection, self.input.release) = (scripts.clone(), scripts.clone());
         self.input.install = scripts;
         self.hardware.scripted = true;
+        self
+    }
+
+    /// Gives the first boots of systems that are installed from now on scripts, which take 1,500 seconds at most.
+    pub(crate) fn with_first_boot(mut self) -> Self {
+        self.input.first_boot =
+            FirstBootScripts { names: vec!["join".to_owned(), "tune".to_owned()], seconds: 1500 };
+        self.hardware.first_boot = true;
         self
     }
 
@@ -416,6 +426,9 @@ impl World {
                     facts.inventory = Some(InventorySeen { at: now, attempt, inventory });
                 }
                 facts.results.entry(attempt).or_insert(Ended { at: now, outcome, output: None, logs: None });
+            }
+            Fact::FirstBoot(attempt, failure) => {
+                facts.first_boot.insert(attempt, FirstBootEnded { at: now, failure });
             }
             Fact::Readiness(attempt, level) => {
                 let seen = facts.readiness.get(&attempt).map(|r| r.level);
