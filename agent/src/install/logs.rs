@@ -67,7 +67,7 @@ pub(super) fn enable(target: &Path, setup: &LogSetup) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     match fs::remove_file(&link) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => symlink(ENABLED.1, &link),
     }
 }
