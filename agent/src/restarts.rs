@@ -9,8 +9,8 @@
 //! | creates the file that `BASALT_REBOOT` names, and ends well | the next run begins |
 //! | writes `again` to this file, and ends well | the same run begins again |
 //!
-//! A script without this permission may still bring the machine down, in each boot anew. After a first restart that nobody announced, the
-//! rack writes down which scripts begin, and after the third one they are not begun any more.
+//! A script without this permission may still bring the machine down, in each boot anew. After the first restart that nobody announced, the
+//! rack writes down which scripts begin. After the third one these scripts are not begun any more.
 //!
 //! `BASALT_BOOT` is the number of the boot in which a run is begun, from 1.
 

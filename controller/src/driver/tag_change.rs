@@ -84,7 +84,7 @@ struct Look {
 }
 
 impl Look {
-    /// Examines these machines, and returns the number of those for which there was time.
+    /// Examines these machines. Returns the number of machines that were examined in time.
     fn at(mut self, machines: &[Taggable]) -> (Self, usize) {
         for (number, machine) in machines.iter().enumerate() {
             if Instant::now() >= self.until {

@@ -85,7 +85,7 @@ enum Action {
     Forward(Box<Question>, Current),
     /// Answer by [`Dns::answer_secondary`].
     Secondary,
-    /// Send nothing.
+    /// Send no reply.
     Drop,
 }
 
