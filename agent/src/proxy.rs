@@ -1,29 +1,14 @@
-//! The HTTP proxy of a task's scripts: variables of their environment, and settings of the package managers in the ephemeral environment.
+//! The HTTP proxy of a task's scripts: a variable of their environment, and settings of the package managers in the ephemeral environment.
+//!
+//! `http_proxy` is not set. The proxy refuses racks, regions, BMCs and most ports as destinations, and scripts use all of these.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use basalt_api::agent::{PROXY_VARIABLE, Packages};
+use basalt_api::agent::Packages;
 
 use crate::install::packages::{self, Image};
-
-/// Destinations that programs reach without the proxy: this machine, and BMCs on an interface of the machine (link-local). The racks, which
-/// the proxy refuses as destinations, are added.
-const DIRECT: &str = "localhost,127.0.0.1,::1,169.254.0.0/16";
-
-/// The variables for a proxy `http://HOST:PORT`. Programs agree on the lower-case names alone: in CGI, `HTTP_PROXY` is a client's header.
-#[must_use]
-pub fn variables(proxy: &str) -> [(&'static str, String); 4] {
-    let host = proxy.strip_prefix("http://").unwrap_or(proxy);
-    let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
-    [
-        (PROXY_VARIABLE, proxy.to_owned()),
-        ("http_proxy", proxy.to_owned()),
-        ("https_proxy", proxy.to_owned()),
-        ("no_proxy", format!("{DIRECT},{host}")),
-    ]
-}
 
 /// Has apt and dnf of the system at `root` use the proxy.
 ///
@@ -46,18 +31,6 @@ pub fn configure(root: &Path, proxy: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn programs_reach_this_machine_its_bmc_and_the_racks_without_the_proxy() {
-        let told = |proxy| variables(proxy).map(|(name, value)| format!("{name}={value}")).join(" ");
-        assert_eq!(
-            told("http://lab.rack.basalt.internal:8000"),
-            "BASALT_PROXY=http://lab.rack.basalt.internal:8000 http_proxy=http://lab.rack.basalt.internal:8000 \
-             https_proxy=http://lab.rack.basalt.internal:8000 \
-             no_proxy=localhost,127.0.0.1,::1,169.254.0.0/16,lab.rack.basalt.internal"
-        );
-        assert!(told("http://[2001:db8::2]:8000").ends_with(",2001:db8::2"));
-    }
 
     #[test]
     fn package_managers_of_the_environment_use_the_proxy() {

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
     BOOT_VARIABLE, FailureCode, INSTALL_PACKAGES, OUTPUT_BYTES, PACKAGE_LINES, PACKAGES_HINT,
-    PACKAGES_SECONDS, REBOOT_VARIABLE, RESULTS_VARIABLE, Script, TEST_ROWS, TEST_STAGE, Task, TestRow,
+    PACKAGES_SECONDS, PROXY_VARIABLE, REBOOT_VARIABLE, RESULTS_VARIABLE, Script, TEST_ROWS, TEST_STAGE, Task,
+    TestRow,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -25,7 +26,7 @@ use crate::report::{Reporter, Shared};
 use crate::restarts::Asks;
 use crate::runs::Run;
 use crate::tool::{LEFT_BEHIND, reap};
-use crate::{proxy, results, say};
+use crate::{results, say};
 
 /// The directories of runs; in memory.
 const DIRECTORY: &str = "/run/basalt-script";
@@ -239,7 +240,7 @@ fn attend(
         .stderr(error_writer)
         .process_group(0);
     if let Some(proxy) = &task.proxy {
-        command.envs(proxy::variables(proxy));
+        command.env(PROXY_VARIABLE, proxy);
     }
     if script.test {
         command.env(RESULTS_VARIABLE, directory.join(RESULTS));
@@ -461,13 +462,13 @@ mod tests {
 
     #[test]
     fn a_script_finds_the_proxy_in_its_environment() {
-        let script = script("#!/bin/sh\necho $BASALT_PROXY $http_proxy $https_proxy\n", &[], 60);
+        let script = script("#!/bin/sh\necho $BASALT_PROXY\n", &[], 60);
         for proxy in [None, Some("http://10.77.0.2:8000")] {
             let directory = tempfile::tempdir().unwrap();
             let task = Task { proxy: proxy.map(ToOwned::to_owned), ..task(&script) };
             let runs = [Run::of(&script)];
             let ended = run_all_in(&below(directory.path()), &task, &runs, &mut Reporter::silent()).remove(0);
-            let wanted = proxy.map_or_else(String::new, |proxy| [proxy; 3].join(" "));
+            let wanted = proxy.unwrap_or_default().to_owned();
             assert_eq!(ended.output, format!("{wanted}\n"));
         }
     }

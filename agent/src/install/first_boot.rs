@@ -1,6 +1,7 @@
 //! Scripts of the first boot: the files by which the new system runs them.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use basalt_api::agent::{FailureCode, FirstBoot, Install, ScriptEnd};
@@ -28,6 +29,7 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
 /// # Errors
 /// The image lacks a program that the runner needs. The file system cannot be written.
 pub(super) fn write(install: &Install, target: &Path, ends: &mut Vec<ScriptEnd>) -> Result<(), Failure> {
+    forget_earlier(target).map_err(Failure::disk("removing the scripts of an earlier first boot"))?;
     let Some(first_boot) = install.first_boot.as_deref() else { return Ok(()) };
     for (program, places) in PROGRAMS {
         // Links are not followed: an absolute one would lead out of the new system.
@@ -40,6 +42,17 @@ pub(super) fn write(install: &Install, target: &Path, ends: &mut Vec<ScriptEnd>)
     ends.extend(left);
     let files = files(first_boot, scripts)?;
     write_files(target, &files).map_err(Failure::disk("writing the scripts of the first boot"))
+}
+
+/// Removes what an image has that was made of an installed system: its scripts would count as run, and its token is another one's.
+fn forget_earlier(target: &Path) -> io::Result<()> {
+    let gone = |done: io::Result<()>| match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    gone(fs::remove_dir_all(target.join(DIRECTORY)))?;
+    gone(fs::remove_file(target.join(UNIT)))?;
+    gone(fs::remove_file(target.join(DROP_IN)))
 }
 
 fn files(first_boot: &FirstBoot, scripts: Vec<basalt_api::agent::Script>) -> Result<Vec<NewFile>, Failure> {

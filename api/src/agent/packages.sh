@@ -1,6 +1,8 @@
 #!/bin/sh
 # Installs the packages that its arguments name, by the package manager of this system.
 export DEBIAN_FRONTEND=noninteractive
+# needrestart would restart the service that runs the scripts.
+export NEEDRESTART_SUSPEND=1
 if command -v apt-get >/dev/null 2>&1; then
     # At the first boot another apt may be at work. It holds the lists only for a short time; for the database apt-get waits by itself.
     tries=0

@@ -1,14 +1,13 @@
-//! Wake-ups of many objects at once: of a kind, around a rack, and by the periodic scan.
+//! Wake-ups of many objects at once: of a kind, and by the periodic scan.
 //!
 //! A settled object changes only when something that it depends on changes. In a large fleet almost all objects are settled. Their wake-ups
 //! are spread over time, and each scan takes only a part of these objects. Objects that are not settled never wait.
 
-use basalt_api::values::RackId;
-
 use crate::{Store, StoreError};
 
-/// The number of scans after which every settled object was in one.
-pub const TURNS: u8 = 64;
+/// The number of scans after which every settled object was in one. A power of two. Some changes wake nothing, for example the lease of an
+/// interface that is not declared; the scan finds them.
+pub const TURNS: u8 = 8;
 
 /// Seconds after which every object in the queue is handled again, whatever pause was planned.
 const LONGEST_PAUSE: f64 = 300.0;
@@ -26,27 +25,6 @@ impl Store {
         let wake = sqlx::query!(
             "select from wake(array(select uid from object where kind = $1), $2)",
             kind,
-            trace.as_deref()
-        );
-        wake.execute(self.pool()).await?;
-        self.touched();
-        Ok(())
-    }
-
-    /// Wakes the machines that may depend on a rack's connection. These are all unsettled machines, all machines with an entry for this rack,
-    /// and all machines with a BMC that no rack controls. Settled ones are woken at a pace.
-    ///
-    /// # Errors
-    /// Fails if the database cannot be written.
-    pub async fn enqueue_around_rack(&self, rack: RackId) -> Result<(), StoreError> {
-        let trace = crate::trace::current();
-        let wake = sqlx::query!(
-            "select from wake(array(
-               select uid from object_settled where kind = 'Machine' and not settled
-               union select object from rack_entry where rack = $1
-               union select e.object from entry e where e.concern = 'power' and e.body is not null and not exists (
-                 select from rack_entry r where r.concern = e.concern and r.object = e.object and r.wanted)), $2)",
-            rack.get(),
             trace.as_deref()
         );
         wake.execute(self.pool()).await?;

@@ -187,13 +187,16 @@ impl Driver {
 
 /// Puts all objects into the queue once, and later those that are not settled and a part of the others each time.
 async fn scan(store: Store) {
-    let mut turns = (0..TURNS).cycle();
+    let mut turn = 0;
     let mut scanned = store.enqueue_all().await;
     loop {
         if let Err(error) = scanned {
             tracing::warn!(%error, "a scan failed; the next one comes");
         }
         tokio::time::sleep(SCAN).await;
-        scanned = store.enqueue_turn(turns.next().unwrap_or_default()).await;
+        scanned = store.enqueue_turn(turn).await;
+        if scanned.is_ok() {
+            turn = turn.wrapping_add(1) % TURNS;
+        }
     }
 }

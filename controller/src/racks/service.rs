@@ -238,19 +238,20 @@ impl Session {
         }
         // Wake the objects that wait for the rack: it is away now.
         let _ = store.enqueue(self.rack.into(), Duration::ZERO).await;
-        let _ = store.enqueue_around_rack(self.rack).await;
+        let _ = store.enqueue_kind("Machine").await;
     }
 
     async fn serve(&self, hello: Hello, mut said: Streaming<FromRack>) -> Result<(), StoreError> {
         let store = &self.racks.store;
         let since = store.now().await?;
-        let is_elsewhere = self.introduce(&hello, since).await?;
+        store.store_own_fact(&introduced(self.rack, &hello, since)).await?;
         let mut regions = self.racks.sessions.regions();
         let Known { all: mut told, mut own, .. } = regions.borrow_and_update().clone();
         self.welcome(&told).await;
         let _registered = self.racks.sessions.register(self.rack, self.sender.clone(), since);
         self.note_link("").await?;
-        self.wake(is_elsewhere).await?;
+        store.enqueue(self.rack.into(), Duration::ZERO).await?;
+        store.enqueue_kind("Machine").await?;
 
         let (incarnation, bodies) = (store.incarnation().to_string(), self.racks.sessions.bodies());
         let mut sent = Sent::new(incarnation, bodies, hello.held);
@@ -385,18 +386,8 @@ impl Session {
         handled
     }
 
-    /// Handles a Hello on an established link.
+    /// Handles a Hello with other addresses than before.
     async fn moved(&self, hello: &Hello) -> Result<(), StoreError> {
-        let is_elsewhere = self.introduce(hello, self.racks.store.now().await?).await?;
-        if is_elsewhere {
-            self.wake(true).await
-        } else {
-            self.racks.store.enqueue(self.rack.into(), Duration::ZERO).await
-        }
-    }
-
-    /// Stores a Hello. True if the rack serves other addresses than by its last one.
-    async fn introduce(&self, hello: &Hello, now: Timestamp) -> Result<bool, StoreError> {
         let store = &self.racks.store;
         let serves = |hello: &observed::Hello| hello.reached().collect::<BTreeSet<_>>();
         let before = store.latest_facts(self.rack.into()).await?;
@@ -404,19 +395,14 @@ impl Session {
             Observed::Hello(hello) => Some(serves(&hello)),
             _ => None,
         });
+        let now = store.now().await?;
+        let is_elsewhere = before != Some(serves(&observed::Hello::from(hello)));
         store.store_own_fact(&introduced(self.rack, hello, now)).await?;
-        Ok(before != Some(serves(&observed::Hello::from(hello))))
-    }
-
-    /// Wakes the rack and the machines that depend on it: all machines if it serves other addresses than before.
-    async fn wake(&self, is_elsewhere: bool) -> Result<(), StoreError> {
-        let store = &self.racks.store;
         store.enqueue(self.rack.into(), Duration::ZERO).await?;
         if is_elsewhere {
-            store.enqueue_kind("Machine").await
-        } else {
-            store.enqueue_around_rack(self.rack).await
+            store.enqueue_kind("Machine").await?;
         }
+        Ok(())
     }
 
     async fn answered(&self, reply: ConcernReply, sent: &mut Sent) -> Result<(), StoreError> {

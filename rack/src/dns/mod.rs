@@ -371,14 +371,16 @@ mod tests {
     async fn queries_wait_until_the_stored_concern_is_in_force() {
         let dir = tempfile::tempdir().unwrap();
         let (dns, facts) = service(dir.path());
-        // Below the ports of the kernel's clients.
-        let at = SocketAddr::from(([127, 0, 53, 1], 20_053));
+        // Below the ports of the kernel's clients. The address is of this process.
+        let [_, high, middle, low] = std::process::id().to_be_bytes();
+        let at = SocketAddr::from(([127, high | 64, middle, low | 1], 10_053));
         let (stop, health) = (CancellationToken::new(), Health::new("dns".to_owned(), facts));
         let (served, token) = (Arc::clone(&dns), stop.clone());
         let serving = tokio::spawn(async move { served.serve(at, &health, &token).await });
         let client = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         // TCP is bound after UDP.
         while tokio::net::TcpStream::connect(at).await.is_err() {
+            assert!(!serving.is_finished(), "{at} is in use");
             tokio::task::yield_now().await;
         }
         client.send_to(&query(), at).await.unwrap();

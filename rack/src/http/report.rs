@@ -39,6 +39,12 @@ impl Reports {
         let before = told.insert((attempt, level.to_owned()), now_ms);
         before.is_none_or(|before| now_ms - before >= REPEAT_MS)
     }
+
+    /// A report that could not be stored is new when it is sent again.
+    fn forget(&self, attempt: u64, level: &str) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.remove(&(attempt, level.to_owned()));
+    }
 }
 
 /// Takes a report of an installed system.
@@ -72,8 +78,11 @@ pub async fn report(
     let address = ends.peer.ip().to_string();
     tracing::info!(machine = %machine_uid, attempt, level, %address, "installed system reports");
     let about = About { machine_uid, attempt, ..About::default() };
-    let fact = about.saw(Body::Readiness(ReadinessFact { level, message: text, address }));
-    web.facts.record(fact).await.map_err(|error| Problem::disk(&error))?;
+    let fact = about.saw(Body::Readiness(ReadinessFact { level: level.clone(), message: text, address }));
+    if let Err(error) = web.facts.record(fact).await {
+        web.reports.forget(attempt, &level);
+        return Err(Problem::disk(&error));
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

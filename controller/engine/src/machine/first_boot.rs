@@ -80,7 +80,7 @@ impl Walk<'_> {
                 "{name} has not reported the end of its scripts of the first boot within {limit} minutes: {named}"
             );
             let fix = format!(
-                "look at {name}: `journalctl -u basalt-first-boot` shows the scripts, `systemctl restart basalt-first-boot` reports again"
+                "look at {name}: `journalctl -u basalt-first-boot` shows the scripts, `systemctl start basalt-first-boot` reports again"
             );
             self.fail_first_boot("FirstBootSilent", message, from, fix);
         }

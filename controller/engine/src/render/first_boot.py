@@ -9,6 +9,7 @@ state.json their ends.
 """
 
 import fcntl
+import http.client
 import json
 import os
 import signal
@@ -41,7 +42,7 @@ def write(name, text, mode=0o600):
     """Writes a file that survives a power cut, and replaces it at once."""
     temporary = path(name + ".new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(fd, "w") as file:
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -53,7 +54,7 @@ def write(name, text, mode=0o600):
 
 def read(name, otherwise):
     try:
-        with open(path(name)) as file:
+        with open(path(name), encoding="utf-8") as file:
             return json.load(file)
     except FileNotFoundError:
         return otherwise
@@ -116,7 +117,11 @@ def run(name, content, arguments, limit, environment, quoted):
         child.wait()
         failure = "did not end within %d s, its timeout, and was stopped" % limit
     reader.join(LEFT_BEHIND)
-    os.unlink(path("script"))
+    try:
+        os.unlink(path("script"))
+    except FileNotFoundError:
+        # Scripts that run once often remove themselves.
+        pass
     if failure is None:
         return None
     said = "; it said last: " + " / ".join(last[-quoted:]) if last else ""
@@ -150,7 +155,10 @@ def run_all(work, again):
         state[name] = {"done": False, "failure": interrupted}
         write("state.json", json.dumps(state))
         say("running script " + name)
-        failure = attend(script, work)
+        try:
+            failure = attend(script, work)
+        except OSError as error:
+            failure = "script %s was not run: %s" % (name, error)
         os.sync()
         state[name] = {"done": failure is None, "failure": failure}
         write("state.json", json.dumps(state))
@@ -173,13 +181,15 @@ def wait_for_cloud_init(limit):
 def report(urls, failures):
     level = "first_boot_failed" if failures else "first_boot"
     body = "; ".join(failures).encode("utf-8")[:REPORT_BYTES]
+    # A proxy of the system refuses racks as destinations.
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     for _ in range(TRIES if urls else 0):
         for url in urls:
             try:
                 request = urllib.request.Request(url + "/" + level, data=body, method="POST")
-                urllib.request.urlopen(request, timeout=10).close()
+                direct.open(request, timeout=10).close()
                 return True
-            except OSError as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 say("reporting to %s: %s" % (url.rsplit("/report/", 1)[0], error))
         time.sleep(PAUSE)
     return False

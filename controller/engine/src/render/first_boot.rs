@@ -20,6 +20,7 @@ Description=Scripts of the first boot (Basalt)
 [Service]
 ExecStart=/usr/bin/env python3 /var/lib/basalt-first-boot/run
 SyslogIdentifier=basalt-first-boot
+Environment=PYTHONUTF8=1
 ";
 
 /// Renders the first boot of a system that this attempt installs. `cloud_init_seconds` is the longest wait for cloud-init; `report` are
