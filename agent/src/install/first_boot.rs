@@ -44,7 +44,8 @@ pub(super) fn write(install: &Install, target: &Path, ends: &mut Vec<ScriptEnd>)
     write_files(target, &files).map_err(Failure::disk("writing the scripts of the first boot"))
 }
 
-/// Removes what an image has that was made of an installed system: its scripts would count as run, and its token is another one's.
+/// Removes the runner of an earlier install. An image that was made of an installed system has one. The earlier runner's state says that
+/// its scripts have run, and the earlier token belongs to another attempt.
 fn forget_earlier(target: &Path) -> io::Result<()> {
     let gone = |done: io::Result<()>| match done {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

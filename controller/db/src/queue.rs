@@ -335,7 +335,8 @@ impl Store {
     }
 }
 
-/// Stores the phase and the stall, for the gauges, and whether the object is settled, for wake-ups. Returns the phase that the object left, and the time in it.
+/// Stores the phase and the stall, for the gauges, and whether the object is settled, for wake-ups. Returns the phase that the object
+/// left, and the time in that phase.
 async fn note_state(
     tx: &mut Tx,
     lease: &Lease,

@@ -1,7 +1,7 @@
 //! Ports for servers of tests.
 //!
-//! The kernel gives connections ports from 32768 on. A test that takes a free port of that range and binds it later can find a connection
-//! there. A client that calls a server too early can even connect to itself, and so keep the port. The ports of this module are below that
+//! The kernel gives connections ports from 32768 on. Suppose that a test chooses a free port of that range, and binds it later. Then a
+//! connection may have the port. A client that calls a server too early can even connect to itself, and so keep the port. The ports of this module are below that
 //! range, and each is given once in a process.
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
