@@ -56,9 +56,16 @@ python-tools: setup
 	@tests/python-tools openid >/dev/null
 	@tests/python-tools redfish >/dev/null
 
+# The end-to-end tests: those that emulate machines with all that runs on them, and the others. Both take about as long.
+MACHINES := quickstart enlistment ipv6 storage
+SERVICES := $(filter-out $(MACHINES),$(basename $(notdir $(wildcard tests/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard tests/tests/*/main.rs))))
+# Each machine of these has one processor, which is busy, so two of them run at once.
+PAIRED := storage
+END_TO_END := $(MACHINES) $(SERVICES)
+
 .PHONY: test
 test: ## Formatting, lints, unit, integration and end-to-end tests
-	@tests/stages setup fmt lint deny package-tfplugin ui-test unit fuzz end-to-end
+	@tests/stages setup fmt lint deny package-tfplugin ui-test unit fuzz end-to-end-programs machines+services
 
 .PHONY: fmt
 fmt:
@@ -67,6 +74,7 @@ fmt:
 .PHONY: lint
 lint:
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace $(END_TO_END:%=--test %) -- -D warnings
 
 .PHONY: cargo-deny
 cargo-deny:
@@ -87,8 +95,8 @@ package-tfplugin: ## tfplugin builds from what would be published of it, alone
 	tests/package-tfplugin
 
 .PHONY: unit
-unit: ## Everything that needs no emulated machine
-	cargo test --workspace --exclude basalt-tests
+unit: ## Everything but the end-to-end tests
+	cargo test --workspace
 
 .PHONY: fuzz
 fuzz: setup ## Every codec for a short while under libFuzzer, the same each time; INPUTS for longer
@@ -150,15 +158,25 @@ images: root binaries ## The ephemeral image and Debian 12, built once and cache
 previous:
 	@tests/upgrade/previous >/dev/null
 
-END_TO_END := $(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests
-# Each machine of these has one processor, which is busy, so two of them run at once.
-PAIRED := storage
-ALONE := $(filter-out $(PAIRED),$(basename $(notdir $(wildcard tests/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard tests/tests/*/main.rs))))
+# The whole workspace is named: cargo then builds nothing a second time with other features.
+TEST := $(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test --workspace
 
 .PHONY: end-to-end
-end-to-end: root images python-tools previous ## Real Terraform, real firmware in QEMU, real wire
-	$(END_TO_END) $(ALONE:%=--test %) -- --nocapture --test-threads=1
-	$(END_TO_END) $(PAIRED:%=--test %) -- --nocapture --test-threads=2
+end-to-end: ## Real Terraform, real firmware in QEMU, real wire
+	@tests/stages end-to-end-programs machines+services
+
+.PHONY: end-to-end-programs
+end-to-end-programs: root images python-tools previous
+	$(TEST) $(END_TO_END:%=--test %) --no-run
+
+.PHONY: machines
+machines: root
+	$(TEST) $(patsubst %,--test %,$(filter-out $(PAIRED),$(MACHINES))) -- --nocapture --test-threads=1
+	$(TEST) $(PAIRED:%=--test %) -- --nocapture --test-threads=2
+
+.PHONY: services
+services: root
+	$(TEST) $(SERVICES:%=--test %) -- --nocapture --test-threads=1
 
 # Tests that are long by nature run shortly in `make test`, and at their full length here.
 SOAKS := kills changes interruptions histories
@@ -168,15 +186,15 @@ soak: root setup images ## Kills, random changes, interruptions and histories at
 
 .PHONY: soak-kills
 soak-kills:
-	$(END_TO_END) --test simulated -- --nocapture --test-threads=1 kills::
+	$(TEST) --test simulated -- --nocapture --test-threads=1 kills::
 
 .PHONY: soak-changes
 soak-changes:
-	$(END_TO_END) --test simulated -- --nocapture --test-threads=1 announced::
+	$(TEST) --test simulated -- --nocapture --test-threads=1 announced::
 
 .PHONY: soak-interruptions
 soak-interruptions:
-	$(END_TO_END) --test terraform -- --nocapture --test-threads=1 kills::
+	$(TEST) --test terraform -- --nocapture --test-threads=1 kills::
 
 .PHONY: soak-histories
 soak-histories:

@@ -20,7 +20,7 @@ fn examples() -> PathBuf {
     let examples = test.ancestors().nth(2).expect("the target directory").join("examples");
     assert!(
         examples.join("terraform-provider-pets").exists(),
-        "the example is not built; `cargo test -p tfplugin` does it, `--test terraform` alone does not"
+        "the example is not built; `cargo test -p tfplugin` does it, `--test real_terraform` alone does not"
     );
     examples
 }
