@@ -513,6 +513,21 @@ mod tests {
     }
 
     #[test]
+    fn a_gigabyte_of_output_neither_fills_the_memory_nor_holds_up_the_end() {
+        let peak = || {
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+        };
+        let before = peak();
+        let (done, said) = outcome("#!/bin/sh\nhead -c 1073741824 /dev/zero\necho the end\n", &[], 300);
+        assert_eq!(done, Ok(()));
+        assert!(said.len() <= OUTPUT_BYTES && said.ends_with("the end\n"), "{} bytes", said.len());
+        let grew = peak() - before;
+        assert!(grew < 64 * 1024, "the peak of the memory grew by {grew} KiB");
+    }
+
+    #[test]
     fn a_run_for_a_device_is_given_it_and_named_by_it() {
         let per_device = Some(PerDevice { parameter: "disk".to_owned(), kind: DeviceKind::Storage });
         let content = "#!/bin/sh\nprintf '%s\\n' \"$@\"; exit 1\n";

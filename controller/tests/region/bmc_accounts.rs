@@ -287,6 +287,27 @@ async fn an_account_on_a_bmc_without_an_address_says_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_found_bmc_that_no_rack_reaches_is_named_with_its_address_and_what_to_check() {
+    let (lab, _controller, rack) = site().await;
+    rack.made_accounts_fail("unreachable");
+    declare(&lab, &json!({"boot_macs": [MAC]})).await;
+    let task = task(&rack, 0).await;
+    ends(&rack, &task, Some(made(&task, "a-password-of-it"))).await;
+    let status = until("the silence is told", async || {
+        let machine = lab.api.get("/api/v1/machines/web1").await.json();
+        let said = machine["status"]["conditions"].to_string();
+        said.contains("by its BMC at 10.77.0.101: the BMC does not answer").then(|| machine["status"].clone())
+    })
+    .await;
+    let account = &status["bmc"]["account"];
+    assert_eq!(
+        (&account["checked"], &account["refused"]),
+        (&json!(false), &json!(false)),
+        "silence refuses nothing"
+    );
+}
+
+#[tokio::test]
 async fn a_password_of_a_machine_that_died_is_used() {
     let (lab, _controller, rack) = site().await;
     let bmc = json!({"driver": "ipmi", "address": "10.77.0.101"});

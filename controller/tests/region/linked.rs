@@ -11,7 +11,6 @@ use basalt_proto::rack_v1::{
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -69,7 +68,8 @@ pub(crate) struct Linked {
     own_certificate: Vec<u8>,
     told: Arc<Mutex<Told>>,
     task: Task,
-    refuses: Arc<AtomicBool>,
+    /// The error code for commands with accounts that machines created; empty: these commands succeed.
+    failure: Arc<Mutex<String>>,
     certificate: Arc<Mutex<String>>,
     outbox: mpsc::Sender<FromRack>,
     hello: Hello,
@@ -129,8 +129,8 @@ impl Linked {
         let mut inbox = client.link(ReceiverStream::new(messages)).await.expect("a link").into_inner();
         let told = Arc::new(Mutex::new(told));
         let heard = Arc::clone(&told);
-        let refuses = Arc::new(AtomicBool::new(false));
-        let refused = Arc::clone(&refuses);
+        let failure = Arc::<Mutex<String>>::default();
+        let failing = Arc::clone(&failure);
         let certificate = Arc::<Mutex<String>>::default();
         let shown = Arc::clone(&certificate);
         let task = tokio::spawn(async move {
@@ -157,7 +157,7 @@ impl Linked {
                             facts: vec![off(
                                 seq,
                                 &command,
-                                refused.load(Ordering::Relaxed),
+                                &failing.lock().expect("a code"),
                                 &shown.lock().expect("a certificate"),
                             )],
                             waiting: 3,
@@ -176,7 +176,7 @@ impl Linked {
                 }
             }
         });
-        Self { rack, own_certificate, told, refuses, certificate, task: Task(task), outbox: own, hello }
+        Self { rack, own_certificate, told, failure, certificate, task: Task(task), outbox: own, hello }
     }
 
     /// Sends another Hello, as a rack that answers clients at these addresses.
@@ -198,7 +198,12 @@ impl Linked {
 
     /// From now on, BMCs refuse the passwords of accounts that their machines created.
     pub(crate) fn bmcs_refuse_made_passwords(&self) {
-        self.refuses.store(true, Ordering::Relaxed);
+        self.made_accounts_fail("bad_password");
+    }
+
+    /// From now on, commands with accounts that machines created fail with this error code.
+    pub(crate) fn made_accounts_fail(&self, code: &str) {
+        code.clone_into(&mut self.failure.lock().expect("a code"));
     }
 
     /// From now on, BMCs show this certificate: SHA-256, in hexadecimal.
@@ -226,12 +231,12 @@ async fn say(outbox: &mpsc::Sender<FromRack>, message: from_rack::Message) {
     outbox.send(FromRack { message: Some(message) }).await.expect("the link is open");
 }
 
-/// The result of a command: the machine is off. If the passwords of created accounts are refused, the command failed.
-fn off(seq: u64, command: &PowerCommand, refuses: bool, certificate: &str) -> Fact {
-    let refused = PowerResult {
+/// The result of a command: the machine is off. With an account that a machine created, the command fails if there is an error code.
+fn off(seq: u64, command: &PowerCommand, failure: &str, certificate: &str) -> Fact {
+    let failed = PowerResult {
         command_id: command.command_id.clone(),
         power: "unknown".to_owned(),
-        error_code: "bad_password".to_owned(),
+        error_code: failure.to_owned(),
         ..PowerResult::default()
     };
     let off = PowerResult {
@@ -243,7 +248,8 @@ fn off(seq: u64, command: &PowerCommand, refuses: bool, certificate: &str) -> Fa
         certificate: certificate.to_owned(),
         ..PowerResult::default()
     };
-    let result = if refuses && command.bmc_account != 0 { refused } else { off };
+    let fails = !failure.is_empty() && command.bmc_account != 0;
+    let result = if fails { failed } else { off };
     Fact {
         seq,
         machine_uid: command.machine_uid.clone(),
