@@ -163,7 +163,7 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
         "set bmc.username to an account of the BMC",
         "every further try counts towards a lock-out")),
     (PowerFailure::BadPassword, rule("BmcBadPassword", "the BMC refuses the password", &[], CREDENTIALS,
-        "set bmc.password to the BMC's password, and bmc.username to an account of the BMC",
+        "set bmc.password to the BMC's password, and bmc.username to an account of the BMC; if both are right, the BMC may have locked the account after wrong passwords of another program: stop that program",
         "every further try counts towards a lock-out")),
     (PowerFailure::BadBmcKey, rule("BmcBadKey", "the BMC's key (K_g) is not the declared one", &[], CREDENTIALS,
         "set bmc.k_g to the BMC's key, or null if the BMC has none",

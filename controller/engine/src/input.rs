@@ -232,8 +232,13 @@ pub fn restart_seconds<'a>(scripts: impl Iterator<Item = &'a Script> + Clone) ->
         return 0;
     }
     let boots = |script: &Script| if script.may_reboot { u64::from(RUN_BOOTS) } else { 1 };
-    let all = scripts.map(|script| script.timeout_seconds.saturating_mul(boots(script)));
+    let all = scripts.map(|script| seconds_of(script).saturating_mul(boots(script)));
     all.fold(0, u64::saturating_add).min(MAX_RESTART_SECONDS)
+}
+
+/// The time limit of a script with that of its packages, in seconds.
+fn seconds_of(script: &Script) -> u64 {
+    script.timeout_seconds.saturating_add(if script.packages.is_empty() { 0 } else { PACKAGES_SECONDS })
 }
 
 impl TaskScripts {
@@ -257,11 +262,9 @@ impl FirstBootScripts {
     /// The scripts of this list.
     #[must_use]
     pub fn of(scripts: &[Script]) -> Self {
-        let packages = |it: &Script| if it.packages.is_empty() { 0 } else { PACKAGES_SECONDS };
-        let seconds = scripts.iter().map(|it| it.timeout_seconds.saturating_add(packages(it)));
         Self {
             names: scripts.iter().map(|it| it.name.clone()).collect(),
-            seconds: seconds.fold(0, u64::saturating_add),
+            seconds: scripts.iter().map(seconds_of).fold(0, u64::saturating_add),
         }
     }
 

@@ -116,7 +116,9 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
                 FIRST_BOOT_FAILED => Some(Some(it.message.into())),
                 _ => None,
             };
-            if let Some(failure) = failure {
+            // Whoever mended the system ran the scripts again. A report of the failure before may come later than that of the success.
+            let went_well = out.first_boot.get(&attempt).is_some_and(|it| it.failure.is_none());
+            if let Some(failure) = failure.filter(|_| !went_well) {
                 out.first_boot.insert(attempt, FirstBootEnded { at, failure });
             }
             let level = match it.level.as_str() {
@@ -248,11 +250,9 @@ mod tests {
         let failure = Some("script tune ended with exit status: 3".to_owned());
         assert_eq!(of(&[report("booted", "")]), (Some(Level::Booted), None));
         assert_eq!(of(std::slice::from_ref(&failed)), (Some(Level::Booted), Some(failure)));
-        assert_eq!(
-            of(&[failed, report("first_boot", "")]),
-            (Some(Level::Booted), Some(None)),
-            "it was mended"
-        );
+        let mended = (Some(Level::Booted), Some(None));
+        assert_eq!(of(&[failed.clone(), report("first_boot", "")]), mended);
+        assert_eq!(of(&[report("first_boot", ""), failed]), mended, "the report of the failure came late");
     }
 
     #[test]

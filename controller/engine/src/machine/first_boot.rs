@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use basalt_api::values::{Attempt, Timestamp};
+use basalt_api::values::Timestamp;
 
+use super::boot::Success;
 use super::walk::Walk;
-use crate::facts::StepRecord;
 use crate::input::{Claim, later};
 use crate::steps::StepId;
 
@@ -24,13 +24,8 @@ const NAMED: usize = 5;
 impl Walk<'_> {
     /// True if the scripts of the first boot ended well, or if the install had none. Otherwise it waits for them: for the time limits of
     /// all scripts and of cloud-init, then for a person.
-    pub(super) fn first_boot_ended(
-        &mut self,
-        claim: &Claim,
-        record: &StepRecord,
-        attempt: Attempt,
-        installed_at: Timestamp,
-    ) -> bool {
+    pub(super) fn first_boot_ended(&mut self, claim: &Claim, installed: &Success<'_>) -> bool {
+        let Success { record, attempt, at: installed_at } = *installed;
         let scripts = &record.first_boot;
         if scripts.are_none() {
             return true;

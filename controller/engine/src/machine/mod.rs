@@ -24,6 +24,8 @@ pub use self::report::carry_since;
 pub use self::shutdown::system_runs;
 pub(crate) use self::walk::Walk;
 
+use std::time::Duration;
+
 use basalt_api::kinds::{
     EraseMethod, MachineMode, OnFailure, OwnershipMode, PowerPolicy, PowerState, Readiness, Redeploy,
 };
@@ -223,14 +225,15 @@ impl Walk<'_> {
                 self.announce_hold(StepId::HoldOff);
             }
         }
-        let Success { record, attempt, at } = done?;
+        let done = done?;
+        let Success { record, attempt, at } = done;
         // A system that has reported has booted from its disk. A rack that joins later does not change that.
         let reported = self.input.facts.readiness.contains_key(&attempt);
         if !reported && !self.is_mended(at) && !self.applied(StepId::BootLocal, BootSeen::Local, at) {
             self.announce(scope, &[StepId::ReadyInstall]);
             return None;
         }
-        if !self.reported(claim, scope, attempt, at) || !self.first_boot_ended(claim, record, attempt, at) {
+        if !self.reported(claim, scope, &done) || !self.first_boot_ended(claim, &done) {
             return None;
         }
         match self.input.spec.power {
@@ -250,7 +253,8 @@ impl Walk<'_> {
     }
 
     /// True if the installed system meets the deployment's readiness check. Otherwise it waits for it.
-    fn reported(&mut self, claim: &Claim, scope: Scope, attempt: Attempt, installed_at: Timestamp) -> bool {
+    fn reported(&mut self, claim: &Claim, scope: Scope, installed: &Success<'_>) -> bool {
+        let Success { record, attempt, at: installed_at } = *installed;
         let wanted = match claim.spec.readiness.check {
             Readiness::Installed => return true,
             Readiness::Booted => Level::Booted,
@@ -288,7 +292,10 @@ impl Walk<'_> {
             }
         };
         let since = self.listening_since(from);
-        let until = later(since, self.policy.scaled(claim.spec.readiness.timeout.get()));
+        // A restart would interrupt scripts of the first boot, which begin when cloud-init has ended.
+        let scripts = if seen.is_some() { record.first_boot.seconds } else { 0 };
+        let limit = claim.spec.readiness.timeout.get().saturating_add(Duration::from_secs(scripts));
+        let until = later(since, self.policy.scaled(limit));
         let so_far =
             seen.map_or("it has not reported yet".to_owned(), |r| format!("so far: {}", level_word(r.level)));
         let message = format!("waiting for {name} to report {}; {so_far}", level_word(wanted));

@@ -205,6 +205,8 @@ def main():
     late = wait_for_cloud_init(work["cloud_init_seconds"])
     # After a late cloud-init nothing has run: the next boot runs the scripts.
     failures = [late] if late else run_all(work, "--again" in sys.argv[1:])
+    # Reporting may take an hour. Who mended the system meanwhile need not wait for it.
+    lock.close()
     reported = report(work["report"], failures)
     sys.exit(1 if failures or not reported else 0)
 

@@ -79,6 +79,24 @@ fn a_script_that_failed_is_named_until_a_person_has_mended_the_system() {
 }
 
 #[test]
+fn a_system_that_reports_no_end_of_cloud_init_is_not_restarted_while_scripts_may_run() {
+    let mut world = World::new().with_first_boot();
+    world.deploy(|spec| {
+        spec.readiness.check = Readiness::CloudInit;
+        spec.readiness.timeout = "10m".parse().unwrap();
+    });
+    assert!(world.run(3, |_, plan| wait(plan, "Readiness").is_some()), "{:?}", world.plan());
+    let limit = |world: &World| {
+        let plan = world.plan();
+        let waits = wait(&plan, "Readiness").unwrap();
+        waits.deadline.unwrap().duration_since(waits.since).as_secs()
+    };
+    assert_eq!(limit(&world), 600, "nothing has been heard of it");
+    assert!(world.run(3, |world, _| !world.input.facts.readiness.is_empty()), "{:?}", world.plan());
+    assert_eq!(limit(&world), 600 + 1500);
+}
+
+#[test]
 fn silence_is_awaited_for_the_time_of_all_scripts_and_then_a_person_is_asked() {
     let mut world = World::new().with_first_boot();
     world.deploy(|spec| spec.readiness.timeout = "10m".parse().unwrap());

@@ -1,5 +1,6 @@
 //! Scripts that belong to commissioning and to release.
 
+use basalt_api::agent::PACKAGES_SECONDS;
 use basalt_api::kinds::{EraseMethod, FleetBudget, Lifecycle, OnFailure};
 use basalt_api::wire::{OperationState, Verb};
 use basalt_engine::Plan;
@@ -76,6 +77,9 @@ fn an_attempt_with_restarts_lives_longer() {
     assert_eq!(seconds(&[script(false, 60)]), 0);
     assert_eq!(seconds(&[script(false, 60), script(true, 100)]), 560);
     assert_eq!(seconds(&[script(true, u64::MAX)]), 86_400);
+    let packages = vec!["fio".to_owned()];
+    let with_packages = basalt_api::agent::Script { packages, ..script(true, 100) };
+    assert_eq!(seconds(&[with_packages]), 5 * (100 + PACKAGES_SECONDS));
 }
 
 #[test]
