@@ -85,7 +85,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
                 confirm("Declare it?", "not declared")?;
             }
             let object = client.put(kind, name, &request, Precondition::Absent).await?.object;
-            show(&patch::said(&object));
+            show(&patch::said(&object, &dry));
             return Ok(());
         };
         // Refuse if another caller has changed the object: the editor did not show that change.

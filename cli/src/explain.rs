@@ -19,6 +19,17 @@ const CLOCK: &str = "clock";
 /// A host name, or an address.
 const NAME: &str = "name";
 
+/// The error for each of these subjects if no name follows.
+const NAMELESS: [(&str, &str); 3] = [
+    (
+        BOOT,
+        "say whose boots: basalt explain boot NAME, or a MAC address; `basalt get machines` has the names, and `basalt get discoveries` the \
+         addresses that no Machine has",
+    ),
+    (CLOCK, "say whose clock: basalt explain clock RACK; `basalt get racks` has the names"),
+    (NAME, "say which name: basalt explain name HOST, or an IP address"),
+];
+
 /// Arguments of `basalt explain`. Kinds are machine, deployment and rack. `boot` with a machine or a MAC shows the requests of its boots. `clock`
 /// with a rack shows its clock and NTP servers. `name` with a host name or an address shows how racks answer for it.
 #[derive(Debug, clap::Args)]
@@ -62,6 +73,11 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         let name = rack(name).map_err(Failed::Words)?;
         let rack = client.get(kind("rack")?, &name).await?;
         return put(&args.output, &rack.status.get("services"), || clock::table(&rack));
+    }
+    if let (word, None, None) = args.subject.words()
+        && let Some((_, missing)) = NAMELESS.iter().find(|(of, _)| *of == word)
+    {
+        return Err(Failed::Words((*missing).to_owned()));
     }
     let (kind, name) = args.subject.object()?;
     if args.decisions {
@@ -232,6 +248,18 @@ mod tests {
                 "90 % unpack: e"
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_subject_without_a_name_is_told_what_names_there_are() {
+        let answer =
+            |_: &axum::extract::Request| axum::response::IntoResponse::into_response("nothing is asked");
+        for (subject, says) in
+            [("boot", "`basalt get discoveries`"), ("clock", "`basalt get racks`"), ("name", "an IP address")]
+        {
+            let refused = crate::stand_in::run(&["explain", subject], answer).await.unwrap_err().to_string();
+            assert!(refused.contains(&format!("explain {subject} ")) && refused.contains(says), "{refused}");
+        }
     }
 
     #[test]

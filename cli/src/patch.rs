@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::confirm::confirm;
 use crate::dry_run;
-use crate::output::show;
+use crate::output::{line, show};
 use crate::region::{Connection, Failed};
 use crate::subject::Subject;
 
@@ -66,24 +66,27 @@ pub(crate) async fn make(
     options: PatchOptions,
     consent: Consent,
 ) -> Result<(), Failed> {
-    if consent.dry_run || !consent.yes {
-        let dry = client.patch_dry_run(kind, name, patch, options).await?;
-        if consent.dry_run {
-            show(&dry_run::shown(&dry));
-            return Ok(());
-        }
-        if harms(client, kind, name, &dry).await? {
-            show(&dry_run::shown(&dry));
-            confirm("Change it?", "not changed")?;
-        }
+    let dry = client.patch_dry_run(kind, name, patch, options).await?;
+    if consent.dry_run {
+        show(&dry_run::shown(&dry));
+        return Ok(());
     }
-    show(&said(&client.patch(kind, name, patch, options).await?));
+    if !consent.yes && harms(client, kind, name, &dry).await? {
+        show(&dry_run::shown(&dry));
+        confirm("Change it?", "not changed")?;
+    }
+    show(&said(&client.patch(kind, name, patch, options).await?, &dry));
     Ok(())
 }
 
-/// The line for a changed object.
-pub(crate) fn said(object: &Object) -> String {
-    format!("{} {}  generation {}\n", object.kind, object.metadata.name, object.metadata.generation)
+/// The line for a changed object, with the fields that changed.
+pub(crate) fn said(object: &Object, dry: &DryRun) -> String {
+    let Object { kind, metadata, .. } = object;
+    let mut changed: Vec<String> = dry.plan.changes.iter().map(|change| change.pointer.clone()).collect();
+    changed
+        .extend(dry.plan.taken_from.as_ref().map(|manager| format!("(taken over from {})", line(manager))));
+    let changed = if changed.is_empty() { "nothing was changed".to_owned() } else { changed.join(" ") };
+    format!("{kind} {}  generation {}  {changed}\n", metadata.name, metadata.generation)
 }
 
 /// True if the patch adds steps that write disks or switch power.
@@ -115,6 +118,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::{Arc, Mutex};
 
+    use super::said;
     use crate::stand_in::{self, zone};
 
     fn step(key: &str) -> Value {
@@ -138,6 +142,21 @@ mod tests {
             Json(zone("Ready")).into_response()
         };
         (patched, answer)
+    }
+
+    #[test]
+    fn a_changed_object_is_shown_with_the_fields_that_changed() {
+        let object = serde_json::from_value(zone("Ready")).unwrap();
+        let said = |changes: Value| {
+            let plan = json!({"summary": "", "changes": changes});
+            said(&object, &serde_json::from_value(json!({"object": zone("Ready"), "plan": plan})).unwrap())
+        };
+        let change = |pointer: &str| json!({"pointer": pointer, "old": 1, "new": 2, "effect": "live"});
+        assert_eq!(
+            said(json!([change("/description"), change("/bmc/address")])),
+            "Zone row-1  generation 3  /description /bmc/address\n"
+        );
+        assert_eq!(said(json!([])), "Zone row-1  generation 3  nothing was changed\n");
     }
 
     #[tokio::test]

@@ -179,7 +179,7 @@ mod tests {
         ("delete machine/web1 --yes", "DELETE /api/v1/machines/web1?dry_run=true", ""),
         ("rename machine/web1 web2", "POST /api/v1/machines/web1/rename", "web2"),
         ("wait machine/web1", "GET /api/v1/machines/web1", ""),
-        ("patch machine/web1 --merge {} --yes", "PATCH /api/v1/machines/web1", ""),
+        ("patch machine/web1 --merge {} --yes", "PATCH /api/v1/machines/web1?dry_run=true", ""),
         ("label machine/web1 row=7", "GET /api/v1/machines/web1/layers", ""),
         ("watch machine/web1", "GET /api/v1/machines", ""),
         ("explain machine/web1", "GET /api/v1/machines/web1/plan", ""),

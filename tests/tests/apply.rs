@@ -174,7 +174,7 @@ async fn objects_are_looked_at_and_edited_by_either_form_of_their_names() {
         assert!(world.ok(named).await.contains("Machine/web1"));
     }
 
-    assert_eq!(world.ok(&["edit", "zone/row-1"]).await, "Zone row-1  generation 2\n");
+    assert_eq!(world.ok(&["edit", "zone/row-1"]).await, "Zone row-1  generation 2  /description\n");
     assert_eq!(world.ok(&["edit", "zone", "row-1"]).await, "nothing was changed\n");
     let described = world.ok(&["get", "zone", "row-1", "-o", "custom-columns=IS:spec.description"]).await;
     assert_eq!(described, "IS\nby the wall\n");

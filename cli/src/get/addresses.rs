@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
+use basalt_api::Kind;
 use basalt_api::client::{AddressOptions, Client};
+use basalt_api::values::Name;
 use basalt_api::wire::{AddressEntry, AddressSource};
 
 use super::columns::at;
@@ -136,6 +138,14 @@ fn columns_of(columns: &[(String, String)], entries: &[AddressEntry]) -> Vec<Vec
         columns.iter().map(|(_, path)| at(&entry, path)).collect()
     };
     [heads].into_iter().chain(entries.iter().map(row)).collect()
+}
+
+/// The Machines, or Devices, that have an address by any source.
+pub(super) async fn holders(client: &Client, kind: &Kind, address: IpAddr) -> Result<Vec<Name>, Failed> {
+    let options = AddressOptions { address: Some(address), ..AddressOptions::default() };
+    let entries = client.all_addresses(&options).await?;
+    let holder = |entry: AddressEntry| if kind.name == "Device" { entry.device } else { entry.machine };
+    Ok(entries.into_iter().filter_map(holder).collect())
 }
 
 fn rows(columns: &[Column], entries: &[AddressEntry]) -> Vec<Vec<String>> {

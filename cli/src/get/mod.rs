@@ -14,8 +14,11 @@ mod settings;
 
 pub(crate) use output::{table, yaml};
 
+use std::collections::BTreeSet;
+
 use basalt_api::client::{Client, ListOptions};
 use basalt_api::kinds::{Condition, ConditionStatus};
+use basalt_api::values::Name;
 use basalt_api::{Kind, Object};
 use serde_json::Value;
 
@@ -36,7 +39,7 @@ pub(crate) struct Args {
         hide_possible_values = true
     )]
     what: Vec<String>,
-    /// Only those in which some text contains this: a name, an address, a MAC, a serial number
+    /// Only those in which some text contains this: a name, a MAC, a serial number. An IP address also finds the Machine or Device that has it
     #[arg(long, short, conflicts_with = "watch")]
     search: Option<String>,
     /// Only those that fit this filter, as in 'zone:row-1 cores>=32 status:waiting'; spec.FIELD and status.FIELD are keys as well
@@ -115,7 +118,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for (kind, names) in &wanted {
         let objects = match names.is_empty() {
-            true => settings::or_defaults(kind, client.list_all(kind, &options).await?),
+            true => settings::or_defaults(kind, all(&client, kind, &options).await?),
             false => some(&client, kind, names, &mut missing).await?,
         };
         found.push((*kind, objects));
@@ -125,6 +128,24 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         true => Ok(()),
         false => Err(Failed::Words(missing.join("; "))),
     }
+}
+
+/// All objects of a kind that fit. An IP address as text also finds the Machines and Devices that hold it by a lease, an IpAddress or a
+/// Deployment: their own fields need not have it.
+async fn all(client: &Client, kind: &'static Kind, options: &ListOptions) -> Result<Vec<Object>, Failed> {
+    let mut found = client.list_all(kind, options).await?;
+    let text = options.text.as_deref().unwrap_or_default();
+    if let (Ok(address), "Machine" | "Device") = (text.parse(), kind.name) {
+        let holders = addresses::holders(client, kind, address).await?;
+        let missing = |name: &Name| !found.iter().any(|object| object.metadata.name == *name);
+        let holders: BTreeSet<Name> = holders.into_iter().filter(missing).collect();
+        if !holders.is_empty() {
+            let options = ListOptions { text: None, ..options.clone() };
+            let others = client.list_all(kind, &options).await?;
+            found.extend(others.into_iter().filter(|object| holders.contains(&object.metadata.name)));
+        }
+    }
+    Ok(found)
 }
 
 /// The objects with these names. Names without an object are added to `missing`.
@@ -194,6 +215,8 @@ fn none(of: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use axum::Json;
     use axum::extract::Request;
     use axum::response::IntoResponse;
@@ -228,5 +251,31 @@ mod tests {
         let refused =
             stand_in::run(&["get", "machines", "web1", "--where", "web"], answers).await.unwrap_err();
         assert!(refused.to_string().contains("leave out the names"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn an_address_finds_the_machine_whose_lease_it_is() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let answers = move |request: &Request| {
+            let uri = request.uri().to_string();
+            seen.lock().unwrap().push(uri.clone());
+            let items = match uri.as_str() {
+                "/api/v1/machines?labels=row%3D7&q=10.77.0.100" => json!([]),
+                "/api/v1/addresses?address=10.77.0.100" => json!([
+                    {"address": "10.77.0.100", "subnet": "lab", "source": "lease", "machine": "row-1", "rack": "r1"},
+                ]),
+                "/api/v1/machines?labels=row%3D7" => json!([stand_in::zone("Ready")]),
+                other => panic!("{other} is asked"),
+            };
+            Json(json!({"items": items, "position": "x:1"})).into_response()
+        };
+        stand_in::run(&["get", "machines", "-s", "10.77.0.100", "-l", "row=7"], answers).await.unwrap();
+        assert_eq!(asked.lock().unwrap().len(), 3, "{asked:?}");
+        let texts = |request: &Request| {
+            assert_eq!(request.uri().to_string(), "/api/v1/machines?q=10.77");
+            Json(json!({"items": [], "position": "x:1"})).into_response()
+        };
+        stand_in::run(&["get", "machines", "-s", "10.77"], texts).await.unwrap();
     }
 }

@@ -68,6 +68,7 @@ pub(crate) fn of_region(
         listen: vec![at],
         // Racks come through this process.
         clients: vec![IpAddr::from(Ipv4Addr::LOCALHOST).into()],
+        connections_of_one: None,
         denied: Wanted::denied(denied(estate, regions).iter().filter_map(|net| net.parse().ok())),
         direct: parents.is_empty(),
         parents,

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 
 /// A `basalt-region` that is killed, by its own id, when the test ends.
 pub(crate) struct Program {
@@ -79,11 +80,32 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
     }
 }
 
+/// The same, with the soft limit of open files that a shell sets.
+fn command_with_few_files(dir: &Path) -> Command {
+    let plain = command(dir);
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", "ulimit -Sn 1024 && exec \"$@\"", "bash"])
+        .arg(plain.get_program())
+        .args(plain.get_args());
+    shell.stdin(Stdio::null());
+    shell
+}
+
 #[tokio::test]
 async fn a_region_that_was_killed_leaves_postgresql_for_the_next_one_and_loses_nothing() {
     let dir = data_dir();
-    let mut first = start(dir.path());
-    first.api.declare("/api/v1/zones/a", "{}").await;
+    let mut first = start_with(command_with_few_files(dir.path()), dir.path());
+    // More idle connections than the soft limit of files: the region has raised it.
+    basalt_proto::open_files::raise_limit().expect("the limit of this test");
+    let mut idle = Vec::new();
+    for _ in 0..1_500 {
+        idle.push(TcpStream::connect(first.api.address).await.expect("a place"));
+    }
+    // After 30 s the region closes the idle ones.
+    let declared = first.api.declare("/api/v1/zones/a", "{}");
+    tokio::time::timeout(Duration::from_secs(20), declared).await.expect("it is answered at once");
+    drop(idle);
     let pid = postmaster(dir.path());
     let second = failing(command(dir.path()));
     assert!(second.contains("another region runs in"), "{second}");

@@ -21,7 +21,7 @@ pub mod squid_conf;
 
 pub use keeper::{Counts, Keeper, Options, STATES, State};
 pub use relay::relay;
-pub use squid_conf::{Parent, Wanted};
+pub use squid_conf::{CONNECTIONS_OF_ONE, Parent, Wanted};
 
 /// The files and directories that Squid and its keeper make in the proxy's directory.
 pub const FILES: [&str; 7] =

@@ -33,6 +33,13 @@ const FRESHNESS: [&str; 4] = [
     r". 0 20% 4320",
 ];
 
+/// The most connections of one client address. apt and dnf open fewer than twenty.
+pub const CONNECTIONS_OF_ONE: u32 = 64;
+
+/// A line of the access log: time, milliseconds, client, status, bytes, method, URL, origin. Clients choose method and URL, so
+/// these are cut.
+const LOG_LINE: &str = "%ts.%03tu %6tr %>a %Ss/%03>Hs %<st %.16rm %.256ru %Sh/%<a";
+
 /// Ports of destinations. TLS tunnels may only go to the first one.
 const PORTS: &str = "443 80 1024-65535";
 
@@ -73,6 +80,8 @@ pub struct Wanted {
     pub listen: Vec<SocketAddr>,
     /// Networks whose hosts are served.
     pub clients: Vec<IpNet>,
+    /// The most connections of one client address. `None`: no limit, since all clients come from one address.
+    pub connections_of_one: Option<u32>,
     /// Networks that are forbidden as destinations.
     pub denied: Vec<IpNet>,
     /// The proxies that are asked instead of the servers, in this order.
@@ -98,7 +107,8 @@ impl Wanted {
     /// The text of `squid.conf`.
     #[must_use]
     pub fn render(&self) -> String {
-        let Self { name, listen, clients, denied, parents, direct, dir, cache_mib } = self;
+        let Self { name, listen, clients, connections_of_one, denied, parents, direct, dir, cache_mib } =
+            self;
         let dir = dir.display();
         let on_disk = match cache_mib {
             0 => String::new(),
@@ -116,6 +126,11 @@ impl Wanted {
         for net in clients {
             line(&format_args!("acl clients src {net}"));
         }
+        if let Some(most) = connections_of_one {
+            line(&format_args!("client_ip_max_connections {most}"));
+        }
+        // By default, a connection without a request lasts five minutes.
+        line(&"request_start_timeout 20 seconds\nrequest_timeout 30 seconds");
         for net in denied {
             line(&format_args!("acl inside dst {net}"));
         }
@@ -153,7 +168,7 @@ impl Wanted {
         }
         // Without on-error, Squid ends when its disk is full.
         line(&format_args!(
-            "access_log stdio:{dir}/access.log on-error=drop\ncache_log {dir}/cache.log\ncache_store_log none\nlogfile_rotate 0\npid_filename none\n\
+            "logformat short {LOG_LINE}\naccess_log stdio:{dir}/access.log logformat=short on-error=drop\ncache_log {dir}/cache.log\ncache_store_log none\nlogfile_rotate 0\npid_filename none\n\
              coredump_dir {dir}"
         ));
         line(
@@ -212,6 +227,7 @@ mod tests {
             name: "rack-1".into(),
             listen: vec!["10.77.0.2:8000".parse().unwrap(), "[2001:db8::2]:8000".parse().unwrap()],
             clients: nets(&["10.77.0.0/24"]),
+            connections_of_one: Some(CONNECTIONS_OF_ONE),
             denied: nets(&["127.0.0.0/8"]),
             parents: vec![Parent::parse("http://proxy.example.com:3128").unwrap()],
             direct: false,
@@ -222,7 +238,9 @@ mod tests {
         let both = Wanted { direct: true, ..wanted.clone() }.render();
         assert!(both.contains("cache_peer") && both.contains("\nprefer_direct off\n"), "{both}");
         assert!(!both.contains("never_direct"), "{both}");
-        let alone = Wanted { parents: Vec::new(), direct: true, ..wanted }.render();
+        let alone = Wanted { parents: Vec::new(), direct: true, ..wanted.clone() }.render();
         assert!(!alone.contains("cache_peer") && !alone.contains("direct"), "{alone}");
+        let relayed = Wanted { connections_of_one: None, ..wanted }.render();
+        assert!(!relayed.contains("client_ip_max_connections"), "{relayed}");
     }
 }

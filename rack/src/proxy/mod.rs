@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use basalt_proto::PROXY;
 use basalt_proto::rack_v1::{PowerConcern, ProxyConcern, ProxyVia};
-use basalt_proxy::{Counts, Keeper, Parent, State, Wanted};
+use basalt_proxy::{CONNECTIONS_OF_ONE, Counts, Keeper, Parent, State, Wanted};
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -169,6 +169,7 @@ impl Proxy {
             name: self.options.name.clone(),
             listen,
             clients: IpNet::aggregate(&clients),
+            connections_of_one: Some(CONNECTIONS_OF_ONE),
             denied: Wanted::denied(denied),
             parents,
             direct,

@@ -176,6 +176,14 @@ impl Running {
         assert!(sent.success(), "SIG{name}: {sent}");
     }
 
+    /// The soft and the hard limit of its open files.
+    pub(crate) fn open_files(&self) -> [u64; 2] {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.0.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        let mut numbers = line.split_whitespace().map(|number| number.parse().unwrap());
+        [numbers.next().unwrap(), numbers.next().unwrap()]
+    }
+
     /// True if the program has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.0.try_wait().unwrap().is_some()

@@ -1,13 +1,14 @@
 //! A rack's caching proxy: Debian's Squid between apt-get and a signed package repository, in namespaces.
 
 use std::fs;
-use std::io::Write;
-use std::net::Ipv4Addr;
+use std::io::{ErrorKind, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use basalt_proto::rack_v1::{Fact, ProxyConcern, fact::Body};
+use basalt_proxy::CONNECTIONS_OF_ONE;
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -73,6 +74,29 @@ async fn a_rack_without_squid_names_the_package_and_serves_everything_else() {
     rack.stop().await;
 }
 
+/// The hard limit of open files of the rack's program.
+const HARD: u64 = 4000;
+/// Requests of a stranger that the proxy refuses.
+const REFUSED: usize = 40;
+
+/// Connections to the proxy without a request.
+fn hold(count: usize) -> Vec<TcpStream> {
+    let connect = |_| {
+        let stream = TcpStream::connect(PROXY).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    (0..count).map(connect).collect()
+}
+
+/// True if the other side has closed the connection.
+fn is_closed(stream: &TcpStream) -> bool {
+    match stream.peek(&mut [0]) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_are_fetched_once_and_served_while_squid_or_the_origin_fails() {
     peer("squid");
@@ -128,6 +152,31 @@ async fn packages_are_fetched_once_and_served_while_squid_or_the_origin_fails() 
     }
     assert_eq!(ask(&one, "CONNECT 10.9.0.9:443"), Some(503), "it may, and nobody is there");
 
+    // A stranger holds its share of connections, and sends requests of any length.
+    let log = configuration.with_file_name("access.log");
+    let mut logged = fs::read_to_string(&log).unwrap().len();
+    let idle = outside.within(|| hold(CONNECTIONS_OF_ONE as usize + 36));
+    until("the connections beyond the share are closed", || {
+        idle.iter().filter(|it| is_closed(it)).count() >= 35
+    })
+    .await;
+    assert!(idle.iter().filter(|it| !is_closed(it)).count() >= 60);
+    assert_eq!(ask(&one, &package), Some(200), "others are served");
+    drop(idle);
+    until("the stranger has room again", || ask(&outside, &package) == Some(403)).await;
+    for number in 0..REFUSED {
+        let long = format!("GET http://10.9.0.9/{number}/{}", "x".repeat(4 << 10));
+        assert_eq!(ask(&outside, &long), Some(403));
+    }
+    let text = fs::read_to_string(&log).unwrap();
+    let longest = text.lines().map(str::len).max().unwrap_or_default();
+    assert!((256..512).contains(&longest), "a line of {longest} bytes");
+    logged = text.len() - logged;
+    assert!((REFUSED..(REFUSED + 200) * 512).contains(&logged), "{logged} bytes");
+    let facts = rack.facts.read(1).await.unwrap();
+    let others: Vec<_> = facts.iter().filter(|it| !matches!(it.body, Some(Body::Health(_)))).collect();
+    assert!(others.is_empty(), "a stranger makes no facts: {others:?}");
+
     // The running Squid adopts a change.
     let squid = processes(&configuration);
     assert_eq!(squid.len(), 1);
@@ -155,7 +204,13 @@ async fn packages_are_fetched_once_and_served_while_squid_or_the_origin_fails() 
 
     // Runs the rack as a separate program, without the origin, and then kills it.
     origin.stop();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-rack"));
+    let mut command = Command::new("bash");
+    command.args([
+        "-c",
+        &format!("ulimit -Sn 1024 && ulimit -Hn {HARD} && exec \"$@\""),
+        "bash",
+        env!("CARGO_BIN_EXE_basalt-rack"),
+    ]);
     command.args(["--data-dir", data_dir.to_str().unwrap(), "--name", "rack-1", "--interface", "rack0"]);
     command.args(["--proxy-program", program.to_str().unwrap()]);
     command.arg("--proxy-dir").arg(configuration.parent().unwrap());
@@ -164,6 +219,7 @@ async fn packages_are_fetched_once_and_served_while_squid_or_the_origin_fails() 
     fetch(&two, PROXY, &dir.path().join("again"), &key);
     assert_eq!(ask(&one, "GET http://10.9.0.9/other"), Some(503));
     assert_eq!(processes(&configuration).len(), 1);
+    assert_eq!(rack.open_files(), [HARD, HARD], "the rack has raised its soft limit of open files");
     rack.signal("KILL");
     until("Squid is gone", || processes(&configuration).is_empty()).await;
 }

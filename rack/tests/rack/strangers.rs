@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use basalt_dhcp::Mac;
 use basalt_dhcp::egress::Message as Dhcp;
-use basalt_proto::rack_v1::{AddressRange, Dhcp6Subnet, DhcpConcern, DhcpSubnet, Fact, fact::Body};
+use basalt_proto::rack_v1::{
+    AddressRange, BootAnswers, Dhcp6Subnet, DhcpConcern, DhcpSubnet, Fact, fact::Body,
+};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -27,7 +29,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::attacks::{RACK6, RELAY6, solicit};
-use super::namespace::{ip, is_inside};
+use super::namespace::{Host, ip, is_inside, make_switch};
 use super::support::{Client, MAC, boot_concern, fact, settings};
 
 /// The number of packets sent by each protocol.
@@ -50,8 +52,15 @@ fn write_concerns(data_dir: &Path) {
         dynamic: vec![AddressRange { start: "2001:db8::100".into(), end: "2001:db8::107".into() }],
         ..Dhcp6Subnet::default()
     };
+    // Another server leases the addresses of this subnet. The rack only answers firmware, on port 4011.
+    let beside = DhcpSubnet {
+        subnet_uid: "s2".into(),
+        cidr: format!("{BESIDE}/24"),
+        boot: BootAnswers::Proxy.into(),
+        ..DhcpSubnet::default()
+    };
     let dhcp = DhcpConcern {
-        subnets: vec![subnet],
+        subnets: vec![subnet, beside],
         subnets6: vec![subnet6],
         serve_unknown: true,
         ..DhcpConcern::default()
@@ -59,6 +68,10 @@ fn write_concerns(data_dir: &Path) {
     write_concern(data_dir, &version(Concern::Dhcp, 1, "local", &dhcp)).unwrap();
     write_concern(data_dir, &version(Concern::Boot, 1, "local", &boot_concern(17))).unwrap();
 }
+
+/// The rack's address in the subnet whose addresses another server leases, and a stranger's.
+const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 1);
+const BESIDE_STRANGER: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 66);
 
 fn made_up(number: u32) -> Mac {
     let [_, b, c, d] = number.to_be_bytes();
@@ -81,6 +94,25 @@ async fn dhcp(settings: &Settings) {
         }
         relay.send_to(&message.encode(), (Ipv4Addr::LOCALHOST, settings.dhcp_port)).await.unwrap();
     }
+}
+
+/// Questions of firmware to the boot server port, with invented MACs: for its own address, for another one, and malformed. The rack
+/// answers the first kind.
+async fn boot_server(client: std::net::UdpSocket) {
+    client.set_nonblocking(true).unwrap();
+    let client = UdpSocket::from_std(client).unwrap();
+    let rack = (BESIDE, basalt_dhcp::BOOT_SERVER_PORT);
+    for number in 0..PACKETS {
+        let mut message = Dhcp::request(MessageType::Request, number, made_up(0x10_0000 + number));
+        message.ciaddr = if number % 3 == 0 { Ipv4Addr::new(10, 66, 0, 99) } else { BESIDE_STRANGER };
+        message.option(OptionCode::ClassIdentifier, "PXEClient:Arch:00000:UNDI:002001");
+        message.option(OptionCode::ClientSystemArchitecture, [0, 0]);
+        message.option(OptionCode::Hostname, HOSTILE);
+        let packet = if number % 3 == 1 { HOSTILE.as_bytes().to_vec() } else { message.encode() };
+        client.send_to(&packet, rack).await.unwrap();
+    }
+    let answer = tokio::time::timeout(Duration::from_secs(10), client.recv_from(&mut [0; 1500])).await;
+    answer.expect("the boot server port is served").unwrap();
 }
 
 /// SOLICITs with rapid commit and invented MACs.
@@ -225,16 +257,27 @@ async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bound
     ip(&format!("-6 address add {RACK6}/128 dev lo nodad"));
     ip("-6 route add local 2001:db8::/64 dev lo");
     let dir = tempfile::tempdir().unwrap();
-    let settings = settings(dir.path());
+    make_switch(&[&format!("{BESIDE}/24")]);
+    let host = Host::plug("stranger", "52:54:00:00:00:66");
+    host.run(&["ip", "address", "add", &format!("{BESIDE_STRANGER}/24"), "dev", "eth0"]);
+    let firmware =
+        host.within(|| std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, basalt_dhcp::CLIENT_PORT)).unwrap());
+    // The boot server port is served beside port 67 alone.
+    let settings = Settings {
+        dhcp_port: basalt_dhcp::SERVER_PORT,
+        interfaces: vec!["lo".into(), "rack0".into()],
+        ..settings(dir.path())
+    };
     write_concerns(&settings.data_dir);
     let log = Log::begin();
     let rack = Daemon::start(settings.clone()).await.unwrap();
-    for service in ["tftp 127.0.0.1", "dns 127.0.0.1", "ntp 127.0.0.1", "dhcp lo", "dhcp6 lo"] {
+    for service in ["tftp 127.0.0.1", "dns 127.0.0.1", "ntp 127.0.0.1", "dhcp lo", "dhcp rack0", "dhcp6 lo"] {
         let up = |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == service);
         fact(&rack.facts, up).await;
     }
     let stranger = Ipv4Addr::new(127, 0, 0, 66);
     tokio::join!(
+        boot_server(firmware),
         dhcp(&settings),
         dhcp6(),
         tftp(&settings, stranger),

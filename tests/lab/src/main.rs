@@ -76,6 +76,9 @@ enum What {
         /// The API's port on 127.0.0.1 of this host
         #[arg(long)]
         port: u16,
+        /// The `demo` that started it, as PID.START
+        #[arg(long, value_parser = parse_owner)]
+        owner: Owner,
     },
     /// Be a machine's BMC (started by a lab)
     #[command(hide = true)]
@@ -127,10 +130,10 @@ async fn run(what: What) -> Result<ExitCode, DemoError> {
         What::BenchBootToReady { images, stock } => {
             say(&basalt_lab::bench::boot_to_ready(&images, &stock).await?.to_string())
         }
-        What::KeepDemo { port } => {
+        What::KeepDemo { port, owner } => {
             // Closing the terminal must not end the demo.
             let _a_leader_already = rustix::process::setsid();
-            demo::keeper::keep(port).await?;
+            demo::keeper::keep(port, owner).await?;
         }
         What::Up { name, machines } => up(&name, machines.as_deref()).await?,
         What::Down { name } => {

@@ -41,11 +41,15 @@ impl Owner {
     /// `/proc` cannot be read.
     pub fn current() -> Result<Self, LabError> {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let start = start_time(pid).ok_or_else(|| LabError::System {
+        Self::of(pid).ok_or_else(|| LabError::System {
             what: "read this process's start time in /proc",
             source: io::ErrorKind::NotFound.into(),
-        })?;
-        Ok(Self { pid, start })
+        })
+    }
+
+    /// The living process with this id.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        Some(Self { pid, start: start_time(pid)? })
     }
 
     /// True if the process still runs.
@@ -191,6 +195,13 @@ pub async fn supervise(owner: Owner, command: &[OsString]) -> Result<ExitCode, L
             }
         };
         kill_group(group, pass_on);
+    }
+}
+
+/// Waits for the end of a process; returns at once if it has ended.
+pub(crate) async fn ended(process: Owner) {
+    if let Some(watched) = open(process.pid).filter(|_| process.is_alive()) {
+        let _gone = watch(watched).await;
     }
 }
 

@@ -41,13 +41,17 @@ pub async fn run(config: DemoConfig) -> Result<(), DemoError> {
     let system = |source| LabError::System { what: "listen for signals", source };
     let mut interrupts = signal(SignalKind::interrupt()).map_err(system)?;
     let mut terminations = signal(SignalKind::terminate()).map_err(system)?;
+    // The demo outlives its terminal: a broken SSH connection must not cost an installation.
+    let _hangups = signal(SignalKind::hangup()).map_err(system)?;
     let interrupted = async {
         tokio::select! {
             _ = interrupts.recv() => {}
             _ = terminations.recv() => {}
         }
     };
-    write_record()?;
+    let directory = root();
+    std::fs::create_dir_all(&directory).map_err(LabError::file(&directory))?;
+    write_record(&record())?;
     let done = tokio::select! {
         done = walk(&config, &programs) => {
             if done.is_err() && lab::find(super::LABEL).is_ok() {
@@ -65,11 +69,8 @@ pub async fn run(config: DemoConfig) -> Result<(), DemoError> {
 }
 
 /// From here on, `make demo-stop` can end this process, even if its `make` was killed.
-fn write_record() -> Result<(), LabError> {
-    let directory = root();
-    std::fs::create_dir_all(&directory).map_err(LabError::file(&directory))?;
-    let path = record();
-    std::fs::write(&path, format!("{}\n", Owner::current()?)).map_err(LabError::file(path))
+fn write_record(path: &Path) -> Result<(), LabError> {
+    std::fs::write(path, format!("{}\n", Owner::current()?)).map_err(LabError::file(path))
 }
 
 async fn walk(config: &DemoConfig, programs: &Programs) -> Result<(), DemoError> {
@@ -201,7 +202,7 @@ async fn start_keeper(port: u16, began: Instant) -> Result<(), DemoError> {
     let program = process::lab_program()?;
     let start = |source| LabError::Start { program: program.display().to_string(), source };
     let mut command = std::process::Command::new(&program);
-    command.args(["keep-demo", "--port", &port.to_string()]);
+    command.args(["keep-demo", "--port", &port.to_string(), "--owner", &Owner::current()?.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::from(errors));
     let mut child = tokio::process::Command::from(command).spawn().map_err(start)?;
     let Some(output) = child.stdout.take() else { return Err(failed(&log)) };
@@ -244,4 +245,36 @@ async fn terraform(
     }
     let what = format!("terraform {}", arguments.join(" "));
     Err(DemoError::Failed { what, tail: tail(&log), log })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::LABEL;
+    use crate::name::LabName;
+    use std::process::Command;
+
+    /// What `tests/lab/demo begin` says beside these files of a demo.
+    fn begin(labs: &Path) -> String {
+        let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/demo"));
+        script.args(["begin", &std::process::id().to_string()]).env("BASALT_LAB_DIR", labs);
+        String::from_utf8(script.output().unwrap().stderr).unwrap()
+    }
+
+    /// The script and this program find each other's demo by the same files.
+    #[test]
+    fn the_script_reads_the_record_and_the_keeper_s_directory() {
+        let here = Owner::current().unwrap();
+        let said = format!("demo: there is a demo already (process {});", here.pid);
+        let labs = tempfile::tempdir().unwrap();
+        let at = |path: PathBuf| labs.path().join(path.file_name().unwrap());
+        write_record(&at(record())).unwrap();
+        assert!(begin(labs.path()).contains(&said));
+        std::fs::remove_file(at(record())).unwrap();
+        let directory = labs.path().join(LabName::new(LABEL, here).unwrap().to_string());
+        std::os::unix::fs::symlink(directory, at(link())).unwrap();
+        assert!(begin(labs.path()).contains(&said));
+        std::fs::remove_file(at(link())).unwrap();
+        assert_eq!(begin(labs.path()), "");
+    }
 }
