@@ -11,7 +11,7 @@ import type { Command } from './commands';
 import { Palette } from './Palette';
 import { Icon } from './icons';
 import { SECTIONS } from './sections';
-import { setTheme, turn } from './theme';
+import { setTheme, turn, turnDensity } from './theme';
 import { useWho } from './who';
 import css from './Shell.module.css';
 
@@ -25,6 +25,7 @@ export function Shell() {
     () => [
       { title: 'Turn light and dark', run: turn },
       { title: 'Light and dark as the system is', run: () => setTheme('system') },
+      { title: 'Turn compact and usual rows', run: turnDensity },
       { title: 'Show keys', says: '?', run: () => setKeys(true) },
       { title: 'Log out', says: who.actor, run: () => void logout() },
     ],
