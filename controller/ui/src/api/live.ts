@@ -52,7 +52,7 @@ export function reload(kind: string, plural: string): void {
 export function useList<T = BasaltObject>(kind: string, plural: string): { objects: readonly T[]; phase: string; error: unknown } {
   const of = store(kind, plural);
   const objects = useSyncExternalStore(of.watch, of.snapshot);
-  return { objects: objects as readonly T[], phase: of.phase, error: of.error };
+  return { objects: objects as readonly T[], phase: of.shown, error: of.error };
 }
 
 /** Calls back when the stream tells of one object, at most once in a second. */

@@ -34,7 +34,16 @@ export function LoginAgain({ who, done }: { who: WhoAmI; done: () => void }) {
     return () => shown?.close();
   }, []);
   return (
-    <dialog ref={dialog} className={css.again} aria-labelledby="again" onCancel={(event) => event.preventDefault()}>
+    <dialog
+      ref={dialog}
+      className={css.again}
+      aria-labelledby="again"
+      onKeyDown={(event) => {
+        // Escape would close this dialog, and the one below it too.
+        if (event.key === 'Escape') event.preventDefault();
+      }}
+      onCancel={(event) => event.preventDefault()}
+    >
       <Ways
         user={who.by === 'session' ? who.user : undefined}
         done={done}

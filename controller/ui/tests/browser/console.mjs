@@ -117,7 +117,7 @@ test('a session that ends while somebody types: a login over the page, and the w
   await joe('another horse battery');
   const again = page.getByRole('dialog', { name: 'The session has ended' });
   await again.waitFor();
-  await page.keyboard.press('Escape');
+  for (let times = 0; times < 2; times += 1) await page.keyboard.press('Escape');
   assert.equal(await again.getByLabel('User').inputValue(), 'joe');
   await picture(page, 'session-ended');
   await accessible(page, 'a session that has ended');
@@ -524,9 +524,6 @@ test('network and disks of a machine are written before it is deployed, and its 
     await page.getByRole('button', { name: 'Show the plan' }).click();
   };
   const plan = page.getByRole('dialog', { name: 'Plan' });
-  await write('lab-99');
-  await says(plan.getByRole('alert'), 'lab-99');
-  await plan.getByRole('button', { name: 'Leave it' }).click();
   await write('lab-10');
   await says(plan.getByRole('row'), '/network');
   await says(plan.getByRole('row'), '/storage');
@@ -564,7 +561,7 @@ test('an image is declared, and its missing file is uploaded in the browser', as
   await page.getByRole('dialog', { name: 'Plan' }).getByRole('button', { name: 'Apply 1 change' }).click();
   await rows(page).getByRole('link', { name: 'small' }).click();
   const files = page.getByRole('region', { name: 'Files of the image' });
-  await says(page.getByRole('status'), '1 of 1 file are missing');
+  await says(page.getByRole('status'), '1 file is missing');
   await picture(page, 'image-missing');
   await accessible(page, 'an image without its file');
   const give = (buffer) => files.getByLabel('Upload root_tarball').setInputFiles({ name: 'root.tar', mimeType: 'application/x-tar', buffer });
@@ -766,7 +763,7 @@ test('the time axis of a machine is zoomed, and each mark leads to its evidence'
 
 /** Each kind has a list and a page, all of which are made in one way. An empty name: there is no object of that kind. */
 const DETAILS = {
-  deployments: 'shop', discoveries: 'printer', subnets: 'lab-10', vlans: 'lab.10', fabrics: 'lab', spaces: '', ip_ranges: 'leases', ip_addresses: '', static_routes: '',
+  deployments: 'shop', discoveries: '', subnets: 'lab-10', vlans: 'lab.10', fabrics: 'lab', spaces: '', ip_ranges: 'leases', ip_addresses: '', static_routes: '',
   devices: 'printer-2', domains: 'lab.example', dns_records: '', images: 'debian-12', image_sources: '', scripts: 'read-firmware', package_repositories: '', racks: 'r1',
   zones: 'row-1', pools: 'web', tags: '', users: 'ann', roles: 'operator', api_tokens: 'ci', ssh_keys: '', settings: 'default', webhooks: 'tickets',
 };

@@ -15,13 +15,14 @@ import parts from '../../parts/parts.module.css';
 export function ImageFiles({ image: { metadata, spec, status } }: { image: BasaltObject }) {
   const files = Object.entries((spec.files ?? {}) as unknown as Record<string, Schemas['ImageFile']>);
   const missing = Array.isArray(status.missing) ? status.missing.map(String) : [];
+  const isKnown = status.observed_generation === metadata.generation;
   if (files.length === 0) return null;
   const count = files.filter(([role]) => missing.includes(role)).length;
   return (
     <section className={css.part} aria-labelledby="files">
       <h2 id="files">Files</h2>
       <p className="muted" role="status">
-        {count === 0 ? 'All files are there.' : `${count} of ${files.length} ${files.length === 1 ? 'file' : 'files'} are missing: machines cannot be installed with this image.`}
+        {!isKnown ? 'The region looks for its files.' : count === 0 ? 'All files are there.' : `${count === 1 ? '1 file is' : `${count} files are`} missing: no machine can be installed with this image.`}
       </p>
       <div className={parts.scroll} role="region" aria-label="Files of the image" tabIndex={0}>
         <table className={parts.grid}>
@@ -38,7 +39,9 @@ export function ImageFiles({ image: { metadata, spec, status } }: { image: Basal
               <tr key={role}>
                 <td className="mono">{role}</td>
                 <td>
-                  {missing.includes(role) ? (
+                  {!isKnown ? (
+                    <span className="muted">unknown</span>
+                  ) : missing.includes(role) ? (
                     <Missing image={metadata.name} role={role} sha256={file.sha256} />
                   ) : (
                     <>
