@@ -90,7 +90,7 @@ function Side() {
   };
   return (
     <nav className={css.side} aria-label="Sections">
-      <Link to="/machines" className={css.mark}>
+      <Link to="/machines" className={css.mark} aria-label="Basalt">
         <Icon name="mark" />
         <span>Basalt</span>
       </Link>
