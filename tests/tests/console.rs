@@ -102,7 +102,11 @@ fn documents() -> Vec<Document> {
         }}),
     );
     for name in ["join-cluster", "mount-shares"] {
-        declare("Script", name, json!({"type": "deployment", "when": "first_boot", "content": "#!/bin/sh\n"}));
+        declare(
+            "Script",
+            name,
+            json!({"type": "deployment", "when": "first_boot", "content": "#!/bin/sh\n"}),
+        );
     }
     let key = "MDEyMzQ1Njc4OWFiY2RlZg==";
     let secondary = json!({"address": "10.0.0.53", "key_name": "basalt.example.com", "key": key});
