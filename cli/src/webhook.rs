@@ -120,7 +120,7 @@ mod tests {
         let letter: DeliveryInfo = serde_json::from_value(letter).unwrap();
         assert_eq!(
             row(&letter),
-            "2026-01-31 12:00:00  0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e  dead       deleted   Zone hall  answered 500 again\n"
+            "2026-01-31 12:00:00  0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e  dead       deleted   Zone hall  answered 500<U+000A>again\n"
         );
     }
 }
