@@ -22,7 +22,9 @@ pub use apply::{
 pub use audit::{AuditEntry, AuditPage};
 pub use boots::{Boot, BootEntry, Boots, Judgement, Listener};
 pub use decisions::{Decision, DecisionDetail, Decisions, Replay, ReplayDifference, ReplayVerdict};
-pub use deliveries::{DeliveryInfo, DeliveryPage, DeliveryState, RedeliverRequest, Redelivered};
+pub use deliveries::{
+    DeliveryInfo, DeliveryPage, DeliveryState, DiscardRequest, Discarded, RedeliverRequest, Redelivered,
+};
 pub use events::{EventEntry, EventPage, EventSort};
 pub use login::{
     CodeLogin, GrantedRole, KnownBy, LoginAnswer, LoginBegun, LoginRequest, LoginWays, MAX_ID_TOKEN_BYTES,

@@ -36,6 +36,7 @@ mod subject;
 mod token;
 mod wait;
 mod watch;
+mod webhook;
 mod whoami;
 
 use std::process::ExitCode;
@@ -94,6 +95,8 @@ enum Command {
     Whoami(whoami::Args),
     /// Make and end the texts of API tokens
     Token(token::Args),
+    /// Show deliveries of webhooks; send dead letters again, or delete them
+    Webhook(webhook::Args),
     /// Say who changed what
     Audit(audit::Args),
     /// Show events of the region: writes, steps, phases, objects that stand still
@@ -158,6 +161,7 @@ async fn perform(command: Command, connection: &Connection) -> Result<(), Failed
         Command::Passwd(args) => login::passwd(args, connection).await,
         Command::Whoami(args) => whoami::run(args, connection).await,
         Command::Token(args) => token::run(args, connection).await,
+        Command::Webhook(args) => webhook::run(args, connection).await,
         Command::Events(args) => events::run(args, connection).await,
         Command::Audit(args) => audit::run(args, connection).await,
         Command::Accept(args) => accept::run(args, connection).await,

@@ -129,6 +129,11 @@ pub(crate) fn api_token(text: &str) -> Result<String, String> {
     of_kind(text, "ApiToken")
 }
 
+/// A webhook's name, or webhook/NAME.
+pub(crate) fn webhook(text: &str) -> Result<String, String> {
+    of_kind(text, "Webhook")
+}
+
 /// Accepts any text, and lets a shell complete some words.
 #[derive(Clone, Copy)]
 pub(crate) struct Suggest(pub(crate) fn() -> Vec<&'static str>);
@@ -190,6 +195,13 @@ mod tests {
         ("logs machine/web1", "GET /api/v1/machines/web1/logs?limit=1000", ""),
         ("token issue api_token/ci", "POST /api/v1/api_tokens/ci/issue", ""),
         ("token revoke api_token/ci", "POST /api/v1/api_tokens/ci/revoke", ""),
+        (
+            "webhook deliveries webhook/chat --state dead",
+            "GET /api/v1/webhooks/chat/deliveries?state=dead",
+            "",
+        ),
+        ("webhook redeliver webhook/chat", "POST /api/v1/webhooks/chat/redeliver", "{}"),
+        ("webhook discard webhook/chat --yes", "POST /api/v1/webhooks/chat/discard", "{}"),
         ("audit machine/web1", "GET /api/v1/audit?object=machine%2Fweb1&limit=50", ""),
         ("events machine/web1", "GET /api/v1/events?object=machine%2Fweb1&limit=50", ""),
         ("accept discovery/d1", "GET /api/v1/discoveries/d1", ""),

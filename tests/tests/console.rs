@@ -101,6 +101,13 @@ fn documents() -> Vec<Document> {
             "rounds": {"type": "runtime", "min": 1, "max": 9},
         }}),
     );
+    for name in ["join-cluster", "mount-shares"] {
+        declare(
+            "Script",
+            name,
+            json!({"type": "deployment", "when": "first_boot", "content": "#!/bin/sh\n"}),
+        );
+    }
     let key = "MDEyMzQ1Njc4OWFiY2RlZg==";
     let secondary = json!({"address": "10.0.0.53", "key_name": "basalt.example.com", "key": key});
     declare("Domain", "lab.example", json!({"secondaries": {"ns1": secondary}}));
@@ -140,7 +147,8 @@ fn documents() -> Vec<Document> {
         declare("Role", role, json!({"base": role}));
         declare("User", user, json!({"password": PASSWORD, "roles": [role]}));
     }
-    declare("Deployment", "shop", json!({"image": "debian-12", "machine": "web6"}));
+    let scripts = ["join-cluster", "mount-shares"];
+    declare("Deployment", "shop", json!({"image": "debian-12", "machine": "web6", "scripts": scripts}));
     declare(
         "Deployment",
         "search",
@@ -241,6 +249,28 @@ async fn logs(region: &Region) {
     };
     let batch =
         LogBatch { spool_uid: uuid::Uuid::from_u128(1).to_string(), lines: (1..=1500).map(line).collect() };
+    region.logs().store(RackId::from(rack), batch).expect("they are stored");
+
+    // The scripts of a first boot: one ended well, one failed.
+    let machine = uid("Machine", "web6").await;
+    let told = [
+        "running script join-cluster",
+        "join-cluster: the token is good",
+        "script join-cluster ended well",
+        "running script mount-shares",
+        "mount-shares: mount.nfs: no route to host",
+        "script mount-shares ended with exit status: 32; it said last: mount.nfs: no route to host",
+    ];
+    let lines = (1..).zip(told).map(|(seq, text)| LogLine {
+        seq,
+        at_unix_ms: now,
+        machine_uid: machine.to_string(),
+        priority: 30,
+        app: "basalt-first-boot".to_owned(),
+        text: text.to_owned(),
+        ..LogLine::default()
+    });
+    let batch = LogBatch { spool_uid: uuid::Uuid::from_u128(2).to_string(), lines: lines.collect() };
     region.logs().store(RackId::from(rack), batch).expect("they are stored");
 }
 

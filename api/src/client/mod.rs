@@ -57,9 +57,10 @@ use crate::plan::PlanReport;
 use crate::schema::Kind;
 use crate::values::{Generation, Name, OperationId, Uid};
 use crate::wire::{
-    Actions, ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layers, MAX_TEST_RESULTS, MERGE_PATCH,
-    NameReport, ObjectList, Operation, OperationList, OperationRequest, OperationsAnswer, OperationsRequest,
-    PutLayer, PutRequest, RenameRequest, TestResults, Timeline, Version, Waits,
+    Actions, ApplyRequest, ApplyResponse, Boots, Decisions, DeliveryPage, DeliveryState, DiscardRequest,
+    Discarded, DryRun, Layers, MAX_TEST_RESULTS, MERGE_PATCH, NameReport, ObjectList, Operation,
+    OperationList, OperationRequest, OperationsAnswer, OperationsRequest, PutLayer, PutRequest,
+    RedeliverRequest, Redelivered, RenameRequest, TestResults, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -493,6 +494,54 @@ impl Client {
         self.transport.json(call).await
     }
 
+    /// Deliveries of a webhook in this state, or in all, the newest event first: one page.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn deliveries(
+        &self,
+        webhook: &str,
+        state: Option<DeliveryState>,
+        after: Option<&str>,
+    ) -> Result<DeliveryPage, ClientError> {
+        let path = webhook_path(webhook, "deliveries");
+        let mut call = Call::get(&path);
+        if let Some(state) = state {
+            call = call.query("state", state.as_str());
+        }
+        if let Some(after) = after {
+            call = call.query("continue", after);
+        }
+        self.transport.json(call).await
+    }
+
+    /// Sends dead letters of a webhook again: one, or all.
+    ///
+    /// # Errors
+    /// `not_found`, `forbidden`, and see [`ClientError`].
+    pub async fn redeliver(&self, webhook: &str, id: Option<Uid>) -> Result<Redelivered, ClientError> {
+        let call = Call::new(Method::POST, &webhook_path(webhook, "redeliver"));
+        self.transport.json(call.body(&RedeliverRequest { id })?).await
+    }
+
+    /// Deletes dead letters of a webhook: one, or all.
+    ///
+    /// # Errors
+    /// `not_found`, `forbidden`, and see [`ClientError`].
+    pub async fn discard(&self, webhook: &str, id: Option<Uid>) -> Result<Discarded, ClientError> {
+        let call = Call::new(Method::POST, &webhook_path(webhook, "discard"));
+        self.transport.json(call.body(&DiscardRequest { id })?).await
+    }
+
+    /// A dry run of [`Client::discard`].
+    ///
+    /// # Errors
+    /// The same as for [`Client::discard`].
+    pub async fn discard_dry_run(&self, webhook: &str, id: Option<Uid>) -> Result<DryRun, ClientError> {
+        let call = Call::new(Method::POST, &webhook_path(webhook, "discard")).query("dry_run", "true");
+        self.transport.json(call.body(&DiscardRequest { id })?).await
+    }
+
     /// The state of one operation.
     ///
     /// # Errors
@@ -541,6 +590,10 @@ impl Client {
 
 fn path(kind: &Kind, name: &str, rest: &str) -> String {
     format!("/api/v1/{}/{}{rest}", kind.plural, transport::encode(name))
+}
+
+fn webhook_path(name: &str, what: &str) -> String {
+    format!("/api/v1/webhooks/{}/{what}", transport::encode(name))
 }
 
 fn renaming(kind: &Kind, name: &str, new_name: &Name, adopt: bool) -> Result<Call, ClientError> {

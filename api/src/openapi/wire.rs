@@ -219,6 +219,7 @@ pub(super) fn components() -> Vec<(&'static str, Value)> {
                 }),
             ),
         ),
+        ("DiscardedOrDryRun", json!({"anyOf": [reference("Discarded"), reference("DryRun")]})),
         ("RedeliveredOrDryRun", json!({"anyOf": [reference("Redelivered"), reference("DryRun")]})),
         ("EventEvent", event(&["event", "ping", "cut"], "EventEventData")),
         (
@@ -343,7 +344,7 @@ fn derived() -> impl Iterator<Item = (&'static str, Value)> {
         wire:
             Action Actions AddressEntry AddressPage ApplyResponse ApplyResult AuditEntry AuditPage
             BlastRadius BlobState Boot BootEntry Boots Decision DecisionDetail Decisions DeliveryInfo
-            DeliveryPage DryRun EventEntry EventPage GrantedRole Judgement Listener LogLine LoginAnswer Logs
+            DeliveryPage DiscardRequest Discarded DryRun EventEntry EventPage GrantedRole Judgement Listener LogLine LoginAnswer Logs
             NameRack NameRecord NameReport NameSource NameZone Operation OperationList OperationResult
             OperationsAnswer RedeliverRequest Redelivered Replay ReplayDifference TestResult TestResults
             Timeline TokenIssued Version Waits WhoAmI;

@@ -200,6 +200,11 @@ routes! {
         .role(Admin).dry_run(Admin).takes(&["name", "dry_run"]).reads("RedeliverRequest")
         .answers(&[(200, "How many are sent again; with `dry_run` a DryRun", Some("RedeliveredOrDryRun"))])
     }
+    Discard POST "/api/v1/webhooks/{name}/discard" "discard" {
+        "Delete dead letters of a webhook: one, or all"
+        .role(Admin).dry_run(Admin).takes(&["name", "dry_run"]).reads("DiscardRequest")
+        .answers(&[(200, "How many are deleted; with `dry_run` a DryRun", Some("DiscardedOrDryRun"))])
+    }
     Boots GET "/api/v1/boots/{machine}" "boots" {
         "What a machine asked of racks as it booted, the newest boot first, and why one went no further"
         .role(Viewer).takes(&["booted"]).answers(&[(200, "Its boots", Some("Boots"))])

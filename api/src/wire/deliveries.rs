@@ -87,6 +87,22 @@ pub struct RedeliverRequest {
     pub id: Option<Uid>,
 }
 
+/// Body of `POST /api/v1/webhooks/{name}/discard`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Shape)]
+#[serde(deny_unknown_fields)]
+pub struct DiscardRequest {
+    /// The dead letter to delete. Absent: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Uid>,
+}
+
+/// Answer to `POST /api/v1/webhooks/{name}/discard`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
+pub struct Discarded {
+    /// Number of dead letters that were deleted.
+    pub deliveries: u64,
+}
+
 /// Answer to `POST /api/v1/webhooks/{name}/redeliver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 pub struct Redelivered {

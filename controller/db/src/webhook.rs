@@ -366,6 +366,37 @@ impl Store {
         Ok(again)
     }
 
+    /// Deletes dead letters: one, or all. Returns how many. A dry run does the same and rolls it back.
+    ///
+    /// # Errors
+    /// `NotFound` if `id` is not a dead letter of this webhook; fails too if the database cannot be written.
+    pub async fn discard(&self, webhook: Uid, id: Option<Uid>, dry_run: bool) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        let delete = sqlx::query!(
+            "delete from webhook_delivery where webhook = $1 and state = 'dead' and (id = $2 or $2::uuid is null)",
+            webhook.get(),
+            id.map(Uid::get)
+        );
+        let gone = delete.execute(&mut *tx).await?.rows_affected();
+        if let (Some(id), 0) = (id, gone) {
+            return Err(StoreError::NotFound { kind: "dead delivery".to_owned(), name: id.to_string() });
+        }
+        if gone != 0 && self.actor().is_some() {
+            let count = sqlx::query_scalar!(
+                r#"select count(*) as "count!" from webhook_delivery where webhook = $1 and state = 'dead'"#,
+                webhook.get()
+            );
+            let left = unsigned(count.fetch_one(&mut *tx).await?);
+            let row =
+                crate::object::select_objects!("where uid = $1", webhook.get()).fetch_one(&mut *tx).await?;
+            let (before, after) =
+                (serde_json::json!({ "failed": left + gone }), serde_json::json!({ "failed": left }));
+            self.audit(&mut tx, &[crate::audit::Written::beside(&row, &before, &after)]).await?;
+        }
+        self.end(tx, dry_run).await?;
+        Ok(gone)
+    }
+
     /// Deliveries of a webhook, newest event first.
     ///
     /// # Errors

@@ -280,6 +280,15 @@ pub(super) fn of_redelivery(webhook: &Object, deliveries: u64) -> PlanReport {
     said(format!("{deliveries} dead letters of Webhook {:?} are sent again.", webhook.name))
 }
 
+/// The plan that follows from deleting dead letters, in a dry run.
+pub(super) fn of_discard(webhook: &Object, deliveries: u64) -> PlanReport {
+    let letters = if deliveries == 1 { "letter" } else { "letters" };
+    said(format!(
+        "{deliveries} dead {letters} of Webhook {:?} will be deleted, and cannot be sent again.",
+        webhook.name
+    ))
+}
+
 fn said(summary: String) -> PlanReport {
     PlanReport { summary, ..PlanReport::default() }
 }

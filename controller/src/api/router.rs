@@ -48,6 +48,7 @@ fn handler(id: Id, by: MethodFilter) -> MethodRouter<App> {
         Id::MakeJoinToken => on(by, racks::join_token),
         Id::ListDeliveries => on(by, webhooks::deliveries),
         Id::Redeliver => on(by, webhooks::redeliver),
+        Id::Discard => on(by, webhooks::discard),
         Id::Boots => on(by, boots::read),
         Id::HostName => on(by, host_names::read),
         Id::Logs => on(by, logs::read),

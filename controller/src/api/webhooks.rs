@@ -14,7 +14,9 @@ use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::{CommonStatus, Condition, ConditionStatus, Webhook};
 use basalt_api::values::{Timestamp, Uid};
-use basalt_api::wire::{DeliveryInfo, DeliveryPage, DeliveryState, RedeliverRequest, Redelivered};
+use basalt_api::wire::{
+    DeliveryInfo, DeliveryPage, DeliveryState, DiscardRequest, Discarded, RedeliverRequest, Redelivered,
+};
 use basalt_api::{FieldCode, Kind, KindOf, has_sensitive, masked};
 use basalt_db::{Delivery, Object, StoreError, WebhookState};
 use serde::{Deserialize, Serialize};
@@ -125,6 +127,24 @@ pub(super) async fn redeliver(
         return objects::tried(webhook, plan);
     }
     Ok(Json(Redelivered { deliveries }).into_response())
+}
+
+pub(super) async fn discard(
+    State(app): State<App>,
+    caller: Caller,
+    target: Target,
+    uri: Uri,
+    sent: Bytes,
+) -> Answer<Response> {
+    let Flags { dry_run } = parameters(&uri)?;
+    let request: DiscardRequest = body::json(&sent)?;
+    let webhook = target.object(&app).await?;
+    let deliveries = caller.store(&app).discard(webhook.uid, request.id, dry_run).await?;
+    if dry_run {
+        let plan = announce::of_discard(&webhook, deliveries);
+        return objects::tried(webhook, plan);
+    }
+    Ok(Json(Discarded { deliveries }).into_response())
 }
 
 /// Adds the state of deliveries to the status of the webhooks among these objects.

@@ -135,6 +135,8 @@ const TABLE: &[(Id, &str, &str)] = &[
     (Id::ListDeliveries, "/api/v1/webhooks/chat/deliveries", LOOK_EVERYWHERE),
     (Id::Redeliver, "/api/v1/webhooks/chat/redeliver", GOVERN),
     (Id::Redeliver, "/api/v1/webhooks/chat/redeliver?dry_run=true", GOVERN),
+    (Id::Discard, "/api/v1/webhooks/chat/discard", GOVERN),
+    (Id::Discard, "/api/v1/webhooks/chat/discard?dry_run=true", GOVERN),
     (Id::Addresses, "/api/v1/addresses", LOOK),
     (Id::Events, "/api/v1/events", LOOK),
     (Id::Events, "/api/v1/events?object=machines/red", LOOK_ELSEWHERE),

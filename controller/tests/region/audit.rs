@@ -82,6 +82,11 @@ const LEFT: &[(Id, &str, &[Left])] = &[
         &[("ApiToken", "ci", r#"{"issued_at":"TIME"}"#, r#"{"issued_at":null}"#)],
     ),
     (
+        Id::Discard,
+        "/api/v1/webhooks/hook/discard",
+        &[("Webhook", "hook", r#"{"failed":1}"#, r#"{"failed":0}"#)],
+    ),
+    (
         Id::Redeliver,
         "/api/v1/webhooks/hook/redeliver",
         &[(
@@ -118,6 +123,7 @@ const AGAIN: &[(Id, &str, &str)] = &[
     (Id::Apply, "/api/v1/apply", r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#),
     (Id::RevokeApiToken, "/api/v1/api_tokens/ci/revoke", ""),
     (Id::Redeliver, "/api/v1/webhooks/hook/redeliver", "{}"),
+    (Id::Discard, "/api/v1/webhooks/hook/discard", "{}"),
 ];
 
 /// Replaces every time by `TIME`.

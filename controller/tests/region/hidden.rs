@@ -130,6 +130,7 @@ const REQUESTS: &[(Id, &str, &str)] = &[
     (Id::IssueApiToken, "/api/v1/api_tokens/blue/issue", ""),
     (Id::RevokeApiToken, "/api/v1/api_tokens/blue/revoke", ""),
     (Id::Redeliver, "/api/v1/webhooks/hook/redeliver", "{}"),
+    (Id::Discard, "/api/v1/webhooks/hook/discard", "{}"),
     (Id::MakeJoinToken, "/api/v1/join_tokens", "{}"),
     (Id::HeadBlob, "/api/v1/blobs/00", ""),
     (Id::GetBlob, "/api/v1/blobs/00", ""),

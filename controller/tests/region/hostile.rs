@@ -358,6 +358,7 @@ const BODIES: &[(Id, &str, &str)] = &[
     (Id::OperateMany, "/api/v1/operations", r#"{"names":BAD,"operation":{"verb":"abort"}}"#),
     (Id::OperateMany, "/api/v1/operations", r#"{"where":BAD,"operation":{"verb":"abort"}}"#),
     (Id::Redeliver, "/api/v1/webhooks/hook/redeliver", r#"{"id":BAD}"#),
+    (Id::Discard, "/api/v1/webhooks/hook/discard", r#"{"id":BAD}"#),
     (Id::MakeJoinToken, "/api/v1/join_tokens", r#"{"rack":BAD}"#),
 ];
 

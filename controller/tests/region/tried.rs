@@ -37,6 +37,8 @@ pub(crate) const WRITES: &[(Id, &str, &str)] = &[
     (Id::Logout, "/api/v1/logout", ""),
     (Id::IssueApiToken, "/api/v1/api_tokens/ci/issue", ""),
     (Id::RevokeApiToken, "/api/v1/api_tokens/ci/revoke", ""),
+    // The only dead letter is deleted here, so the redelivery after it just enables the webhook.
+    (Id::Discard, "/api/v1/webhooks/hook/discard", "{}"),
     (Id::Redeliver, "/api/v1/webhooks/hook/redeliver", "{}"),
     (Id::MakeJoinToken, "/api/v1/join_tokens", "{}"),
     (Id::PutBlob, HELLO, "hello"),
@@ -100,7 +102,12 @@ pub(crate) async fn furnished() -> Lab {
     lab.api.declare("/api/v1/webhooks/hook", r#"{"url":"http://127.0.0.1:9/"}"#).await;
     let gone = "insert into webhook_state (webhook, disabled_at, disabled_reason)
                 select uid, now(), 'answered 410' from object where kind = 'Webhook'";
-    Hand::on(&lab.url).await.run(gone).await;
+    let letter = "with event as (insert into webhook_event (object, kind, name, generation, event, body)
+                    select uid, 'Zone', 'old', 1, 'deleted', '{}' from object where kind = 'Webhook' returning id, object)
+                  insert into webhook_delivery (webhook, event, object, state) select object, id, object, 'dead' from event";
+    let mut hand = Hand::on(&lab.url).await;
+    hand.run(gone).await;
+    hand.run(letter).await;
     let nobody = CertificateDer::from(vec![0]);
     let urls = vec![format!("https://{}", lab.region.address())];
     lab.region.set_joiner(Joiner::new(lab.region.store().clone(), &nobody, urls));

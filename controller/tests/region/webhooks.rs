@@ -234,6 +234,41 @@ async fn a_dead_letter_is_seen_and_sent_again() {
 }
 
 #[tokio::test]
+async fn a_dead_letter_that_is_deleted_is_never_sent() {
+    let receiver = Receiver::start(|_| Behaviour::Answer(500)).await;
+    let lab = lab(|options| options.patience = Duration::from_nanos(1)).await;
+    declare(&lab.api, "chat", &receiver.url(), json!({"events": ["deleted"]})).await;
+    for zone in ["a", "b", "c"] {
+        lab.api.declare(&format!("/api/v1/zones/{zone}"), "{}").await;
+        lab.api.delete(&format!("/api/v1/zones/{zone}")).await;
+    }
+    status(&lab.api, "chat", |status| status["failed"] == 3).await;
+    let dead = deliveries(&lab.api, "chat", "?state=dead").await;
+    let discard = async |query: &str, body: Value| {
+        let path = format!("/api/v1/webhooks/chat/discard{query}");
+        lab.api.send("POST", &path, &[], body.to_string()).await
+    };
+    let one = json!({"id": dead[1]["id"]});
+    let plan = discard("?dry_run=true", one.clone()).await.json();
+    let says = "1 dead letter of Webhook \"chat\" will be deleted, and cannot be sent again.";
+    assert_eq!(plan["plan"]["summary"], says);
+    assert_eq!(deliveries(&lab.api, "chat", "?state=dead").await.len(), 3, "a dry run deletes nothing");
+
+    assert_eq!(discard("", one.clone()).await.json(), json!({"deliveries": 1}));
+    let left: Vec<Value> =
+        deliveries(&lab.api, "chat", "").await.iter().map(|letter| letter["name"].clone()).collect();
+    assert_eq!(left, ["c", "a"]);
+    assert_eq!(discard("", one).await.problem().1, "not_found", "it is there no more");
+    let audit = lab.api.get("/api/v1/audit?object=webhooks/chat&limit=1").await.json();
+    let entry = &audit["items"][0];
+    assert_eq!((&entry["before"], &entry["after"]), (&json!({"failed": 3}), &json!({"failed": 2})));
+
+    assert_eq!(discard("", json!({})).await.json(), json!({"deliveries": 2}));
+    assert_eq!(deliveries(&lab.api, "chat", "").await.len(), 0);
+    assert!(lab.api.get("/metrics").await.text().contains("basalt_webhook_dead 0\n"));
+}
+
+#[tokio::test]
 async fn who_answers_410_is_asked_no_more_until_its_spec_changes() {
     let gone = Receiver::start(|_| Behaviour::Answer(410)).await;
     let lab = lab(|_| ()).await;

@@ -3,9 +3,10 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { createRoot } from 'react-dom/client';
 import { App } from './app/App';
 import { Refused } from './api/client';
-import { show } from './app/theme';
+import { show, showDensity } from './app/theme';
 
 show();
+showDensity();
 // The page at the top of the region is the list of machines.
 if (location.pathname === '/') history.replaceState(null, '', '/ui/machines');
 

@@ -15,7 +15,7 @@ const SYSLOG: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 const PASSWORD: &str = "correct horse battery";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_is_accepted_and_deployed_in_the_browser_and_its_log_is_read_there() {
+async fn the_first_machine_is_accepted_deployed_read_and_released_in_the_browser() {
     let fleet = Fleet::start("console", &[]).await;
     fleet.declare("roles", "operator", json!({"base": "operator"})).await;
     fleet.declare("users", "ann", json!({"password": PASSWORD, "roles": ["operator"]})).await;

@@ -22,17 +22,17 @@ export class Refused extends Error {
   }
 }
 
-type Listener = () => void;
+type Listener = (loggedOut: boolean) => void;
 const ended = new Set<Listener>();
 
-/** Calls back when the region knows the session no more. */
+/** Calls back when the region knows the session no more; a logout, in any tab, says so. */
 export function onEnded(listener: Listener): () => void {
   ended.add(listener);
   return () => ended.delete(listener);
 }
 
-export function tellEnded(): void {
-  for (const listener of ended) listener();
+export function tellEnded(loggedOut = false): void {
+  for (const listener of ended) listener(loggedOut);
 }
 
 export interface Ask {

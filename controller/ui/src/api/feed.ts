@@ -54,7 +54,7 @@ class Feed {
     if (told.type === 'live') this.live({ live: true });
     if (told.type === 'away') this.live({ live: false, since: told.since });
     if (told.type === 'reset' || told.type === 'ended') this.at = undefined;
-    if (told.type === 'ended') tellEnded();
+    if (told.type === 'ended') tellEnded(told.loggedOut);
     for (const listener of this.listeners) listener(told);
   }
 

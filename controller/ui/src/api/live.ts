@@ -31,12 +31,18 @@ export function store(kind: string, plural: string): RowStore<BasaltObject> {
 }
 
 feed.listen((told) => {
-  if (told.type === 'ended') stores.clear();
+  // After a session that ended by itself the page stays, with its rows: the next stream makes them whole.
+  if (told.type === 'ended' && told.loggedOut) stores.clear();
   for (const store of stores.values()) {
     if (told.type === 'live') store.covered(told.from);
     else store.hear(told);
   }
 });
+
+/** Lets go of all rows: the next reader may see others. */
+export function forgetLists(): void {
+  stores.clear();
+}
 
 /** Once more, after a refusal. */
 export function reload(kind: string, plural: string): void {
@@ -46,7 +52,7 @@ export function reload(kind: string, plural: string): void {
 export function useList<T = BasaltObject>(kind: string, plural: string): { objects: readonly T[]; phase: string; error: unknown } {
   const of = store(kind, plural);
   const objects = useSyncExternalStore(of.watch, of.snapshot);
-  return { objects: objects as readonly T[], phase: of.phase, error: of.error };
+  return { objects: objects as readonly T[], phase: of.shown, error: of.error };
 }
 
 /** Calls back when the stream tells of one object, at most once in a second. */

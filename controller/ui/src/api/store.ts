@@ -40,6 +40,8 @@ export class RowStore<T extends Named> {
   private toldFrom: string | undefined;
   private objects: readonly T[] = [];
   phase: Phase = 'loading';
+  /** The phase of the rows that are shown: new rows come with the next frame. */
+  shown: Phase = 'loading';
   error: unknown;
 
   constructor(
@@ -131,6 +133,7 @@ export class RowStore<T extends Named> {
     this.schedule(() => {
       this.scheduled = false;
       this.objects = Array.from(this.rows.values(), (row) => row.object);
+      this.shown = this.phase;
       for (const watcher of this.watchers) watcher();
     });
   }

@@ -9,7 +9,7 @@ const OF_MACHINES =
   'inventory.cpu inventory.memory_bytes inventory.dmi inventory.architecture inventory.firmware';
 const OF_OTHERS =
   'machine hostname address stage progress connected last_seen version services concerns ' +
-  'sort mac vlan racks first_seen_at last_seen_at used free';
+  'sort mac vlan racks serving first_seen_at last_seen_at used free';
 
 const members = (...words: string[]): string =>
   ['kind', 'metadata', 'spec', ...words.flatMap((some) => some.split(' ').map((word) => `status.${word}`))].join(',');
@@ -27,8 +27,8 @@ export type Told =
   | { type: 'away'; since: number }
   /** What was told before is not enough: read lists again. */
   | { type: 'reset' }
-  /** The session has ended. */
-  | { type: 'ended' };
+  /** The session has ended: by a logout, or by itself. */
+  | { type: 'ended'; loggedOut?: boolean };
 
 const FIRST_PAUSE = 300;
 const LONGEST_PAUSE = 5_000;
@@ -59,7 +59,7 @@ export class Stream {
   stop(): void {
     this.running = false;
     this.abort?.abort();
-    this.say({ type: 'ended' });
+    this.say({ type: 'ended', loggedOut: true });
   }
 
   private say(told: Told): void {

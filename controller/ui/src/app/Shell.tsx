@@ -11,7 +11,7 @@ import type { Command } from './commands';
 import { Palette } from './Palette';
 import { Icon } from './icons';
 import { SECTIONS } from './sections';
-import { setTheme, turn } from './theme';
+import { setTheme, turn, turnDensity } from './theme';
 import { useWho } from './who';
 import css from './Shell.module.css';
 
@@ -25,6 +25,7 @@ export function Shell() {
     () => [
       { title: 'Turn light and dark', run: turn },
       { title: 'Light and dark as the system is', run: () => setTheme('system') },
+      { title: 'Turn compact and usual rows', run: turnDensity },
       { title: 'Show keys', says: '?', run: () => setKeys(true) },
       { title: 'Log out', says: who.actor, run: () => void logout() },
     ],
@@ -89,7 +90,7 @@ function Side() {
   };
   return (
     <nav className={css.side} aria-label="Sections">
-      <Link to="/machines" className={css.mark}>
+      <Link to="/machines" className={css.mark} aria-label="Basalt">
         <Icon name="mark" />
         <span>Basalt</span>
       </Link>

@@ -27,3 +27,24 @@ export function turn(): void {
 }
 
 dark.addEventListener('change', show);
+
+/** Rows of 28 pixels in place of 32. */
+const DENSE = 'compact';
+const watchers = new Set<() => void>();
+
+export const isCompact = (): boolean => localStorage.getItem(DENSE) === 'yes';
+
+export function turnDensity(): void {
+  localStorage.setItem(DENSE, isCompact() ? 'no' : 'yes');
+  showDensity();
+}
+
+export function showDensity(): void {
+  document.documentElement.dataset.density = isCompact() ? 'compact' : 'usual';
+  for (const watcher of watchers) watcher();
+}
+
+export function onDensity(watcher: () => void): () => void {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}

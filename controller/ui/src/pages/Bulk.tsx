@@ -1,7 +1,8 @@
-import { useEffect, useMemo, useRef, useState } from 'react';
+import { useMemo, useState } from 'react';
 import type { Machine } from '../api/object';
 import { useWrites } from '../app/who';
 import { Button } from '../parts/Button';
+import { Menu, menu } from '../parts/Menu';
 import { Plan, type Proposal } from '../parts/plan/Plan';
 import { type Verb, type Wish, doingOf, wishOf } from '../parts/plan/proposal';
 import { type Asking, BulkSheet } from './BulkSheet';
@@ -59,33 +60,16 @@ export function Bulk({ machines, release }: { machines: Machine[]; release: (mac
 
 /** The operations, in a list that opens. */
 function More({ off, choose }: { off: string | false; choose: (verb: Verb) => void }) {
-  const [open, setOpen] = useState(false);
-  const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (!open) return;
-    const away = (event: PointerEvent) => !box.current?.contains(event.target as Node) && setOpen(false);
-    addEventListener('pointerdown', away);
-    return () => removeEventListener('pointerdown', away);
-  }, [open]);
   return (
-    <div
-      ref={box}
-      className={css.choice}
-      onKeyDown={(event) => {
-        if (event.key === 'Escape') setOpen(false);
-      }}
-    >
-      <Button off={off} aria-expanded={open} onClick={() => setOpen(!open)}>
-        More…
-      </Button>
-      {open && (
-        <div className={`${css.menu} ${css.up}`} role="group" aria-label="More operations">
+    <Menu title="More…" off={off}>
+      {(close) => (
+        <div className={menu(true)} role="group" aria-label="More operations">
           {VERBS.map((verb) => (
             <Button
               key={verb}
               bare
               onClick={() => {
-                setOpen(false);
+                close();
                 choose(verb);
               }}
             >
@@ -94,6 +78,6 @@ function More({ off, choose }: { off: string | false; choose: (verb: Verb) => vo
           ))}
         </div>
       )}
-    </div>
+    </Menu>
   );
 }

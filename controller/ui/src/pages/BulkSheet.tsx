@@ -1,12 +1,10 @@
-import { type FormEvent, type ReactNode, useId, useMemo, useState } from 'react';
+import { type ReactNode, useMemo } from 'react';
 import { useList } from '../api/live';
 import type { Machine } from '../api/object';
-import { Button } from '../parts/Button';
-import { Sheet } from '../parts/Sheet';
 import type { Proposal } from '../parts/plan/Plan';
+import { FormSheet } from './FormSheet';
 import { deploymentOf, namesOf, placedOf, taggedOf, tagsOf, wordsOf } from './bulk';
 import css from './objects/Form.module.css';
-import parts from '../parts/parts.module.css';
 
 /** The actions that need words before their plan. */
 export type Asking = 'deploy' | 'tag' | 'place';
@@ -22,40 +20,19 @@ const TITLES: Record<Asking, string> = { deploy: 'Deploy', tag: 'Tag', place: 'Z
 
 /** The fields of an action on the selected machines. The plan of each machine comes next. */
 export function BulkSheet({ asking, machines, close, propose }: Props) {
-  const id = useId();
-  const [fault, setFault] = useState('');
   const { objects: deployments } = useList('Deployment', 'deployments');
-  const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const made = proposalOf(asking, new FormData(event.currentTarget), machines, deployments.map(({ metadata }) => metadata.name));
-    if (typeof made === 'string') setFault(made);
-    else propose(made);
+  const submit = (form: FormData) => {
+    const made = proposalOf(asking, form, machines, deployments.map(({ metadata }) => metadata.name));
+    if (typeof made === 'string') return made;
+    propose(made);
   };
   const count = `${machines.length} ${machines.length === 1 ? 'machine' : 'machines'}`;
   return (
-    <Sheet
-      title={`${TITLES[asking]} ${count}`}
-      close={close}
-      foot={
-        <>
-          <button type="submit" form={id} className={`${parts.button} ${parts.primary}`}>
-            Show the plan
-          </button>
-          <Button onClick={close}>Leave it</Button>
-        </>
-      }
-    >
-      <form id={id} className={css.form} onSubmit={submit}>
-        {asking === 'deploy' && <DeployFields machines={machines} />}
-        {asking === 'tag' && <TagFields machines={machines} />}
-        {asking === 'place' && <PlaceFields />}
-        {fault && (
-          <p className={css.fault} role="alert">
-            {fault}
-          </p>
-        )}
-      </form>
-    </Sheet>
+    <FormSheet title={`${TITLES[asking]} ${count}`} close={close} submit={submit}>
+      {asking === 'deploy' && <DeployFields machines={machines} />}
+      {asking === 'tag' && <TagFields machines={machines} />}
+      {asking === 'place' && <PlaceFields />}
+    </FormSheet>
   );
 }
 

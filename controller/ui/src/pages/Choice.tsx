@@ -1,6 +1,4 @@
-import { useEffect, useRef, useState } from 'react';
-import { Button } from '../parts/Button';
-import css from './List.module.css';
+import { Menu, menu } from '../parts/Menu';
 
 interface Props {
   title: string;
@@ -11,27 +9,10 @@ interface Props {
 
 /** Which of some things are shown. The first one always is. */
 export function Choice({ title, all, chosen, change }: Props) {
-  const [open, setOpen] = useState(false);
-  const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (!open) return;
-    const away = (event: PointerEvent) => !box.current?.contains(event.target as Node) && setOpen(false);
-    addEventListener('pointerdown', away);
-    return () => removeEventListener('pointerdown', away);
-  }, [open]);
   return (
-    <div
-      ref={box}
-      className={css.choice}
-      onKeyDown={(event) => {
-        if (event.key === 'Escape') setOpen(false);
-      }}
-    >
-      <Button aria-expanded={open} onClick={() => setOpen(!open)}>
-        {title}
-      </Button>
-      {open && (
-        <fieldset className={css.menu}>
+    <Menu title={title}>
+      {() => (
+        <fieldset className={menu()}>
           <legend className="unseen">{title}</legend>
           {all.map(({ key, title }, place) => (
             <label key={key}>
@@ -46,6 +27,6 @@ export function Choice({ title, all, chosen, change }: Props) {
           ))}
         </fieldset>
       )}
-    </div>
+    </Menu>
   );
 }

@@ -16,7 +16,7 @@ import { bytes } from '../parts/size';
 import { Bulk } from './Bulk';
 import { Choice } from './Choice';
 import { DeclareButton } from './DeclareButton';
-import { FirstRun } from './FirstRun';
+import { FirstRun, useFirstRun } from './FirstRun';
 import { NoMatch } from './NoMatch';
 import { Views } from './Views';
 import css from './List.module.css';
@@ -81,6 +81,7 @@ export function Machines() {
   const { view, text, setText, change } = useView();
   const { objects, phase, error } = useList<Machine>('Machine', 'machines');
   const { may } = useWrites();
+  const [isFirstRun, leave] = useFirstRun(objects, phase === 'ready');
   const [selected, select] = useState<ReadonlySet<string>>(new Set());
   const asked = useDeferredValue(text);
   const matches = useMemo(() => objects.filter(matcher(parse(asked), MACHINES)), [objects, asked]);
@@ -94,7 +95,7 @@ export function Machines() {
 
   if (phase === 'loading') return <Loading />;
   if (phase === 'failed') return <Failure error={error} again={() => reload('Machine', 'machines')} />;
-  if (objects.length === 0) return <FirstRun />;
+  if (isFirstRun) return <FirstRun machines={objects} leave={leave} />;
   return (
     <>
       <h1 className="unseen">Machines</h1>

@@ -1,41 +1,24 @@
-import { useEffect, useRef, useState } from 'react';
 import type { View } from '../app/routes';
 import { useViews } from '../app/views';
 import { Button } from '../parts/Button';
+import { Menu, menu } from '../parts/Menu';
 import css from './List.module.css';
 import parts from '../parts/parts.module.css';
 
 /** The views of a list that somebody keeps. */
 export function Views({ plural, view, show }: { plural: string; view: View; show: (view: View) => void }) {
   const { views, keep, forget } = useViews(plural);
-  const [open, setOpen] = useState(false);
-  const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (!open) return;
-    const away = (event: PointerEvent) => !box.current?.contains(event.target as Node) && setOpen(false);
-    addEventListener('pointerdown', away);
-    return () => removeEventListener('pointerdown', away);
-  }, [open]);
   return (
-    <div
-      ref={box}
-      className={css.choice}
-      onKeyDown={(event) => {
-        if (event.key === 'Escape') setOpen(false);
-      }}
-    >
-      <Button aria-expanded={open} onClick={() => setOpen(!open)}>
-        Views
-      </Button>
-      {open && (
-        <div className={css.menu} role="group" aria-label="Saved views">
+    <Menu title="Views">
+      {(close) => (
+        <div className={menu()} role="group" aria-label="Saved views">
           {views.map(({ name, view }) => (
             <span key={name} className={css.view}>
               <Button
                 bare
                 onClick={() => {
                   show(view);
-                  setOpen(false);
+                  close();
                 }}
               >
                 {name}
@@ -61,6 +44,6 @@ export function Views({ plural, view, show }: { plural: string; view: View; show
           </form>
         </div>
       )}
-    </div>
+    </Menu>
   );
 }

@@ -1,5 +1,6 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { type KeyboardEvent, type ReactNode, useEffect, useMemo, useRef, useState } from 'react';
+import { type KeyboardEvent, type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { isCompact, onDensity } from '../app/theme';
 import { type Key, type Line, grouped, useOrder } from './order';
 import css from './Table.module.css';
 
@@ -36,8 +37,8 @@ interface Props<Row> {
   select?: (selected: Set<string>) => void;
 }
 
-// As Table.module.css has them.
-const ROW = 32;
+// As tokens.css and Table.module.css have them.
+const [ROW, COMPACT_ROW] = [32, 28];
 const CHECK = 24;
 const GAP = 12;
 const EDGE = 16;
@@ -51,7 +52,9 @@ export function Table<Row extends Named>({ label, rows, columns, sort, changeSor
   const ungrouped = useOrder(rows, by?.by ?? ((row) => row.metadata.name), descending, `${sort} ${of}`);
   const lines = useMemo(() => (group ? grouped(ungrouped, group) : ungrouped.map((row, place): Line<Row> => ({ row, place }))), [ungrouped, group]);
   const sorted = useMemo(() => (group ? lines.flatMap((line) => ('row' in line ? [line.row] : [])) : ungrouped), [lines, ungrouped, group]);
-  const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => box.current, estimateSize: () => ROW, overscan: 12, scrollPaddingStart: ROW });
+  const height = useSyncExternalStore(onDensity, isCompact) ? COMPACT_ROW : ROW;
+  const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => box.current, estimateSize: () => height, overscan: 12, scrollPaddingStart: height });
+  useEffect(() => virtual.measure(), [virtual, height]);
   const widths = [...(select ? [CHECK] : []), ...columns.map((column) => column.width)];
   const least = widths.reduce((all, width) => all + width + GAP, 2 * EDGE - GAP);
   const template = [...(select ? [`${CHECK}px`] : []), ...columns.map(({ width, grows }) => (grows ? `minmax(${width}px, 1fr)` : `${width}px`))].join(' ');

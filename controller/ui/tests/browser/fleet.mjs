@@ -16,9 +16,17 @@ before(async () => {
 
 after(() => chrome?.close());
 
-test('a stranger is accepted, deployed while its page is open, and read', async () => {
-  const { page, context, complaints } = await person(chrome, url);
-  await login(page, 'ann', PASSWORD);
+test('from the first run to the release: a stranger is accepted, deployed while its page is open, read and released', async () => {
+  const { page: first, context, complaints } = await person(chrome, url);
+  await login(first, 'ann', PASSWORD);
+
+  // A region without machines says what is missing, in a tab that stays open.
+  await says(first.getByRole('heading'), 'There is no machine yet');
+  await says(first.getByRole('status'), '3 of 5 things are there');
+  await picture(first, 'first-run');
+  await accessible(first, 'the first run');
+  const page = await context.newPage();
+  await page.goto('/ui/machines');
 
   await page.getByRole('link', { name: 'Discoveries' }).click();
   await page.getByRole('link', { name: 'mac-52-54-00-51-00-01' }).click();
@@ -43,6 +51,12 @@ test('a stranger is accepted, deployed while its page is open, and read', async 
   await page.goto('/ui/machines/basalt-sim-0001');
   await says(page.locator('main header'), 'Ready');
   await says(page.locator('main'), 'SIM-0001');
+
+  // The list has ticked itself meanwhile.
+  await says(first.getByRole('heading'), 'The first machine has booted');
+  await says(first.getByRole('status'), '5 of 5 things are there');
+  await first.getByRole('button', { name: 'Show the list of machines' }).click();
+  await first.getByRole('grid').getByRole('link', { name: 'basalt-sim-0001' }).waitFor();
 
   const other = await context.newPage();
   await other.goto('/ui/deployments');
@@ -70,6 +84,27 @@ test('a stranger is accepted, deployed while its page is open, and read', async 
     await says(page.getByRole('grid', { name: 'Log' }), words.replace(/^\w+: /, ''));
   }
   await picture(page, 'log-live');
+
+  // It is released: its disks are erased. Then it is switched on and off.
+  const bar = first.getByRole('toolbar', { name: 'Selected machines' });
+  const ask = async (what, button) => {
+    if (!(await bar.isVisible())) await first.getByLabel('Select all that match').check();
+    if (what !== 'Release…') await bar.getByRole('button', { name: 'More…' }).click();
+    await bar.getByRole('button', { name: what }).click();
+    const plan = first.getByRole('dialog', { name: /^Plan: / });
+    await plan.getByRole('button', { name: button }).click();
+    await plan.waitFor({ state: 'detached' });
+  };
+  const row = first.getByRole('grid').getByRole('row').nth(1);
+  const cell = (text) => row.getByRole('gridcell').getByText(text, { exact: true });
+  await ask('Release…', 'Release 1 machine');
+  await row.getByText('web', { exact: true }).waitFor({ ...LONG, state: 'detached' });
+  await cell('Ready').waitFor(LONG);
+  await picture(first, 'released');
+  for (const [what, power] of [['Switch on…', 'on'], ['Switch off…', 'off']]) {
+    await ask(what, /^Switch/);
+    await cell(power).waitFor(LONG);
+  }
   assert.deepEqual(complaints, []);
   await context.close();
 });

@@ -113,10 +113,10 @@ test('a script has no target while the machines are still being read', async () 
   const { store } = await import('../../src/api/live');
   const { createElement } = await import('react');
   const machines = store('Machine', 'machines');
-  machines.phase = 'partial';
+  machines.shown = 'partial';
   await show('/scripts/firmware', () => createElement(ScriptRun, { script: object('Script', 'firmware') as never }));
   await page.shows('Run…');
   page.press('Run…');
   await page.shows('Machines are still being read: 3 so far.');
-  machines.phase = 'ready';
+  machines.shown = 'ready';
 });

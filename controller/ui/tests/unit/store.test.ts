@@ -127,3 +127,12 @@ test('rows are in groups by name, and keep their order in a group', () => {
   const lines = grouped(['b1', 'a2', 'b2', 'a10'], (row) => row.charAt(0));
   assert.deepEqual(lines, [{ head: 'a', count: 2 }, { row: 'a2', place: 0 }, { row: 'a10', place: 1 }, { head: 'b', count: 2 }, { row: 'b1', place: 2 }, { row: 'b2', place: 3 }]);
 });
+
+test('rows are said to be all there only once they are shown', async () => {
+  const flushes: (() => void)[] = [];
+  const store = new RowStore<never>('Machine', () => Promise.resolve({ items: [{ kind: 'Machine', metadata: { uid: 'a', name: 'a' } } as never], position: 'x:1' }), (flush) => flushes.push(flush));
+  await store.load();
+  assert.deepEqual([store.phase, store.shown, store.snapshot().length], ['ready', 'loading', 0]);
+  for (const flush of flushes) flush();
+  assert.deepEqual([store.shown, store.snapshot().length], ['ready', 1]);
+});

@@ -3,6 +3,7 @@ import { Chips, Copy, Facts } from '../../parts/Facts';
 import { Notice } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { bytes, speed } from '../../parts/size';
+import { DeclaredNetwork, DeclaredStorage } from './Declared';
 import { useMachine } from './Machine';
 import { attached } from './numa';
 import css from './Machine.module.css';
@@ -163,59 +164,69 @@ export function Network() {
   const interfaces = Object.entries((status.inventory?.interfaces ?? {}) as Record<string, Schemas['Interface']>);
   const others = Object.entries((status.inventory?.other_interfaces ?? {}) as Record<string, Schemas['OtherInterface']>);
   const addresses = Object.entries((status.addresses ?? {}) as Record<string, string>);
-  if (interfaces.length + others.length === 0) return <Unknown what="Its network" />;
+  if (interfaces.length + others.length === 0) {
+    return (
+      <>
+        <Unknown what="Its network" />
+        <DeclaredNetwork />
+      </>
+    );
+  }
   const boots = (mac: string) => (spec.boot_macs ?? []).some((it) => it.toLowerCase() === mac.toLowerCase());
   return (
-    <div className={parts.scroll} role="region" aria-label="Interfaces" tabIndex={0}>
-      <table className={parts.grid}>
-        <thead>
-          <tr>
-            <th>interface</th>
-            <th>link</th>
-            <th>MAC</th>
-            <th>addresses</th>
-            <th>neighbour</th>
-            <th>driver, firmware</th>
-          </tr>
-        </thead>
-        <tbody>
-          {interfaces.map(([name, it]) => (
-            <tr key={name}>
-              <td className="mono">{name}</td>
-              <td>
-                <Link up={it.link} mbps={it.speed_mbps} />
-              </td>
-              <td>
-                <Copy text={it.mac} /> {boots(it.mac) && <span className={parts.chip}>boots</span>}
-              </td>
-              <td>
-                {addresses
-                  .filter(([of]) => of === name || of.startsWith(`${name}/`))
-                  .map(([of, address]) => (
-                    <Copy key={of} text={address} />
-                  ))}
-              </td>
-              <td>
-                <Neighbours of={Object.values((it.neighbours ?? {}) as Record<string, Schemas['Neighbour']>)} />
-              </td>
-              <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
+    <>
+      <div className={parts.scroll} role="region" aria-label="Interfaces" tabIndex={0}>
+        <table className={parts.grid}>
+          <thead>
+            <tr>
+              <th>interface</th>
+              <th>link</th>
+              <th>MAC</th>
+              <th>addresses</th>
+              <th>neighbour</th>
+              <th>driver, firmware</th>
             </tr>
-          ))}
-          {others.map(([name, it]) => (
-            <tr key={name}>
-              <td className="mono">{name}</td>
-              <td>
-                <Link up={it.link} mbps={it.speed_mbps} />
-              </td>
-              <td>{it.hardware_address && <Copy text={it.hardware_address} />}</td>
-              <td className="muted">{it.technology}</td>
-              <td />
-              <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {interfaces.map(([name, it]) => (
+              <tr key={name}>
+                <td className="mono">{name}</td>
+                <td>
+                  <Link up={it.link} mbps={it.speed_mbps} />
+                </td>
+                <td>
+                  <Copy text={it.mac} /> {boots(it.mac) && <span className={parts.chip}>boots</span>}
+                </td>
+                <td>
+                  {addresses
+                    .filter(([of]) => of === name || of.startsWith(`${name}/`))
+                    .map(([of, address]) => (
+                      <Copy key={of} text={address} />
+                    ))}
+                </td>
+                <td>
+                  <Neighbours of={Object.values((it.neighbours ?? {}) as Record<string, Schemas['Neighbour']>)} />
+                </td>
+                <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
+              </tr>
+            ))}
+            {others.map(([name, it]) => (
+              <tr key={name}>
+                <td className="mono">{name}</td>
+                <td>
+                  <Link up={it.link} mbps={it.speed_mbps} />
+                </td>
+                <td>{it.hardware_address && <Copy text={it.hardware_address} />}</td>
+                <td className="muted">{it.technology}</td>
+                <td />
+                <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <DeclaredNetwork />
+    </>
   );
 }
 
@@ -249,32 +260,42 @@ const HEALTH: Record<string, 'ok' | 'wait' | 'bad'> = { passed: 'ok', degraded: 
 export function Storage() {
   const { status } = useMachine();
   const disks = Object.entries((status.inventory?.disks ?? {}) as Record<string, Schemas['Disk']>);
-  if (disks.length === 0) return <Unknown what="Its storage" />;
+  if (disks.length === 0) {
+    return (
+      <>
+        <Unknown what="Its storage" />
+        <DeclaredStorage />
+      </>
+    );
+  }
   const largest = Math.max(...disks.map(([, disk]) => disk.size_bytes));
   return (
-    <ul className={css.disks}>
-      {disks.map(([name, disk]) => (
-        <li key={name} className={css.disk}>
-          <p className={css.diskname}>
-            <b className="mono">{name}</b>
-            <span>{bytes(disk.size_bytes)}</span>
-            <span className="muted">{[disk.model, disk.transport, disk.rotational === true && 'rotational', disk.rotational === false && 'flash', disk.firmware && `firmware ${disk.firmware}`].filter(Boolean).join(' · ')}</span>
-            {disk.health && (
-              <span className={css.row} title="The disk's report of its own health (SMART)">
-                <Dot tone={HEALTH[disk.health] ?? 'off'} /> {disk.health === 'passed' ? 'healthy' : disk.health}
-              </span>
-            )}
-            {disk.serial && <Copy text={disk.serial} />}
-          </p>
-          <div className={css.bar} style={{ width: `${Math.max(4, (100 * disk.size_bytes) / largest)}%` }} />
-          <p className="muted">
-            {disk.marker
-              ? `Basalt's marker: ${disk.marker.state}, attempt ${disk.marker.attempt}`
-              : "No marker of Basalt's: what is on it is not ours, and is not erased without a word"}
-            {disk.marker && <Copy text={disk.marker.machine} shown={` of machine ${disk.marker.machine}`} />}
-          </p>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul className={css.disks}>
+        {disks.map(([name, disk]) => (
+          <li key={name} className={css.disk}>
+            <p className={css.diskname}>
+              <b className="mono">{name}</b>
+              <span>{bytes(disk.size_bytes)}</span>
+              <span className="muted">{[disk.model, disk.transport, disk.rotational === true && 'rotational', disk.rotational === false && 'flash', disk.firmware && `firmware ${disk.firmware}`].filter(Boolean).join(' · ')}</span>
+              {disk.health && (
+                <span className={css.row} title="The disk's report of its own health (SMART)">
+                  <Dot tone={HEALTH[disk.health] ?? 'off'} /> {disk.health === 'passed' ? 'healthy' : disk.health}
+                </span>
+              )}
+              {disk.serial && <Copy text={disk.serial} />}
+            </p>
+            <div className={css.bar} style={{ width: `${Math.max(4, (100 * disk.size_bytes) / largest)}%` }} />
+            <p className="muted">
+              {disk.marker
+                ? `Basalt's marker: ${disk.marker.state}, attempt ${disk.marker.attempt}`
+                : "No marker of Basalt's: what is on it is not ours, and is not erased without a word"}
+              {disk.marker && <Copy text={disk.marker.machine} shown={` of machine ${disk.marker.machine}`} />}
+            </p>
+          </li>
+        ))}
+      </ul>
+      <DeclaredStorage />
+    </>
   );
 }

@@ -1,12 +1,10 @@
-import { type FormEvent, type ReactNode, useId, useState } from 'react';
+import { type ReactNode, useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useList } from '../../api/live';
-import { Button } from '../../parts/Button';
-import { Sheet } from '../../parts/Sheet';
 import { type Verb, type Wish, doingOf } from '../../parts/plan/proposal';
+import { FormSheet } from '../FormSheet';
 import { ParameterFields, parametersOf } from '../objects/ParameterFields';
 import css from '../objects/Form.module.css';
-import parts from '../../parts/parts.module.css';
 
 /** Verbs that need more than themselves. */
 export const needsWords = (verb: Verb): boolean => verb === 'run_script' || verb === 'rescue' || verb === 'test' || verb === 'override_tests';
@@ -25,50 +23,28 @@ const lines = (text: string): string[] =>
 
 /** The fields of a verb that needs more than a machine, before its plan is made. */
 export function WishSheet({ verb, close, wish }: Props) {
-  const id = useId();
-  const [fault, setFault] = useState('');
-  const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget);
+  const submit = (form: FormData) => {
     const text = (name: string) => String(form.get(name) ?? '').trim();
     if (verb === 'run_script') {
-      if (!text('script')) return setFault('there is no script: declare a Script first');
-      return wish({ verb, script: text('script'), parameters: parametersOf(form) });
+      if (!text('script')) return 'there is no script: declare a Script first';
+      return void wish({ verb, script: text('script'), parameters: parametersOf(form) });
     }
     if (verb === 'test') {
       const tests = form.getAll('tests').map(String);
-      return wish({ verb, ...(tests.length > 0 && { tests }) });
+      return void wish({ verb, ...(tests.length > 0 && { tests }) });
     }
     if (verb === 'override_tests') {
-      if (!text('reason')) return setFault('the audit log wants a reason');
-      return wish({ verb, reason: text('reason') });
+      if (!text('reason')) return 'the audit log wants a reason';
+      return void wish({ verb, reason: text('reason') });
     }
     const keys = [...new Set(lines(text('keys')))];
-    if (keys.length === 0) return setFault('nobody could come in: give an SSH key');
+    if (keys.length === 0) return 'nobody could come in: give an SSH key';
     wish({ verb, ssh_keys: keys, ...(text('duration') && { duration: text('duration') }) });
   };
   return (
-    <Sheet
-      title={doingOf(verb)}
-      close={close}
-      foot={
-        <>
-          <button type="submit" form={id} className={`${parts.button} ${parts.primary}`}>
-            Show the plan
-          </button>
-          <Button onClick={close}>Leave it</Button>
-        </>
-      }
-    >
-      <form id={id} className={css.form} onSubmit={submit}>
-        {FIELDS[verb]?.()}
-        {fault && (
-          <p className={css.fault} role="alert">
-            {fault}
-          </p>
-        )}
-      </form>
-    </Sheet>
+    <FormSheet title={doingOf(verb)} close={close} submit={submit}>
+      {FIELDS[verb]?.()}
+    </FormSheet>
   );
 }
 

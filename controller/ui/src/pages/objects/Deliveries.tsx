@@ -24,14 +24,31 @@ const STATES: Record<Delivery['state'], string> = { dead: 'Dead letters', pendin
 const EVERY = 10_000;
 const PAGE = 100;
 
-/** Deliveries of a webhook, the newest event first; dead letters say why they failed, and can be sent again. */
+/** What a dead letter is asked for: the one with this id, or all. */
+interface Asked {
+  at: 'redeliver' | 'discard';
+  body: { id?: string };
+}
+
+const ACTIONS: { at: Asked['at']; title: string }[] = [
+  { at: 'redeliver', title: 'Send again…' },
+  { at: 'discard', title: 'Delete…' },
+];
+
+function verbOf({ at, body }: Asked, dead: number): string {
+  const count = body.id ? 1 : dead;
+  if (at === 'discard') return `Delete ${count === 1 ? '1 dead letter' : `${count} dead letters`}`;
+  return `Send ${count === 1 ? '1 delivery' : `${count} deliveries`} again`;
+}
+
+/** Deliveries of a webhook, the newest event first; dead letters say why they failed, and can be sent again or deleted. */
 export function Deliveries({ webhook: { metadata, status } }: { webhook: BasaltObject }) {
   const { name } = metadata;
   const { state } = useSearch({ strict: false }) as ObjectView;
   const navigate = useNavigate();
   const { off } = useWrites();
   const may = isAdmin(useWho());
-  const [again, setAgain] = useState<{ id?: string }>();
+  const [asked, setAsked] = useState<Asked>();
   const { data, error, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
     queryKey: ['webhooks', name, 'deliveries', state],
     initialPageParam: '',
@@ -45,16 +62,17 @@ export function Deliveries({ webhook: { metadata, status } }: { webhook: BasaltO
   const dead = Number(status.failed ?? 0);
   const proposal = useMemo(
     () =>
-      again && {
+      asked && {
         kind: 'request' as const,
         of: 'Webhook',
         plural: 'webhooks',
         name,
-        at: 'redeliver' as const,
-        body: again,
-        verb: again.id ? 'Send 1 delivery again' : `Send ${dead === 1 ? '1 delivery' : `${dead} deliveries`} again`,
+        at: asked.at,
+        body: asked.body,
+        verb: verbOf(asked, dead),
+        hurts: asked.at === 'discard',
       },
-    [again, name, dead],
+    [asked, name, dead],
   );
   const items = data?.pages.flatMap((page) => page.items) ?? [];
   return (
@@ -73,9 +91,14 @@ export function Deliveries({ webhook: { metadata, status } }: { webhook: BasaltO
           ))}
         </select>
         {may && (
-          <Button off={off || (dead === 0 && 'there is no dead letter')} onClick={() => setAgain({})}>
-            Send dead letters again…
-          </Button>
+          <>
+            <Button off={off || (dead === 0 && 'there is no dead letter')} onClick={() => setAsked({ at: 'redeliver', body: {} })}>
+              Send dead letters again…
+            </Button>
+            <Button danger off={off || (dead === 0 && 'there is no dead letter')} onClick={() => setAsked({ at: 'discard', body: {} })}>
+              Delete dead letters…
+            </Button>
+          </>
         )}
         <span className="muted">{dead === 0 ? 'No dead letters.' : `${dead} ${dead === 1 ? 'delivery was' : 'deliveries were'} given up.`}</span>
       </div>
@@ -121,12 +144,16 @@ export function Deliveries({ webhook: { metadata, status } }: { webhook: BasaltO
                   {may && (
                     <td>
                       {it.state === 'dead' && (
-                        <Button off={off} onClick={() => setAgain({ id: it.id })}>
-                          Send again…
-                          <span className="unseen">
-                            {it.kind} {it.name}
-                          </span>
-                        </Button>
+                        <span className={css.row}>
+                          {ACTIONS.map(({ at, title }) => (
+                            <Button key={at} danger={at === 'discard'} off={off} onClick={() => setAsked({ at, body: { id: it.id } })}>
+                              {title}
+                              <span className="unseen">
+                                {it.kind} {it.name}
+                              </span>
+                            </Button>
+                          ))}
+                        </span>
                       )}
                     </td>
                   )}
@@ -141,7 +168,7 @@ export function Deliveries({ webhook: { metadata, status } }: { webhook: BasaltO
           Earlier
         </Button>
       )}
-      {proposal && <Plan proposal={proposal} close={() => setAgain(undefined)} />}
+      {proposal && <Plan proposal={proposal} close={() => setAsked(undefined)} />}
     </>
   );
 }

@@ -23,6 +23,8 @@ import css from '../machine/Machine.module.css';
 import parts from '../../parts/parts.module.css';
 import { ConfigurationOf } from './Configuration';
 import { Deliveries } from './Deliveries';
+import { DeploymentScripts, ScriptUses } from './FirstBoot';
+import { ImageFiles } from './ImageFiles';
 import { RackServices } from './Rack';
 import { Receivers } from './Receivers';
 import { Rename } from './Rename';
@@ -111,7 +113,7 @@ function Accept({ status }: { status: BasaltObject['status'] }) {
 }
 
 /** Fields of the spec that have a part of the page. */
-const SHOWN: Record<string, string[]> = { scripts: ['content', 'parameters'] };
+const SHOWN: Record<string, string[]> = { scripts: ['content', 'parameters'], deployments: ['scripts'], images: ['files'] };
 /** Said elsewhere on the page. */
 const TOLD = ['conditions', 'effective', 'observed_generation', 'phase', 'axes', 'services', 'concerns', 'remote_syslog'];
 
@@ -128,6 +130,9 @@ function Overview({ object, plural, described }: { object: BasaltObject; plural:
       {plural === 'racks' && <RackServices rack={object} />}
       {plural === 'tags' && <TagPreview tag={object} />}
       {plural === 'scripts' && <ScriptContent script={object} />}
+      {plural === 'scripts' && <ScriptUses script={object} />}
+      {plural === 'deployments' && <DeploymentScripts deployment={object} />}
+      {plural === 'images' && <ImageFiles image={object} />}
       {plural === 'domains' && <Secondaries declared={(spec.secondaries ?? {}) as never} domain={metadata.name} />}
       {plural === 'settings' && <Secondaries declared={(spec.dns_secondaries ?? {}) as never} />}
       {plural === 'settings' && <Receivers declared={(spec.remote_syslog ?? {}) as never} state={(status.remote_syslog ?? {}) as never} />}

@@ -125,6 +125,7 @@ function Empty({ title, plural, described }: { title: string; plural: string; de
 const STATUS: Record<string, string[]> = {
   deployments: ['machine', 'address'],
   racks: ['version', 'last_seen'],
+  vlans: ['serving'],
   discoveries: ['sort', 'mac', 'addresses', 'vlan', 'last_seen_at'],
   subnets: ['used', 'free'],
 };

@@ -1,13 +1,12 @@
 import { useNavigate } from '@tanstack/react-router';
-import { type FormEvent, useCallback, useMemo, useState } from 'react';
+import { useCallback, useMemo, useState } from 'react';
 import { useCommands } from '../../app/commands';
 import { pageOf } from '../../app/sections';
 import { useWrites } from '../../app/who';
 import { Button } from '../../parts/Button';
-import { Sheet } from '../../parts/Sheet';
 import { Plan } from '../../parts/plan/Plan';
+import { FormSheet } from '../FormSheet';
 import css from './Form.module.css';
-import parts from '../../parts/parts.module.css';
 
 interface Props {
   kind: string;
@@ -31,38 +30,22 @@ export function Rename({ kind, plural, name }: Props) {
     setOpen(false);
     setTo(undefined);
   };
-  const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    setTo(String(new FormData(event.currentTarget).get('name') ?? '').trim());
-  };
+  const submit = (form: FormData) => void setTo(String(form.get('name') ?? '').trim());
   return (
     <>
       <Button off={off} onClick={begin}>
         Rename…
       </Button>
       {open && !proposal && (
-        <Sheet
-          title={`Rename ${name}`}
-          close={end}
-          foot={
-            <>
-              <button type="submit" form="rename" className={`${parts.button} ${parts.primary}`}>
-                Show the plan
-              </button>
-              <Button onClick={end}>Leave it</Button>
-            </>
-          }
-        >
-          <form id="rename" className={css.form} onSubmit={submit}>
-            <div className={css.field}>
-              <label htmlFor="rename-to">New name</label>
-              <input id="rename-to" name="name" className="mono" required autoComplete="off" spellCheck={false} data-first defaultValue={name} aria-describedby="rename-says" />
-              <p id="rename-says" className={css.says}>
-                Objects that refer to it follow.
-              </p>
-            </div>
-          </form>
-        </Sheet>
+        <FormSheet title={`Rename ${name}`} close={end} submit={submit}>
+          <div className={css.field}>
+            <label htmlFor="rename-to">New name</label>
+            <input id="rename-to" name="name" className="mono" required autoComplete="off" spellCheck={false} data-first defaultValue={name} aria-describedby="rename-says" />
+            <p id="rename-says" className={css.says}>
+              Objects that refer to it follow.
+            </p>
+          </div>
+        </FormSheet>
       )}
       {proposal && <Plan proposal={proposal} close={end} done={() => void navigate({ to: pageOf(plural, to ?? name) })} />}
     </>

@@ -1,4 +1,4 @@
-import { type FormEvent, useDeferredValue, useMemo, useState } from 'react';
+import { useDeferredValue, useMemo, useState } from 'react';
 import { reload, useList } from '../../api/live';
 import type { Schemas } from '../../api/client';
 import type { BasaltObject, Machine } from '../../api/object';
@@ -7,13 +7,11 @@ import { FilterBox } from '../../filter/FilterBox';
 import { MACHINES } from '../../filter/machines';
 import { Button } from '../../parts/Button';
 import { Failure } from '../../parts/Notice';
-import { Sheet } from '../../parts/Sheet';
 import { Plan } from '../../parts/plan/Plan';
 import type { Wish } from '../../parts/plan/proposal';
+import { FormSheet } from '../FormSheet';
 import { ParameterFields, parametersOf } from './ParameterFields';
 import { targetsOf } from './targets';
-import css from './Form.module.css';
-import parts from '../../parts/parts.module.css';
 
 /** Runs a script on the machines that match a filter, after the plan for each of them. */
 export function ScriptRun({ script: { metadata, spec } }: { script: BasaltObject }) {
@@ -30,13 +28,12 @@ export function ScriptRun({ script: { metadata, spec } }: { script: BasaltObject
     setOpen(false);
     setAsked(undefined);
   };
-  const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
+  const submit = (form: FormData) => {
     // The shown count may still be of an earlier text.
     const { machines, refusal } = targetsOf(text, { objects, phase, error });
-    if (refusal) return;
+    if (refusal) return refusal;
     setAsked({
-      wish: { verb: 'run_script', script: name, parameters: parametersOf(new FormData(event.currentTarget)) },
+      wish: { verb: 'run_script', script: name, parameters: parametersOf(form) },
       machines: machines.map(({ metadata }) => metadata.name),
     });
   };
@@ -47,29 +44,25 @@ export function ScriptRun({ script: { metadata, spec } }: { script: BasaltObject
         Run…
       </Button>
       {open && !proposal && (
-        <Sheet
+        <FormSheet
           title={`Run ${name}`}
           close={end}
-          foot={
+          submit={submit}
+          off={targets?.refusal}
+          head={
             <>
-              <button type="submit" form="run-script" className={`${parts.button} ${parts.primary}`} aria-disabled={targets?.refusal ? true : undefined} title={targets?.refusal}>
-                Show the plan
-              </button>
-              <Button onClick={end}>Leave it</Button>
+              <div>
+                <FilterBox text={text} change={setText} rows={MACHINES} all={objects} />
+              </div>
+              {error !== undefined && <Failure error={error} again={() => reload('Machine', 'machines')} />}
+              <p role="status" className="muted">
+                {targets?.refusal ?? `On ${count}.`}
+              </p>
             </>
           }
         >
-          <div>
-            <FilterBox text={text} change={setText} rows={MACHINES} all={objects} />
-          </div>
-          {error !== undefined && <Failure error={error} again={() => reload('Machine', 'machines')} />}
-          <p role="status" className="muted">
-            {targets?.refusal ?? `On ${count}.`}
-          </p>
-          <form id="run-script" className={css.form} onSubmit={submit}>
-            <ParameterFields of={(spec.parameters ?? {}) as unknown as Record<string, Schemas['ScriptParameter']>} />
-          </form>
-        </Sheet>
+          <ParameterFields of={(spec.parameters ?? {}) as unknown as Record<string, Schemas['ScriptParameter']>} />
+        </FormSheet>
       )}
       {proposal && <Plan proposal={proposal} close={end} />}
     </>

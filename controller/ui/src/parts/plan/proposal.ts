@@ -31,14 +31,14 @@ export type Proposal =
   | ReleaseOf
   | Request;
 
-/** A POST about one object whose dry run answers a plan: a new name, a token's text, dead letters that are sent again. */
+/** A POST about one object whose dry run answers a plan: a new name, a token's text, dead letters that are sent again, or deleted. */
 export interface Request {
   kind: 'request';
   of: string;
   plural: string;
   name: string;
   /** The last part of its path. */
-  at: 'rename' | 'issue' | 'revoke' | 'redeliver';
+  at: 'rename' | 'issue' | 'revoke' | 'redeliver' | 'discard';
   body?: Record<string, unknown>;
   /** The words of the button. */
   verb: string;
@@ -123,7 +123,7 @@ export async function tryOut(proposal: Proposal, adopt: boolean, progress?: Prog
   }
 }
 
-const BECOMES: Record<Request['at'], string> = { rename: 'renamed', issue: 'given a text', revoke: 'left without a text', redeliver: 'asked to deliver again' };
+const BECOMES: Record<Request['at'], string> = { rename: 'renamed', issue: 'given a text', revoke: 'left without a text', redeliver: 'asked to deliver again', discard: 'left without dead letters' };
 
 const requestPath = ({ plural, name, at }: Request): string => path(plural, name, at);
 
