@@ -257,7 +257,7 @@ pub struct Short {
 /// The CIDR of the subnet, if the observation is such a report.
 #[must_use]
 pub fn short(observed: &Observed, stored_at: Timestamp) -> Option<(String, Short)> {
-    let Observed::Health(Health { service, ok: false, message }) = observed else { return None };
+    let Observed::Health(Health { service, ok: false, message, .. }) = observed else { return None };
     let cidr = service.strip_prefix(basalt_proto::ADDRESSES)?;
     Some((cidr.to_owned(), Short { message: message.to_string(), since: stored_at }))
 }
@@ -294,6 +294,7 @@ mod tests {
             answers_dns: Default::default(),
             serves_proxy: false,
             takes_logs: Default::default(),
+            copies: Default::default(),
             linked_to: Default::default(),
             elsewhere: false,
             last_seen: at(0),
