@@ -294,7 +294,6 @@ mod tests {
             answers_dns: Default::default(),
             serves_proxy: false,
             takes_logs: Default::default(),
-            copies: Default::default(),
             linked_to: Default::default(),
             elsewhere: false,
             last_seen: at(0),
